@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup demo test test-all lint docs bench clean
 
 setup: .venv/.installed
 
@@ -30,8 +30,12 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The documentation site, in docs/_build. A broken link is an error.
+docs: setup
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+
 bench: setup
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache docmt-demo
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache docs/_build docmt-demo

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from benchmarks import attention, books, decoding, linear, peers, systems, training
-from benchmarks.measure import machine
+from benchmarks.measure import describe_machine
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_text
 
@@ -28,18 +28,18 @@ BENCHMARKS: dict[str, Any] = {
     "peers": peers,
 }
 BY_NAME = ("peers",)
-"""Those that need other packages, and run where they are named."""
+"""Benchmarks that need other packages, and run only when they are named."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the named benchmarks, prints a table and the findings of each, and writes everything as JSON."""
+    """Run the named benchmarks, print a table and the findings of each, and write a JSON report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed and memory, as ratios in one run.")
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: all but {', '.join(BY_NAME)})"
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: whether they run; ratios mean nothing")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to check that they run")
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks.json"), help="default: %(default)s")
-    parser.add_argument("--threads", type=int, help="of PyTorch (default: its own choice); ratios depend on it")
+    parser.add_argument("--threads", type=int, help="threads of PyTorch; ratios depend on it")
     options = parser.parse_args(arguments)
     for name in options.names:
         if name not in BENCHMARKS:
@@ -61,11 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
-    """The report on these benchmarks, printed as they end."""
-    report: dict[str, Any] = {"machine": machine(), "quick": quick, "benchmarks": {}}
+    """Run these benchmarks, print each result, and return the report."""
+    report: dict[str, Any] = {"machine": describe_machine(), "quick": quick, "benchmarks": {}}
     print(", ".join(f"{key}: {value}" for key, value in report["machine"].items()))
     if quick:
-        print("quick: sizes are tiny, so that times and ratios mean nothing")
+        print("quick: sizes are tiny, so times and ratios mean nothing")
     for name in names:
         benchmark = BENCHMARKS[name]
         started = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Group attention over spans against the same with a dense mask, forward and backward; and its memory.
+"""Group attention over spans beside attention with a dense mask: forward and backward time, and memory.
 
 The published code computes all T x T scores of a packed sequence and masks those between sentences (Bao et al. 2021).
-The twin here does that with PyTorch's fused attention and a mask made beforehand, which flatters it.
+The twin here does that with PyTorch's fused attention and a prebuilt mask, which favours it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 0.03}
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured."""
+    """Sizes of the benchmark."""
 
     heads: int = 8
     head_width: int = 64
@@ -49,7 +49,7 @@ QUICK = Settings(tokens=(256, 1024), memory_tokens=(256, 2048), rounds=2, speedu
 
 
 def run(settings: Settings) -> Result:
-    """Times of both kinds at each size, their ratio, the difference of their outputs; bytes a token of ours."""
+    """Return times of both kinds at each size, their ratio, the difference of their outputs, and bytes a token."""
     timed, findings = [], []
     sizes = list(product(DTYPES, settings.tokens))
     for precision, tokens in sizes:
@@ -63,9 +63,9 @@ def run(settings: Settings) -> Result:
         timed += cases
         group, dense = cases
         largest = tokens == max(settings.tokens)
-        what = f"group attention against dense masks, {tokens} tokens, {precision}"
+        label = f"group attention against dense masks, {tokens} tokens, {precision}"
         findings.append(
-            Finding(what, dense.best / group.best, "x as fast", at_least=settings.speedup if largest else None)
+            Finding(label, dense.best / group.best, "x as fast", at_least=settings.speedup if largest else None)
         )
         difference = inputs.difference()
         findings.append(
@@ -76,7 +76,7 @@ def run(settings: Settings) -> Result:
                 at_most=TOLERANCE[precision],
             )
         )
-    memory = _memory(settings)
+    memory = _measure_memory(settings)
     for precision in DTYPES:
         per_token = [row["bytes_per_token"] for row in memory if row["precision"] == precision]
         sizes_text = f"{settings.memory_tokens[0]} to {settings.memory_tokens[-1]} tokens, {precision}"
@@ -111,7 +111,7 @@ class _Inputs:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=self.mask())[0].transpose(0, 1)
 
     def mask(self) -> Tensor:
-        """[T, T] minus infinity between sentences, made once."""
+        """Return the mask [T, T], minus infinity between sentences, built once."""
         if self._mask is None:
             sentence = torch.repeat_interleave(torch.arange(len(self.spans)), self.spans.lengths)
             self._mask = torch.zeros(self.tokens, self.tokens, dtype=self.query.dtype)
@@ -119,7 +119,7 @@ class _Inputs:
         return self._mask
 
     def step(self, function: Callable[[], Tensor]) -> Callable[[], int]:
-        """Forward and backward through `function`."""
+        """Return a step forward and backward through `function`."""
         self.mask()
 
         def work() -> int:
@@ -130,12 +130,12 @@ class _Inputs:
 
     @torch.no_grad()
     def difference(self) -> float:
-        """Largest absolute difference between the outputs of the two kinds."""
+        """Return the largest absolute difference between the outputs of the two kinds."""
         return float((self.group().float() - self.dense().float()).abs().max())
 
 
-def _memory(settings: Settings) -> list[dict[str, Any]]:
-    """Peak memory of group attention, forward and backward, layout and gradients included, at each size."""
+def _measure_memory(settings: Settings) -> list[dict[str, Any]]:
+    """Return the peak memory of group attention at each size: forward and backward, with layout and gradients."""
     rows = []
     sizes = list(product(DTYPES, settings.memory_tokens))
     with progress("memory of group attention (sizes)", len(sizes)) as bar:
@@ -147,14 +147,14 @@ def _memory(settings: Settings) -> list[dict[str, Any]]:
                 torch.autograd.grad(inputs.group(), inputs.projected, inputs.gradient)
 
             labels = {"precision": precision, "tokens": tokens, "attention": "group"}
-            peak = peak_bytes(work)
+            peak = measure_peak_bytes(work)
             rows.append({**labels, "peak_bytes": peak, "bytes_per_token": peak / tokens})
             bar.advance(1, f"{precision} {tokens}")
     return rows
 
 
-def peak_bytes(work: Callable[[], object]) -> int:
-    """Most bytes held at once of what PyTorch allocates on the CPU while `work` runs."""
+def measure_peak_bytes(work: Callable[[], object]) -> int:
+    """Return the most bytes that PyTorch holds on the CPU at any time while `work` runs."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         work()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Memory of `docmt translate` for texts of any length: the peak of a process of its own for each, of a random model."""
+"""Memory of `docmt translate` for texts of any length: the peak of one process each, with a random model."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.decoding import never_ending
+from benchmarks.decoding import build_never_ending
 from benchmarks.measure import Finding, Result
 from docmt.checkpoint.model_directory import ModelCard, save_model
 from docmt.core.progress import progress
 from docmt.model import ModelConfig
 from docmt.text import BpeTokenizer
 
-# The peak of the process itself: that which its parent is told begins with the memory of the parent.
+# Peak of the process itself: the value that its parent gets includes the parent's memory.
 _WORK = """
 import sys
 from docmt.cli.app import main
@@ -32,15 +32,15 @@ sys.exit(status)
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured."""
+    """Sizes of the benchmark."""
 
     model: ModelConfig
     systems: tuple[str, ...] = ("sentence", "group")
     words: tuple[int, ...] = (1_000, 10_000, 100_000)
     batch_tokens: int = 1024
-    """few enough for the shortest text to fill a batch: the batch is what takes the memory"""
+    """small enough for the shortest text to fill a batch, which determines the memory"""
     growth: float | None = 1.2
-    """target: the peak for the longest text against that for the shortest"""
+    """target: peak of the longest text over that of the shortest"""
 
 
 FULL = Settings(
@@ -54,32 +54,32 @@ QUICK = replace(
 
 
 def run(settings: Settings) -> Result:
-    """Peak memory and seconds by system and length of the text, translated greedily into sentences as long."""
+    """Return peak memory and seconds by system and length of the text, translated greedily."""
     rows = []
     total = len(settings.systems) * len(settings.words)
     with tempfile.TemporaryDirectory() as folder, progress("books (texts)", total) as bar:
-        text = _text(max(settings.words), settings.model.vocabulary_size)
+        text = _make_text(max(settings.words), settings.model.vocabulary_size)
         for system in settings.systems:
             model = _save(Path(folder) / system, replace(settings.model, system=system), " ".join(text))
             for words in settings.words:
                 source = Path(folder) / f"{words}.txt"
-                source.write_text("".join(_sentences(text[:words])), encoding="utf-8")
+                source.write_text("".join(_make_sentences(text[:words])), encoding="utf-8")
                 rows.append({"system": system, "words": words, **_translate(model, source, settings.batch_tokens)})
                 bar.advance(1, f"{system}, {words} words")
-    described = {**asdict(settings), "model": asdict(settings.model.filled())}
-    return Result(described, rows, _findings(settings, rows))
+    described = {**asdict(settings), "model": asdict(settings.model.resolve())}
+    return Result(described, rows, _make_findings(settings, rows))
 
 
-def _text(count: int, vocabulary: int) -> list[str]:
-    """So many words of a language of about half as many words as there are tokens, some far more frequent."""
+def _make_text(count: int, vocabulary: int) -> list[str]:
+    """Return this many words of a random language, some far more frequent than others."""
     generator = np.random.default_rng(1)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     lexicon = ["".join(generator.choice(letters, length)) for length in generator.integers(2, 9, vocabulary // 2)]
     return [lexicon[number % len(lexicon)] for number in generator.zipf(1.3, count).tolist()]
 
 
-def _sentences(words: list[str]) -> list[str]:
-    """Sentences of 5 to 34 words, about four in a paragraph."""
+def _make_sentences(words: list[str]) -> list[str]:
+    """Return sentences of 5 to 34 words, about four in a paragraph."""
     generator = np.random.default_rng(2)
     sentences, first = [], 0
     while first < len(words):
@@ -94,15 +94,15 @@ def _save(directory: Path, config: ModelConfig, text: str) -> Path:
     tokenizer = BpeTokenizer.train([text], config.vocabulary_size)
     torch.manual_seed(1)
     config = replace(config, vocabulary_size=tokenizer.vocabulary_size)
-    save_model(directory, never_ending(config, tokenizer.specials, "float32"), tokenizer, ModelCard())
+    save_model(directory, build_never_ending(config, tokenizer.specials, "float32"), tokenizer, ModelCard())
     return directory
 
 
 def _translate(model: Path, source: Path, batch_tokens: int) -> dict[str, Any]:
-    """Peak memory in MiB, and seconds, of a process that translates a file."""
+    """Return the peak memory in MiB, and the seconds, of a process that translates a file."""
     options = {"beam": 1, "max_length_ratio": 1, "max_length_extra": 1, "batch_tokens": batch_tokens, "device": "cpu"}
-    asked = ["translate", str(model), str(source), "-o", str(source.with_suffix(".out")), "-q"]
-    command = [sys.executable, "-c", _WORK, *asked, *(f"--{name}={value}" for name, value in options.items())]
+    arguments = ["translate", str(model), str(source), "-o", str(source.with_suffix(".out")), "-q"]
+    command = [sys.executable, "-c", _WORK, *arguments, *(f"--{name}={value}" for name, value in options.items())]
     started = time.perf_counter()
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:
@@ -111,11 +111,11 @@ def _translate(model: Path, source: Path, batch_tokens: int) -> dict[str, Any]:
     return {"peak_mib": int(process.stdout.split()[-1]) / 1024, "seconds": [seconds], "best_seconds": seconds}
 
 
-def _findings(settings: Settings, rows: list[dict[str, Any]]) -> list[Finding]:
+def _make_findings(settings: Settings, rows: list[dict[str, Any]]) -> list[Finding]:
     findings = []
     for system in settings.systems:
         peaks = {row["words"]: row["peak_mib"] for row in rows if row["system"] == system}
         shortest, longest = min(peaks), max(peaks)
-        what = f"{system}: peak memory for {longest:,} words against {shortest:,}"
-        findings.append(Finding(what, max(peaks.values()) / peaks[shortest], at_most=settings.growth))
+        label = f"{system}: peak memory for {longest:,} words against {shortest:,}"
+        findings.append(Finding(label, max(peaks.values()) / peaks[shortest], at_most=settings.growth))
     return findings

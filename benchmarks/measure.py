@@ -1,4 +1,4 @@
-"""Timing on machines that are never quite quiet, and what a benchmark gives back."""
+"""Timing on machines with other load, and the results of a benchmark."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from docmt.core.progress import progress
 
 @dataclass
 class Case:
-    """One thing to be timed, several times."""
+    """Work that is timed in several rounds."""
 
     labels: dict[str, Any]
-    """what tells it from the other cases"""
+    """values that distinguish it from other cases"""
     work: Callable[[], int]
-    """does it once; returns how many tokens that were"""
+    """does the work once and returns its number of tokens"""
     rounds: int
-    """how often it is done"""
+    """number of timed rounds"""
     seconds: list[float] = field(default_factory=list)
-    """of each round"""
+    """time of each round"""
     tokens: int = 0
-    """of a round, the same in all"""
+    """tokens of a round, the same in all"""
 
     @property
     def best(self) -> float:
-        """Seconds of the fastest round: whatever else the machine does can only slow a round down."""
+        """Seconds of the fastest round: other load can only slow a round down."""
         return min(self.seconds)
 
     @property
     def tokens_per_second(self) -> float:
-        """Of the fastest round."""
+        """Tokens a second of the fastest round."""
         return self.tokens / self.best
 
     def name(self) -> str:
-        """Its labels in words."""
+        """Return the labels as text."""
         return " ".join(str(value) for value in self.labels.values())
 
     def to_row(self) -> dict[str, Any]:
-        """Labels and times, for a table and for JSON."""
+        """Return labels and times, for a table and for JSON."""
         times = {"tokens": self.tokens, "seconds": self.seconds, "best_seconds": self.best}
         return {**self.labels, **times, "tokens_per_second": self.tokens_per_second}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One number that a benchmark is run for, with its target if there is one."""
+    """Number that a benchmark measures, with its target if it has one."""
 
     what: str
     value: float
@@ -62,7 +62,7 @@ class Finding:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None without one."""
+        """True if the target is met, None without one."""
         if self.at_least is None and self.at_most is None:
             return None
         return (self.at_least is None or self.value >= self.at_least) and (
@@ -72,36 +72,36 @@ class Finding:
     def __str__(self) -> str:
         target = ""
         if self.at_least is not None:
-            target = f"   target: at least {_short(self.at_least)}"
+            target = f"   target: at least {_format_value(self.at_least)}"
         if self.at_most is not None:
-            target = f"   target: at most {_short(self.at_most)}"
+            target = f"   target: at most {_format_value(self.at_most)}"
         verdict = {None: "", True: "   met", False: "   MISSED"}[self.met]
-        return f"{self.what}: {_short(self.value)} {self.unit}{target}{verdict}"
+        return f"{self.what}: {_format_value(self.value)} {self.unit}{target}{verdict}"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one benchmark found."""
+    """Settings, measurements and findings of one benchmark."""
 
     settings: dict[str, Any]
     measurements: list[dict[str, Any]]
     findings: list[Finding]
     note: str = ""
-    """what the names of cases mean, where they do not say it"""
+    """explanation of the case names, where they need one"""
 
     def to_json(self) -> dict[str, Any]:
-        """In types that JSON has."""
+        """Return the result in JSON types."""
         findings = [{**asdict(finding), "met": finding.met} for finding in self.findings]
         return {"settings": self.settings, "measurements": self.measurements, "findings": findings}
 
     def to_text(self) -> str:
-        """A table of the measurements, what its names mean, then a line for each finding."""
+        """Return a table of the measurements, the note, and a line for each finding."""
         note = [self.note, ""] if self.note else []
-        return "\n".join([table(self.measurements), "", *note, *map(str, self.findings)])
+        return "\n".join([format_table(self.measurements), "", *note, *map(str, self.findings)])
 
 
 def interleave(title: str, cases: Sequence[Case]) -> None:
-    """Times all cases once, then all again, and so on: what slows the machine down for a while slows all of them."""
+    """Time all cases once, then all again, and so on, so that temporary load slows all of them."""
     with progress(title, sum(case.rounds for case in cases)) as bar:
         for round_ in range(max(case.rounds for case in cases)):
             for case in cases:
@@ -113,19 +113,19 @@ def interleave(title: str, cases: Sequence[Case]) -> None:
                     bar.advance(1, f"{case.name()}: {case.seconds[-1]:.2f} s")
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as aligned columns; lists (raw times) are left to the JSON."""
+def format_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Format rows as aligned columns; lists (raw times) are left to the JSON."""
     names = list(dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, list)))
     cells = [[name.replace("_", " ") for name in names]]
-    cells += [[_short(row[name]) if name in row else "" for name in names] for row in rows]
+    cells += [[_format_value(row[name]) if name in row else "" for name in names] for row in rows]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     return "\n".join(
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
     )
 
 
-def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+def describe_machine() -> dict[str, Any]:
+    """Return the processor, the threads and the versions of the measurement."""
     names, flags = {platform.processor()}, set()
     information = Path("/proc/cpuinfo")
     if information.is_file():
@@ -144,7 +144,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _short(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     if value and abs(value) < 0.01:

@@ -1,4 +1,4 @@
-"""The benchmarks run, on sizes far too small to measure anything, and their report is whole. No time is judged."""
+"""The benchmarks run on tiny sizes, and their report is complete. Times are not judged."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not inst
 
 from benchmarks import __main__ as command
 from benchmarks import attention, decoding, sentences, training
-from benchmarks.measure import Case, Finding, interleave, table
+from benchmarks.measure import Case, Finding, format_table, interleave
 
 pytestmark = pytest.mark.full
 
@@ -24,7 +24,7 @@ TINY = {"width": 8, "feed_forward": 8, "heads": 2, "vocabulary_size": 40, "encod
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """What `python -m benchmarks --quick` writes and prints, on sizes of a few tokens."""
+    """Return the JSON and the text of `python -m benchmarks --quick`, on sizes of a few tokens."""
     output, printed = tmp_path_factory.mktemp("benchmarks") / "new" / "report.json", io.StringIO()
     with pytest.MonkeyPatch.context() as monkeypatch, contextlib.redirect_stdout(printed):
         shrink(monkeypatch)
@@ -33,7 +33,7 @@ def report(tmp_path_factory):
 
 
 def shrink(monkeypatch):
-    """Makes the quick settings smaller still, and gives them targets."""
+    """Make the quick settings smaller still, with targets."""
     monkeypatch.setattr(
         attention, "QUICK", replace(attention.QUICK, heads=2, head_width=4, tokens=(50, 120), memory_tokens=(230, 920))
     )
@@ -60,12 +60,12 @@ def test_report_of_all_benchmarks(report):
     assert written["quick"] is True
     assert written["machine"]["torch"] == torch.__version__ and written["machine"]["threads"] == 1
     assert list(written["benchmarks"]) == ["attention", "decoding", "linear", "training", "systems", "books"]
-    for name, found in written["benchmarks"].items():
-        assert found["seconds"] > 0 and found["settings"], name
-        for row in found["measurements"]:
+    for name, result in written["benchmarks"].items():
+        assert result["seconds"] > 0 and result["settings"], name
+        for row in result["measurements"]:
             times = row.get("seconds", [1.0])
             assert times and min(times) > 0 and row.get("best_seconds", min(times)) == min(times), row
-        for finding in found["findings"]:
+        for finding in result["findings"]:
             assert set(finding) == {"what", "value", "unit", "at_least", "at_most", "met"}
             assert np.isfinite(finding["value"]) and finding["value"] >= 0, finding
             assert finding["what"] in printed
@@ -75,28 +75,30 @@ def test_peers(tmp_path, capsys):
     for package in ("ctranslate2", "transformers"):
         pytest.importorskip(package, reason="the extra bench is not installed")
     assert command.main(["peers", "--quick", "--output", str(tmp_path / "report.json")]) == 0
-    found = json.loads((tmp_path / "report.json").read_text())["benchmarks"]["peers"]
-    assert {row["by"].split()[0].strip(",") for row in found["measurements"]} == {
+    result = json.loads((tmp_path / "report.json").read_text())["benchmarks"]["peers"]
+    assert {row["by"].split()[0].strip(",") for row in result["measurements"]} == {
         "docmt",
         "CTranslate2",
         "transformers",
     }
-    assert all(row["tokens"] == 3 * 4 * (2 if "documents" in row["translated"] else 1) for row in found["measurements"])
-    assert all(finding["value"] > 0 and finding["met"] is None for finding in found["findings"])
+    assert all(
+        row["tokens"] == 3 * 4 * (2 if "documents" in row["translated"] else 1) for row in result["measurements"]
+    )
+    assert all(finding["value"] > 0 and finding["met"] is None for finding in result["findings"])
 
 
 def test_attention_findings(report):
-    found = report[0]["benchmarks"]["attention"]
-    timed = [row for row in found["measurements"] if "seconds" in row]
+    result = report[0]["benchmarks"]["attention"]
+    timed = [row for row in result["measurements"] if "seconds" in row]
     assert len(timed) == 2 * 2 * 2 and all(len(row["seconds"]) == 2 for row in timed)
-    judged = {finding["what"]: finding["met"] for finding in found["findings"] if finding["met"] is not None}
-    assert sum("difference" in what for what in judged) == 4 and sum("memory" in what for what in judged) == 2
+    judged = {finding["what"]: finding["met"] for finding in result["findings"] if finding["met"] is not None}
+    assert sum("difference" in label for label in judged) == 4 and sum("memory" in label for label in judged) == 2
     assert all(judged.values()), judged  # equality and linear memory hold at any size
 
 
 def test_decoding_findings(report):
-    found = report[0]["benchmarks"]["decoding"]
-    rows = found["measurements"]
+    result = report[0]["benchmarks"]["decoding"]
+    rows = result["measurements"]
     assert len(rows) == 2 * 2 * 2 * 2
     assert {(row["documents"], row["document_tokens"]): len(row["seconds"]) for row in rows} == {
         (1, 20): 2, (1, 60): 1, (2, 20): 1, (2, 60): 1,
@@ -106,18 +108,18 @@ def test_decoding_findings(report):
         (row["precision"], row["beam"], row["documents"], row["document_tokens"]): row["tokens_per_second"]
         for row in rows
     }
-    values = {finding["what"]: finding for finding in found["findings"]}
+    values = {finding["what"]: finding for finding in result["findings"]}
     growth = values["float32, beam 1, 2 at a time: cost of a token at 60 against 20"]
     assert growth["value"] == pytest.approx(speeds["float32", 1, 2, 20] / speeds["float32", 1, 2, 60])
     assert growth["at_most"] == 1.5
-    (beside,) = (finding for what, finding in values.items() if "side by side" in what)
+    (beside,) = (finding for label, finding in values.items() if "side by side" in label)
     assert beside["what"].startswith("bfloat16, beam 5, 1 at a time: speed at 60; side by side it was 2.5 times")
     assert beside["value"] == pytest.approx(speeds["bfloat16", 5, 1, 60]) and beside["met"] is None
 
 
 def test_training_findings(report):
-    found = report[0]["benchmarks"]["training"]
-    rows = found["measurements"]
+    result = report[0]["benchmarks"]["training"]
+    rows = result["measurements"]
     assert [(row["precision"], row["system"], row["instance_tokens"]) for row in rows] == [
         (precision, system, tokens)
         for precision in ("float32", "bfloat16")
@@ -125,7 +127,7 @@ def test_training_findings(report):
         for tokens in (40, 80)
     ]
     assert all(row["tokens"] == 80 and len(row["seconds"]) == 2 for row in rows)
-    met = {finding["what"]: finding["met"] for finding in found["findings"]}
+    met = {finding["what"]: finding["met"] for finding in result["findings"]}
     assert met["quick group bfloat16: speed at 40"] is False
     assert met["quick group float32: speed at 80; side by side it was 1.5 times the published code's"] is None
     assert "MISSED" in report[1]
@@ -133,7 +135,7 @@ def test_training_findings(report):
 
 def test_full_settings_are_those_of_the_targets():
     assert attention.FULL.tokens[-1] == 8192 and attention.FULL.memory_tokens[-1] == 32768
-    base, small = (size.model.filled() for size in training.FULL.sizes)
+    base, small = (size.model.resolve() for size in training.FULL.sizes)
     assert (base.width, base.feed_forward, base.encoder_layers, base.vocabulary_size) == (512, 2048, 6, 30000)
     assert (small.width, small.encoder_layers, small.decoder_layers, small.vocabulary_size) == (256, 3, 3, 8192)
     assert decoding.FULL.model.instance_tokens > max(decoding.FULL.document_tokens)
@@ -141,11 +143,11 @@ def test_full_settings_are_those_of_the_targets():
     assert decoding.SIDE_BY_SIDE_TOKENS in decoding.FULL.document_tokens
 
 
-def test_only_what_is_named(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(command, "run", lambda names, quick: asked.append((names, quick)) or {})
+def test_only_named_benchmarks_run(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(command, "run", lambda names, quick: calls.append((names, quick)) or {})
     assert command.main(["training", "attention", "--output", str(tmp_path / "a.json")]) == 0
-    assert asked == [(["attention", "training"], False)]
+    assert calls == [(["attention", "training"], False)]
     for wrong in (["memory"], ["--threads", "0"]):
         with pytest.raises(SystemExit) as stopped:
             command.main([*wrong, "--output", str(tmp_path / "b.json")])
@@ -172,13 +174,13 @@ def test_targets():
 
 
 def test_table_has_a_column_for_every_name():
-    text = table([{"a_b": 1, "raw": [1.0]}, {"c": 1234.5, "a_b": 22}])
+    text = format_table([{"a_b": 1, "raw": [1.0]}, {"c": 1234.5, "a_b": 22}])
     assert text.splitlines() == ["a b      c", "  1", " 22  1,234"]
 
 
 @pytest.mark.parametrize("total", [23, 128, 512, 2048])
 def test_lengths_add_up(total):
-    source, target = sentences.parallel_lengths(total, np.random.default_rng(total))
+    source, target = sentences.draw_parallel_lengths(total, np.random.default_rng(total))
     assert sum(source) == sum(target) == total and len(source) == len(target) == round(total / 23)
     assert min(source + target) >= 4
 
@@ -190,4 +192,4 @@ def test_peak_memory_counts_what_is_held_at_once():
         second, third = torch.ones(2000), torch.ones(3000)
         del second, third
 
-    assert attention.peak_bytes(work) == pytest.approx(4 * 5000, abs=200)
+    assert attention.measure_peak_bytes(work) == pytest.approx(4 * 5000, abs=200)

@@ -40,7 +40,7 @@ import sys, docmt, docmt.synthetic
 from docmt.cli.app import main
 from docmt.evaluation import read_suite
 assert docmt.__file__.startswith(sys.argv[1]), docmt.__file__
-assert len(read_suite("phenomena").items) == 288 and docmt.synthetic.generate(1, 1)
+assert len(read_suite("phenomena").items) == 288 and docmt.synthetic.generate_documents(1, 1)
 sys.exit(main(["reproduce", "--list"]))
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
@@ -76,7 +76,7 @@ def test_an_editable_installation_reads_the_clone(built, tmp_path):
     program = """
 import sys
 sys.path[:0] = sys.argv[1:]
-from docmt.experiments.grid import recipes_folder
+from docmt.experiments.experiment_files import recipes_folder
 print(recipes_folder())
 """
     command = [sys.executable, "-c", program, str(tmp_path / "site"), str(ROOT / "src")]

@@ -3,7 +3,7 @@
 import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
-from docmt.model.config import Linear
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 
 
@@ -29,44 +29,44 @@ SYSTEMS = {
         "positions": "sentence",
     },
     "group only": {"group": Group(encoder_layers=0, decoder_layers=0, cross_layers=0)},
-    "global top": {"group": Group(top="global"), "normalization": "pre"},
+    "global top": {"group": Group(top_attention="global"), "normalization": "pre"},
     "document": {"system": "document"},
     "sentence": {"system": "sentence"},
     "concat, keep last": {"system": "concat", "concat": Concat(sentences=3)},
-    "concat, keep prefix": {"system": "concat", "concat": Concat(sentences=3, keep="prefix")},
+    "concat, keep prefix": {"system": "concat", "concat": Concat(sentences=3, window_decoding="prefix")},
     "concat, linear, keep last": {
         "system": "concat",
         "concat": Concat(sentences=3, attention="linear"),
-        "linear": Linear(map="random", temperature="dimension", drawing="orthogonal"),
+        "linear": Linear(feature_map="random", temperature_per="dimension", feature_sampling="orthogonal"),
     },
     "concat, linear, gates": {
         "system": "concat",
-        "concat": Concat(sentences=3, attention="linear", keep="prefix"),
-        "linear": Linear(map="random", features=5, cross_features=7, gate="decay", gate_start=0.5),
+        "concat": Concat(sentences=3, attention="linear", window_decoding="prefix"),
+        "linear": Linear(feature_map="random", features=5, cross_features=7, gate="decay", gate_bias=0.5),
     },
     "group, linear over the document": {
         "group": Group(global_attention="linear"),
-        "linear": Linear(gate="average", gates="layer", rescale=False),
+        "linear": Linear(gate="average", gate_per="layer", rescale_keys=False),
     },
     "context": context(),
-    "context, as published": context(branch="published", sentences=1),
+    "context, as published": context(fusion="published", sentences=1),
     "context, no gate": context(gating="residual"),
-    "context, no gate, as published": context(gating="residual", branch="published"),
+    "context, no gate, as published": context(gating="residual", fusion="published"),
     "context in the encoder": context(side="encoder"),
     "context in the decoder": context(side="decoder", layers=2),
     "context embeddings": context(representation="embedding"),
     "context lstm": context(representation="bilstm"),
     "context, pre-norm": {**context(), "normalization": "pre"},
-    "context, pre-norm, as published": {**context(branch="published"), "normalization": "pre"},
+    "context, pre-norm, as published": {**context(fusion="published"), "normalization": "pre"},
     "multihop": multihop(),
-    "multihop, as published, R2L": multihop(branch="published", direction="R2L", sentences=2),
+    "multihop, as published, R2L": multihop(fusion="published", direction="R2L", sentences=2),
     "multihop over the source": multihop(side="source", keys="output"),
     "multihop over the target": multihop(side="target", sentences=1),
     "multihop, pre-norm": {**multihop(sentences=2), "normalization": "pre"},
     "hierarchical": hierarchical(),
-    "hierarchical, as published": hierarchical(branch="published", detach=True, sentences=1),
+    "hierarchical, as published": hierarchical(fusion="published", detach=True, sentences=1),
     "hierarchical in the decoder": hierarchical(side="decoder", sentences=1),
-    "hierarchical in the decoder, as published": hierarchical(side="decoder", branch="published", detach=True),
+    "hierarchical in the decoder, as published": hierarchical(side="decoder", fusion="published", detach=True),
     "hierarchical on both sides": hierarchical(side="both", sentences=2),
     "hierarchical, pre-norm": {**hierarchical(side="both", sentences=1), "normalization": "pre"},
 }
@@ -126,23 +126,28 @@ JOINED = {
         "family": "rfa",
         "system": "concat",
         "concat": Concat(sentences=3, attention="linear"),
-        "linear": Linear(features=5, cross_features=7, gate="average", gate_start=0.5),
+        "linear": Linear(features=5, cross_features=7, gate="average", gate_bias=0.5),
     },
 }
 
 CONVENTIONS = {
     "relative positions, gated": {"position_encoding": "relative", "relative_buckets": 8, "relative_distance": 9}
     | {"activation": "gated_silu", "normalization": "pre"},
-    "wide heads, own output": {"head_width": 10, "output": "own", "scale_embeddings": False},
+    "wide heads, own output": {"head_width": 10, "output": "untied", "scale_embeddings": False},
     "scaled output": {"output": "scaled", "activation": "gelu_tanh"},
-    "exact join": {"group": Group(join="exact")},
-    "mbart50": {"family": "mbart50", "source_mark": [21], "target_mark": [22]},
-    "mbart50, keep prefix": {"family": "mbart50", "source_mark": [21], "target_mark": [22], "system": "concat"}
-    | {"concat": Concat(sentences=3, keep="prefix")},
+    "exact join": {"group": Group(fusion="identity")},
+    "mbart50": {"family": "mbart50", "source_language_ids": [21], "target_language_ids": [22]},
+    "mbart50, keep prefix": {
+        "family": "mbart50",
+        "source_language_ids": [21],
+        "target_language_ids": [22],
+        "system": "concat",
+    }
+    | {"concat": Concat(sentences=3, window_decoding="prefix")},
     "bart, hierarchical": {"family": "bart", **hierarchical(side="both")},
     "t5, hierarchical": {"family": "t5", **hierarchical(side="encoder")},
     "marian": {"family": "marian"},
-    "t5": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "target_mark": [21, 22]},
+    "t5": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "target_language_ids": [21, 22]},
 }
 """Models in the conventions of other families."""
 
@@ -150,6 +155,8 @@ CONVENTIONS = {
 def split_settings(settings):
     """Return the search, and the other options of translating and scoring, of a dictionary that mixes them."""
     settings = dict(settings)
-    context = {name: settings.pop(name) for name in ("instance_tokens", "overlap", "window") if name in settings}
+    context = {
+        name: settings.pop(name) for name in ("instance_tokens", "overlap", "window_decoding") if name in settings
+    }
     more = {"batch_tokens": settings.pop("batch_tokens")} if "batch_tokens" in settings else {}
     return SearchConfig(**settings), {"context": ContextConfig(**context), **more}

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measuring_entropy
-from docmt.analysis.entropy import mean_bits_of
-from docmt.analysis.looks import weight_blocks
+from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measure_entropy
+from docmt.analysis.attention_records import weight_blocks
+from docmt.analysis.entropy import block_entropies
 from docmt.data import Batch
 from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
 from docmt.model.systems import Context, Group
@@ -21,7 +21,12 @@ def make_model(**settings):
     sizes = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 3, "decoder_layers": 2, "dropout": 0.0}
     sizes["vocabulary_size"] = 20
     if settings.get("system", "group") == "group":
-        group = {"encoder_layers": 1, "decoder_layers": 1, "cross_layers": 1, "top": settings.pop("top", "combined")}
+        group = {
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "cross_layers": 1,
+            "top_attention": settings.pop("top_attention", "combined"),
+        }
         sizes["group"] = Group(**group)
     return TranslationModel(ModelConfig(**(sizes | settings)))
 
@@ -40,23 +45,23 @@ def random_attention(q_lengths, k_lengths, heads=3, width=4, scale=3.0):
 
 def one_by_one(query, key, queries, keys, causal):
     """The definition, query by query, in float64."""
-    found = []
+    entropies = []
     for q_start, q_length, k_start, k_length in zip(
         queries.starts.tolist(), queries.lengths.tolist(), keys.starts.tolist(), keys.lengths.tolist(), strict=True
     ):
         for offset in range(q_length):
-            seen = key[k_start : k_start + (offset + 1 if causal else k_length)].double()
-            scores = torch.einsum("hk,lhk->hl", query[q_start + offset].double(), seen) / math.sqrt(query.shape[-1])
+            visible = key[k_start : k_start + (offset + 1 if causal else k_length)].double()
+            scores = torch.einsum("hk,lhk->hl", query[q_start + offset].double(), visible) / math.sqrt(query.shape[-1])
             p = scores.softmax(1).mean(0)
-            found.append(-sum(x * math.log2(x) for x in p.tolist() if x > 0))
-    return torch.tensor(found)
+            entropies.append(-sum(x * math.log2(x) for x in p.tolist() if x > 0))
+    return torch.tensor(entropies)
 
 
 def query_entropies(query, key, queries, keys, causal=False, **options):
     """Entropy in bits [Tq] of the weights of each query, averaged over the heads first."""
     entropies = torch.zeros(len(query))
     for block in weight_blocks(query, key, queries, keys, causal, **options):
-        entropies[block.queries[block.real]] = mean_bits_of(block)[block.real]
+        entropies[block.queries[block.is_query]] = block_entropies(block)[block.is_query]
     return entropies
 
 
@@ -72,11 +77,11 @@ def test_the_definition(causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("most_scores", [1, 100, 1000, 5000])
-def test_the_size_of_blocks_changes_nothing(causal, most_scores):
+@pytest.mark.parametrize("max_scores", [1, 100, 1000, 5000])
+def test_the_size_of_blocks_changes_nothing(causal, max_scores):
     attention = random_attention(Q_LENGTHS, Q_LENGTHS if causal else K_LENGTHS)
     torch.testing.assert_close(
-        query_entropies(*attention, causal, most_scores=most_scores),
+        query_entropies(*attention, causal, max_scores=max_scores),
         query_entropies(*attention, causal),
         atol=1e-6,
         rtol=0,
@@ -87,14 +92,14 @@ def test_blocks_hold_no_more_scores_than_allowed(monkeypatch):
     sizes = []
     original = torch.Tensor.softmax
     monkeypatch.setattr(torch.Tensor, "softmax", lambda x, dim: sizes.append(x.numel()) or original(x, dim))
-    query_entropies(*random_attention([700, 3, 4], [700, 5, 3]), causal=False, most_scores=10_000)
+    query_entropies(*random_attention([700, 3, 4], [700, 5, 3]), causal=False, max_scores=10_000)
     assert max(sizes) <= 10_000
     assert sum(sizes) < 1.01 * 3 * (700 * 700 + 4 * 5 * 2)
     sizes.clear()
     query_entropies(*random_attention([7] * 100, [7] * 100), causal=True)
     assert sizes == [100 * 3 * 7 * 7]  # short sentences share one product
     sizes.clear()
-    query_entropies(*random_attention([7] * 100, [7] * 100), causal=True, most_scores=1000)
+    query_entropies(*random_attention([7] * 100, [7] * 100), causal=True, max_scores=1000)
     assert max(sizes) <= 1000
 
 
@@ -108,8 +113,8 @@ def test_key_spans_may_lie_anywhere():
         rtol=0,
         check_dtype=False,
     )
-    nothing = Spans(torch.tensor([0, 2, 1]), torch.tensor([5, 0, 8]))
-    assert query_entropies(query, key, queries, nothing)[3:7].tolist() == [0.0] * 4
+    empty = Spans(torch.tensor([0, 2, 1]), torch.tensor([5, 0, 8]))
+    assert query_entropies(query, key, queries, empty)[3:7].tolist() == [0.0] * 4
 
 
 def test_heads_are_averaged_before_the_entropy():
@@ -125,34 +130,34 @@ def test_even_attention_has_the_logarithm_of_what_it_sees():
         if hasattr(module, "query"):
             torch.nn.init.zeros_(module.query.weight)
             torch.nn.init.zeros_(module.query.bias)
-    found = attention_entropy(model, [make_batch()])
+    entropies = attention_entropy(model, [make_batch()])
     source, target = [[5, 3], [4]], [[4, 5], [3]]
 
     def mean(counts):
         return pytest.approx(sum(map(math.log2, counts)) / len(counts), abs=1e-6)
 
-    assert list(found) == list(KINDS)
-    assert found["encoder_self_local"] == mean([n for d in source for n in d for _ in range(n)])
-    assert found["encoder_self_global"] == mean([sum(d) for d in source for _ in range(sum(d))])
-    assert found["decoder_self_local"] == mean([i + 1 for d in target for n in d for i in range(n)])
-    assert found["decoder_self_global"] == mean([i + 1 for d in target for i in range(sum(d))])
+    assert list(entropies) == list(KINDS)
+    assert entropies["encoder_self_local"] == mean([n for d in source for n in d for _ in range(n)])
+    assert entropies["encoder_self_global"] == mean([sum(d) for d in source for _ in range(sum(d))])
+    assert entropies["decoder_self_local"] == mean([i + 1 for d in target for n in d for i in range(n)])
+    assert entropies["decoder_self_global"] == mean([i + 1 for d in target for i in range(sum(d))])
     pairs = [pair for s, t in zip(source, target, strict=True) for pair in zip(s, t, strict=True)]
-    assert found["decoder_cross_local"] == mean([s for s, t in pairs for _ in range(t)])
-    assert found["decoder_cross_global"] == mean(
+    assert entropies["decoder_cross_local"] == mean([s for s, t in pairs for _ in range(t)])
+    assert entropies["decoder_cross_global"] == mean(
         [sum(s) for s, t in zip(source, target, strict=True) for _ in range(sum(t))]
     )
 
 
 def test_one_token_is_seen_with_certainty():
-    found = attention_entropy(make_model(), [make_batch([[[5]]], [[[6]]])])
-    assert found == dict.fromkeys(KINDS, 0.0)
+    entropies = attention_entropy(make_model(), [make_batch([[[5]]], [[[6]]])])
+    assert entropies == dict.fromkeys(KINDS, 0.0)
 
 
 def test_the_mean_is_over_tokens_whatever_the_batches():
     model = make_model()
     together = attention_entropy(model, [make_batch()])
-    apart = attention_entropy(model, [make_batch([s], [t]) for s, t in zip(SOURCE, TARGET, strict=True)])
-    assert together == pytest.approx(apart, abs=1e-6)
+    separate = attention_entropy(model, [make_batch([s], [t]) for s, t in zip(SOURCE, TARGET, strict=True)])
+    assert together == pytest.approx(separate, abs=1e-6)
     first = attention_entropy(model, [make_batch(SOURCE[:1], TARGET[:1])])
     assert first != pytest.approx(together, abs=1e-3)
 
@@ -163,22 +168,22 @@ def test_the_mean_is_over_tokens_whatever_the_batches():
         ({"system": "document"}, "local"),
         ({"system": "concat"}, "local"),
         ({"system": "sentence"}, "global"),
-        ({"top": "group"}, "global"),
+        ({"top_attention": "group"}, "global"),
     ],
 )
 def test_only_what_the_model_has_is_reported(settings, missing):
-    found = attention_entropy(make_model(**settings), [make_batch()])
-    assert list(found) == [kind for kind in KINDS if not kind.endswith(missing)]
-    assert all(value > 0 for value in found.values())
+    entropies = attention_entropy(make_model(**settings), [make_batch()])
+    assert list(entropies) == [kind for kind in KINDS if not kind.endswith(missing)]
+    assert all(value > 0 for value in entropies.values())
 
 
 @pytest.mark.parametrize("side", ["both", "encoder", "decoder"])
 def test_attention_to_another_memory_has_its_own_kind(side):
-    found = attention_entropy(make_model(system="context", context=Context(side=side)), [make_batch()])
+    entropies = attention_entropy(make_model(system="context", context=Context(side=side)), [make_batch()])
     looking = ["encoder_context_local"] * (side != "decoder") + ["decoder_context_local"] * (side != "encoder")
-    own = ["encoder_self_local", "decoder_self_local", "decoder_cross_local"]
-    assert set(found) == {*own, *looking, "context_self_local"}
-    assert list(found)[:3] == own
+    sentence_kinds = ["encoder_self_local", "decoder_self_local", "decoder_cross_local"]
+    assert set(entropies) == {*sentence_kinds, *looking, "context_self_local"}
+    assert list(entropies)[:3] == sentence_kinds
 
 
 def test_a_kind_that_met_no_query_is_left_out():
@@ -191,11 +196,11 @@ def test_a_kind_that_met_no_query_is_left_out():
 
 def test_mode_and_hooks_are_as_before():
     model = make_model(dropout=0.5).train()
-    found = attention_entropy(model, [make_batch()])
+    entropies = attention_entropy(model, [make_batch()])
     assert model.training
-    assert found == attention_entropy(model.eval(), [make_batch()])
+    assert entropies == attention_entropy(model.eval(), [make_batch()])
     assert not model.training
-    with pytest.raises(ZeroDivisionError), measuring_entropy(model):
+    with pytest.raises(ZeroDivisionError), measure_entropy(model):
         raise ZeroDivisionError
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
@@ -204,7 +209,7 @@ def gradients(model, batch, measured, precision):
     model.zero_grad()
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
         if measured:
-            with measuring_entropy(model) as meter:
+            with measure_entropy(model) as meter:
                 states = model(batch.inputs)
             assert all(0 < bits < 4 for bits in meter.means().values())
         else:
@@ -216,10 +221,10 @@ def gradients(model, batch, measured, precision):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_measured_training_step_is_the_same_bit_for_bit(precision):
     model, batch = make_model(attention_dropout=0.0).train(), make_batch()
-    plain = gradients(model, batch, False, precision)
+    expected = gradients(model, batch, False, precision)
     measured = gradients(model, batch, True, precision)
-    assert len(plain) == len(measured) > 50
-    assert all(torch.equal(one, other) for one, other in zip(plain, measured, strict=True))
+    assert len(expected) == len(measured) > 50
+    assert all(torch.equal(one, other) for one, other in zip(expected, measured, strict=True))
 
 
 def test_the_precision_of_the_model_changes_little():

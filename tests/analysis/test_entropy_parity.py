@@ -15,11 +15,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from docmt.analysis import KINDS, attention_entropy, watching
-from docmt.analysis.entropy import mean_bits_of
+from docmt.analysis import KINDS, attention_entropy, record_attention
+from docmt.analysis.entropy import block_entropies
 from docmt.data import Batch
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
-from docmt.model.embeddings import sinusoids
+from docmt.model.embeddings import build_sinusoids
 from docmt.model.systems import Group
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "gtransformer_tiny"
@@ -103,34 +103,34 @@ class PaddedForward:
         }
         x = self.embed(self.source)
         for layer in model.encoder:
-            entered = layer.attention_residual.enter(x)
+            entered = layer.attention_residual.prepare_input(x)
             attended = self.scoped(layer.attention, "encoder_self", entered, entered, blocked)
-            x = self.feed_forward(layer, layer.attention_residual.leave(x, attended))
+            x = self.feed_forward(layer, layer.attention_residual.add_output(x, attended))
         memory = model.encoder_norm(x) if model.encoder_norm is not None else x
         x = self.embed(self.target)
         for layer in model.decoder:
-            entered = layer.attention_residual.enter(x)
+            entered = layer.attention_residual.prepare_input(x)
             attended = self.scoped(layer.attention, "decoder_self", entered, entered, blocked)
-            x = layer.attention_residual.leave(x, attended)
-            attended = self.scoped(layer.cross, "decoder_cross", layer.cross_residual.enter(x), memory, blocked)
-            x = self.feed_forward(layer, layer.cross_residual.leave(x, attended))
+            x = layer.attention_residual.add_output(x, attended)
+            attended = self.scoped(layer.cross, "decoder_cross", layer.cross_residual.prepare_input(x), memory, blocked)
+            x = self.feed_forward(layer, layer.cross_residual.add_output(x, attended))
 
     def embed(self, tokens):
         real = tokens.ne(PAD)
-        vectors = sinusoids(64, 32)[(real.cumsum(1) - 1).clamp(min=0)] * real[..., None]
+        vectors = build_sinusoids(64, 32)[(real.cumsum(1) - 1).clamp(min=0)] * real[..., None]
         return self.model.tokens(tokens) * math.sqrt(32) + vectors
 
     def feed_forward(self, layer, x):
         residual = layer.feed_forward_residual
-        return residual.leave(x, layer.feed_forward(residual.enter(x), None))
+        return residual.add_output(x, layer.feed_forward(residual.prepare_input(x), None))
 
     def scoped(self, scoped, site, x, memory, blocked):
-        found = []
+        outputs = []
         if scoped.local is not None:
-            found.append(self.attention(scoped.local, f"{site}_local", x, memory, blocked[site][0]))
+            outputs.append(self.attention(scoped.local, f"{site}_local", x, memory, blocked[site][0]))
         if scoped.whole is not None:
-            found.append(self.attention(scoped.whole, f"{site}_global", x, memory, blocked[site][1]))
-        return found[0] if scoped.gate is None else scoped.gate(*found)
+            outputs.append(self.attention(scoped.whole, f"{site}_global", x, memory, blocked[site][1]))
+        return outputs[0] if scoped.gate is None else scoped.gate(*outputs)
 
     def attention(self, attention, kind, x, memory, blocked):
         q, k, v = (
@@ -145,13 +145,13 @@ class PaddedForward:
 
 
 def sentences(row):
-    found = []
+    result = []
     for token in row.tolist():
         if token == BOS:
-            found.append([])
+            result.append([])
         if token not in (PAD, EOD):
-            found[-1].append(token)
-    return found
+            result[-1].append(token)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -184,29 +184,29 @@ def test_entropies_are_the_published_ones(variant, arrays, batch):
         figure = torch.stack(dense[kind]).mean(2).sum(1).mean()
         assert figure.item() == pytest.approx(float(stored[names[kind]]), rel=2e-6), kind
     # Without them, in bits: ours.
-    ours = attention_entropy(model, [batch])
-    assert set(ours) == present
+    entropies = attention_entropy(model, [batch])
+    assert set(entropies) == present
     for kind in present:
-        wanted = torch.stack([layer[real_rows(kind, arrays)] for layer in dense[kind]]).mean().item() / math.log(2)
-        assert ours[kind] == pytest.approx(wanted, rel=1e-6), kind
+        expected = torch.stack([layer[real_rows(kind, arrays)] for layer in dense[kind]]).mean().item() / math.log(2)
+        assert entropies[kind] == pytest.approx(expected, rel=1e-6), kind
 
 
 @pytest.mark.parametrize("variant", ["partial_ctx2", "partial_ctx2_prenorm"])
 @torch.no_grad()
 def test_every_token_of_every_layer_agrees(variant, arrays, batch):
     model = published(variant)
-    seen = {kind: [] for kind in KINDS}
+    recorded = {kind: [] for kind in KINDS}
 
-    def measure(look):
-        blocks = [(block, mean_bits_of(block)) for block in look.blocks()]
-        positions = torch.cat([block.queries[block.real] for block, _ in blocks])
-        entropies = torch.cat([found[block.real] for block, found in blocks])
-        seen[look.site.kind].append(entropies[positions.argsort()])
+    def measure(record):
+        blocks = [(block, block_entropies(block)) for block in record.blocks()]
+        positions = torch.cat([block.queries[block.is_query] for block, _ in blocks])
+        entropies = torch.cat([values[block.is_query] for block, values in blocks])
+        recorded[record.site.kind].append(entropies[positions.argsort()])
 
-    with watching(model, measure):
+    with record_attention(model, measure):
         model(batch.inputs)
     for kind, layers in PaddedForward(model, arrays).entropies.items():
-        assert len(layers) == len(seen[kind]) == (3 if kind.endswith("local") else 2)
-        for ours, dense in zip(seen[kind], layers, strict=True):
+        assert len(layers) == len(recorded[kind]) == (3 if kind.endswith("local") else 2)
+        for entropies, dense in zip(recorded[kind], layers, strict=True):
             wanted = dense[real_rows(kind, arrays)] / math.log(2)
-            torch.testing.assert_close(ours, wanted, atol=1e-5, rtol=0)
+            torch.testing.assert_close(entropies, wanted, atol=1e-5, rtol=0)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docmt.analysis import KINDS, Point, draw_curves, draw_points, facts, read_curves
+from docmt.analysis import KINDS, Point, draw_curves, draw_points, figures, read_curves
 from docmt.core.errors import DocmtError
 
 FULL = pytest.mark.full
@@ -20,7 +20,7 @@ def write_metrics(path, entropy=True, steps=6):
             file.write(json.dumps({"update": update, "epoch": 0, "loss": 8 / update, "nll": 7 / update}) + "\n")
             if update % 4 == 0:
                 line = {"update": update, "valid_loss": 9 / update, "best": True}
-                line |= {f"entropy_{kind}": 1 + place / update for place, kind in enumerate(KINDS) if entropy}
+                line |= {f"entropy_{kind}": 1 + number / update for number, kind in enumerate(KINDS) if entropy}
                 file.write(json.dumps(line) + "\n")
     return path
 
@@ -45,7 +45,7 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path):
 def test_a_damaged_line_is_named(tmp_path, line):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"update": 1, "loss": 2.0}\n' + line + "\n")
-    with pytest.raises(DocmtError, match=r"metrics.jsonl, line 2: this is no line of metrics; name"):
+    with pytest.raises(DocmtError, match=r"metrics.jsonl, line 2: not a line of metrics; give"):
         read_curves(path)
 
 
@@ -54,9 +54,9 @@ def test_files_that_cannot_be_read_or_drawn(tmp_path):
     with pytest.raises(DocmtError, match=r"cannot read .*nothing.jsonl: there is no such file"):
         read_curves(tmp_path / "nothing.jsonl")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xfd")
-    with pytest.raises(DocmtError, match=r"cannot read .*binary: it is no text in UTF-8"):
+    with pytest.raises(DocmtError, match=r"cannot read .*binary: it is not UTF-8 text"):
         read_curves(tmp_path / "binary")
-    with pytest.raises(DocmtError, match=r"cannot draw .*x.gif: name a file that ends in .png, .pdf, .svg"):
+    with pytest.raises(DocmtError, match=r"cannot draw .*x.gif: give a file name that ends in .png, .pdf, .svg"):
         draw_curves({"one": metrics}, tmp_path / "x.gif")
     with pytest.raises(DocmtError, match="there is no directory"):
         draw_curves({"one": metrics}, tmp_path / "missing" / "x.png")
@@ -89,14 +89,14 @@ def test_a_figure_is_drawn(tmp_path, suffix, start):
 def drawings(monkeypatch):
     """Every drawing that is made."""
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
-    made, original = [], facts._new_drawing
+    figures_drawn, original = [], figures._new_drawing
 
     def keep(panels):
-        made.append(original(panels))
-        return made[-1]
+        figures_drawn.append(original(panels))
+        return figures_drawn[-1]
 
-    monkeypatch.setattr(facts, "_new_drawing", keep)
-    return made
+    monkeypatch.setattr(figures, "_new_drawing", keep)
+    return figures_drawn
 
 
 NAMES = ["b$\\x", "_run", "$x_1^$", "a\x1b[2J", "\udcff", "\u05d0\u65e5", "&<--"]
@@ -124,7 +124,7 @@ def test_names_are_shown_as_they_are(tmp_path, drawings, kind, suffix):
     (drawing,) = drawings
     texts = [text.get_text() for text in drawing.findobj(Text) if text.get_visible()]
     times = {"curves": 1, "points": 7 + 1 + 1, "accuracies": 7 + 1 + 1}[kind]  # in legends, as settings, as titles
-    assert {shown: texts.count(shown) for shown in SHOWN} == dict.fromkeys(SHOWN, times)
+    assert {text: texts.count(text) for text in SHOWN} == dict.fromkeys(SHOWN, times)
 
 
 def test_points_stand_over_their_settings(tmp_path, drawings):
@@ -138,7 +138,7 @@ def test_points_stand_over_their_settings(tmp_path, drawings):
     assert [list(line[0].get_xdata()) for line in length.containers] == [[0, 1, 2]] * 2
     assert list(length.containers[1][0].get_ydata()) == [10, 11, 12]
     assert (length.get_title(), size.get_title(), size.get_ylabel()) == ("length", "size", "d-BLEU")
-    with pytest.raises(DocmtError, match="there is nothing to draw: no run has a score yet"):
+    with pytest.raises(DocmtError, match="there is nothing to draw, as no run has a score yet"):
         draw_points({"length": {"document": document[:1]}}, "d-BLEU", tmp_path / "points.png")
     with pytest.raises(DocmtError, match=r"cannot draw .*points.gif"):
         draw_points(panels, "d-BLEU", tmp_path / "points.gif")

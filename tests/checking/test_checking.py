@@ -1,4 +1,4 @@
-"""What is seen in a translation without a reference, and what is let pass."""
+"""Findings in translations without a reference, and what is no finding."""
 
 import json
 import random
@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from docmt.checking import KINDS, CheckConfig, check_documents, check_files, page
+from docmt.checking import KINDS, CheckConfig, check_documents, check_files, render_html
 from docmt.core.errors import DocmtError
 from docmt.documents import ParallelDocument
 
@@ -22,9 +22,9 @@ def check(*pairs, languages=("en", "de"), **settings):
     return check_documents([document(*pairs)], config)
 
 
-def told(report, *kinds):
-    """What is told of these kinds, or of all."""
-    return [finding.what for finding in report.findings if not kinds or finding.kind in kinds]
+def messages(report, *kinds):
+    """Return the messages of these kinds, or of all."""
+    return [finding.message for finding in report.findings if not kinds or finding.kind in kinds]
 
 
 ALONE = [
@@ -75,10 +75,10 @@ ALONE = [
     ("empty", "A sentence.", "", "no translation"),
     ("empty", "A sentence.", "...", "no translation"),
     ("empty", "...", "", None),
-    ("empty", "", "Ein Satz.", "a translation of nothing"),
-    ("untranslated", "This is the end of it.", "This is the end of it.", "left as it is in the source"),
-    ("untranslated", "This is the end of it.", "This is the end of him.", "nearly as in the source"),
-    ("untranslated", "All that I saw.", "It was the best that they had for us.", "in the language of the source"),
+    ("empty", "", "Ein Satz.", "translation of an empty source"),
+    ("untranslated", "This is the end of it.", "This is the end of it.", "same as the source"),
+    ("untranslated", "This is the end of it.", "This is the end of him.", "nearly the same as the source"),
+    ("untranslated", "All that I saw.", "It was the best that they had for us.", "in the source language"),
     ("untranslated", "The Times, London", "The Times, London", None),
     ("untranslated", "printf(x) && free(x)", "printf(x) && free(x)", None),
     ("untranslated", "SQL parser", "SQL Parser", None),
@@ -89,17 +89,17 @@ ALONE = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "source", "target", "what"), ALONE)
-def test_single_sentences(kind, source, target, what):
-    found = told(check((source, target)), kind)
-    assert len(found) == (what is not None), found
-    assert what is None or found[0].startswith(what)
+@pytest.mark.parametrize(("kind", "source", "target", "message"), ALONE)
+def test_single_sentences(kind, source, target, message):
+    result = messages(check((source, target)), kind)
+    assert len(result) == (message is not None), result
+    assert message is None or result[0].startswith(message)
 
 
 @pytest.mark.parametrize("language", ["", "fi"])
-def test_small_numbers_are_let_pass_where_number_words_are_not_known(language):
+def test_small_numbers_may_be_spelled_out_if_number_words_are_unknown(language):
     for source, expected in (("It has 7 rooms.", []), ("It has 77 rooms.", ["“77” not in the translation"])):
-        assert told(check((source, "Siinä on huoneita."), languages=("en", language)), "number") == expected
+        assert messages(check((source, "Siinä on huoneita."), languages=("en", language)), "number") == expected
 
 
 def test_numbers_of_other_units_are_less_certain():
@@ -109,24 +109,24 @@ def test_numbers_of_other_units_are_less_certain():
 
 def test_french_numbers():
     pairs = [("There were 95.", "Il y en avait quatre-vingt-quinze."), ("Or 71.", "Ou soixante et onze.")]
-    assert told(check(*pairs, languages=("en", "fr"))) == []
+    assert messages(check(*pairs, languages=("en", "fr"))) == []
 
 
-def test_marks_say_what_is_meant():
+def test_marks_are_the_differences():
     (finding,) = check(("Give 45 of 12 to {x}.", "Gib 54 von 12 an {x}.")).findings
-    (place,) = finding.places
-    assert [place.source[slice(*mark)] for mark in place.source_marks] == ["45"]
-    assert [place.target[slice(*mark)] for mark in place.target_marks] == ["54"]
-    assert (finding.kind, finding.certainty, place.document, place.sentence) == ("number", "sure", "1", 1)
+    (sentence,) = finding.sentences
+    assert [sentence.source[slice(*mark)] for mark in sentence.source_marks] == ["45"]
+    assert [sentence.target[slice(*mark)] for mark in sentence.target_marks] == ["54"]
+    assert (finding.kind, finding.certainty, sentence.document, sentence.sentence) == ("number", "sure", "1", 1)
 
 
 def test_the_same_translation_of_different_sentences():
-    said = "Das ist der ganze lange Satz von gestern."
-    pairs = [("We left the town at once.", said), ("I thank you all for your patience.", said)]
-    assert told(check(*pairs), "duplicate") == ["2 different sentences with the same translation"]
-    same = [("That is the long sentence.", said), ("That is the long, long sentence.", said)]
-    assert told(check(*same), "duplicate") == []
-    assert told(check(*pairs, duplicate_words=9), "duplicate") == []
+    target = "Das ist der ganze lange Satz von gestern."
+    pairs = [("We left the town at once.", target), ("I thank you all for your patience.", target)]
+    assert messages(check(*pairs), "duplicate") == ["2 different sentences with the same translation"]
+    same = [("That is the long sentence.", target), ("That is the long, long sentence.", target)]
+    assert messages(check(*same), "duplicate") == []
+    assert messages(check(*pairs, duplicate_words=9), "duplicate") == []
 
 
 def test_the_same_sentence_with_different_translations():
@@ -138,23 +138,22 @@ def test_the_same_sentence_with_different_translations():
         (source, "Er hat ihn nicht gesehen."),
     ]
     report = check(*pairs)
-    assert told(report) == ["a sentence that stands 2 times in the document has 2 translations"]
-    assert [place.sentence for place in report.findings[0].places] == [1, 4]
-    assert told(check((source, "Er sah den Hund nicht."), (source, "er sah den Hund nicht"))) == []
+    assert messages(report) == ["source sentence occurs 2 times with 2 translations"]
+    assert [sentence.sentence for sentence in report.findings[0].sentences] == [1, 4]
+    assert messages(check((source, "Er sah den Hund nicht."), (source, "er sah den Hund nicht"))) == []
 
 
 def test_lengths_are_compared_with_those_of_the_file():
     chance = random.Random(1)
     sizes = [chance.randint(20, 100) for _ in range(60)]
     pairs = [("x" * size, "y" * round(1.3 * size + chance.gauss(0, 3))) for size in sizes]
-    assert told(check(*pairs), "length") == []
+    assert messages(check(*pairs), "length") == []
     report = check(*pairs, ("x" * 80, "y" * 20), ("x" * 40, "y" * 200), ("No", "Aber nein!"))
-    assert [(f.places[0].sentence, f.what.split(" of ")[0].split(" as ")[0]) for f in report.of_kind("length")] == [
-        (61, "19 %"),
-        (62, "3.9 times"),
-    ]
-    assert told(check(*pairs, ("x" * 80, "y" * 20), length_factor=6), "length") == []
-    assert told(check(*pairs[:10], ("x" * 80, "y" * 20)), "length") == []  # too few to know
+    assert [
+        (f.sentences[0].sentence, f.message.split(" of ")[0].split(" as ")[0]) for f in report.select("length")
+    ] == [(61, "19 %"), (62, "3.9 times")]
+    assert messages(check(*pairs, ("x" * 80, "y" * 20), length_factor=6), "length") == []
+    assert messages(check(*pairs[:10], ("x" * 80, "y" * 20)), "length") == []  # too few to know
 
 
 @pytest.mark.parametrize(
@@ -173,19 +172,19 @@ def test_lengths_are_compared_with_those_of_the_file():
 )
 def test_address(language, pairs, certainty):
     report = check(*[(f"Sentence {n}.", f"{text} {n}.") for n, text in enumerate(pairs)], languages=("en", language))
-    assert [f.certainty for f in report.of_kind("formality")] == ([certainty] if certainty else [])
+    assert [f.certainty for f in report.select("formality")] == ([certainty] if certainty else [])
 
 
-def test_unknown_languages_are_told():
+def test_unknown_languages_are_noted():
     report = check(("A.", "B."), languages=("", ""))
-    assert "formality was not checked: the language is not known (--target_language)" in report.notes
-    assert "no words of address are known for fi" in check(("A.", "B."), languages=("en", "fi")).notes[0]
+    assert "formality was not checked: the language is unknown (--target-language)" in report.notes
+    assert "no forms of address are known for fi" in check(("A.", "B."), languages=("en", "fi")).notes[0]
     text = [
         (f"The end of that was not for us {n}.", f"Das ist nicht der Anfang von dem, was wir sind {n}.")
         for n in range(9)
     ]
-    found = check(*text, languages=("", ""))
-    assert (found.source_language, found.target_language, found.notes) == ("en", "de", [])
+    detected = check(*text, languages=("", ""))
+    assert (detected.source_language, detected.target_language, detected.notes) == ("en", "de", [])
 
 
 NAMES = [
@@ -201,47 +200,47 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("language", "targets", "what"), NAMES)
-def test_names(language, targets, what):
+@pytest.mark.parametrize(("language", "targets", "message"), NAMES)
+def test_names(language, targets, message):
     sources = ["Then Mr Friedrich came.", "There was Mr Friedrich again."]
-    found = told(check(*zip(sources, targets, strict=True), languages=("en", language)), "name")
-    assert len(found) == (what is not None), found
-    assert what is None or found[0].startswith(what)
+    result = messages(check(*zip(sources, targets, strict=True), languages=("en", language)), "name")
+    assert len(result) == (message is not None), result
+    assert message is None or result[0].startswith(message)
 
 
 THINGS = {"dog": "Hund", "house": "Haus", "lamp": "Lampe", "river": "Fluss", "garden": "Garten", "street": "Gasse"}
-SEEN = {"sees": "erblickt", "paints": "malt", "finds": "entdeckt", "leaves": "verlässt", "wants": "begehrt"}
+VERBS = {"sees": "erblickt", "paints": "malt", "finds": "entdeckt", "leaves": "verlässt", "wants": "begehrt"}
 
 
 def corpus(documents=12, sentences=10, seed=1, odd=0.0):
     """Documents about things, of which each has its own word but, in a share of the sentences, the river."""
     chance = random.Random(seed)
-    made = []
+    corpus_documents = []
     for number in range(documents):
         pairs = []
         for _ in range(sentences):
-            things, verb = chance.sample(sorted(THINGS), 2), chance.choice(sorted(SEEN))
+            things, verb = chance.sample(sorted(THINGS), 2), chance.choice(sorted(VERBS))
             words = ["Strom" if thing == "river" and chance.random() < odd else THINGS[thing] for thing in things]
-            pairs.append((f"The {things[0]} {verb} the {things[1]}.", f"Die {words[0]} {SEEN[verb]} die {words[1]}."))
-        made.append(document(*pairs, id=str(number)))
-    return made
+            pairs.append((f"The {things[0]} {verb} the {things[1]}.", f"Die {words[0]} {VERBS[verb]} die {words[1]}."))
+        corpus_documents.append(document(*pairs, id=str(number)))
+    return corpus_documents
 
 
 def test_terms():
     config = CheckConfig("en", "de", term_documents=1)
-    assert check_documents(corpus(), config).of_kind("term") == []
-    found = check_documents(corpus(odd=0.3), config).of_kind("term")
-    assert len(found) >= 6
-    for finding in found:
-        assert finding.what.startswith("“river” translated as “") and "“Strom” in" in finding.what
-        first, second = finding.places[:2]  # one of each
-        marked = {place.target[slice(*place.target_marks[0])] for place in (first, second)}
+    assert check_documents(corpus(), config).select("term") == []
+    findings = check_documents(corpus(odd=0.3), config).select("term")
+    assert len(findings) >= 6
+    for finding in findings:
+        assert finding.message.startswith("“river” translated as “") and "“Strom” in" in finding.message
+        first, second = finding.sentences[:2]  # one of each
+        marked = {sentence.target[slice(*sentence.target_marks[0])] for sentence in (first, second)}
         assert marked == {"Fluss", "Strom"}
-        assert all(place.source[slice(*place.source_marks[0])] == "river" for place in finding.places)
+        assert all(sentence.source[slice(*sentence.source_marks[0])] == "river" for sentence in finding.sentences)
     # What every document is about is no term, nor what has no usual translation.
     for settings in ({"term_documents": 0.2}, {"term_share": 0.95}, {"term_occurrences": 100}, {"term_evidence": 1000}):
         changed = CheckConfig("en", "de", **{"term_documents": 1, **settings})
-        assert check_documents(corpus(odd=0.3), changed).of_kind("term") == []
+        assert check_documents(corpus(odd=0.3), changed).select("term") == []
 
 
 def respelled(count):
@@ -254,7 +253,7 @@ def long_sentences(count):
     chance = random.Random(1)
     names = ["".join(chance.choices("abcdefghiklmnoprst", k=7)).capitalize() for _ in range(count)]
     others = [f"{name[:2]}x{name[3:]}" for name in names]
-    return [("the " + " and ".join(names), "die " + " und ".join(own)) for own in (names, others)]
+    return [("the " + " and ".join(names), "die " + " und ".join(targets)) for targets in (names, others)]
 
 
 def many_terms(count):
@@ -269,9 +268,9 @@ def many_terms(count):
 @pytest.mark.parametrize(
     ("pairs", "kind", "module", "names"),
     [
-        (respelled, "name", "terms", ["_holds", "similar"]),
-        (long_sentences, "name", "terms", ["_holds", "similar"]),
-        (many_terms, "term", "terms", ["tokens", "stem", "alike"]),
+        (respelled, "name", "consistency", ["_contains_name", "letter_similarity"]),
+        (long_sentences, "name", "consistency", ["_contains_name", "letter_similarity"]),
+        (many_terms, "term", "consistency", ["tokenize", "stem", "are_related"]),
     ],
 )
 def test_a_long_text_takes_no_more_time_for_each_word(pairs, kind, module, names, monkeypatch):
@@ -288,25 +287,25 @@ def test_a_long_text_takes_no_more_time_for_each_word(pairs, kind, module, names
     for name in names:
         monkeypatch.setattr(within, name, counting(getattr(within, name)))
     text = pairs(400)
-    found = told(check(*text, term_documents=1, term_evidence=1), kind)
-    assert pairs is respelled or len(found) > 100
-    said = sum(len(sentence.split()) for pair in text for sentence in pair)
-    assert 0 < calls[0] < 10 * said, calls[0] / said
+    findings = messages(check(*text, term_documents=1, term_evidence=1), kind)
+    assert pairs is respelled or len(findings) > 100
+    words = sum(len(sentence.split()) for pair in text for sentence in pair)
+    assert 0 < calls[0] < 10 * words, calls[0] / words
 
 
-def test_portions_only_part_what_is_known_of_words():
+def test_portions_change_word_statistics_only():
     documents = corpus(odd=0.3)
     whole, parts = (
-        check_documents(documents, CheckConfig("en", "de", term_documents=1, portion=portion))
+        check_documents(documents, CheckConfig("en", "de", term_documents=1, batch_sentences=portion))
         for portion in (1000, 100)
     )
     assert parts.sentences == whole.sentences == 120
-    assert parts.of_kind("repetition") == whole.of_kind("repetition")
+    assert parts.select("repetition") == whole.select("repetition")
 
 
 def test_scripts_without_spaces_have_no_terms():
     report = check_documents([document(("The river is long.", "河很长。"), ("A river.", "一条河。"))])
-    assert "names and terms were not checked: a side is of a script without spaces between words" in report.notes
+    assert "names and terms were not checked: one side is in a script without spaces between words" in report.notes
 
 
 def test_less_certain_findings_are_counted():
@@ -326,13 +325,13 @@ def test_lines_with_an_empty_translation(tmp_path):
     report = check_files(source, write(tmp_path / "a.de", "Eins ist hier.\n\n\nDrei ist hier.\n"))
     assert (report.documents, report.sentences) == (2, 3)
     (finding,) = report.findings
-    assert (finding.kind, finding.places[0].line, finding.places[0].sentence) == ("empty", 2, 2)
+    assert (finding.kind, finding.sentences[0].line, finding.sentences[0].sentence) == ("empty", 2, 2)
 
 
 def test_lines_with_marks_keep_their_numbers(tmp_path):
     source = write(tmp_path / "a.en", "<d>\nOne is here.\n<d>\nThree is here.\n")
     report = check_files(source, write(tmp_path / "a.de", "<d>\nEins ist hier.\n<d>\n...\n"))
-    assert [(f.kind, f.places[0].line, f.places[0].document) for f in report.findings] == [("empty", 4, "2")]
+    assert [(f.kind, f.sentences[0].line, f.sentences[0].document) for f in report.findings] == [("empty", 4, "2")]
 
 
 def test_jsonl(tmp_path):
@@ -343,12 +342,12 @@ def test_jsonl(tmp_path):
     ]
     path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     report = check_files(path)
-    assert [(f.kind, f.places[0].document) for f in report.findings] == [
+    assert [(f.kind, f.sentences[0].document) for f in report.findings] == [
         ("sentence_count", "b"),
         ("empty", "a"),
         ("number", "a"),
     ]
-    assert told(report, "sentence_count")[0].startswith("2 sentences have a translation of 1")
+    assert messages(report, "sentence_count")[0].startswith("2 source sentences but 1 target sentences")
     assert (report.documents, report.sentences) == (2, 2)
 
 
@@ -357,9 +356,9 @@ def test_running_text(tmp_path):
     target = write(tmp_path / "b.txt", "# Ein Titel\n\nWir brauchen 54. Es ist alt.\n\nEs ist hier, und es ist neu.\n")
     report = check_files(source, target, layout="text")
     assert report.sentences == 4  # title, two pairs, and a paragraph whose sentences do not fit
-    assert [(f.kind, f.places[0].sentence) for f in report.findings] == [("number", 2)]
+    assert [(f.kind, f.sentences[0].sentence) for f in report.findings] == [("number", 2)]
     markdown = [path.rename(path.with_suffix(".md")) for path in (source, target)]
-    assert told(check_files(*markdown)) == told(report)
+    assert messages(check_files(*markdown)) == messages(report)
 
 
 @pytest.mark.parametrize("third", ["...", "---", ""])
@@ -368,17 +367,21 @@ def test_running_text_with_a_line_that_lost_its_words(third, tmp_path):
     target = write(tmp_path / "b.txt", f"Hallo.\n---\n{third}\nEs ist alt.\n")
     report = check_files(source, target, layout="text")
     assert report.sentences == 3
-    assert [(f.kind, f.places[0].line, f.places[0].source) for f in report.findings] == [("empty", 3, "Bye.")]
+    assert [(f.kind, f.sentences[0].line, f.sentences[0].source) for f in report.findings] == [("empty", 3, "Bye.")]
 
 
 @pytest.mark.parametrize(
     ("texts", "layout", "message"),
     [
-        (("A.\n\nB.\n", "A.\n"), "auto", "has 2 documents and .*b.txt 1: give the same documents"),
-        (("A.\n\nB.\n", "A.\n"), "text", "has 2 lines of text and .*b.txt 1, so it cannot be told"),
-        (("\n", "\n"), "lines", "has no sentences, so nothing can be checked"),
-        (("...\n", "...\n"), "text", "has no sentences, so nothing can be checked"),
-        (("A.\n", None), "auto", "has one side alone: name the file with its translation too"),
+        (("A.\n\nB.\n", "A.\n"), "auto", "has 2 documents but .*b.txt has 1. Give the same documents"),
+        (
+            ("A.\n\nB.\n", "A.\n"),
+            "text",
+            "has 2 lines of text but .*b.txt has 1. Give a translation that keeps the lines",
+        ),
+        (("\n", "\n"), "lines", "has no sentences to check. Name a file"),
+        (("...\n", "...\n"), "text", "has no sentences to check. Name a file"),
+        (("A.\n", None), "auto", "has only one side. Name the file with its translation too."),
     ],
 )
 def test_files_that_do_not_fit(texts, layout, message, tmp_path):
@@ -394,7 +397,7 @@ def test_files_that_do_not_fit(texts, layout, message, tmp_path):
     [
         ({"length_factor": 0.5}, "check.length_factor is 0.5: choose a number from 1 to 1,000"),
         ({"certainty": "maybe"}, "check.certainty is 'maybe': choose one of sure, likely, possible"),
-        ({"portion": 1}, "check.portion is 1: choose a number from 100"),
+        ({"batch_sentences": 1}, "check.batch_sentences is 1: choose a number from 100"),
         ({"similarity": float("nan")}, "check.similarity is nan"),
     ],
 )
@@ -403,9 +406,9 @@ def test_limits_of_settings(settings, message):
         CheckConfig(**settings)
 
 
-def test_the_page_is_whole_and_holds_no_markup_of_strangers():
+def test_the_page_is_complete_and_escapes_markup():
     hostile = "We need 45 <script>alert(1)</script> of & \u202e them."
-    text = page(check((hostile, "Wir brauchen <img src=x onerror=y> sie.")), "a <b>", 1000)
+    text = render_html(check((hostile, "Wir brauchen <img src=x onerror=y> sie.")), "a <b>", 1000)
     assert "<script" not in text and "<img" not in text and "\u202e" not in text
     assert "a &lt;b&gt;" in text and "<mark>45</mark>" in text and "\\u202e" in text
     for resource in ("http", "src=", "url(", "@import", "<link"):
@@ -417,18 +420,18 @@ def test_the_page_is_whole_and_holds_no_markup_of_strangers():
     parser.feed(text)
     assert opened == []
     assert text.count("<table") == text.count("</table>") and text.count("<details") == text.count("</details>") == 2
-    assert "Nothing was found." in page(check(("A.", "B.")), "t", 10)
+    assert "No findings." in render_html(check(("A.", "B.")), "t", 10)
 
 
 def test_the_page_says_how_many_it_leaves_out():
     report = check(*[(f"We need {n} of them.", "Wir brauchen sie.") for n in range(45, 50)])
-    assert "3 more are in the JSON" in page(report, "t", 2)
-    assert page(report, "t", 2).count("<h3>") == 2
+    assert "3 more are in the JSON" in render_html(report, "t", 2)
+    assert render_html(report, "t", 2).count("<h3>") == 2
 
 
 def test_json_has_everything():
     report = check(("We need 45 of them.", "Wir brauchen sie."))
-    found = json.loads(json.dumps(report.to_json()))
-    assert list(found["counts"]) == list(KINDS) and found["counts"]["number"] == 1
-    assert found["findings"][0]["places"][0]["source_marks"] == [[8, 10]]
-    assert (found["documents"], found["sentences"], found["source_language"]) == (1, 1, "en")
+    content = json.loads(json.dumps(report.to_json()))
+    assert list(content["counts"]) == list(KINDS) and content["counts"]["number"] == 1
+    assert content["findings"][0]["places"][0]["source_marks"] == [[8, 10]]
+    assert (content["documents"], content["sentences"], content["source_language"]) == (1, 1, "en")

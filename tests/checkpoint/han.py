@@ -1,4 +1,4 @@
-"""What the published code of Miculicich et al. (2018) computed for tiny models, and docmt's models with their weights.
+"""Fixtures of the published code of Miculicich et al. (2018), and docmt's models with its weights.
 
 Its conventions are a family of parts that only these tests have: matrices of its own for each side, no marks on the
 source, interleaved sinusoids, norms with the unbiased deviation, and a projection with a bias.
@@ -11,14 +11,14 @@ import re
 import numpy as np
 import pytest
 import torch
-from folders import Variants
+from fixture_folders import Variants
 from safetensors.torch import load_file
 from torch import nn
 
 from docmt.model import ModelConfig, ModelInput, Packed, TranslationModel, pack
 from docmt.model import transformer as transformer_module
 from docmt.model.attention import FullContext
-from docmt.model.embeddings import Head, token_embedding
+from docmt.model.embeddings import Head, build_token_embedding
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import Hierarchical
 from docmt.model.transformer import Parts
@@ -55,23 +55,23 @@ class Interleaved(nn.Module):
 class TheirFrame(BoundaryTokens):
     """Source sentences are their words; decoder input begins with `<s>`."""
 
-    def marks(self, side):
+    def counts(self, side):
         return (0, 0) if side == "source" else (1, 0)
 
 
 class HanParts(Parts):
     def __init__(self, sizes):
         super().__init__(sizes)
-        self.frame = TheirFrame(source_opens=(), target_closes=False, goes_on=False)
+        self.boundary_tokens = TheirFrame(source_prefix=(), target_has_end=False, predicts_boundary=False)
 
-    def norm(self):
+    def build_norm(self):
         return TheirNorm(self.sizes.width)
 
-    def embeddings(self):
+    def build_embeddings(self):
         width, rows = self.sizes.width, self.sizes.vocabulary_size
         return {
-            "source_tokens": token_embedding(61, width),
-            "target_tokens": token_embedding(rows, width),
+            "source_tokens": build_token_embedding(61, width),
+            "target_tokens": build_token_embedding(rows, width),
             "generator": nn.Linear(width, rows),
             "source_positions": Interleaved(width),
             "target_positions": Interleaved(width),
@@ -79,14 +79,14 @@ class HanParts(Parts):
 
 
 class HanModel(TranslationModel):
-    def lookup(self, side, tokens):
+    def look_up_tokens(self, side, tokens):
         return getattr(self, f"{side}_tokens")(tokens) * math.sqrt(self.config.width)
 
     def head(self):
         return Head(self.generator.weight)
 
 
-OURS = (
+NAMES = (
     (r"^(encoder|decoder)\.embeddings\.make_embedding\.emb_luts\.0", lambda m: SIDES[m[1]] + "_tokens"),
     (r"^encoder\.transformer\.", "encoder."),
     (r"^decoder\.transformer_layers\.", "decoder."),
@@ -122,8 +122,8 @@ def rename(name, side=""):
         side, {".0": "above_encoder.0", ".1": "above_decoder.0"}
     )
     name = re.sub(r"^doc_context(\.\d)?", lambda m: modules[m[1] or ""], name)
-    for pattern, ours in OURS:
-        name = re.sub(pattern, ours, name)
+    for pattern, docmt_name in NAMES:
+        name = re.sub(pattern, docmt_name, name)
     return name
 
 
@@ -138,21 +138,21 @@ def read_json(variant, file):
 def load(variant, monkeypatch):
     """docmt's model of a variant with their weights."""
     monkeypatch.setattr(transformer_module, "Parts", HanParts)
-    theirs, side = arguments(variant), OFFERED[variant]
+    settings, side = arguments(variant), OFFERED[variant]
     options = {"system": "sentence"}
     if side:
-        chosen = Hierarchical(sentences=theirs["context_size"], side=side, branch="published", detach=True)
-        options = {"system": "hierarchical", "hierarchical": chosen}
-    sizes = {"width": theirs["rnn_size"], "feed_forward": theirs["ffn"], "heads": theirs["heads"]}
-    layers = {"encoder_layers": theirs["enc_layers"], "decoder_layers": theirs["dec_layers"]}
+        system = Hierarchical(sentences=settings["context_size"], side=side, fusion="published", detach=True)
+        options = {"system": "hierarchical", "hierarchical": system}
+    sizes = {"width": settings["rnn_size"], "feed_forward": settings["ffn"], "heads": settings["heads"]}
+    layers = {"encoder_layers": settings["enc_layers"], "decoder_layers": settings["dec_layers"]}
     config = ModelConfig(
-        vocabulary_size=theirs["target_vocabulary"], normalization="pre", dropout=0.0, **sizes, **layers, **options
+        vocabulary_size=settings["target_vocabulary"], normalization="pre", dropout=0.0, **sizes, **layers, **options
     )
     model = HanModel(config).eval()
     model.projection = model.get_submodule("generator")
     stored = load_file(FIXTURES / "weights_common.safetensors")
     # Both `generator` and `projection` are the one matrix.
-    weights = {ours: stored[name] for name in theirs["variables"] if (ours := rename(name, side))}
+    weights = {docmt_name: stored[name] for name in settings["variables"] if (docmt_name := rename(name, side))}
     weights |= {name.replace("generator", "projection"): weights[name] for name in weights if "generator" in name}
     model.load_state_dict(weights)
     return model
@@ -174,8 +174,8 @@ class Rows:
     def labels(self):
         return [row[1:] for row in self.target]
 
-    def place(self, row):
-        """How many sentences of its document stand before a row."""
+    def index_in_document(self, row):
+        """Return the number of sentences before a row in its document."""
         return row - max(start for start in self.starts if start <= row)
 
     def documents(self, rows):
@@ -193,18 +193,18 @@ class Rows:
 
 
 def with_context(module, queries, contexts):
-    """What the module makes of the states [n, d] of each query, given the states of the sentences before it.
+    """Return the module's output for the states [n, d] of each query and the states of the sentences before it.
 
     contexts: of each query a list, oldest first, of states [m, d] without those that attention is not to see. Each
     query is laid out as the last sentence of a document of its own.
     """
-    opening, closing = module.words.scope.marks
-    found = []
+    opening, closing = module.words.scope.trim
+    results = []
     for query, before in zip(queries, contexts, strict=True):
-        rows = [torch.cat((query[:opening], own, query[:closing])) for own in before] + [query]
+        rows = [torch.cat((query[:opening], states, query[:closing])) for states in before] + [query]
         packed: Packed = pack([[[0] * len(row) for row in rows]])
-        found.append(module(torch.cat(rows), FullContext(packed))[-len(query) :])
-    return found
+        results.append(module(torch.cat(rows), FullContext(packed))[-len(query) :])
+    return results
 
 
 def search(step, settings):
@@ -217,21 +217,21 @@ def search(step, settings):
 
     for _ in range(settings["max_length"]):
         candidates = []
-        for total, said in live:
-            if said[-1] == EOS:
+        for total, prefix in live:
+            if prefix[-1] == EOS:
                 continue
-            scores = step(said)
-            if len(said) < settings["min_length"]:
+            scores = step(prefix)
+            if len(prefix) < settings["min_length"]:
                 scores[EOS] = -1e20
             values, tokens = scores.topk(beam)
             candidates += [
-                (total + value, [*said, token]) for value, token in zip(values.tolist(), tokens.tolist(), strict=True)
+                (total + value, [*prefix, token]) for value, token in zip(values.tolist(), tokens.tolist(), strict=True)
             ]
         live = sorted(candidates, key=lambda candidate: -candidate[0])[:beam]
-        finished += [(normalized(total, len(said)), said[1:]) for total, said in live if said[-1] == EOS]
+        finished += [(normalized(total, len(prefix)), prefix[1:]) for total, prefix in live if prefix[-1] == EOS]
         if live[0][1][-1] == EOS and len(finished) >= settings["n_best"]:
             break
-    for total, said in live:
+    for total, prefix in live:
         if len(finished) < settings["n_best"]:
-            finished.append((normalized(total, len(said)), said[1:]))
+            finished.append((normalized(total, len(prefix)), prefix[1:]))
     return sorted(finished, key=lambda hypothesis: -hypothesis[0])

@@ -10,9 +10,9 @@ from typing import Any
 import sentencepiece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from docmt.synthetic import generate
+from docmt.synthetic import generate_documents
 
-DOCUMENTS = [document.document for document in generate(60, seed=1)]
+DOCUMENTS = [document.document for document in generate_documents(60, seed=1)]
 SOURCE = [sentence for document in DOCUMENTS for sentence in document.source]
 TARGET = [sentence for document in DOCUMENTS for sentence in document.target]
 ODD = [
@@ -37,16 +37,16 @@ class Hub:
     path: Path
     config: dict[str, Any]
     rows: int
-    theirs: Any
+    tokenizer: Any
     decoder_strips: bool = True
     """whether the directory has a SentencePiece model that their class does not run itself: it keeps outer blanks"""
 
     def encode(self, sentence, side):
         text = {"text_target" if side == "target" and "marian" in self.path.name else "text": sentence}
-        return self.theirs(**text, add_special_tokens=False)["input_ids"]
+        return self.tokenizer(**text, add_special_tokens=False)["input_ids"]
 
     def decode(self, rows):
-        text = self.theirs.decode(rows, skip_special_tokens=True)
+        text = self.tokenizer.decode(rows, skip_special_tokens=True)
         return text.strip() if self.decoder_strips else text
 
 
@@ -114,8 +114,8 @@ def m2m100(folder, kind="bpe"):
     vocabulary = _numbered(["<s>", "<pad>", "</s>", "<unk>", *(text for text, _ in pieces(model)[3:])])
     path = write(folder / f"m2m-{kind}", sentencepiece_bpe_model=model, vocab_json=vocabulary)
     (path / "sentencepiece_bpe.model").rename(path / "sentencepiece.bpe.model")
-    theirs = M2M100Tokenizer.from_pretrained(path)
-    return Hub(path, {"model_type": "m2m_100"}, len(vocabulary) + 108, theirs, decoder_strips=False)
+    tokenizer = M2M100Tokenizer.from_pretrained(path)
+    return Hub(path, {"model_type": "m2m_100"}, len(vocabulary) + 108, tokenizer, decoder_strips=False)
 
 
 def m2m100_unigram(folder):
@@ -136,8 +136,8 @@ def mbart_spm(folder):
     (path / "model").rename(path / "sentencepiece.bpe.model")
     begin = [(text, 0.0) for text in ("<s>", "<pad>", "</s>", "<unk>")]
     end = [(text, 0.0) for text in (*MBART_LANGUAGES, "<mask>")]
-    theirs = MBartTokenizer(vocab=[*begin, *pieces(spm())[3:], *end])
-    return Hub(path, {"model_type": "mbart"}, len(begin) + len(pieces(spm())) - 3 + len(end), theirs)
+    tokenizer = MBartTokenizer(vocab=[*begin, *pieces(spm())[3:], *end])
+    return Hub(path, {"model_type": "mbart"}, len(begin) + len(pieces(spm())) - 3 + len(end), tokenizer)
 
 
 def mbart50_json(folder):
@@ -163,8 +163,8 @@ def bart_json(folder):
 
 
 def bart_files(folder):
-    theirs = _bart(folder)
-    return Hub(folder / "bart", {"model_type": "bart"}, len(theirs), theirs, decoder_strips=False)
+    tokenizer = _bart(folder)
+    return Hub(folder / "bart", {"model_type": "bart"}, len(tokenizer), tokenizer, decoder_strips=False)
 
 
 def t5_json(folder):
@@ -176,9 +176,9 @@ def t5_json(folder):
 def t5_spm(folder):
     from transformers import T5Tokenizer
 
-    theirs = T5Tokenizer(vocab=_t5_pieces(), extra_ids=10)
+    tokenizer = T5Tokenizer(vocab=_t5_pieces(), extra_ids=10)
     path = write(folder / "t5-spm", spiece_model=_t5_model(), tokenizer_config_json={"extra_ids": 10})
-    return Hub(path, {"model_type": "t5"}, len(theirs) + 28, theirs)
+    return Hub(path, {"model_type": "t5"}, len(tokenizer) + 28, tokenizer)
 
 
 def madlad(folder):
@@ -189,7 +189,7 @@ def madlad(folder):
 
 
 class PieceModel:
-    """What is asked of transformers' tokenizers, by a SentencePiece model."""
+    """The interface of transformers' tokenizers for a SentencePiece model."""
 
     def __init__(self, model):
         self.library = sentencepiece.SentencePieceProcessor()
@@ -220,8 +220,8 @@ def bert_files(folder):
 
     settings = {"do_lower_case": False, "strip_accents": True}
     path = write(_wordpiece(folder / "bert-files"), tokenizer_config_json=settings)
-    theirs = BertTokenizer.from_pretrained(path)
-    return Hub(path, {"model_type": "bert", "pad_token_id": 0}, len(theirs), theirs, decoder_strips=False)
+    tokenizer = BertTokenizer.from_pretrained(path)
+    return Hub(path, {"model_type": "bert", "pad_token_id": 0}, len(tokenizer), tokenizer, decoder_strips=False)
 
 
 def roberta_json(folder):
@@ -235,8 +235,8 @@ def xlm_roberta_json(folder):
     from transformers import XLMRobertaTokenizer
 
     begin = [(text, 0.0) for text in ("<s>", "<pad>", "</s>", "<unk>")]
-    theirs = XLMRobertaTokenizer(vocab=[*begin, *pieces(spm())[3:], ("<mask>", 0.0)])
-    return _saved(folder / "xlm-roberta-json", theirs, "xlm-roberta")
+    tokenizer = XLMRobertaTokenizer(vocab=[*begin, *pieces(spm())[3:], ("<mask>", 0.0)])
+    return _saved(folder / "xlm-roberta-json", tokenizer, "xlm-roberta")
 
 
 FAMILIES = [
@@ -264,10 +264,10 @@ def _numbered(texts):
     return {text: number for number, text in enumerate(dict.fromkeys(texts))}
 
 
-def _saved(path, theirs, model_type):
-    """What transformers writes, and reads again."""
-    theirs.save_pretrained(path)
-    return Hub(path, {"model_type": model_type}, len(theirs) + 2, theirs, decoder_strips=False)
+def _saved(path, tokenizer, model_type):
+    """Save a tokenizer with transformers, and return its directory."""
+    tokenizer.save_pretrained(path)
+    return Hub(path, {"model_type": model_type}, len(tokenizer) + 2, tokenizer, decoder_strips=False)
 
 
 def _mbart(kind):

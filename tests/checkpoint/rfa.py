@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import torch
-from folders import Variants
+from fixture_folders import Variants
 
 from docmt.checkpoint import convert_rfa
-from docmt.checkpoint.rfa import _NAMES, _our_rows
-from docmt.checkpoint.weights import renamed
+from docmt.checkpoint.rfa import _NAMES, _reorder_rows
+from docmt.checkpoint.weights import apply_renames
 from docmt.data import Instances, SentenceTokens, collate
 from docmt.text import SpecialTokens
 
@@ -18,8 +18,8 @@ VARIANTS = FIXTURES.names
 LINEAR = [name for name in VARIANTS if name != "softmax"]
 ROWS = 40
 SPECIALS = SpecialTokens(ROWS + 2)
-OURS = torch.arange(ROWS)
-OURS[[0, SEPARATOR]] = OURS[[SEPARATOR, 0]].clone()
+DOCMT_IDS = torch.arange(ROWS)
+DOCMT_IDS[[0, SEPARATOR]] = DOCMT_IDS[[SEPARATOR, 0]].clone()
 """[40] our id of each of theirs (and the other way round): the separator and `<s>` change places."""
 
 
@@ -27,8 +27,8 @@ def read_json(*path):
     return json.loads(FIXTURES.needed(*path).read_text())
 
 
-def given(variant):
-    """What converts a variant: its checkpoint and the options."""
+def conversion_arguments(variant):
+    """Return the arguments that convert a variant: its checkpoint and options."""
     return {
         "checkpoint": FIXTURES.path / read_json(variant, "args.json")["weights"],
         "source_dictionary": FIXTURES.path / "dict.src.txt",
@@ -39,17 +39,17 @@ def given(variant):
 
 def convert(variant, directory):
     """The variant as a model directory of its name."""
-    return convert_rfa(output=directory / variant, **given(variant))
+    return convert_rfa(output=directory / variant, **conversion_arguments(variant))
 
 
-def our_name(name):
-    """Where a weight of theirs stands in docmt's model."""
-    return renamed(name, _NAMES)
+def docmt_name(name):
+    """Return docmt's name of a weight of their checkpoint."""
+    return apply_renames(name, _NAMES)
 
 
-def in_our_order(name, value):
-    """A weight (or its gradient) of theirs as it stands in docmt's model."""
-    return _our_rows(value) if "embed_tokens" in name else value
+def in_docmt_order(name, value):
+    """Return a weight of their checkpoint (or its gradient) with rows in docmt's order."""
+    return _reorder_rows(value) if "embed_tokens" in name else value
 
 
 def sentences_of(row):
@@ -68,8 +68,8 @@ def batch_of(model, sources, targets):
     ends = np.cumsum([len(window) for window in sources])
     first = ends - [len(window) for window in sources]
     instances = Instances(np.arange(len(ends)), first, first, first, ends, ends - first)
-    words = SentenceTokens.of(sources), SentenceTokens.of(targets)
-    return collate(*words, instances, range(len(ends)), SPECIALS, model.parts.frame)
+    words = SentenceTokens.from_documents(sources), SentenceTokens.from_documents(targets)
+    return collate(*words, instances, range(len(ends)), SPECIALS, model.parts.boundary_tokens)
 
 
 def inputs(model, windows):
@@ -81,5 +81,5 @@ def inputs(model, windows):
 
 def real(values, padded):
     """[B, L, n] without the places that are padding, end to end."""
-    keep = np.asarray(padded) != PADDING
-    return torch.from_numpy(np.asarray(values)[keep].astype(np.float64))
+    visible = np.asarray(padded) != PADDING
+    return torch.from_numpy(np.asarray(values)[visible].astype(np.float64))

@@ -2,7 +2,7 @@
 
 They make results depend on the padding of a batch, so docmt has neither; the tests put them in to compare the rest. The
 last gate of a row is applied once more for each separator that the row has less than the longest one; and the largest
-salience of the keys of a row is that of its padding, where that is larger.
+weight of the keys of a row is that of its padding, where that is larger.
 """
 
 import math
@@ -12,26 +12,26 @@ import torch
 from docmt.model import linear_attention
 from docmt.model.attention import FullContext
 from docmt.model.kernels import AttentionPattern
-from docmt.model.linear import GateDecay, linear_states, read_linear
 from docmt.model.linear_attention import LinearAttention
+from docmt.model.linear_kernels import GateDecay, compute_states, read_states
 from docmt.model.spans import Spans
 
 
 class FaultyFading:
-    """`GateDecay.of` for rows of which some have fewer separators."""
+    """`GateDecay.from_gates` for rows of which some have fewer separators."""
 
     @staticmethod
-    def of(gates, sentences, documents, averaging=False):
-        found = GateDecay.of(gates, sentences, documents, averaging)
-        row = documents.holding(sentences.starts)
+    def from_gates(gates, sentences, documents, averaging=False):
+        decay = GateDecay.from_gates(gates, sentences, documents, averaging)
+        row = documents.find_segments(sentences.starts)
         separators = torch.bincount(row) - 1
         missing = separators.max() - separators
         last = row != torch.cat((row[1:], torch.tensor([-1])))
-        more = torch.zeros(len(sentences), gates.shape[1], dtype=found.fading.dtype)
-        for place in last.nonzero().flatten().tolist():
-            if separators[row[place]] > 0:
-                more[place] = missing[row[place]] * torch.nn.functional.logsigmoid(gates[place - 1].double())
-        return GateDecay(found.fading + more.repeat_interleave(sentences.lengths, dim=0), found.fresh)
+        more = torch.zeros(len(sentences), gates.shape[1], dtype=decay.log_decay.dtype)
+        for index in last.nonzero().flatten().tolist():
+            if separators[row[index]] > 0:
+                more[index] = missing[row[index]] * torch.nn.functional.logsigmoid(gates[index - 1].double())
+        return GateDecay(decay.log_decay + more.repeat_interleave(sentences.lengths, dim=0), decay.input_weights)
 
 
 class _OfPadding:
@@ -41,7 +41,7 @@ class _OfPadding:
         self.states, self.pattern = states, AttentionPattern(Spans.tile([1] * len(rows)), rows, False, len(states))
 
     def attend(self, attention, x):
-        return attention.over(x, self.states, self.pattern)
+        return attention.attend_memory(x, self.states, self.pattern)
 
 
 @torch.no_grad()
@@ -54,23 +54,24 @@ def states_of_padding(model, source):
     return padding
 
 
-def put_in(monkeypatch, model, source):
+def add_faults(monkeypatch, model, source):
     """Puts both into all attention of the model, for this source; padded are all rows but the longest."""
-    own, padded = LinearAttention.over, source.documents.lengths < source.documents.lengths.max()
+    original, padded = LinearAttention.attend_memory, source.documents.lengths < source.documents.lengths.max()
 
-    def over(self, x, memory, pattern, times=1):
-        if self.scope.memory == "self" or not self.rescaled:
-            return own(self, x, memory, pattern, times)
-        key, floor = self.split(self.key(memory)), self.features.floor
-        salience = self.salience(key)
-        states = linear_states(key, self.values(memory), pattern.keys, self.feature_map(), salience)
+    def attend_memory(self, x, memory, pattern, repeats=1):
+        if self.scope.memory == "self" or not self.rescales_keys:
+            return original(self, x, memory, pattern, repeats)
+        key = self.split_heads(self.key(memory))
+        min_denominator = self.features.min_denominator
+        log_weights = self.key_log_weights(key)
+        states = compute_states(key, self.project_values(memory), pattern.keys, self.build_feature_map(), log_weights)
         with torch.no_grad():
-            rows = salience.split(pattern.keys.lengths.tolist())
+            rows = log_weights.split(pattern.keys.lengths.tolist())
             most = torch.stack([row.amax(0) for row in rows])  # [B, H]
-            padding = self.features.salience(self.split(self.key(states_of_padding(model, source))))
+            padding = self.features.key_log_weights(self.split_heads(self.key(states_of_padding(model, source))))
             factor = (most - most.maximum(padding.masked_fill(~padded[:, None], -torch.inf))).exp()
         states = (states * factor[..., None, None]).repeat_interleave(pattern.queries.lengths, dim=0)
-        return read_linear(self.asked_features(x)[..., None, :], states, floor)[..., 0, :].flatten(-2)
+        return read_states(self.project_query_features(x)[..., None, :], states, min_denominator)[..., 0, :].flatten(-2)
 
-    monkeypatch.setattr(LinearAttention, "over", over)
+    monkeypatch.setattr(LinearAttention, "attend_memory", attend_memory)
     monkeypatch.setattr(linear_attention, "GateDecay", FaultyFading)

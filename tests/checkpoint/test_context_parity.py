@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 import zhang
-from tiers import only
+from quick_cases import full_except
 from zhang import VARIANTS
 
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
-from docmt.checkpoint.thumt import parameters, rename
+from docmt.checkpoint.thumt import rename_variables, split_variable
 from docmt.decoding import SearchConfig, score_documents
 from docmt.decoding.beam_search import search
-from docmt.decoding.rules import SearchRow
+from docmt.decoding.search_rules import SearchRow
 from docmt.text import SpecialTokens
 from docmt.training.objective import batch_loss
 
@@ -23,35 +23,35 @@ NOTHING = -1e38  # scores below are empty slots of their lists
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """A function that gives the converted model of a variant, made once."""
-    directory, made = tmp_path_factory.mktemp("converted"), {}
+    directory, cache = tmp_path_factory.mktemp("converted"), {}
 
     def model(variant):
-        if variant not in made:
-            made[variant] = zhang.convert(variant, directory)
-        return made[variant]
+        if variant not in cache:
+            cache[variant] = zhang.convert(variant, directory)
+        return cache[variant]
 
     return model
 
 
-def close(found, wanted, tolerance=1e-5):
-    torch.testing.assert_close(found, torch.as_tensor(wanted), atol=tolerance, rtol=0)
+def close(values, wanted, tolerance=1e-5):
+    torch.testing.assert_close(values, torch.as_tensor(wanted), atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize("variant", only(VARIANTS, "both_gate", "bilstm"))
+@pytest.mark.parametrize("variant", full_except(VARIANTS, "both_gate", "bilstm"))
 def test_logits_encoder_and_context(models, variant):
     stored, model, rows = np.load(zhang.needed(variant, "out.npz")), models(variant), zhang.Rows(variant)
     batch = rows.read(model)
     with torch.no_grad():
-        memories = model.memories(batch.inputs)
+        memories = model.compute_memories(batch.inputs)
         logits = model.project(model(batch.inputs))
     close(memories["source"].states, rows.real(stored["encoder_output"], "source"))
     if "context" in memories:
         assert len(memories["context"].sentences) == len(rows.order)
         close(memories["context"].states, rows.real(stored["context_output"], "context"))
-    theirs = rows.real(stored["logits"], "target")
-    close(logits[:, 1 : 1 + theirs.shape[1]], theirs)
+    expected = rows.real(stored["logits"], "target")
+    close(logits[:, 1 : 1 + expected.shape[1]], expected)
     assert logits[:, 0].isinf().all(), "<s> is no word of theirs"
-    assert logits[:, 1 + theirs.shape[1] :].isinf().all()
+    assert logits[:, 1 + expected.shape[1] :].isinf().all()
     labels = rows.real(rows.batch["target"][..., None], "target")[:, 0]
     assert (batch.labels - 1).tolist() == labels.tolist()
     scores = logits.log_softmax(-1).gather(1, batch.labels[:, None])[:, 0]
@@ -59,7 +59,7 @@ def test_logits_encoder_and_context(models, variant):
     assert sums == pytest.approx(stored["eval_score"][rows.order].tolist(), abs=2e-5)
 
 
-def their_loss(model, batch, smoothing):
+def published_loss(model, batch, smoothing):
     """Off-target mass e / (V - 1) without the gold word, less the least possible value, a token."""
     count = len(model.head().weight)
     # e / (V - 1) on all others is e' / V on all, with e' = e V / (V - 1).
@@ -73,43 +73,45 @@ def their_loss(model, batch, smoothing):
 def test_loss_and_gradient_norms(models, variant):
     norms, model, rows = zhang.read_json(variant, "grad_norms.json"), models(variant), zhang.Rows(variant)
     model.zero_grad()
-    loss = their_loss(model, rows.read(model), 0.1)
+    loss = published_loss(model, rows.read(model), 0.1)
     loss.backward()
     if (path := zhang.FIXTURES / variant / "out.npz").is_file():
         assert loss.item() == pytest.approx(float(np.load(path)["loss_train_smoothed"]), rel=1e-5)
-    ours = {name: parameter.grad for name, parameter in model.named_parameters()}
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     compared = set()
-    for theirs, wanted in {**norms["trainable"], **norms["frozen"]}.items():
-        shape = zhang.arguments(variant)["variables"][theirs]
-        if "bidirectional_rnn" in theirs:
-            names = list(rename({theirs: torch.zeros(shape)}))
+    for variable, wanted in {**norms["trainable"], **norms["frozen"]}.items():
+        shape = zhang.arguments(variant)["variables"][variable]
+        if "bidirectional_rnn" in variable:
+            names = list(rename_variables({variable: torch.zeros(shape)}))
             names = [name for name in names if "bias_hh" not in name]  # their one bias is our two
         else:
-            names = list(parameters(theirs, torch.zeros(shape)))
-        squares = [0.0 if name.endswith("key.bias") else ours[name].double().square().sum().item() for name in names]
+            names = list(split_variable(variable, torch.zeros(shape)))
+        squares = [
+            0.0 if name.endswith("key.bias") else gradients[name].double().square().sum().item() for name in names
+        ]
         compared |= set(names)
         # The key part of a fused bias has no effect: its gradient is rounding.
-        assert sum(squares) ** 0.5 == pytest.approx(wanted, rel=1e-5, abs=1e-8), theirs
-    assert {name for name in ours if "bias_hh" not in name} <= compared | set(norms.get("unused", ()))
+        assert sum(squares) ** 0.5 == pytest.approx(wanted, rel=1e-5, abs=1e-8), variable
+    assert {name for name in gradients if "bias_hh" not in name} <= compared | set(norms.get("unused", ()))
     model.zero_grad()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_what_step_two_trains(models, variant):
+def test_parameters_that_step_two_trains(models, variant):
     values, model = zhang.arguments(variant), models(variant)
     if "trainable_in_step_2" not in values:
         pytest.skip(f"{variant} says nothing of step 2")
-    theirs = set()
+    trainable = set()
     for name in values["trainable_in_step_2"]:
-        theirs |= set(rename({name: torch.zeros(values["variables"][name])}))
+        trainable |= set(rename_variables({name: torch.zeros(values["variables"][name])}))
     if values["model"] == "transformer":
-        assert theirs == set(dict(model.named_parameters()))
+        assert trainable == set(dict(model.named_parameters()))
         return
-    new = {name for name, _ in model.named_parameters() if model.system.origin(name) is None}
+    new = {name for name, _ in model.named_parameters() if model.system.initial_weight(name) is None}
     # With pre-norm their norms of frozen sub-layers stay trainable by oversight; ours are frozen like the rest.
-    extra = {name for name in theirs - new if ".norm." in name or name.startswith(("encoder_norm", "decoder_norm"))}
-    assert theirs - extra == new
+    extra = {name for name in trainable - new if ".norm." in name or name.startswith(("encoder_norm", "decoder_norm"))}
+    assert trainable - extra == new
     assert not extra or model.config.normalization == "pre"
 
 
@@ -121,7 +123,7 @@ def test_eight_updates_lead_to_the_same_weights(tmp_path, variant):
     batch = rows.read(model)
     trained = set()
     for name in record["trainable"]:
-        trained |= set(parameters(name, torch.zeros(zhang.arguments(variant)["variables"][name])))
+        trained |= set(split_variable(name, torch.zeros(zhang.arguments(variant)["variables"][name])))
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in trained)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -130,27 +132,27 @@ def test_eight_updates_lead_to_the_same_weights(tmp_path, variant):
         # They add epsilon before they correct the bias of the second moment.
         optimizer.param_groups[0].update(lr=rate, eps=1e-9 / (1 - 0.98**number) ** 0.5)
         optimizer.zero_grad()
-        loss = their_loss(model, batch, record["label_smoothing"])
+        loss = published_loss(model, batch, record["label_smoothing"])
         assert loss.item() == pytest.approx(wanted, rel=1e-5)
         loss.backward()
         optimizer.step()
     after = model.state_dict()
     moved = {name for name in after if not torch.equal(after[name], before[name])}
     assert moved <= trained
-    for theirs, wanted in record["norm_after"].items():
-        parts = parameters(theirs, torch.zeros(zhang.arguments(variant)["variables"][theirs]))
-        if theirs not in record["trainable"]:
-            assert not moved & set(parts), theirs
+    for variable, wanted in record["norm_after"].items():
+        parts = split_variable(variable, torch.zeros(zhang.arguments(variant)["variables"][variable]))
+        if variable not in record["trainable"]:
+            assert not moved & set(parts), variable
         if not any(name.endswith("key.bias") for name in parts):
             squares = sum(after[name].double().square().sum().item() for name in parts)
-            assert squares**0.5 == pytest.approx(wanted, rel=2e-5), theirs
+            assert squares**0.5 == pytest.approx(wanted, rel=2e-5), variable
     path = zhang.FIXTURES / variant / "weights_after_8_updates.npz"
     if path.is_file():
         stored = {name: torch.from_numpy(array) for name, array in np.load(path).items()}
-        for name, wanted in rename(stored).items():
+        for name, wanted in rename_variables(stored).items():
             if not name.endswith("key.bias"):
-                found = after[name][1:-2] if name in ("source_tokens.weight", "target_tokens.weight") else after[name]
-                close(found, wanted, 2e-5)
+                tensor = after[name][1:-2] if name in ("source_tokens.weight", "target_tokens.weight") else after[name]
+                close(tensor, wanted, 2e-5)
 
 
 def searches():
@@ -165,40 +167,40 @@ def searches():
 
 def searched(model, documents, config):
     """Every sentence of the documents in one search, with our lists of hypotheses in order."""
-    inputs = zhang.SentenceTokens.of(documents)
+    inputs = zhang.SentenceTokens.from_documents(documents)
     offsets = np.cumsum([0, *map(len, documents)])
-    instances = zhang.cut(inputs.lengths, None, offsets, model.system.context_spec(), limit=10**6)
+    instances = zhang.cut_instances(inputs.lengths, None, offsets, model.system.context_spec(), limit=10**6)
     specials = SpecialTokens(model.config.vocabulary_size)
-    source = zhang.read_source(inputs, instances, range(len(instances)), model.parts.frame)
+    source = zhang.collate_source(inputs, instances, range(len(instances)), model.parts.boundary_tokens)
     rows = [SearchRow([int(number)], [len(words)]) for number, words in enumerate(s for d in documents for s in d)]
-    memories = model.memories(source)
+    memories = model.compute_memories(source)
     together = search(model, memories, rows, specials, config)
     alone = [search(model, memories, [row], specials, config)[0] for row in rows]
     return together, alone
 
 
-@pytest.mark.parametrize(("variant", "name"), only(searches(), *searches()[:1]))
+@pytest.mark.parametrize(("variant", "name"), full_except(searches(), *searches()[:1]))
 def test_the_search_finds_every_published_hypothesis(models, variant, name):
     record, model, rows = zhang.read_json(variant, "decode.json")[name], models(variant), zhang.Rows(variant)
-    theirs = record["settings"]
+    settings = record["settings"]
     config = SearchConfig(
-        beam=theirs["beam_size"],
-        n_best=theirs["beam_size"],
-        length_penalty=theirs["alpha"],
+        beam=settings["beam_size"],
+        n_best=settings["beam_size"],
+        length_penalty=settings["alpha"],
         max_length_ratio=1.0,
-        max_length_extra=theirs["decode_length"],
-        compatibility="thumt",
+        max_length_extra=settings["decode_length"],
+        implementation="thumt",
         min_length=0,
     )
     together, alone = searched(model, rows.documents("source"), config)
     compared = 0
-    for kind, found in (("batched", together), ("one_sentence_at_a_time", alone)):
-        for row, ours in zip(rows.order, found, strict=True):
+    for kind, lists in (("batched", together), ("one_sentence_at_a_time", alone)):
+        for row, hypotheses in zip(rows.order, lists, strict=True):
             wanted = [hypothesis for hypothesis in record[kind][row] if hypothesis["score"] > NOTHING]
             if not any(hypothesis["tokens"] for hypothesis in wanted):
                 wanted = wanted[:1]  # a limit of no tokens: they give the empty hypothesis as often as there are beams
-            assert [h.score for h in ours] == pytest.approx([h["score"] for h in wanted], abs=2e-5)
-            for one, other in zip(ours, wanted, strict=True):
+            assert [h.score for h in hypotheses] == pytest.approx([h["score"] for h in wanted], abs=2e-5)
+            for one, other in zip(hypotheses, wanted, strict=True):
                 tokens = other["tokens"]
                 ends = tokens.index(1) if 1 in tokens else len(tokens)
                 assert [word - 1 for word in one.sentences[0]] == tokens[:ends][: len(one.sentences[0])]
@@ -227,8 +229,8 @@ def test_scores_are_those_of_the_published_code(models, variant):
     config = SearchConfig(max_length_extra=1000)
     specials = SpecialTokens(model.config.vocabulary_size)
     scored = score_documents(model, rows.documents("source"), rows.documents("target"), specials, config)
-    found = [score for document in scored for score in document.sentence_scores]
-    assert found == pytest.approx(stored["eval_score"][rows.order].tolist(), abs=2e-5)
+    scores = [score for document in scored for score in document.sentence_scores]
+    assert scores == pytest.approx(stored["eval_score"][rows.order].tolist(), abs=2e-5)
 
 
 def test_all_weights_of_a_safetensors_file_are_read(tmp_path):
@@ -237,5 +239,5 @@ def test_all_weights_of_a_safetensors_file_are_read(tmp_path):
     np.savez(tmp_path / "model.npz", **arrays, global_step=np.array(3))
     from docmt.checkpoint.thumt import read_variables
 
-    found = read_variables(tmp_path / "model.npz")
-    assert set(found) == set(arrays)
+    variables = read_variables(tmp_path / "model.npz")
+    assert set(variables) == set(arrays)

@@ -5,15 +5,15 @@ import json
 import pickle
 import warnings
 
-import published
+import gtransformer
 import pytest
 import torch
-from published import FIXTURES
+from gtransformer import FIXTURES
 from safetensors.torch import load_file, save_file
 
 from docmt import Translator, load_model
 from docmt.checkpoint import convert_gtransformer
-from docmt.checkpoint.fairseq import architecture
+from docmt.checkpoint.fairseq import read_architecture
 from docmt.cli.app import main
 from docmt.core.errors import DocmtError
 from docmt.documents import Document
@@ -26,9 +26,9 @@ VARIANT = "trained_partial"
 @pytest.fixture
 def checkpoint(tmp_path):
     """Weights, arguments and a dictionary as three files."""
-    published.convert(VARIANT, tmp_path)
+    gtransformer.convert(VARIANT, tmp_path)
     weights = load_file(FIXTURES / VARIANT / "weights.safetensors")
-    return weights, published.arguments(VARIANT), tmp_path / "dict.en.txt"
+    return weights, gtransformer.arguments(VARIANT), tmp_path / "dict.en.txt"
 
 
 def test_a_checkpoint_as_fairseq_writes_it(tmp_path, checkpoint, capsys):
@@ -47,7 +47,7 @@ def test_a_checkpoint_as_fairseq_writes_it(tmp_path, checkpoint, capsys):
     assert set(translation.text().split()) <= set(translator.tokenizer.symbols)
 
 
-def test_what_runs_code_is_not_opened(tmp_path, checkpoint):
+def test_a_file_that_runs_code_is_not_opened(tmp_path, checkpoint):
     class Evil:
         def __reduce__(self):
             return (print, ("run",))
@@ -64,12 +64,9 @@ def test_what_runs_code_is_not_opened(tmp_path, checkpoint):
 
 
 @pytest.mark.parametrize("junk", ["the quick\n", "hello world\n", "", "\x80\x02]", "(" * 200])
-def test_what_is_no_checkpoint_is_named(tmp_path, checkpoint, junk):
+def test_an_invalid_checkpoint_is_refused(tmp_path, checkpoint, junk):
     (tmp_path / "junk.pt").write_text(junk, encoding="latin-1")
-    with (
-        warnings.catch_warnings(),
-        pytest.raises(DocmtError, match=r"junk\.pt (is damaged|cannot be opened)"),
-    ):
+    with warnings.catch_warnings(), pytest.raises(DocmtError, match=r"junk\.pt (is damaged|cannot be opened)"):
         warnings.simplefilter("ignore")
         convert_gtransformer(tmp_path / "junk.pt", checkpoint[2], tmp_path / "model")
 
@@ -77,11 +74,11 @@ def test_what_is_no_checkpoint_is_named(tmp_path, checkpoint, junk):
 def test_arguments_that_are_none_are_asked_for(tmp_path, checkpoint):
     weights, _, dictionary = checkpoint
     torch.save({"args": "--arch gtransformer_base", "model": weights}, tmp_path / "c.pt")
-    with pytest.raises(DocmtError, match=r"c\.pt holds no training arguments: give them as a JSON file"):
+    with pytest.raises(DocmtError, match=r"c\.pt has no training arguments\. Add a JSON file"):
         convert_gtransformer(tmp_path / "c.pt", dictionary, tmp_path / "model")
-    with pytest.raises(DocmtError, match=r"there is no file .*none\.json: give the JSON file"):
+    with pytest.raises(DocmtError, match=r"there is no file .*none\.json\. Name a JSON file"):
         convert_gtransformer(tmp_path / "c.pt", dictionary, tmp_path / "model", arguments=tmp_path / "none.json")
-    with pytest.raises(DocmtError, match=r"there is no file .*none\.safetensors: give a checkpoint"):
+    with pytest.raises(DocmtError, match=r"there is no file .*none\.safetensors\. Name a checkpoint"):
         convert_gtransformer(tmp_path / "none.safetensors", dictionary, tmp_path / "model")
 
 
@@ -94,21 +91,21 @@ def test_arguments_that_are_none_are_asked_for(tmp_path, checkpoint):
         ({"decoder_layers_to_keep": "0,2"}, "decoder_layers_to_keep = '0,2'"),
         ({"decoder_normalize_before": True}, "encoder_normalize_before = False and decoder_normalize_before = True"),
         ({"decoder_attention_heads": 2}, "encoder_attention_heads = 4 and decoder_attention_heads = 2"),
-        ({"activation_fn": "tanh"}, "activation_fn = 'tanh', where docmt's model knows relu, gelu"),
+        ({"activation_fn": "tanh"}, r"activation_fn = 'tanh'\. docmt's model supports relu, gelu"),
         ({"doc_mode": "hmt"}, "doc_mode = 'hmt'"),
         ({"encoder_layers": None}, "lack encoder_layers"),
         ({"no_decoder_final_norm": True}, "no_decoder_final_norm = True"),
-        ({"quant_noise_scalar": 0.5}, "quant_noise_scalar = 0.5, which docmt's model does not have"),
-        ({"activation_dropout": 0.1}, "activation_dropout = 0.1, .*give its arguments with activation_dropout = 0"),
+        ({"quant_noise_scalar": 0.5}, "quant_noise_scalar = 0.5, which docmt's model does not support"),
+        ({"activation_dropout": 0.1}, "activation_dropout = 0.1, .*with activation_dropout = 0"),
         ({"decoder_layerdrop": 0.2}, "decoder_layerdrop = 0.2"),
-        ({"activation_fn": ["relu"]}, r"activation_fn = \['relu'\], where docmt's model knows"),
-        ({"dropout": "much"}, "dropout = 'much', which is no number"),
+        ({"activation_fn": ["relu"]}, r"activation_fn = \['relu'\]\. docmt's model supports"),
+        ({"dropout": "much"}, r"dropout = 'much'\. It must be a number"),
     ],
 )
 def test_architectures_that_docmt_lacks_are_refused_by_name(change, message):
-    values = {**published.arguments(VARIANT), **change}
+    values = {**gtransformer.arguments(VARIANT), **change}
     with pytest.raises(DocmtError, match=message):
-        architecture({name: value for name, value in values.items() if value is not None or "cutoff" in name}, 59)
+        read_architecture({name: value for name, value in values.items() if value is not None or "cutoff" in name}, 59)
 
 
 def test_every_argument_that_docmt_has_is_honoured(tmp_path, checkpoint):
@@ -126,7 +123,7 @@ def test_every_argument_that_docmt_has_is_honoured(tmp_path, checkpoint):
         "decoder_ctxlayers": 0,
         "cross_ctxlayers": 3,
     }
-    config = architecture(arguments, 59)
+    config = read_architecture(arguments, 59)
     assert (config.normalization, config.activation, config.embedding_normalization) == ("pre", "gelu", True)
     assert (config.position_encoding, config.max_positions) == ("learned", 40)
     assert config.group == Group(encoder_layers=1, decoder_layers=0, cross_layers=3)
@@ -141,7 +138,7 @@ def test_every_argument_that_docmt_has_is_honoured(tmp_path, checkpoint):
             [layer.cross for layer in model.decoder],
         )
     ] == [["local", "local", "both"], ["local"] * 3, ["both"] * 3]
-    weights = {theirs(name): tensor for name, tensor in model.state_dict().items()}
+    weights = {checkpoint_names(name): tensor for name, tensor in model.state_dict().items()}
     for side in ("encoder", "decoder"):
         table = f"{side}.embed_positions.weight"
         weights[table] = torch.cat((torch.full((2, 32), 9.0), weights[table]))
@@ -154,8 +151,8 @@ def test_every_argument_that_docmt_has_is_honoured(tmp_path, checkpoint):
     assert torch.equal(converted.logits(pairs)[0], model.logits(pairs)[0])
 
 
-def theirs(name):
-    for ours, replacement in (
+def checkpoint_names(name):
+    for pattern, replacement in (
         ("tokens.weight", "encoder.embed_tokens.weight"),
         ("source_positions.table", "encoder.embed_positions"),
         ("target_positions.table", "decoder.embed_positions"),
@@ -179,7 +176,7 @@ def theirs(name):
         (".value.", ".v_proj."),
         (".output.", ".out_proj."),
     ):
-        name = name.replace(ours, replacement)
+        name = name.replace(pattern, replacement)
     for side in ("encoder", "decoder"):
         if name.startswith(f"{side}.") and name.split(".")[1].isdigit():
             name = name.replace(f"{side}.", f"{side}.layers.", 1)
@@ -192,9 +189,9 @@ def test_the_end_of_a_document_is_the_target_language_wherever_its_row_is(tmp_pa
     save_file(weights, tmp_path / "weights.safetensors")
     (tmp_path / "args.json").write_text(json.dumps({"args": backwards}))
     model = convert_gtransformer(tmp_path / "weights.safetensors", dictionary, tmp_path / "de-en")
-    rows, own = weights["encoder.embed_tokens.weight"], model.tokens.weight
-    assert torch.equal(own[57], rows[56])
-    assert torch.equal(own[56], rows[57])
+    rows, embeddings = weights["encoder.embed_tokens.weight"], model.tokens.weight
+    assert torch.equal(embeddings[57], rows[56])
+    assert torch.equal(embeddings[56], rows[57])
     assert Translator(tmp_path / "de-en").tokenizer.symbols[-1] == "[de]"
 
 
@@ -214,29 +211,25 @@ def test_damaged_and_mismatched_files_are_refused(tmp_path, checkpoint):
     refused(r"lacks weights for decoder.0.feed_forward.inner.bias", {k: v for k, v in weights.items() if k != name})
     refused(r"has weights decoder.0.more", {**weights, "decoder.layers.0.more": weights[name].clone()})
     more_layers = {**weights, "decoder.layers.7.fc1.bias": weights[name].clone()}
-    refused(
-        r"has 4 layers of the decoder where its arguments ask for 3: they belong to another checkpoint", more_layers
-    )
-    refused(
-        r"has weights that are no numbers \(NaN or infinite, in decoder", {**weights, name: weights[name] * torch.nan}
-    )
+    refused(r"has 4 decoder layers, but its arguments need 3\. They belong to another checkpoint", more_layers)
+    refused(r"has NaN or infinite weights \(in decoder", {**weights, name: weights[name] * torch.nan})
     refused(r"of shape \[3\]", {**weights, name: torch.zeros(3)})
     copy = "decoder.output_projection.weight"
-    refused(f"has a {copy} of its own", {**weights, copy: weights["encoder.embed_tokens.weight"] + 1})
-    refused("no sentence model", sentences=True)
+    refused(f"has a {copy} that differs", {**weights, copy: weights["encoder.embed_tokens.weight"] + 1})
+    refused("not a sentence model", sentences=True)
     (tmp_path / "short.txt").write_text("v01 1\n")
-    refused("has 1 symbols, but the checkpoint 59 rows", dictionary=tmp_path / "short.txt")
+    refused("has 1 symbols, but the checkpoint has 59", dictionary=tmp_path / "short.txt")
     (tmp_path / "text.txt").write_text("v01 1\nnot a count\n")
     refused("line 2 of .*text.txt", dictionary=tmp_path / "text.txt")
     refused("cannot read the dictionary", dictionary=tmp_path / "absent.txt")
     (tmp_path / "args.json").unlink()
-    refused("holds no training arguments")
+    refused("has no training arguments")
     (tmp_path / "new").mkdir()
     with pytest.raises(DocmtError, match="exists already"):
         convert_gtransformer(tmp_path / "weights.safetensors", dictionary, tmp_path / "new")
 
 
 def test_a_plain_checkpoint_may_be_a_sentence_model(tmp_path):
-    model = published.convert("trained_full", tmp_path, sentences=True)
+    model = gtransformer.convert("trained_full", tmp_path, sentences=True)
     assert model.config.system == "sentence"
     assert isinstance(model.config, ModelConfig)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 from han import VARIANTS, Rows
+from quick_cases import full_except
 from safetensors.torch import load_file
-from tiers import only
 
 from docmt.model import ModelConfig
 from docmt.model.attention import FullContext, Memory
@@ -25,8 +25,8 @@ BATCHES = ("two_documents", "document0", "document1", "border")
 LOOKING_BACK = [name for name in VARIANTS if name != "sentence"]
 
 
-def close(found, wanted, tolerance=1e-5):
-    torch.testing.assert_close(found, torch.as_tensor(wanted), atol=tolerance, rtol=0)
+def close(values, wanted, tolerance=1e-5):
+    torch.testing.assert_close(values, torch.as_tensor(wanted), atol=tolerance, rtol=0)
 
 
 def sentences_of(states, rows):
@@ -41,79 +41,86 @@ def encoded(model, rows):
     inputs = rows.inputs()
     above, model.above_encoder = model.above_encoder, torch.nn.ModuleList()
     try:
-        plain = sentences_of(model.encode(inputs.source), rows.source)
+        below = sentences_of(model.encode(inputs.source), rows.source)
     finally:
         model.above_encoder = above
     if not above:
-        return plain, plain
-    return plain, han.with_context(above[0], plain, before(above[0], rows, plain, rows.source))
+        return below, below
+    return below, han.with_context(above[0], below, context_states(above[0], rows, below, rows.source))
 
 
-def before(module, rows, states, tokens):
+def context_states(module, rows, states, tokens):
     """For each row the states of the sentences before it, without those of hidden tokens."""
-    kept = [
-        own[torch.tensor([token not in han.HIDDEN for token in row])] for own, row in zip(states, tokens, strict=True)
+    visible = [
+        row_states[torch.tensor([token not in han.HIDDEN for token in row])]
+        for row_states, row in zip(states, tokens, strict=True)
     ]
-    return [kept[row - min(rows.place(row), module.words.scope.back) : row] for row in range(len(states))]
+    return [
+        visible[row - min(rows.index_in_document(row), module.words.scope.offset) : row] for row in range(len(states))
+    ]
 
 
 def decoded(model, rows, memory):
     """States of the decoder for each row, which sees the given memory of its sentence."""
     inputs = rows.inputs()
-    context = FullContext(inputs.target, {"source": Memory.of(torch.cat(list(memory)), inputs.source)}, inputs.aligned)
+    context = FullContext(
+        inputs.target, {"source": Memory.from_packed(torch.cat(list(memory)), inputs.source)}, inputs.alignment
+    )
     target = inputs.target
-    states = model.decode(model.place("target", model.lookup("target", target.tokens), target), context)
+    states = model.decode(
+        model.add_packed_positions("target", model.look_up_tokens("target", target.tokens), target), context
+    )
     return sentences_of(states, rows.labels)
 
 
 def comparable(variant, rows):
     """The rows whose logits no fault of the published code has touched."""
-    places = [(row, rows.place(row)) for row in range(len(rows.source))]
+    indices = [(row, rows.index_in_document(row)) for row in range(len(rows.source))]
     if variant == "sentence":
-        return [row for row, _ in places]
+        return [row for row, _ in indices]
     # On both sides the decoder looks at sentences whose own memory was touched: the first of each document.
     first = 1 if variant != "HAN_join" else han.arguments(variant)["context_size"] + 1
-    return [row for row, place in places if place >= first]
+    return [row for row, index in indices if index >= first]
 
 
-@pytest.mark.parametrize("batch", only(BATCHES, "two_documents"))
-@pytest.mark.parametrize("variant", only(VARIANTS, "HAN_join"))
+@pytest.mark.parametrize("batch", full_except(BATCHES, "two_documents"))
+@pytest.mark.parametrize("variant", full_except(VARIANTS, "HAN_join"))
 @torch.no_grad()
 def test_logits(variant, batch, monkeypatch):
     model, rows, stored = han.load(variant, monkeypatch), Rows(batch), np.load(han.needed(variant, "out.npz"))
     wanted = rows.real(stored[f"{batch}.logits"], "target")
-    found = [model.project(states) for states in decoded(model, rows, encoded(model, rows)[1])]
+    logits = [model.project(states) for states in decoded(model, rows, encoded(model, rows)[1])]
     compared = comparable(variant, rows)
     assert compared or (variant, batch) in (("HAN_join", "document1"), ("HAN_join", "border"))
     for row in compared:
-        close(found[row], wanted[row])
+        close(logits[row], wanted[row])
     if variant in ("sentence", "HAN_dec", "HAN_dec_size1"):  # nothing is hidden: the model as a whole
         whole = sentences_of(model.project(model(rows.inputs())), rows.labels)
         for row in compared:
             close(whole[row], wanted[row])
 
 
-@pytest.mark.parametrize("variant", only(VARIANTS, "HAN_dec"))
+@pytest.mark.parametrize("variant", full_except(VARIANTS, "HAN_dec"))
 @torch.no_grad()
 def test_states_below_and_above(variant, monkeypatch):
     model, rows, stored = han.load(variant, monkeypatch), Rows("two_documents"), np.load(han.needed(variant, "out.npz"))
     side = han.OFFERED[variant]
-    plain, memory = encoded(model, rows)
-    for found, wanted in zip(plain, rows.real(stored["two_documents.memory_bank_plain"], "source"), strict=True):
-        close(found, wanted)
-    later = [row for row in range(len(rows.source)) if rows.place(row)]
+    below, memory = encoded(model, rows)
+    for states, wanted in zip(below, rows.real(stored["two_documents.memory_bank_plain"], "source"), strict=True):
+        close(states, wanted)
+    later = [row for row in range(len(rows.source)) if rows.index_in_document(row)]
     if side in ("encoder", "both"):
-        theirs = rows.real(stored["two_documents.han1_out"], "source")
+        reference = rows.real(stored["two_documents.han1_out"], "source")
         for row in later:
-            close(memory[row], theirs[row])
-        memory = theirs  # first sentences included, so that the decoder can be compared
+            close(memory[row], reference[row])
+        memory = reference  # first sentences included, so that the decoder can be compared
     states = decoded(model, rows, memory)
     wanted = rows.real(stored["two_documents.decoder_output"], "target")
     for row in range(len(rows.source)) if side in ("", "encoder") else later:
         close(states[row], wanted[row])
 
 
-@pytest.mark.parametrize("variant", only(LOOKING_BACK, "HAN_enc"))
+@pytest.mark.parametrize("variant", full_except(LOOKING_BACK, "HAN_enc"))
 @torch.no_grad()
 def test_gates(variant, monkeypatch):
     model, rows, stored = han.load(variant, monkeypatch), Rows("two_documents"), np.load(han.needed(variant, "out.npz"))
@@ -121,15 +128,15 @@ def test_gates(variant, monkeypatch):
     for number, side in enumerate(sides, 1):
         module = (model.above_encoder if side == "source" else model.above_decoder)[0]
         gates = []
-        module.gate.register_forward_hook(lambda gate, x, found, gates=gates: gates.append(found.sigmoid()))
+        module.gate.register_forward_hook(lambda gate, x, output, gates=gates: gates.append(output.sigmoid()))
         queries = rows.real(stored[f"two_documents.han{number}_query"], side)
         tokens = rows.source if side == "source" else [row[:-1] for row in rows.target]
-        found = han.with_context(module, queries, before(module, rows, queries, tokens))
+        results = han.with_context(module, queries, context_states(module, rows, queries, tokens))
         wanted = rows.real(stored[f"two_documents.han{number}_out"], side)
         wanted_gates = rows.real(stored[f"two_documents.han{number}_gate"].transpose(1, 0, 2), side)
         for row in range(len(queries)):
-            if rows.place(row):
-                close(found[row], wanted[row])
+            if rows.index_in_document(row):
+                close(results[row], wanted[row])
                 close(gates[row][-len(queries[row]) :], wanted_gates[row])
 
 
@@ -146,20 +153,20 @@ def test_the_module_alone(number, case):
         for name in ("input", "query", "context", "index", "out", "projection", "grad_query")
     )
     config = ModelConfig(width=32, feed_forward=64, heads=4, vocabulary_size=57, dropout=0.0)
-    scope = AttentionScope(part="before", back=case["context_size"])
-    module = Hierarchy(han.HanParts(config.filled()), scope, exact=False, detach=True).eval()
+    scope = AttentionScope(extent="neighbour", offset=case["context_size"])
+    module = Hierarchy(han.HanParts(config.resolve()), scope, identity=False, detach=True).eval()
     weights = load_file(han.needed("module", "weights.safetensors"))
-    module.load_state_dict({ours: weight for name, weight in weights.items() if (ours := han.rename(name))})
-    seen = ~torch.isin(tokens, torch.tensor(han.HIDDEN))  # [S, B2]
+    module.load_state_dict({docmt_name: weight for name, weight in weights.items() if (docmt_name := han.rename(name))})
+    visible = ~torch.isin(tokens, torch.tensor(han.HIDDEN))  # [S, B2]
     rows = [row for row in range(query.shape[1]) if (index[row] >= 0).any()]
     assert rows or (index < 0).all(), "a case of missing contexts alone"
     query = query.requires_grad_()
-    contexts = [[context[seen[:, j], j] for j in index[row].tolist() if j >= 0] for row in rows]
-    found = han.with_context(module, [query[:, row] for row in rows], contexts)
-    for row, own in zip(rows, found, strict=True):
-        close(own, wanted[:, row])
+    contexts = [[context[visible[:, j], j] for j in index[row].tolist() if j >= 0] for row in rows]
+    results = han.with_context(module, [query[:, row] for row in rows], contexts)
+    for row, states in zip(rows, results, strict=True):
+        close(states, wanted[:, row])
     if rows:
-        sum((own * projection[:, row]).sum() for row, own in zip(rows, found, strict=True)).backward()
+        sum((states * projection[:, row]).sum() for row, states in zip(rows, results, strict=True)).backward()
         close(query.grad[:, rows], gradient[:, rows])
 
 
@@ -180,15 +187,15 @@ def test_loss_and_gradient_norms_of_the_sentence_model(batch, monkeypatch):
     )
     assert loss.item() == pytest.approx(float(stored[f"{batch}.loss_smoothed_sum"]), rel=1e-5)
     (loss / len(labels)).backward()
-    ours = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     compared = set()
     for name, norm in norms.items():
-        if (own := han.rename(name)) is None:
+        if (docmt_name := han.rename(name)) is None:
             continue
-        compared.add(own)
-        if not own.endswith("key.bias"):  # has no effect: its gradient is rounding
-            assert ours[own].grad.norm().item() == pytest.approx(norm, rel=1e-4, abs=1e-7), name
-    assert compared == set(ours)
+        compared.add(docmt_name)
+        if not docmt_name.endswith("key.bias"):  # has no effect: its gradient is rounding
+            assert parameters[docmt_name].grad.norm().item() == pytest.approx(norm, rel=1e-4, abs=1e-7), name
+    assert compared == set(parameters)
 
 
 def translations():
@@ -200,7 +207,7 @@ def translations():
     ]
 
 
-@pytest.mark.parametrize(("variant", "number"), only(translations(), ("HAN_enc", 0)))
+@pytest.mark.parametrize(("variant", "number"), full_except(translations(), ("HAN_enc", 0)))
 @torch.no_grad()
 def test_translations(variant, number, monkeypatch):
     model, record = han.load(variant, monkeypatch), han.read_json(variant, "translate.json")[number]
@@ -208,14 +215,14 @@ def test_translations(variant, number, monkeypatch):
     _, memory = encoded(model, rows)
     compared = comparable(variant, rows)
     for row in compared:
-        source = Memory.of(memory[row], han.pack([[rows.source[row]]]))
+        source = Memory.from_packed(memory[row], han.pack([[rows.source[row]]]))
 
-        def step(said, source=source):
-            target = han.pack([[said]])
-            x = model.place("target", model.lookup("target", target.tokens), target)
+        def step(prefix, source=source):
+            target = han.pack([[prefix]])
+            x = model.add_packed_positions("target", model.look_up_tokens("target", target.tokens), target)
             return model.project(model.decode(x, FullContext(target, {"source": source}))[-1]).log_softmax(-1)
 
-        found, wanted = han.search(step, settings), record["result"][row]
-        assert [score for score, _ in found] == pytest.approx(wanted["scores"], abs=2e-5)
-        assert [tokens for _, tokens in found][: settings["n_best"]] == wanted["tokens"]
+        hypotheses, wanted = han.search(step, settings), record["result"][row]
+        assert [score for score, _ in hypotheses] == pytest.approx(wanted["scores"], abs=2e-5)
+        assert [tokens for _, tokens in hypotheses][: settings["n_best"]] == wanted["tokens"]
     assert compared

@@ -7,14 +7,14 @@ import torch
 
 pytest.importorskip("transformers")
 
-from pretrained import SOURCE, TARGET, VARIANTS, build, framed, rows_of
-from tiers import only
+from quick_cases import full_except
+from tiny_pretrained import SOURCE, TARGET, VARIANTS, build, framed, rows_of
 
-from docmt.checkpoint.hf_model import Pretrained, family_of, read_config
-from docmt.data import SentenceTokens, collate, cut
+from docmt.checkpoint.hf_model import Pretrained, detect_family, read_config
+from docmt.data import SentenceTokens, collate, cut_instances
 from docmt.decoding import SearchConfig
+from docmt.decoding.document_stream import translate_documents
 from docmt.decoding.scoring import score_documents
-from docmt.decoding.stream import translate_documents
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
 from docmt.model.systems import ContextSpec, Group
@@ -30,69 +30,74 @@ TARGETS = [[15, 16], [30, 31, 32, 33, 34, 35, 36], [50, 51, 52], [19], [8, 9, 10
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory):
-    """transformers' model of a variant, docmt's, and docmt's ids of its rows; made once."""
-    made = {}
+    """Return a function that builds transformers' and docmt's model of a variant and their rows, cached."""
+    cache = {}
 
     def get(variant, random=False):
-        if (variant, random) not in made:
-            theirs, directory = build(variant, random), tmp_path_factory.mktemp("model")
-            theirs.save_pretrained(directory)
+        if (variant, random) not in cache:
+            reference, directory = build(variant, random), tmp_path_factory.mktemp("model")
+            reference.save_pretrained(directory)
             values = read_config(directory)
-            pretrained = Pretrained.of(directory, family_of(directory, values), values)
-            rows = {side: rows_of(theirs, side) for side in ("source", "target")}
+            pretrained = Pretrained.open(directory, detect_family(directory, values), values)
+            rows = {side: rows_of(reference, side) for side in ("source", "target")}
             family = FAMILIES[pretrained.family]
             marks = {}
-            if family.names("source"):
-                marks = {"source_mark": [rows["source"].index(SOURCE)], "target_mark": [rows["target"].index(TARGET)]}
-            made[variant, random] = theirs, pretrained.model(rows, marks).eval(), rows
-        return made[variant, random]
+            if family.has_language_token("source"):
+                marks = {
+                    "source_language_ids": [rows["source"].index(SOURCE)],
+                    "target_language_ids": [rows["target"].index(TARGET)],
+                }
+            cache[variant, random] = reference, pretrained.build_model(rows, marks).eval(), rows
+        return cache[variant, random]
 
     return get
 
 
 def padded(sentences, pad):
-    """Sentences as a tensor, and which of it is no padding."""
+    """Return sentences as a padded tensor, and its mask."""
     longest = max(map(len, sentences))
-    ids = torch.tensor([[*own, *[pad] * (longest - len(own))] for own in sentences])
-    return ids, torch.tensor([[1] * len(own) + [0] * (longest - len(own)) for own in sentences])
+    ids = torch.tensor([[*sentence, *[pad] * (longest - len(sentence))] for sentence in sentences])
+    return ids, torch.tensor([[1] * len(sentence) + [0] * (longest - len(sentence)) for sentence in sentences])
 
 
-def ours_of(rows, side, sentences):
-    """Their ids of words as docmt's."""
-    place = {row: id for id, row in enumerate(rows[side])}
-    return [[place[word] for word in sentence] for sentence in sentences]
+def to_docmt_ids(rows, side, sentences):
+    """Convert transformers' ids of words to docmt's."""
+    ids_by_row = {row: id for id, row in enumerate(rows[side])}
+    return [[ids_by_row[word] for word in sentence] for sentence in sentences]
 
 
 def batch_of(model, rows, sources, targets):
-    """What docmt reads of these sentences, each a document."""
+    """Return docmt's batch of these sentences, each a document."""
     words = [
-        SentenceTokens.of([[own] for own in ours_of(rows, side, given)])
-        for side, given in (("source", sources), ("target", targets))
+        SentenceTokens.from_documents([[sentence] for sentence in to_docmt_ids(rows, side, sentences)])
+        for side, sentences in (("source", sources), ("target", targets))
     ]
-    instances = cut(words[0].lengths, words[1].lengths, range(len(sources) + 1), ContextSpec(sentences=1))
+    instances = cut_instances(words[0].lengths, words[1].lengths, range(len(sources) + 1), ContextSpec(sentences=1))
     specials = SpecialTokens(model.config.vocabulary_size)
-    return collate(*words, instances, range(len(sources)), specials, model.parts.frame)
+    return collate(*words, instances, range(len(sources)), specials, model.parts.boundary_tokens)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @torch.no_grad()
 def test_encoder_states_and_logits_are_those_of_transformers(variant, converted):
-    theirs, ours, rows = converted(variant)
+    reference, sentence_model, rows = converted(variant)
     sources, inputs = zip(
         *((framed(variant, s)[0], framed(variant, t)[1]) for s, t in zip(SOURCES, TARGETS, strict=True)), strict=True
     )
     pad, eos = framed(variant, [])[2:]
     ids, mask = padded(sources, pad)
     decoder_ids, _ = padded(inputs, pad)
-    expected = theirs(input_ids=ids, attention_mask=mask, decoder_input_ids=decoder_ids)
-    batch = batch_of(ours, rows, SOURCES, TARGETS)
-    states = ours.encode(batch.inputs.source)
+    expected = reference(input_ids=ids, attention_mask=mask, decoder_input_ids=decoder_ids)
+    batch = batch_of(sentence_model, rows, SOURCES, TARGETS)
+    states = sentence_model.encode(batch.inputs.source)
     assert torch.allclose(states, expected.encoder_last_hidden_state[mask.bool()], atol=1e-5)
-    logits = ours.project(ours(batch.inputs))
+    logits = sentence_model.project(sentence_model(batch.inputs))
     predicted = rows["target"]
     known = [id for id, row in enumerate(predicted) if row >= 0]
     opening = len(inputs[0]) - len(TARGETS[0]) - 1
-    wanted = torch.cat([own[opening : len(given)] for own, given in zip(expected.logits, inputs, strict=True)])
+    wanted = torch.cat(
+        [logits_row[opening : len(ids)] for logits_row, ids in zip(expected.logits, inputs, strict=True)]
+    )
     assert torch.allclose(logits[:, known], wanted[:, [predicted[id] for id in known]], atol=1e-5)
     missing = [id for id, row in enumerate(predicted) if row < 0]
     assert logits[:, missing].isneginf().all()
@@ -103,13 +108,13 @@ def test_encoder_states_and_logits_are_those_of_transformers(variant, converted)
 @pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_loss_of_training_is_that_of_the_logits(variant, converted):
-    _, ours, rows = converted(variant)
-    batch = batch_of(ours, rows, SOURCES, TARGETS)
-    states = ours(batch.inputs)
-    loss, nll = batch_loss(ours, states, batch.labels, 0.1)
-    logits = ours.project(states)
+    _, sentence_model, rows = converted(variant)
+    batch = batch_of(sentence_model, rows, SOURCES, TARGETS)
+    states = sentence_model(batch.inputs)
+    loss, nll = batch_loss(sentence_model, states, batch.labels, 0.1)
+    logits = sentence_model.project(states)
     logits = logits[:, ~logits[0].isneginf()]  # of the ids that the head has
-    first = ours.head().first
+    first = sentence_model.head().first
     expected = [
         torch.nn.functional.cross_entropy(logits, batch.labels - first, reduction="sum", label_smoothing=smoothing)
         for smoothing in (0.1, 0.0)
@@ -117,11 +122,11 @@ def test_the_loss_of_training_is_that_of_the_logits(variant, converted):
     torch.testing.assert_close((loss, nll), tuple(expected), rtol=1e-4, atol=1e-4)
 
 
-def generate(theirs, variant, **options):
-    """What transformers' own search finds: words of each source sentence, and their scores."""
+def generate(reference, variant, **options):
+    """Return the words and scores of transformers' own search for each source sentence."""
     pad, eos = framed(variant, [])[2:]
-    ids, mask = padded([framed(variant, own)[0] for own in SOURCES], pad)
-    found = theirs.generate(
+    ids, mask = padded([framed(variant, sentence)[0] for sentence in SOURCES], pad)
+    results = reference.generate(
         input_ids=ids,
         attention_mask=mask,
         max_new_tokens=14,
@@ -132,53 +137,59 @@ def generate(theirs, variant, **options):
     )
     opens = len(framed(variant, [])[1])
     sequences = []
-    for own in found.sequences.tolist():
-        own = own[opens:]
-        sequences.append(own[: own.index(eos)] if eos in own else own)
-    return sequences, getattr(found, "sequences_scores", None)
+    for sequence in results.sequences.tolist():
+        words = sequence[opens:]
+        sequences.append(words[: words.index(eos)] if eos in words else words)
+    return sequences, getattr(results, "sequences_scores", None)
 
 
-def translate(ours, rows, config, documents=None):
-    """docmt's translations of the same sentences, each a document, as their ids; and scores."""
-    given = [[own] for own in ours_of(rows, "source", SOURCES)] if documents is None else documents
-    specials = SpecialTokens(ours.config.vocabulary_size)
-    found = translate_documents(ours, given, specials, config)
-    words = [[rows["target"][id] for sentence in own[0].sentences for id in sentence] for own in found]
-    return words, found
+def translate(sentence_model, rows, config, documents=None):
+    """Return docmt's translations of the same sentences, each a document, as transformers' ids, and the results."""
+    documents = [[sentence] for sentence in to_docmt_ids(rows, "source", SOURCES)] if documents is None else documents
+    specials = SpecialTokens(sentence_model.config.vocabulary_size)
+    results = translate_documents(sentence_model, documents, specials, config)
+    words = [[rows["target"][id] for sentence in spans[0].sentences for id in sentence] for spans in results]
+    return words, results
 
 
-@pytest.mark.parametrize("variant", only(VARIANTS, *FAMILY_EACH))
+@pytest.mark.parametrize("variant", full_except(VARIANTS, *FAMILY_EACH))
 @pytest.mark.parametrize(
-    "options", only([{"beam": 1}, {"beam": 4}, {"beam": 3, "length_penalty": 0.4}], {"beam": 4}), ids=str
+    "options", full_except([{"beam": 1}, {"beam": 4}, {"beam": 3, "length_penalty": 0.4}], {"beam": 4}), ids=str
 )
 def test_search_finds_what_generate_finds(variant, options, converted):
-    theirs, ours, rows = converted(variant, random=True)
+    reference, sentence_model, rows = converted(variant, random=True)
     beam, penalty = options["beam"], options.get("length_penalty", 1.0)
-    expected, scores = generate(theirs, variant, num_beams=beam, length_penalty=penalty)
-    inner = len(ours.parts.frame.target_opens) - 1
+    expected, scores = generate(reference, variant, num_beams=beam, length_penalty=penalty)
+    inner = len(sentence_model.parts.boundary_tokens.target_prefix) - 1
     config = SearchConfig(
-        **options, compatibility="huggingface", min_length=0, max_length_ratio=0, max_length_extra=14 - inner
+        **options, implementation="huggingface", min_length=0, max_length_ratio=0, max_length_extra=14 - inner
     )
-    words, found = translate(ours, rows, config)
+    words, results = translate(sentence_model, rows, config)
     assert words == expected
     if beam == 1 and variant not in ("marian", "m2m_100"):  # for which no weights were found with which some end early
         assert len(set(map(len, words))) > 1
     if scores is not None:
-        assert [own[0].score for own in found] == pytest.approx(scores.tolist(), abs=1e-4)
-    sources = [[own] for own in ours_of(rows, "source", SOURCES)]
-    specials = SpecialTokens(ours.config.vocabulary_size)
-    again = score_documents(ours, sources, [own[0].sentences for own in found], specials, config)
-    assert [own.score for own in again] == pytest.approx([own[0].score for own in found], abs=1e-4)
+        assert [spans[0].score for spans in results] == pytest.approx(scores.tolist(), abs=1e-4)
+    sources = [[sentence] for sentence in to_docmt_ids(rows, "source", SOURCES)]
+    specials = SpecialTokens(sentence_model.config.vocabulary_size)
+    again = score_documents(sentence_model, sources, [spans[0].sentences for spans in results], specials, config)
+    assert [translation.score for translation in again] == pytest.approx(
+        [spans[0].score for spans in results], abs=1e-4
+    )
 
 
-def group_of(ours, **options):
+def group_of(sentence_model, **options):
     """A group model that starts from a sentence model."""
     torch.manual_seed(7)
-    config = replace(ours.config, system="group", positions="sentence", group=Group(**options), instance_tokens=40)
+    config = replace(
+        sentence_model.config, system="group", positions="sentence", group=Group(**options), instance_tokens=40
+    )
     model = TranslationModel(config)
-    own, start = model.state_dict(), ours.state_dict()
-    origins = {name: model.system.origin(name) for name in own}
-    model.load_state_dict({name: start[origin] if origin in start else own[name] for name, origin in origins.items()})
+    initial, start = model.state_dict(), sentence_model.state_dict()
+    origins = {name: model.system.initial_weight(name) for name in initial}
+    model.load_state_dict(
+        {name: start[origin] if origin in start else initial[name] for name, origin in origins.items()}
+    )
     return model.eval()
 
 
@@ -188,38 +199,43 @@ NONE = {"encoder_layers": 0, "decoder_layers": 0, "cross_layers": 0}
 @pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
-    "options", [NONE, {}, {"global_from": "local"}], ids=["no document attention", "exact", "copied"]
+    "options", [NONE, {}, {"global_start": "local"}], ids=["no document attention", "exact", "copied"]
 )
 def test_a_group_model_begins_as_the_sentence_model_at_any_length_of_document(variant, options, converted):
     """Token for token, with several sentences in an instance and several instances in a document."""
-    _, ours, rows = converted(variant, random=True)
-    model = group_of(ours, **options)
-    sources = [own for _ in range(3) for own in ours_of(rows, "source", SOURCES)]
-    targets = [own for _ in range(3) for own in ours_of(rows, "target", TARGETS)]
-    specials = SpecialTokens(ours.config.vocabulary_size)
+    _, sentence_model, rows = converted(variant, random=True)
+    model = group_of(sentence_model, **options)
+    sources = [sentence for _ in range(3) for sentence in to_docmt_ids(rows, "source", SOURCES)]
+    targets = [sentence for _ in range(3) for sentence in to_docmt_ids(rows, "target", TARGETS)]
+    specials = SpecialTokens(sentence_model.config.vocabulary_size)
     config = SearchConfig(beam=1, max_length_ratio=0, max_length_extra=9)
-    alone = [own[0].sentences[0] for own in translate_documents(ours, [[own] for own in sources], specials, config)]
+    alone = [
+        spans[0].sentences[0]
+        for spans in translate_documents(sentence_model, [[sentence] for sentence in sources], specials, config)
+    ]
     together = translate_documents(model, [sources], specials, config)[0][0]
     assert together.sentences == alone
     assert together.score == pytest.approx(
         score_documents(model, [sources], [alone], specials, config)[0].score, abs=1e-4
     )
-    words = [SentenceTokens.of([own]) for own in (sources, targets)]
-    instances = cut(words[0].lengths, words[1].lengths, [0, len(sources)], model.system.context_spec(), limit=40)
+    words = [SentenceTokens.from_documents([sentence]) for sentence in (sources, targets)]
+    instances = cut_instances(
+        words[0].lengths, words[1].lengths, [0, len(sources)], model.system.context_spec(), limit=40
+    )
     assert 1 < len(instances) < len(sources)
-    batch = collate(*words, instances, range(len(instances)), specials, model.parts.frame)
-    expected = batch_of(ours, rows, SOURCES * 3, TARGETS * 3)
+    batch = collate(*words, instances, range(len(instances)), specials, model.parts.boundary_tokens)
+    expected = batch_of(sentence_model, rows, SOURCES * 3, TARGETS * 3)
     assert torch.equal(batch.labels, expected.labels)
     with torch.no_grad():
-        logits, wanted = model.project(model(batch.inputs)), ours.project(ours(expected.inputs))
+        logits, wanted = model.project(model(batch.inputs)), sentence_model.project(sentence_model(expected.inputs))
     assert torch.allclose(logits, wanted, atol=1e-5)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("variant", ["marian", "mbart50", "t5"])
 def test_a_group_model_that_begins_exactly_learns_to_look_at_the_document(variant, converted):
-    _, ours, rows = converted(variant)
-    model = group_of(ours)
+    _, sentence_model, rows = converted(variant)
+    model = group_of(sentence_model)
     batch = batch_of_one_document(model, rows)
     states = model(batch.inputs)
     logits = model.project(states)
@@ -231,8 +247,9 @@ def test_a_group_model_that_begins_exactly_learns_to_look_at_the_document(varian
 def batch_of_one_document(model, rows):
     """All sentences as one document."""
     words = [
-        SentenceTokens.of([ours_of(rows, side, given)]) for side, given in (("source", SOURCES), ("target", TARGETS))
+        SentenceTokens.from_documents([to_docmt_ids(rows, side, sentences)])
+        for side, sentences in (("source", SOURCES), ("target", TARGETS))
     ]
-    instances = cut(words[0].lengths, words[1].lengths, [0, len(SOURCES)], model.system.context_spec())
+    instances = cut_instances(words[0].lengths, words[1].lengths, [0, len(SOURCES)], model.system.context_spec())
     specials = SpecialTokens(model.config.vocabulary_size)
-    return collate(*words, instances, [0], specials, model.parts.frame)
+    return collate(*words, instances, [0], specials, model.parts.boundary_tokens)

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
-from tiers import only
+
+from quick_cases import full_except
 
 from docmt import SearchConfig, Translator
 from docmt.checkpoint.model_directory import load_model, load_model_config, load_model_tokenizer, load_model_weights
@@ -23,7 +24,7 @@ from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.systems import Group
 from docmt.synthetic import write_corpus
 from docmt.text import PairTokenizer, SpecialTokens, load_tokenizer
-from docmt.training.finetune import initialize_from, with_architecture_of
+from docmt.training.finetune import adopt_architecture, initialize_from
 
 SIZES = {
     "hidden_size": 24,
@@ -45,36 +46,35 @@ def make(name, folder, head="Model", **options):
     """A directory of that layout with a random encoder in it, and transformers' model."""
     import transformers
 
-    own = getattr(hub, name)(folder)
+    directory = getattr(hub, name)(folder)
     kind = KINDS[name]
     if kind != "Bert":
         options = {"layer_norm_eps": 1e-5, "pad_token_id": 1, **options}
-    config = getattr(transformers, f"{kind}Config")(**{**SIZES, "vocab_size": own.rows, **options})
+    config = getattr(transformers, f"{kind}Config")(**{**SIZES, "vocab_size": directory.rows, **options})
     torch.manual_seed(3)
     model = getattr(transformers, f"{kind}{head}")(config).eval()
     with torch.no_grad():
         for weights in model.parameters():
             weights.add_(0.1 * torch.randn_like(weights))
     if name == "bert_files":  # whose config and tokenizer say nothing else on the hub
-        (own.path / "tokenizer_config.json").write_text('{"do_lower_case": false, "strip_accents": true}')
-    model.save_pretrained(own.path)
-    return own, model
+        (directory.path / "tokenizer_config.json").write_text('{"do_lower_case": false, "strip_accents": true}')
+    model.save_pretrained(directory.path)
+    return directory, model
 
 
-def converted(own, output, *options):
-    outcome = call("convert", "huggingface", own.path, "-o", output, *options)
+def converted(directory, output, *options):
+    outcome = call("convert", "huggingface", directory.path, "-o", output, *options)
     assert outcome.status == 0, outcome.err
-    assert outcome.out == f"{output}: an encoder, for docmt train --initialize_from\n"
+    assert outcome.out == f"{output}: an encoder, for docmt train --initialize-from\n"
     return output
 
 
 def started(encoder, group=None, **options):
     """A random model that starts from an encoder, and its tokenizer."""
     tokenizer = PairTokenizer(load_model_tokenizer(encoder), load_model_tokenizer(encoder))
-    given = ModelConfig(**DECODER, group=group or Group(), positions="sentence", **options)
+    config = ModelConfig(**DECODER, group=group or Group(), positions="sentence", **options)
     config = replace(
-        with_architecture_of(given, load_model_config(encoder, encoders=True)),
-        vocabulary_size=tokenizer.vocabulary_size,
+        adopt_architecture(config, load_model_config(encoder, encoders=True)), vocabulary_size=tokenizer.vocabulary_size
     )
     model = TranslationModel(config).eval()
     return model, tokenizer, initialize_from(model, encoder, tokenizer)
@@ -82,53 +82,55 @@ def started(encoder, group=None, **options):
 
 @torch.no_grad()
 def states(model, tokenizer):
-    """Of all sentences, those of a document read together."""
+    """Return the encoder states of all sentences, with each document read at once."""
     opens, closes = ([SpecialTokens.bos], [SpecialTokens.eos])
-    ids = [[[*opens, *words, *closes] for words in tokenizer.encode_batch(own, "source")] for own in DOCUMENTS]
+    ids = [
+        [[*opens, *words, *closes] for words in tokenizer.encode_batch(document, "source")] for document in DOCUMENTS
+    ]
     return model.encode(pack(ids))
 
 
 @torch.no_grad()
-def expected(own, model):
-    """What transformers makes of each sentence with its own marks, in a batch with padding."""
-    texts = [own.theirs(sentence)["input_ids"] for document in DOCUMENTS for sentence in document]
-    longest, pad = max(map(len, texts)), own.theirs.pad_token_id
+def expected(directory, model):
+    """Return transformers' encoder states of each sentence, from a padded batch."""
+    texts = [directory.tokenizer(sentence)["input_ids"] for document in DOCUMENTS for sentence in document]
+    longest, pad = max(map(len, texts)), directory.tokenizer.pad_token_id
     ids = torch.tensor([[*text, *[pad] * (longest - len(text))] for text in texts])
     mask = torch.tensor([[1] * len(text) + [0] * (longest - len(text)) for text in texts])
     base = getattr(model, model.base_model_prefix, model)
     return base(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()]
 
 
-@pytest.mark.parametrize("name", only(KINDS, "bert_json", "xlm_roberta_json"))
-@pytest.mark.parametrize("head", only(["Model", "ForMaskedLM"], "ForMaskedLM"))
+@pytest.mark.parametrize("name", full_except(KINDS, "bert_json", "xlm_roberta_json"))
+@pytest.mark.parametrize("head", full_except(["Model", "ForMaskedLM"], "ForMaskedLM"))
 def test_encoder_states_are_those_of_transformers(name, head, tmp_path):
-    own, theirs = make(name, tmp_path, head)
-    model, tokenizer, new = started(converted(own, tmp_path / "encoder"), Group(top="group"))
-    assert torch.allclose(states(model, tokenizer), expected(own, theirs), atol=1e-5)
+    directory, reference = make(name, tmp_path, head)
+    model, tokenizer, new = started(converted(directory, tmp_path / "encoder"), Group(top_attention="group"))
+    assert torch.allclose(states(model, tokenizer), expected(directory, reference), atol=1e-5)
     assert not [name for name in new if name.startswith(("encoder", "source"))]
     assert all(name.startswith(("decoder", "target")) for name in new)
 
 
-def test_attention_over_the_document_begins_at_nothing(tmp_path):
-    own, theirs = make("bert_json", tmp_path)
-    encoder = converted(own, tmp_path / "encoder")
+def test_document_attention_has_no_effect_at_the_start(tmp_path):
+    directory, reference = make("bert_json", tmp_path)
+    encoder = converted(directory, tmp_path / "encoder")
     model, tokenizer, new = started(encoder)
-    assert torch.allclose(states(model, tokenizer), expected(own, theirs), atol=1e-5)
+    assert torch.allclose(states(model, tokenizer), expected(directory, reference), atol=1e-5)
     assert [name for name in new if name.startswith("encoder.2.attention.gate")]
-    published, _, _ = started(encoder, Group(join="published"))
-    assert not torch.allclose(states(published, tokenizer), expected(own, theirs), atol=1e-2)
+    published, _, _ = started(encoder, Group(fusion="published"))
+    assert not torch.allclose(states(published, tokenizer), expected(directory, reference), atol=1e-2)
 
 
 def test_old_names_and_weights_in_half_precision(tmp_path):
     """As the first BERT models are on the hub."""
-    own, _ = make("bert_json", tmp_path, "ForMaskedLM")
-    path = own.path / "model.safetensors"
+    directory, _ = make("bert_json", tmp_path, "ForMaskedLM")
+    path = directory.path / "model.safetensors"
     weights = {name: tensor.bfloat16() for name, tensor in load_file(path).items()}
     for name in [name for name in weights if "LayerNorm" in name]:
         weights[name.replace("weight", "gamma").replace("bias", "beta")] = weights.pop(name)
     weights["bert.embeddings.position_ids"] = torch.arange(50.0)[None]
     save_file(weights, path)
-    encoder = load_model_weights(converted(own, tmp_path / "encoder"))
+    encoder = load_model_weights(converted(directory, tmp_path / "encoder"))
     assert torch.equal(
         encoder["encoder.0.attention_residual.norm.weight"],
         weights["bert.encoder.layer.0.attention.output.LayerNorm.gamma"].float(),
@@ -137,44 +139,44 @@ def test_old_names_and_weights_in_half_precision(tmp_path):
 
 @pytest.mark.parametrize(("name", "mask"), [("bert_json", "[MASK]"), ("roberta_json", "<mask>")])
 def test_hidden_words_look_as_they_did(name, mask, tmp_path):
-    own, theirs = make(name, tmp_path)
-    table = load_model_weights(converted(own, tmp_path / "encoder"))["source_tokens.weight"]
-    row = own.theirs.convert_tokens_to_ids(mask)
-    assert torch.equal(table[-1], theirs.embeddings.word_embeddings.weight[row])
+    directory, reference = make(name, tmp_path)
+    table = load_model_weights(converted(directory, tmp_path / "encoder"))["source_tokens.weight"]
+    row = directory.tokenizer.convert_tokens_to_ids(mask)
+    assert torch.equal(table[-1], reference.embeddings.word_embeddings.weight[row])
     assert not table[-2].any()
 
 
 def test_a_smaller_vocabulary_gives_the_same_states(tmp_path):
-    own, theirs = make("bert_json", tmp_path)
+    directory, reference = make("bert_json", tmp_path)
     (tmp_path / "text").write_text("".join(f"{sentence}\n" for document in DOCUMENTS for sentence in document))
-    encoder = converted(own, tmp_path / "encoder", "--keep_vocabulary", tmp_path / "text", tmp_path / "text")
-    model, tokenizer, _ = started(encoder, Group(top="group"))
-    assert tokenizer.source_vocabulary_size < own.rows
-    assert torch.allclose(states(model, tokenizer), expected(own, theirs), atol=1e-5)
-    row = theirs.embeddings.word_embeddings.weight[own.theirs.mask_token_id]
+    encoder = converted(directory, tmp_path / "encoder", "--keep-vocabulary", tmp_path / "text", tmp_path / "text")
+    model, tokenizer, _ = started(encoder, Group(top_attention="group"))
+    assert tokenizer.source_vocabulary_size < directory.rows
+    assert torch.allclose(states(model, tokenizer), expected(directory, reference), atol=1e-5)
+    row = reference.embeddings.word_embeddings.weight[directory.tokenizer.mask_token_id]
     assert torch.equal(model.source_tokens.weight[-1], row)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key', where docmt's model"),
-        ({"is_decoder": True}, "is_decoder = True, where docmt's model has False"),
-        ({"add_cross_attention": True}, "add_cross_attention = True, where docmt's model has False"),
-        ({"hidden_act": "relu"}, "hidden_act = 'relu', where docmt's model has 'gelu'"),
-        ({"layer_norm_eps": 1e-5}, "layer_norm_eps = 1e-05, where docmt's model has 1e-12"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'. docmt's model"),
+        ({"is_decoder": True}, "is_decoder = True. docmt's model needs False"),
+        ({"add_cross_attention": True}, "add_cross_attention = True. docmt's model needs False"),
+        ({"hidden_act": "relu"}, "hidden_act = 'relu'. docmt's model needs 'gelu'"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps = 1e-05. docmt's model needs 1e-12"),
         ({"model_type": "deberta"}, "model_type 'deberta', .* encoders of the types bert, roberta, xlm-roberta"),
-        ({"vocab_size": 3}, "rows in embeddings.word_embeddings.weight, but config.json says vocab_size = 3"),
-        ({"num_hidden_layers": 2}, "has 3 layers of the encoder where its config.json asks for 2"),
-        ({"hidden_size": 48}, r"has source_tokens.weight of shape .*, 24\] where .*, 48\]"),
-        ({"num_attention_heads": 5}, r"model.encoder_width 24 must be a multiple of model.encoder_heads 5"),
-        ({"num_attention_heads": "3"}, "num_attention_heads = '3': give a whole number"),
+        ({"vocab_size": 3}, "rows in embeddings.word_embeddings.weight, but config.json has vocab_size = 3"),
+        ({"num_hidden_layers": 2}, "has 3 encoder layers, but its config.json needs 2"),
+        ({"hidden_size": 48}, r"has source_tokens.weight of shape .*, 24\], but .*, 48\]"),
+        ({"num_attention_heads": 5}, r"model.encoder_width is 24: choose a multiple of model.encoder_heads .5"),
+        ({"num_attention_heads": "3"}, "num_attention_heads = '3'. It must be a whole number"),
         ({"max_position_embeddings": 40}, r"source_positions.table.weight of shape \[50, 24\]"),
     ],
 )
-def test_what_it_cannot_be_is_refused(changes, message, made, tmp_path):
+def test_unsupported_encoders_are_refused(changes, message, setup, tmp_path):
     path = tmp_path / "changed"
-    shutil.copytree(made.hub.path, path)
+    shutil.copytree(setup.hub.path, path)
     values = json.loads((path / "config.json").read_text()) | changes
     (path / "config.json").write_text(json.dumps(values))
     refused(message, "convert", "huggingface", path, "-o", tmp_path / "encoder")
@@ -182,7 +184,7 @@ def test_what_it_cannot_be_is_refused(changes, message, made, tmp_path):
 
 
 @dataclass
-class Made:
+class EncoderSetup:
     """A directory of transformers, the encoder made of it, a corpus, and a store with its tokenizer for the source."""
 
     hub: hub.Hub
@@ -192,19 +194,19 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def setup(tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoders")
-    own, _ = make("bert_json", folder)
-    encoder = converted(own, folder / "encoder")
+    directory, _ = make("bert_json", folder)
+    encoder = converted(directory, folder / "encoder")
     write_corpus(folder / "corpus", train=30, dev=4, test=1, seed=2)
     corpus = [
         each
         for split in ("train", "dev")
         for each in (f"--{split}", folder / f"corpus/{split}.en", folder / f"corpus/{split}.de")
     ]
-    made = Made(own, encoder, corpus, folder / "store")
-    works("prepare", "--store", made.store, *corpus, "--source_tokenizer", encoder, "--vocabulary_size", 400)
-    return made
+    setup = EncoderSetup(directory, encoder, corpus, folder / "store")
+    works("prepare", "--store", setup.store, *corpus, "--source-tokenizer", encoder, "--vocabulary-size", 400)
+    return setup
 
 
 def works(*arguments):
@@ -219,87 +221,89 @@ def refused(message, *arguments):
     assert re.search(message, outcome.err.replace("\n", " ")), outcome.err
 
 
-def trained(made, run, *options):
+def trained(setup, run, *options):
     """A tiny decoder on the encoder, whose sizes are not said."""
     tiny = [option for option in TINY_SENTENCE if "encoder_layers" not in option and "positions" not in option]
-    works("train", "--data", made.store, "--run", run, "--initialize_from", made.encoder, *tiny, *options)
+    works("train", "--store", setup.store, "--run", run, "--initialize-from", setup.encoder, *tiny, *options)
     return run
 
 
-def test_each_side_has_its_tokenizer(made, tmp_path):
-    tokenizer = PreparedStore.open(made.store).tokenizer
-    own = load_tokenizer(made.encoder)
-    assert tokenizer.of("source").same_words(own)
-    assert (tokenizer.of("target").kind, tokenizer.vocabulary_size) == ("bpe", 400)
-    assert tokenizer.source_vocabulary_size == own.vocabulary_size
+def test_each_side_has_its_tokenizer(setup, tmp_path):
+    tokenizer = PreparedStore.open(setup.store).tokenizer
+    source_tokenizer = load_tokenizer(setup.encoder)
+    assert tokenizer.for_side("source").has_same_vocabulary(source_tokenizer)
+    assert (tokenizer.for_side("target").kind, tokenizer.vocabulary_size) == ("bpe", 400)
+    assert tokenizer.source_vocabulary_size == source_tokenizer.vocabulary_size
     text = "The HOUSE — is big."
-    assert tokenizer.encode(text, "source") == own.encode(text)
+    assert tokenizer.encode(text, "source") == source_tokenizer.encode(text)
     assert tokenizer.decode(tokenizer.encode(text, "target"), "target") == text
-    assert tokenizer.decode(own.encode(text), "source") == "the house is big."
-    with pytest.raises(ValueError, match="say which side"):
+    assert tokenizer.decode(source_tokenizer.encode(text), "source") == "the house is big."
+    with pytest.raises(ValueError, match="has two sides"):
         tokenizer.encode(text)
     works(
-        *("prepare", "--store", tmp_path / "again", *made.corpus),
-        *("--source_tokenizer", made.store / "tokenizer", "--tokenizer", made.store / "tokenizer"),
+        *("prepare", "--store", tmp_path / "again", *setup.corpus),
+        *("--source-tokenizer", setup.store / "tokenizer", "--tokenizer", setup.store / "tokenizer"),
     )
-    assert PreparedStore.open(tmp_path / "again").tokenizer.same_words(tokenizer)
-    assert not tokenizer.same_words(own) and not own.same_words(tokenizer)
+    assert PreparedStore.open(tmp_path / "again").tokenizer.has_same_vocabulary(tokenizer)
+    assert not tokenizer.has_same_vocabulary(source_tokenizer) and not source_tokenizer.has_same_vocabulary(tokenizer)
 
 
 @pytest.mark.full
-def test_a_training_begins_with_it_goes_on_and_translates(made, tmp_path):
-    options = ("--checkpoints.every", 2, "--objective.word_dropout", 0.2, "--objective.word_dropout_epochs", 1)
-    whole = trained(made, tmp_path / "whole", *options, "--stop.max_steps", 6)
-    parts = trained(made, tmp_path / "parts", *options, "--stop.max_steps", 4)
-    works("train", "--resume", parts, "--max_steps", 6)
-    before, after = load_model_weights(whole), load_model_weights(parts)
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    model, encoder = load_model(whole), load_model_weights(made.encoder)
+def test_a_training_begins_with_it_goes_on_and_translates(setup, tmp_path):
+    options = ("--checkpoints.every", 2, "--objective.word-dropout", 0.2, "--objective.word-dropout-epochs", 1)
+    whole = trained(setup, tmp_path / "whole", *options, "--stop.max-steps", 6)
+    parts = trained(setup, tmp_path / "parts", *options, "--stop.max-steps", 4)
+    works("train", "--resume", parts, "--max-steps", 6)
+    whole_weights, resumed_weights = load_model_weights(whole), load_model_weights(parts)
+    assert all(torch.equal(whole_weights[name], resumed_weights[name]) for name in whole_weights)
+    model, encoder = load_model(whole), load_model_weights(setup.encoder)
     config = model.config
     assert (config.family, config.encoder_width, config.width, config.encoder_layers) == ("bert", 24, 16, 3)
-    assert (config.decoder_layers, config.max_positions, config.group.join) == (1, 50, "exact")
+    assert (config.decoder_layers, config.max_positions, config.group.fusion) == (1, 50, "identity")
     assert model.source_tokens.weight.shape == encoder["source_tokens.weight"].shape
     changed = (model.encoder[0].attention.local.query.weight - encoder["encoder.0.attention.local.query.weight"]).abs()
     assert 0 < changed.max() < 0.2
     translation = Translator(whole, search=SearchConfig(beam=2)).translate(DOCUMENTS[0])
     assert len(translation) == 3
-    works("score", whole, made.corpus[4], made.corpus[5])
+    works("score", whole, setup.corpus[4], setup.corpus[5])
     assert "encoder 24" in works("inspect", whole).out
 
 
 @pytest.mark.full
-def test_what_starts_from_a_model_with_such_an_encoder(made, tmp_path):
-    sentence = trained(made, tmp_path / "sentence", "--model.system", "sentence", "--stop.max_steps", 2)
-    options = ("--stop.max_steps", 1, "--freeze", "loaded", "--optimizer.warmup", 1)
+def test_systems_that_start_from_a_model_with_a_pretrained_encoder(setup, tmp_path):
+    sentence = trained(setup, tmp_path / "sentence", "--model.system", "sentence", "--stop.max-steps", 2)
+    options = ("--stop.max-steps", 1, "--freeze", "pretrained", "--optimizer.warmup", 1)
     for system in ("group", "context", "hierarchical", "concat"):
         run = tmp_path / system
         works(
-            *("train", "--data", made.store, "--run", run, "--initialize_from", sentence, "--model.system", system),
+            *("train", "--store", setup.store, "--run", run, "--initialize-from", sentence, "--model.system", system),
             *("--device", "cpu", *(options if system != "concat" else (*options[:2], "--model.concat.sentences", 2))),
         )
         config = load_model(run).config
         assert (config.family, config.encoder_heads, config.heads) == ("bert", 3, 2)
-    before, after = load_model_weights(sentence), load_model_weights(tmp_path / "group")
-    assert torch.equal(before["encoder.1.feed_forward.inner.weight"], after["encoder.1.feed_forward.inner.weight"])
-    assert torch.equal(before["target_tokens.weight"], after["target_tokens.weight"])
+    sentence_weights, group_weights = load_model_weights(sentence), load_model_weights(tmp_path / "group")
+    assert torch.equal(
+        sentence_weights["encoder.1.feed_forward.inner.weight"], group_weights["encoder.1.feed_forward.inner.weight"]
+    )
+    assert torch.equal(sentence_weights["target_tokens.weight"], group_weights["target_tokens.weight"])
 
 
-def test_what_an_encoder_is_not_for(made, tmp_path):
-    alone = "is an encoder alone, which translates nothing: start a training from it"
-    refused(alone, "translate", made.encoder, made.corpus[1])
-    refused(alone, "inspect", made.encoder)
-    start = ("train", "--data", made.store, "--run", tmp_path / "run", "--initialize_from", made.encoder)
-    refused("reads drafts, which are of the target", *start, "--system", "multihop")
-    refused("model.encoder_layers is 2, but 3 in", *start, "--model.encoder_layers", 2)
-    refused("model.encoder_heads is 4, but 3 in", *start, "--model.family", "bert", "--model.encoder_heads", 4)
-    refused("cannot be reversed, as its pair tokenizer", *start, "--reverse", "true")
+def test_invalid_uses_of_an_encoder_are_refused(setup, tmp_path):
+    alone = "is an encoder alone, which cannot translate. Start a training from it"
+    refused(alone, "translate", setup.encoder, setup.corpus[1])
+    refused(alone, "inspect", setup.encoder)
+    start = ("train", "--store", setup.store, "--run", tmp_path / "run", "--initialize-from", setup.encoder)
+    refused("cannot encode target text, but this multihop model reads drafts", *start, "--system", "multihop")
+    refused("model.encoder_layers is 2, but 3 in", *start, "--model.encoder-layers", 2)
+    refused("model.encoder_heads is 4, but 3 in", *start, "--model.family", "bert", "--model.encoder-heads", 4)
+    refused("cannot be reversed: its pair tokenizer", *start, "--reverse", "true")
     other = tmp_path / "store"
-    works("prepare", "--store", other, *made.corpus, "--vocabulary_size", 400)
-    again = ("train", "--data", other, "--run", tmp_path / "run", "--initialize_from", made.encoder)
-    refused(r"another vocabulary .* \(`docmt prepare --source_tokenizer .*encoder`\)", *again)
+    works("prepare", "--store", other, *setup.corpus, "--vocabulary-size", 400)
+    again = ("train", "--store", other, "--run", tmp_path / "run", "--initialize-from", setup.encoder)
+    refused(r"another vocabulary .* \(`docmt prepare --source-tokenizer .*encoder`\)", *again)
 
 
-def test_sentences_are_as_long_as_its_positions(made, tmp_path):
+def test_sentences_are_as_long_as_its_positions(setup, tmp_path):
     """A target may be longer: the positions of the decoder are computed."""
     long = tmp_path / "long.jsonl"
     words = " ".join(["house"] * 60)
@@ -307,15 +311,15 @@ def test_sentences_are_as_long_as_its_positions(made, tmp_path):
     for path, text in ((long, lines), (tmp_path / "other.jsonl", [{**lines[0], "source": [words, "Yes."]}])):
         path.write_text("".join(json.dumps(line) + "\n" for line in text))
         works(
-            *("prepare", "--store", path.with_suffix(""), "--train", path, "--source_tokenizer", made.encoder),
-            *("--tokenizer", made.store / "tokenizer"),
+            *("prepare", "--store", path.with_suffix(""), "--train", path, "--source-tokenizer", setup.encoder),
+            *("--tokenizer", setup.store / "tokenizer"),
         )
-    trained(replace(made, store=long.with_suffix("")), tmp_path / "run", "--stop.max_steps", 1)
-    sizes = ("--initialize_from", made.encoder, "--run", tmp_path / "none", "--model.positions", "sentence")
+    trained(replace(setup, store=long.with_suffix("")), tmp_path / "run", "--stop.max-steps", 1)
+    sizes = ("--initialize-from", setup.encoder, "--run", tmp_path / "none", "--model.positions", "sentence")
     refused(
         "sentence 1 of document 'a' .* has 182 tokens, but model.max_positions is 50: .* leave out",
         "train",
-        "--data",
+        "--store",
         tmp_path / "other",
         *sizes,
     )

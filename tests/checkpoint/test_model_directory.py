@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from docmt.checkpoint.model_directory import ModelCard, load_languages, load_model, load_model_tokenizer, save_model
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Context, Group
 from docmt.text import BpeTokenizer
 
@@ -45,17 +46,25 @@ VARIANTS = [
     {"normalization": "pre", "position_encoding": "learned"},
     {"system": "sentence"},
     {"system": "document", "normalization": "pre"},
-    {"system": "concat", "concat": Concat(sentences=3, loss="last", keep="prefix")},
+    {"system": "concat", "concat": Concat(sentences=3, loss="last", window_decoding="prefix")},
     {"system": "concat", "concat": Concat(padding_windows=True)},
+    *(
+        {
+            "system": "concat",
+            "concat": Concat(attention="linear"),
+            "linear": Linear(feature_map="random", feature_sampling=sampling),
+        }
+        for sampling in ("independent", "orthogonal", "quasi")
+    ),
     {"system": "context"},
-    {"system": "context", "context": Context(sentences=1, layers=2, branch="published"), "normalization": "pre"},
+    {"system": "context", "context": Context(sentences=1, layers=2, fusion="published"), "normalization": "pre"},
     {"system": "context", "context": Context(representation="bilstm", gating="residual", side="decoder")},
     {"system": "context", "context": Context(representation="embedding", side="encoder")},
 ]
 
 
 @pytest.mark.parametrize("settings", VARIANTS)
-def test_what_is_saved_is_loaded(tmp_path, tokenizer, settings):
+def test_a_saved_model_is_loaded(tmp_path, tokenizer, settings):
     model = make_model(**settings)
     save_model(tmp_path / "m", model, tokenizer)
     torch.manual_seed(1)
@@ -109,7 +118,7 @@ def test_languages_that_are_not_recorded(directory):
     (directory / "config.json").write_text(json.dumps(config))
     assert load_languages(directory.parent) == ("", "")
     (directory / "config.json").write_text(json.dumps({**config, "source_language": ["en"]}))
-    with pytest.raises(DocmtError, match=r"config.json names a language \['en'\]: write a code"):
+    with pytest.raises(DocmtError, match=r"config.json has a language \['en'\]\. Write a code"):
         load_languages(directory)
 
 
@@ -142,12 +151,12 @@ def rewrite(path, change):
         (
             "model.safetensors",
             lambda path: rewrite(path, lambda t: t.update(extra=torch.zeros(1))),
-            "has weights extra, for which docmt's model has no place",
+            "has weights extra, which docmt's model does not have",
         ),
         (
             "model.safetensors",
             lambda path: rewrite(path, lambda t: t.update({"tokens.weight": torch.zeros(5, 16)})),
-            r"tokens.weight of shape \[5, 16\] where the config asks for \[264, 16\]",
+            r"tokens.weight of shape \[5, 16\], but the config needs \[264, 16\]",
         ),
         ("config.json", lambda path: path.unlink(), "cannot read .*config.json: there is no such file; copy the"),
         ("config.json", lambda path: path.write_text("{"), "config.json is damaged"),
@@ -157,12 +166,12 @@ def rewrite(path, change):
         (
             "config.json",
             lambda path: path.write_text('{"docmt_version": "9.9", "model": {"hyper": 1}}'),
-            r"is not understood \(the configuration has the unknown setting model\.hyper: .*written by docmt 9.9",
+            r"is not valid \(the configuration has the unknown setting model\.hyper: .*written by docmt 9.9",
         ),
         (
             "config.json",
             lambda path: path.write_text(json.dumps({"model": {"width": "wide"}})),
-            "config.json is not understood",
+            "config.json is not valid",
         ),
     ],
 )
@@ -174,11 +183,11 @@ def test_damage_is_named(directory, file, damage, message):
 
 
 HUGE = {
-    "encoder_layers": (1000, "has 1 layers of the encoder where the config asks for 1000: it belongs to another model"),
-    "decoder_layers": (1000, "has 1 layers of the decoder where the config asks for 1000: it belongs to another model"),
-    "vocabulary_size": (10**7, r"tokens.weight of shape \[264, 16\] where the config asks for \[10000000, 16\]"),
-    "width": (2**16, r"where the config asks for \[264, 65536\]"),
-    "feed_forward": (2**20, r"where the config asks for \[1048576"),
+    "encoder_layers": (1000, r"has 1 encoder layers, but the config needs 1000\. It belongs to another model"),
+    "decoder_layers": (1000, r"has 1 decoder layers, but the config needs 1000\. It belongs to another model"),
+    "vocabulary_size": (10**7, r"tokens.weight of shape \[264, 16\], but the config needs \[10000000, 16\]"),
+    "width": (2**16, r"but the config needs \[264, 65536\]"),
+    "feed_forward": (2**20, r"but the config needs \[1048576"),
 }
 
 
@@ -200,7 +209,7 @@ def test_layers_of_contexts_without_end(tmp_path, tokenizer):
     values = json.loads((tmp_path / "config.json").read_text())
     values["model"]["context"]["layers"] = 1000
     (tmp_path / "config.json").write_text(json.dumps({"model": values["model"]}))
-    with pytest.raises(DocmtError, match=r"has \d+ weights where the config asks for 1000 layers"):
+    with pytest.raises(DocmtError, match=r"has \d+ weights, but the config needs 1000 layers"):
         load_model(tmp_path)
 
 
@@ -216,7 +225,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_weights_of_kinds_that_are_no_fractions_are_refused(directory, kind):
     rewrite(directory / "model.safetensors", lambda t: t.update({"tokens.weight": t["tokens.weight"].to(kind)}))
-    message = f"model.safetensors has tokens.weight as {KINDS[kind]}, where docmt reads F32, F16, BF16, F64: convert it"
+    message = f"model.safetensors has tokens.weight as {KINDS[kind]}. Convert it to one of F32, F16, BF16, F64"
     with pytest.raises(DocmtError, match=message):
         load_model(directory)
 
@@ -240,7 +249,7 @@ def test_weights_of_other_fractions_become_float32(directory, kind):
 def test_weights_that_are_no_numbers_are_refused(directory, number):
     rewrite(directory / "model.safetensors", lambda t: t["encoder.0.feed_forward.inner.bias"][3:4].fill_(number))
     forget_checksums(directory)
-    message = r"weights that are no numbers \(NaN or infinite, in encoder\.0\.feed_forward\.inner\.bias\)"
+    message = r"NaN or infinite weights \(in encoder\.0\.feed_forward\.inner\.bias\)"
     with pytest.raises(DocmtError, match=message):
         load_model(directory)
 
@@ -265,17 +274,19 @@ def test_a_link_to_a_model_goes_on_pointing_to_it(tmp_path, directory, tokenizer
 def test_places_without_a_model_are_named(tmp_path):
     with pytest.raises(DocmtError, match=r"there is no directory .*nowhere"):
         load_model(tmp_path / "nowhere")
-    with pytest.raises(DocmtError, match=r"is not a model directory: neither config.json and model.safetensors nor"):
+    with pytest.raises(
+        DocmtError, match=r"is not a model directory\. It has neither config.json and model.safetensors nor"
+    ):
         load_model(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(DocmtError, match="is not a model directory"):
         load_model(tmp_path / "file")
 
 
-@pytest.mark.parametrize("nothing", [None, 3, ["a"]])
-def test_what_is_no_path_is_a_type_error(nothing):
+@pytest.mark.parametrize("invalid", [None, 3, ["a"]])
+def test_an_invalid_path_is_a_type_error(invalid):
     with pytest.raises(TypeError, match=r"a model directory is a path \(str or Path\), not"):
-        load_model(nothing)
+        load_model(invalid)
 
 
 def test_a_full_disk_leaves_the_old_model(directory, tokenizer, monkeypatch):

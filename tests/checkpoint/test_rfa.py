@@ -9,20 +9,20 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from docmt import SearchConfig, Translator
-from docmt.analysis.facts import ModelFacts
+from docmt.analysis.model_summary import ModelSummary
 from docmt.checkpoint import convert_rfa
-from docmt.checkpoint.rfa import architecture
+from docmt.checkpoint.rfa import read_architecture
 from docmt.cli.app import main
 from docmt.core.errors import DocmtError
-from docmt.model.config import Linear
+from docmt.model.model_config import Linear
 
 VARIANT = "rfa_sgate"
 
 
 @pytest.fixture
-def given(tmp_path):
+def conversion(tmp_path):
     """Arguments of a conversion that works, with files of their own."""
-    files = rfa.given(VARIANT)
+    files = rfa.conversion_arguments(VARIANT)
     weights = load_file(files["checkpoint"])
     copies = {name: tmp_path / path.name for name, path in files.items()}
     for name, path in copies.items():
@@ -35,12 +35,12 @@ def values_of(variant, **changes):
 
 
 def config_of(values, linear=True):
-    return architecture(values, linear=linear, source_size=42, target_size=42)
+    return read_architecture(values, linear=linear, source_size=42, target_size=42)
 
 
-def test_a_checkpoint_as_fairseq_writes_it_translates_text(given, capsys):
+def test_a_checkpoint_as_fairseq_writes_it_translates_text(conversion, capsys):
     """With the pools of features and copies of embeddings that such a file holds as well."""
-    files, weights = given
+    files, weights = conversion
     weights |= {
         "decoder.output_projection.weight": weights["decoder.embed_tokens.weight"].clone(),
         "decoder.random_matrices": torch.zeros(500, 8, 8),
@@ -52,20 +52,20 @@ def test_a_checkpoint_as_fairseq_writes_it_translates_text(given, capsys):
     torch.save({"args": arguments, "model": weights}, files["checkpoint"].with_suffix(".pt"))
     command = [
         *("convert", "fairseq-rfa", files["checkpoint"].with_suffix(".pt"), "-o", files["output"]),
-        *("--source_dictionary", files["source_dictionary"], "--target_dictionary", files["target_dictionary"]),
+        *("--source-dictionary", files["source_dictionary"], "--target-dictionary", files["target_dictionary"]),
     ]
     assert main([str(word) for word in command]) == 0
     assert "system concat" in capsys.readouterr().out
     text = files["output"].parent / "source.txt"
     text.write_text("s22 s11 s2\ns26\n")
-    assert main(["translate", str(files["output"]), str(text), "--search.compatibility", "rfa"]) == 0
+    assert main(["translate", str(files["output"]), str(text), "--search.implementation", "rfa"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     translator = Translator(files["output"], search=SearchConfig(beam=2))
-    facts = ModelFacts.of(files["output"])
+    facts = ModelSummary.from_directory(files["output"])
     lines = [" ".join(line.split()) for line in facts.format().splitlines()]
     assert ": concat model of family rfa, " in lines[0]
-    assert {"Options of linear attention", "map random", "gate decay"} <= set(lines)
-    assert sum(facts.parameters.values()) == sum(own.numel() for own in translator.model.parameters())
+    assert {"Options of linear attention", "feature_map random", "gate decay"} <= set(lines)
+    assert sum(facts.parameters.values()) == sum(weight.numel() for weight in translator.model.parameters())
     assert set(translator.translate("s22 s11 s2").split()) <= set(translator.tokenizer.symbols)
 
 
@@ -73,22 +73,22 @@ def test_every_argument_that_docmt_has_is_honoured():
     config = config_of(values_of(VARIANT))
     assert (config.family, config.system, config.activation, config.width) == ("rfa", "concat", "gelu", 32)
     concat = config.concat
-    assert (concat.sentences, concat.loss, concat.keep, concat.attention) == (4, "all", "prefix", "linear")
-    assert config.linear == Linear(map="random", features=8, cross_features=16, gate="decay", gate_start=2.0)
+    assert (concat.sentences, concat.loss, concat.window_decoding, concat.attention) == (4, "all", "prefix", "linear")
+    assert config.linear == Linear(feature_map="random", features=8, cross_features=16, gate="decay", gate_bias=2.0)
     config = config_of(values_of(VARIANT, use_sentential_gate=True, decay_sentential_gate=False, norm_rescale=False))
-    assert (config.linear.gate, config.linear.rescale) == ("average", False)
+    assert (config.linear.gate, config.linear.rescale_keys) == ("average", False)
     config = config_of(values_of("rfa_reparam", full_supervision=False, context_size=0, extra_padding=True))
-    assert (config.linear.temperature, config.linear.gate) == ("dimension", "none")
+    assert (config.linear.temperature_per, config.linear.gate) == ("dimension", "none")
     assert (config.concat.sentences, config.concat.loss, config.concat.padding_windows) == (1, "last", False)
     assert config_of(values_of(VARIANT, extra_padding=True)).concat.padding_windows
     assert config_of(values_of(VARIANT, full_supervision=False, seq2seq=True)).concat.loss == "all"
     assert config_of(values_of("softmax"), linear=False).concat.attention == "softmax"
-    large = architecture(values_of(VARIANT), linear=True, source_size=50, target_size=42)
+    large = read_architecture(values_of(VARIANT), linear=True, source_size=50, target_size=42)
     assert (large.source_vocabulary_size, large.vocabulary_size) == (50, 42)
 
 
-def test_a_temperature_that_is_not_learned_is_that_of_the_arguments(given):
-    files, weights = given
+def test_a_temperature_that_is_not_learned_is_that_of_the_arguments(conversion):
+    files, weights = conversion
     save_file({name: value for name, value in weights.items() if not name.endswith(".tau")}, files["checkpoint"])
     values = values_of(VARIANT, learned_tau=False, causal_tau=1.5, cross_tau=0.5)
     files["arguments"].write_text(json.dumps(values))
@@ -103,15 +103,15 @@ def test_a_temperature_that_is_not_learned_is_that_of_the_arguments(given):
         ({"share_decoder_input_output_embed": False}, "share_decoder_input_output_embed = False, which docmt's model"),
         ({"share_all_embeddings": True}, "share_all_embeddings = True"),
         ({"use_sep": False}, "use_sep = False"),
-        ({"random_feature": "prf"}, "random_feature = 'prf', where docmt's model knows rrf"),
+        ({"random_feature": "prf"}, r"random_feature = 'prf'\. docmt's model supports rrf"),
         ({"encoder_normalize_before": True}, "encoder_normalize_before = True"),
         ({"layernorm_embedding": True}, "layernorm_embedding = True"),
-        ({"activation_dropout": 0.1}, "activation_dropout = 0.1, .*give its arguments with activation_dropout = 0"),
+        ({"activation_dropout": 0.1}, "activation_dropout = 0.1, .*with activation_dropout = 0"),
         ({"decoder_attention_heads": 2}, "encoder_attention_heads = 4 and decoder_attention_heads = 2"),
         ({"use_sentential_gate": True}, "decay_sentential_gate and use_sentential_gate"),
         ({"causal_proj_dim": None}, "lack causal_proj_dim"),
         ({"context_size": None}, "lack context_size"),
-        ({"context_size": "three"}, "context_size = 'three', which is no number"),
+        ({"context_size": "three"}, r"context_size = 'three'\. It must be a number"),
         ({"context_size": -1}, r"model\.concat\.sentences"),
     ],
 )
@@ -124,30 +124,34 @@ def test_architectures_that_docmt_lacks_are_refused_by_name(change, message):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("source_dictionary", b"\xff", "is no text in UTF-8"),
+        ("source_dictionary", b"\xff", "is not UTF-8 text"),
         ("source_dictionary", b"a 1\nb\n", "line 2 of .* is not a symbol and its count"),
-        ("target_dictionary", b"a 1\n", "has 1 symbols, but the checkpoint 40 rows, 5 special tokens among them"),
-        ("target_dictionary", b"a 1\n" * 35, "has a symbol twice"),
+        (
+            "target_dictionary",
+            b"a 1\n",
+            "has 1 symbols, but the checkpoint has 40 embeddings, 5 of them for special tokens",
+        ),
+        ("target_dictionary", b"a 1\n" * 35, "has a duplicate symbol"),
         ("arguments", b"{", "is damaged"),
         ("checkpoint", b"nothing", "is damaged"),
     ],
 )
-def test_damaged_files(given, file, content, message):
-    given[0][file].write_bytes(content)
+def test_damaged_files(conversion, file, content, message):
+    conversion[0][file].write_bytes(content)
     with pytest.raises(DocmtError, match=message):
-        convert_rfa(**given[0])
-    assert not given[0]["output"].exists()
+        convert_rfa(**conversion[0])
+    assert not conversion[0]["output"].exists()
 
 
 @pytest.mark.parametrize("file", ["source_dictionary", "arguments", "checkpoint"])
-def test_missing_files(given, file):
-    given[0][file].unlink()
+def test_missing_files(conversion, file):
+    conversion[0][file].unlink()
     with pytest.raises(DocmtError, match=r"no such file|there is no file"):
-        convert_rfa(**given[0])
+        convert_rfa(**conversion[0])
 
 
-def test_weights_that_do_not_fit(given):
-    files, weights = given
+def test_weights_that_do_not_fit(conversion):
+    files, weights = conversion
 
     def refused(message, changed):
         save_file(changed, files["checkpoint"])
@@ -156,21 +160,21 @@ def test_weights_that_do_not_fit(given):
 
     without = {name: value for name, value in weights.items() if "embed_tokens" not in name}
     refused("has no decoder.embed_tokens.weight", without)
-    own_output = {**weights, "decoder.output_projection.weight": weights["decoder.embed_tokens.weight"] + 1}
-    refused("has a decoder.output_projection.weight of its own", own_output)
+    untied = {**weights, "decoder.output_projection.weight": weights["decoder.embed_tokens.weight"] + 1}
+    refused("has a decoder.output_projection.weight that differs", untied)
     ungated = {name: value for name, value in weights.items() if "g_proj" not in name}
     refused(r"lacks weights for decoder\.0\.attention\.whole\.gate", ungated)
     name = "decoder.random_matrices_eval"
-    refused(r"of shape \[4, 9, 8\] where its arguments ask for \[4, 8, 8\]", {**weights, name: torch.zeros(4, 9, 8)})
+    refused(r"of shape \[4, 9, 8\], but its arguments need \[4, 8, 8\]", {**weights, name: torch.zeros(4, 9, 8)})
     missing = {other: value for other, value in weights.items() if other != name}
     refused(r"lacks weights for decoder\.0\.attention\.whole\.features\.matrices", missing)
     files["output"].mkdir()
     refused("exists already", weights)
 
 
-def test_a_dictionary_that_is_filled_up_has_the_same_symbols(given):
-    """Whether the file has the symbols that fairseq adds, or not."""
-    files, _ = given
+def test_a_dictionary_that_is_filled_up_has_the_same_symbols(conversion):
+    """Symbols that fairseq adds may be in the file or not."""
+    files, _ = conversion
     tokenizers = []
     for number in range(2):
         if number:

@@ -1,4 +1,4 @@
-"""Whole batches and four updates of the RFA authors' code, which has faults that `rfa_faults` puts in.
+"""Full batches and four updates of the RFA authors' code, which has faults that `rfa_faults` adds.
 
 docmt's optimiser has no weight decay: the step is theirs, written down here (Adam, decoupled decay), on gradients of
 docmt's model.
@@ -9,39 +9,39 @@ import pytest
 import rfa
 import rfa_faults
 import torch
-from test_rfa_parity import models, set_features, smoothed_losses, theirs
+from test_rfa_parity import in_their_order, models, set_features, smoothed_losses
 
 __all__ = ["models"]
 
 
-def keep(found, name, module):
-    """Has the module's first output kept under the name."""
-    module.register_forward_hook(lambda module, inputs, output: found.update({name: found.get(name, output)}))
+def record_output(outputs, name, module):
+    """Record the first output of a module under a name."""
+    module.register_forward_hook(lambda module, inputs, output: outputs.update({name: outputs.get(name, output)}))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("variant", rfa.LINEAR)
 def test_whole_batches_with_their_faults(variant, models, monkeypatch):
-    """What every layer and attention gives, and the logits."""
+    """The outputs of every layer and attention, and the logits."""
     stored = np.load(rfa.FIXTURES.needed(variant, "out_L4.npz"))
     if "logits" not in stored.files:
         pytest.skip(f"{variant} has only rows alone in {rfa.FIXTURES.path}")
     model = models(variant)
     batch, row = rfa.inputs(model, 4)
-    rfa_faults.put_in(monkeypatch, model, batch.inputs.source)
-    found = {}
+    rfa_faults.add_faults(monkeypatch, model, batch.inputs.source)
+    outputs = {}
     for number, layer in enumerate(model.decoder):
-        keep(found, f"decoder_self_attn{number}", layer.attention)
-        keep(found, f"decoder_cross_attn{number}", layer.cross)
-        keep(found, f"decoder_inner{number + 1}", layer)
-    keep(found, "encoder_layer0", model.encoder[0])
+        record_output(outputs, f"decoder_self_attn{number}", layer.attention)
+        record_output(outputs, f"decoder_cross_attn{number}", layer.cross)
+        record_output(outputs, f"decoder_inner{number + 1}", layer)
+    record_output(outputs, "encoder_layer0", model.encoder[0])
     with torch.no_grad():
-        found["logits"] = theirs(model.project(model(batch.inputs)))
-    for name in set(found) & set(stored.files):
+        outputs["logits"] = in_their_order(model.project(model(batch.inputs)))
+    for name in set(outputs) & set(stored.files):
         padded = row["src_tokens" if name.startswith("encoder") else "prev_output_tokens"]
-        torch.testing.assert_close(found[name], rfa.real(stored[name], padded), rtol=0, atol=2e-5)
+        torch.testing.assert_close(outputs[name], rfa.real(stored[name], padded), rtol=0, atol=2e-5)
     alone, together = (rfa.real(stored[name], row["prev_output_tokens"]) for name in ("logits_alone", "logits"))
-    has_faults = model.config.linear.rescale or model.config.linear.gate != "none"
+    has_faults = model.config.linear.rescale_keys or model.config.linear.gate != "none"
     assert (float((together - alone).abs().max()) > 0.01) == has_faults
 
 
@@ -51,7 +51,7 @@ def test_four_updates_lead_to_the_same_weights(models, monkeypatch):
     stored = np.load(rfa.FIXTURES.needed(".", "train_steps.npz"))
     model = models(record["variant"])
     batch, _ = rfa.inputs(model, record["batch_L"])
-    rfa_faults.put_in(monkeypatch, model, batch.inputs.source)
+    rfa_faults.add_faults(monkeypatch, model, batch.inputs.source)
     evaluated = model.decoder[0].attention.whole.features.matrices.clone()
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     for number, step in enumerate(record["steps"]):
@@ -68,17 +68,17 @@ def test_four_updates_lead_to_the_same_weights(models, monkeypatch):
             for parameter in model.parameters():
                 parameter -= step["lr"] * record["weight_decay"] * parameter
         optimizer.step()
-    after, compared = dict(model.named_parameters()), set()
+    parameters, compared = dict(model.named_parameters()), set()
     for name, wanted in record["final_norms"].items():
-        ours = rfa.our_name(name)
-        if ours in after:
-            compared.add(ours)
+        docmt_name = rfa.docmt_name(name)
+        if docmt_name in parameters:
+            compared.add(docmt_name)
             if not (name.startswith("encoder.layers") and name.endswith("k_proj.bias")):  # which has no effect
-                assert after[ours].norm().item() == pytest.approx(wanted, rel=1e-5), name
-    assert compared == set(after)
+                assert parameters[docmt_name].norm().item() == pytest.approx(wanted, rel=1e-5), name
+    assert compared == set(parameters)
     for name in stored.files:
         if name == "final/decoder.random_matrices_eval":
             torch.testing.assert_close(evaluated, torch.from_numpy(stored[name]).double())
         elif name.startswith("final/"):
-            wanted = rfa.in_our_order(name, torch.from_numpy(stored[name]).double())
-            torch.testing.assert_close(after[rfa.our_name(name[6:])].detach(), wanted, rtol=1e-5, atol=1e-6)
+            wanted = rfa.in_docmt_order(name, torch.from_numpy(stored[name]).double())
+            torch.testing.assert_close(parameters[rfa.docmt_name(name[6:])].detach(), wanted, rtol=1e-5, atol=1e-6)

@@ -1,21 +1,21 @@
-"""What the published code of Zhang et al. (2018) computed for tiny models, and those models converted."""
+"""Tiny models of the published code of Zhang et al. (2018), converted, and what that code computed for them."""
 
 import json
 
 import numpy as np
 import pytest
-from folders import Variants
+from fixture_folders import Variants
 from safetensors.torch import load_file, save_file
 
 from docmt.checkpoint import convert_thumt
-from docmt.data import SentenceTokens, collate, cut, read_source
+from docmt.data import SentenceTokens, collate, collate_source, cut_instances
 from docmt.text import SpecialTokens
 
-__all__ = ["SentenceTokens", "cut", "read_source"]
+__all__ = ["SentenceTokens", "collate_source", "cut_instances"]
 
 FOLDER = Variants("context_tiny")
 FIXTURES, VARIANTS = FOLDER.path, FOLDER.names
-needed, own_or_common = FOLDER.needed, FOLDER.own_or_common
+needed, find_or_skip = FOLDER.needed, FOLDER.find_or_skip
 
 
 def arguments(variant):
@@ -68,16 +68,16 @@ class Rows:
     """The stored batch, in the order of documents and sentences."""
 
     def __init__(self, variant):
-        self.batch = dict(np.load(own_or_common(variant, f"batch_w{window(variant)}.npz")))
+        self.batch = dict(np.load(find_or_skip(variant, f"batch_w{window(variant)}.npz")))
         self.order = np.lexsort((self.batch["sentence"], self.batch["document"]))
 
     def documents(self, side):
         """Word ids of ours, one list a document; theirs are one lower."""
-        found = {}
+        documents = {}
         for row in self.order:
             words = self.batch[side][row, : self.batch[f"{side}_length"][row] - 1]
-            found.setdefault(int(self.batch["document"][row]), []).append([int(word) + 1 for word in words])
-        return list(found.values())
+            documents.setdefault(int(self.batch["document"][row]), []).append([int(word) + 1 for word in words])
+        return list(documents.values())
 
     def real(self, values, side):
         """The entries of a stored output [B, length, ...] that belong to real tokens, rows one after the other."""
@@ -85,8 +85,11 @@ class Rows:
 
     def read(self, model):
         """The batch as ours, each document an instance."""
-        source, target = SentenceTokens.of(self.documents("source")), SentenceTokens.of(self.documents("target"))
+        source, target = (
+            SentenceTokens.from_documents(self.documents("source")),
+            SentenceTokens.from_documents(self.documents("target")),
+        )
         offsets = np.cumsum([0, *map(len, self.documents("source"))])
-        instances = cut(source.lengths, target.lengths, offsets, model.system.context_spec(), limit=10**6)
+        instances = cut_instances(source.lengths, target.lengths, offsets, model.system.context_spec(), limit=10**6)
         specials = SpecialTokens(model.config.vocabulary_size)
-        return collate(source, target, instances, range(len(instances)), specials, model.parts.frame)
+        return collate(source, target, instances, range(len(instances)), specials, model.parts.boundary_tokens)

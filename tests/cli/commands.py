@@ -26,15 +26,15 @@ SIZES = {
 }
 TINY = [
     *[f"--model.{name}={value}" for name, value in SIZES.items()],
-    "--batches.batch_tokens=512",
-    "--optimizer.learning_rate=0.02",
+    "--batches.batch-tokens=512",
+    "--optimizer.learning-rate=0.02",
     "--optimizer.warmup=10",
     "--validation.every=20",
     "--device=cpu",
 ]
 # For systems that have no options of group attention.
 TINY_SENTENCE = [argument for argument in TINY if not argument.startswith("--model.group.")]
-QUICK = ["--search.beam=1", "--search.max_length_ratio=0", "--search.max_length_extra=2"]
+QUICK = ["--search.beam=1", "--search.max-length-ratio=0", "--search.max-length-extra=2"]
 
 
 NOISE = ("Traceback", "<class", "Parser key", "typing.", "Error:", "Exception")

@@ -26,7 +26,7 @@ def store(corpus):
     sides = {name: (corpus / f"{name}.en", corpus / f"{name}.de") for name in ("train", "dev")}
     outcome = call(
         *("prepare", "--store", path, "--train", *sides["train"], "--dev", *sides["dev"]),
-        *("--vocabulary_size", 400, "--source_language", "en", "--target_language", "de"),
+        *("--vocabulary-size", 400, "--source-language", "en", "--target-language", "de"),
     )
     assert outcome.status == 0, outcome.err
     assert outcome.err.startswith("docmt: try: docmt train --store ")
@@ -37,7 +37,7 @@ def store(corpus):
 def run(store):
     """The run directory of a trained tiny model."""
     path = store.parent / "run"
-    outcome = call("train", "--data", store, "--run", path, *TINY, "--model.dropout", 0, "--stop.max_steps", 100)
+    outcome = call("train", "--store", store, "--run", path, *TINY, "--model.dropout", 0, "--stop.max-steps", 100)
     assert outcome.status == 0, outcome.err
     assert outcome.out == f"100 updates are done; the model is in {path / 'model'}\n"
     return path

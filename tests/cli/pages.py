@@ -5,6 +5,8 @@ block marked `bash` need a GPU, several machines or hours: of these every `docmt
 exist. A block marked `yaml` whose first line is `# NAME.yaml` is written to that file before.
 """
 
+import argparse
+import json
 import re
 import shlex
 import shutil
@@ -13,18 +15,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import pytest
+import torch
 import yaml
 from commands import QUICK, TINY, TINY_SENTENCE, call
+from safetensors.torch import load_file
 
 ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data"
 NOT_RUN = ("make", "pip", "git")  # they are what runs the tests, or come before them
 # Settings of real models, and what makes a command quick instead.
-SMALLER = {
-    "prepare": ["--vocabulary_size", "400"],
-    "translate": QUICK,
-    "evaluate": QUICK,
-    "inspect": QUICK,
-}
+SMALLER = {"prepare": ["--vocabulary-size", "400"], "translate": QUICK, "evaluate": QUICK, "inspect": QUICK}
 
 
 class Line(NamedTuple):
@@ -51,16 +53,66 @@ def lines(page):
 
 
 def make_folder(folder, corpus, store, run):
-    """Puts the files there that pages speak of: corpora, two texts, STORE, RUN and MODEL, recipes."""
+    """Write the files that pages name: corpora, two texts, STORE, RUN, MODEL, recipes and published checkpoints."""
     for path in corpus.iterdir():
         shutil.copy(path, folder / path.name)
     (folder / "report.txt").write_text("Anna bought a lamp yesterday.\nIt is quite cheap.\n")
     (folder / "letter.txt").write_text("Tom found an umbrella\nin the attic. It is old.\n")
+    (folder / "book.md").write_text("# The umbrella\n\nTom found it in the attic. It is old.\n\n- It is cheap.\n")
     shutil.copytree(run / "model", folder / "MODEL")
     shutil.copytree(run, folder / "RUN")
     (folder / "STORE").symlink_to(store)
     (folder / "recipes").symlink_to(ROOT / "recipes")
-    (folder / "recipe.yaml").write_text("data: STORE\nmodel: {system: group}\n")
+    (folder / "recipe.yaml").write_text("store: STORE\nmodel: {system: group}\n")
+    write_gtransformer_checkpoint(folder)
+    write_rfa_checkpoint(folder)
+    write_thumt_checkpoint(folder)
+
+
+def write_nllb(folder):
+    """Write a directory of transformers in the layout of NLLB with a tiny random model."""
+    transformers = pytest.importorskip("transformers")
+    import hub
+    from tiny_pretrained import SIZES
+
+    directory = hub.nllb_spm(folder)
+    torch.manual_seed(1)
+    sizes = {**SIZES, "max_position_embeddings": 80, "vocab_size": directory.rows}
+    config = transformers.M2M100Config(**sizes, forced_eos_token_id=None)
+    transformers.M2M100ForConditionalGeneration(config).save_pretrained(directory.path)
+    directory.path.rename(folder / "nllb-200-distilled-600M")
+
+
+def write_gtransformer_checkpoint(folder):
+    """Write a checkpoint of the code of Bao et al. (2021) with its dictionary."""
+    data = DATA / "gtransformer_tiny"
+    weights = load_file(data / "trained_partial" / "weights.safetensors")
+    arguments = json.loads((data / "trained_partial" / "args.json").read_text())["args"]
+    torch.save({"args": argparse.Namespace(**arguments), "model": weights}, folder / "checkpoint_best.pt")
+    symbols = [line.split("\t")[1] for line in (data / "vocab.tsv").read_text().splitlines()]
+    (folder / "dict.en.txt").write_text("".join(f"{symbol} 1\n" for symbol in symbols[4:-5]))
+
+
+def write_rfa_checkpoint(folder):
+    """Write a checkpoint of the code of Wu et al. (2022) with its dictionaries."""
+    data = DATA / "rfa_tiny"
+    values = json.loads((data / "rfa_sgate" / "args.json").read_text())
+    weights = load_file(data / values["weights"])
+    torch.save({"args": argparse.Namespace(**values["args"]), "model": weights}, folder / "rfa.pt")
+    for side, language in (("src", "zh"), ("tgt", "en")):
+        shutil.copy(data / f"dict.{side}.txt", folder / f"rfa.{language}.txt")
+
+
+def write_thumt_checkpoint(folder):
+    """Write a checkpoint of the code of Zhang et al. (2018): variables, parameters and vocabularies."""
+    data = DATA / "context_tiny"
+    values = json.loads((data / "both_gate" / "args.json").read_text())
+    weights = load_file(data / "weights_common.safetensors")
+    np.savez(folder / "model.npz", **{name: weights[name].numpy() for name in values["variables"]})
+    (folder / "params.json").write_text(json.dumps(values["parameters"]))
+    for side, size in (("zh", values["source_vocabulary_size"]), ("en", values["target_vocabulary_size"])):
+        symbols = ["<pad>", "<eos>", "<unk>", *(f"{side}{number}" for number in range(3, size))]
+        (folder / f"vocab.{side}.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
 
 
 def write_recipes(page, folder):
@@ -101,7 +153,7 @@ def check(line):
 
 def parse_only(arguments):
     """What makes the command stop when it has understood its arguments."""
-    return ["--dry_run"] if arguments[0] == "reproduce" else ["--print_config"]
+    return ["--dry-run"] if arguments[0] == "reproduce" else ["--print-config"]
 
 
 def redirected(words):
@@ -127,8 +179,11 @@ def smaller(arguments):
     if arguments[0] != "train":
         return SMALLER.get(arguments[0], [])
     if "--resume" in arguments:
-        return []
-    return [*(TINY if system(arguments) == "group" else TINY_SENTENCE), "--stop.max_steps", "2"]
+        return ["--stop.max-steps", "4"]  # two more than before
+    options = TINY if system(arguments) == "group" else TINY_SENTENCE
+    if "nllb" in arguments:  # it has its own sizes
+        options = [option for option in options if not option.startswith("--model.")]
+    return [*options, "--stop.max-steps", "2"]
 
 
 def system(arguments):
@@ -156,5 +211,5 @@ def with_options(arguments, options):
 
 
 def last_word(option):
-    """`max_steps` of `--stop.max_steps=2`."""
+    """`max_steps` of `--stop.max-steps=2`."""
     return option.partition("=")[0].lstrip("-").replace("-", "_").split(".")[-1]

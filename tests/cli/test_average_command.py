@@ -11,9 +11,9 @@ WEIGHTS = "model.safetensors"
 def kept(store):
     """A run that keeps its three checkpoints."""
     path = store.parent / "kept"
-    limits = ["--stop.max_steps", 6, "--validation.every=2", "--checkpoints.keep", 3]
+    limits = ["--stop.max-steps", 6, "--validation.every=2", "--checkpoints.keep", 3]
     arguments = [argument for argument in TINY if not argument.startswith("--validation.every")]
-    outcome = call("train", "--data", store, "--run", path, *arguments, *limits)
+    outcome = call("train", "--store", store, "--run", path, *arguments, *limits)
     assert outcome.status == 0, outcome.err
     return path
 
@@ -50,16 +50,19 @@ def test_runs_stand_for_their_models(run, tmp_path):
     [
         ([], "MODEL and --output are missing|MODEL .*missing"),
         (["{run}"], "--output is missing"),
-        (["{run}", "-o", "new"], "run alone is one model: name others, or, for a run, say how many checkpoints"),
+        (["{run}", "-o", "new"], "run is a single model: name several, or set --last N or --best N for"),
         (
             ["{run}", "--last", "2", "-o", "new"],
-            "keeps 0 checkpoints, and 2 are to be averaged: train with --checkpoints.keep 2",
+            "has 0 checkpoints to average, but 2 are requested: train with --checkpoints.keep 2",
         ),
-        (["{run}", "--last", "2", "--best", "1", "-o", "new"], "--last and --best are both given: choose one"),
+        (["{run}", "--last", "2", "--best", "1", "-o", "new"], "--last and --best are both set: choose one"),
         (["{run}", "--last", "-2", "-o", "new"], "--last is -2: choose a number from 0 to 10,000"),
-        (["{run}/model", "--best", "2", "-o", "new"], "model is no run directory with checkpoints"),
-        (["{run}", "nowhere", "-o", "new"], "there is no directory nowhere: give a model directory or a run directory"),
-        (["{run}", "{run}", "-o", "{run}"], "run is there already: remove it, or choose another --output"),
+        (
+            ["{run}/model", "--best", "2", "-o", "new"],
+            "model has no checkpoints of a run: name the directory of a training run",
+        ),
+        (["{run}", "nowhere", "-o", "new"], "there is no directory nowhere. Name a model directory or a run directory"),
+        (["{run}", "{run}", "-o", "{run}"], r"run exists already\. Remove it, or choose another --output"),
     ],
 )
 def test_what_cannot_be_averaged(run, arguments, message, tmp_path, monkeypatch):

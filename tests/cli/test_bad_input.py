@@ -14,11 +14,11 @@ import torch
 from commands import QUICK, TINY, assert_one_sentence, call, fails, start, wait_for_lines
 
 from docmt.checkpoint.weights import read_tensors
-from docmt.cli.commands.translate import GROUP
+from docmt.cli.commands.translate import GROUP_DOCUMENTS
 from docmt.data import PreparedStore
 from docmt.documents import Document
 
-SHORT = ["--stop.max_steps", 2]
+SHORT = ["--stop.max-steps", 2]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def files(tmp_path):
 
 def arguments_of(name, run, source, target, folder):
     """A command that reads files, with these as its source and target."""
-    good = [folder / "good.txt", folder / "good.de", "--vocabulary_size", 262]
+    good = [folder / "good.txt", folder / "good.de", "--vocabulary-size", 262]
     return {
         "prepare": ["prepare", "--store", folder / "new", "--train", source, target],
         "dev": ["prepare", "--store", folder / "new", "--train", *good, "--dev", source, target],
@@ -88,7 +88,7 @@ def test_files_without_text(run, files, name, file, message):
 
 
 @pytest.mark.parametrize("file", ["empty.txt", "blank.txt"])
-@pytest.mark.parametrize("options", [[], ["--input.layout", "lines"], ["--input.join_lines", "true"]])
+@pytest.mark.parametrize("options", [[], ["--input.layout", "lines"], ["--input.join-lines", "true"]])
 def test_nothing_to_translate_is_translated_to_nothing(run, files, file, options):
     outcome = call("translate", run, files / file, *options)
     assert outcome == (0, (files / file).read_bytes().decode(), "")
@@ -97,14 +97,15 @@ def test_nothing_to_translate_is_translated_to_nothing(run, files, file, options
 
 @pytest.mark.parametrize("name", [name for name in PARALLEL if name != "evaluate files"])
 def test_sides_of_unequal_length(run, files, name):
-    message = r"one\.txt ends after line 1, but \S+ goes on \(line 2\)"
+    message = r"one\.txt ends after line 1 but \S+ has text in line 2\. Align the files again"
     fails(*arguments_of(name, run, files / "good.txt", files / "one.txt", files), message=message)
     fails(*arguments_of(name, run, files / "one.txt", files / "good.de", files), message=message)
-    fails(*arguments_of(name, run, files / "good.txt", files / "empty.txt", files), message=r"empty\.txt is empty, but")
+    message = r"empty\.txt is empty but \S+ has text in line 1"
+    fails(*arguments_of(name, run, files / "good.txt", files / "empty.txt", files), message=message)
 
 
 def test_empty_translations_are_no_translations(files):
-    fails("evaluate", "--hypothesis", files / "blank.txt", "--reference", files / "good.de", message="holds no text")
+    fails("evaluate", "--hypothesis", files / "blank.txt", "--reference", files / "good.de", message="has no text")
 
 
 def test_pairs_with_an_empty_side_are_told(run, files):
@@ -125,7 +126,7 @@ def test_odd_characters(run, files, name):
     assert name == "nul.txt" or outcome.out == text, "there is nothing to translate in a row of emoji"
     assert call("score", run, files / name, files / name).status == 0
     store = files / "store"
-    assert call("prepare", "--store", store, "--train", *[files / name] * 2, "--vocabulary_size", 262).status == 0
+    assert call("prepare", "--store", store, "--train", *[files / name] * 2, "--vocabulary-size", 262).status == 0
     prepared = PreparedStore.open(store)
     assert prepared.tokenizer.decode(prepared.split("train").documents("source")[0][0]) == text.strip()
 
@@ -143,12 +144,12 @@ def test_a_sentence_of_five_thousand_words(run, files):
     )
     assert outcome.out.count("\n") == 3
     store, trained = files / "store", files / "run"
-    outcome = call("prepare", "--store", store, "--train", long, long, "--vocabulary_size", 265)
+    outcome = call("prepare", "--store", store, "--train", long, long, "--vocabulary-size", 265)
     assert outcome.status == 0
     assert "longest is sentence 2 of document 1" in outcome.out
     assert re.search(r"^instances +3$", outcome.out, re.M), "it is an instance of its own"
     assert re.search(r"^sentences of 512 tokens or more +1$", outcome.out, re.M)
-    outcome = call("train", "--data", store, "--run", trained, *TINY, "--stop.max_epochs", 1)
+    outcome = call("train", "--store", store, "--run", trained, *TINY, "--stop.max-epochs", 1)
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("1 epoch is done")
 
@@ -159,7 +160,7 @@ def test_a_document_of_a_hundred_thousand_sentences(run, files):
     many, translated = files / "many.txt", files / "many.out"
     text = "".join(f"It is {number}." + ("\n\n" if number % 10 == 0 else " ") for number in range(100_000))
     many.write_text(text)
-    options = ["--search.beam=1", "--search.max_length_ratio=0", "--search.max_length_extra=1"]
+    options = ["--search.beam=1", "--search.max-length-ratio=0", "--search.max-length-extra=1"]
     outcome = call("translate", run, many, "-o", translated, *options)
     assert (outcome.status, outcome.out) == (0, "")
     gaps = Document.from_text(text).gaps
@@ -170,17 +171,17 @@ def test_a_document_of_a_hundred_thousand_sentences(run, files):
         position = found.index(gap, position) + len(gap)
     assert found.count("\n") == text.count("\n")
     many.write_text(text.replace(" It", "\nIt").replace("\n\n", "\n"))
-    outcome = call("prepare", "--store", files / "store", "--train", many, many, "--vocabulary_size", 270)
+    outcome = call("prepare", "--store", files / "store", "--train", many, many, "--vocabulary-size", 270)
     assert outcome.status == 0, outcome.err
     assert re.search(r"^sentences +100,000$", outcome.out, re.M)
 
 
 def test_a_vocabulary_larger_than_the_text_allows(files):
     pair = ["--train", files / "good.txt", files / "good.de"]
-    message = r"a vocabulary of 9000 is larger than [^;]*; set --vocabulary_size: the largest possible here is \d+"
-    fails("prepare", "--store", files / "s", *pair, "--vocabulary_size", 9000, message=message)
-    message = r"a vocabulary of 10 is too small; it must be at least 262"
-    fails("prepare", "--store", files / "s", *pair, "--vocabulary_size", 10, message=message)
+    message = r"a vocabulary of 9000 is too large for [^;]*\. Set --vocabulary-size to at most \d+"
+    fails("prepare", "--store", files / "s", *pair, "--vocabulary-size", 9000, message=message)
+    message = r"a vocabulary of 10 is too small. It needs at least 262"
+    fails("prepare", "--store", files / "s", *pair, "--vocabulary-size", 10, message=message)
     assert not (files / "s").exists()
 
 
@@ -225,11 +226,11 @@ def remove(path):
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("model.safetensors", remove, r"model\.safetensors is missing: copy the directory again"),
-        ("model.safetensors", keep(300), r"model\.safetensors is damaged .*: copy it again"),
-        ("model.safetensors", keep(9000), r"model\.safetensors is damaged .*: copy it again"),
-        ("model.safetensors", keep(0), r"model\.safetensors is damaged .*: copy it again"),
-        ("model.safetensors", garbage, r"model\.safetensors is damaged .*: copy it again"),
+        ("model.safetensors", remove, r"model\.safetensors is missing\. Copy the whole directory again"),
+        ("model.safetensors", keep(300), r"model\.safetensors is damaged .*\. Copy it again"),
+        ("model.safetensors", keep(9000), r"model\.safetensors is damaged .*\. Copy it again"),
+        ("model.safetensors", keep(0), r"model\.safetensors is damaged .*\. Copy it again"),
+        ("model.safetensors", garbage, r"model\.safetensors is damaged .*\. Copy it again"),
         ("config.json", remove, r"cannot read \S+config\.json: there is no such file; copy the directory again"),
         ("config.json", garbage, r"config\.json is damaged"),
         ("config.json", text("{"), r"config\.json is damaged"),
@@ -243,7 +244,7 @@ def remove(path):
         (
             "config.json",
             changed('"width"', '"girth"'),
-            r"not understood \(the configuration has the unknown setting model\.girth: .*; written by docmt",
+            r"is not valid \(the configuration has the unknown setting model\.girth: .*; written by docmt",
         ),
         ("tokenizer.json", remove, r"cannot read \S*tokenizer\.json: there is no such file; copy the directory again"),
         ("tokenizer.json", keep(3000), r"tokenizer\.json is damaged"),
@@ -271,14 +272,14 @@ def test_models_that_are_none(run, files):
     fails("translate", files, files / "good.txt", message="is not a model directory")
     fails("score", files / "good.txt", *[files / "good.txt"] * 2, message="is not a model directory")
     (files / "unfinished" / "checkpoints").mkdir(parents=True)
-    fails("translate", files / "unfinished", files / "good.txt", message="has no finished model yet")
+    fails("translate", files / "unfinished", files / "good.txt", message="has no model yet")
 
 
 def test_a_foreign_tokenizer(run, files):
-    call("prepare", "--store", files / "s", "--train", files / "good.txt", files / "good.de", "--vocabulary_size", 262)
+    call("prepare", "--store", files / "s", "--train", files / "good.txt", files / "good.de", "--vocabulary-size", 262)
     shutil.copytree(run / "model", files / "model")
     shutil.copytree(files / "s" / "tokenizer", files / "model", dirs_exist_ok=True)
-    message = "has 262 entries, but the model 400: they do not belong together"
+    message = "has 262 entries but the model has 400. Copy the directory again"
     fails("translate", files / "model", files / "good.txt", message=message)
 
 
@@ -289,7 +290,7 @@ def test_devices_that_are_not_there(run, store, files):
         "translate", run, files / "good.txt", "--device", "tpux", message="device tpux .*no such device.*: choose cpu"
     )
     elsewhere = [option for option in TINY if not option.startswith("--device")]
-    arguments = ["train", "--data", store, "--run", files / "run", *elsewhere, *SHORT]
+    arguments = ["train", "--store", store, "--run", files / "run", *elsewhere, *SHORT]
     fails(*arguments, "--device", "cuda", message="PyTorch sees no GPU here: choose --device cpu")
     assert not (files / "run").exists()
 
@@ -309,7 +310,11 @@ def token_beyond_the_vocabulary(path):
         ("train", remove, r"train/source_tokens\.npy is missing or damaged"),
         ("train/source_tokens.npy", keep(60), r"source_tokens\.npy is missing or damaged \(it is truncated"),
         ("train/source_tokens.npy", keep(1000), r"source_tokens\.npy is missing or damaged \(it is truncated"),
-        ("train/target_tokens.npy", token_beyond_the_vocabulary, r"target_tokens\.npy is damaged .* no words"),
+        (
+            "train/target_tokens.npy",
+            token_beyond_the_vocabulary,
+            r"target_tokens\.npy is damaged .* outside of the vocabulary",
+        ),
         ("train/target_offsets.npy", garbage, r"target_offsets\.npy is missing or damaged"),
         ("dev/documents.json", text("["), r"dev/documents\.json is missing or damaged"),
         ("tokenizer", remove, r"there is no tokenizer in"),
@@ -319,34 +324,32 @@ def test_damaged_stores(store, files, file, damage, message):
     copy = files / "store"
     shutil.copytree(store, copy)
     damage(copy / file)
-    fails("train", "--data", copy, "--run", files / "run", *TINY, *SHORT, message=message)
+    fails("train", "--store", copy, "--run", files / "run", *TINY, *SHORT, message=message)
     assert not (files / "run").exists()
 
 
 def test_stores_that_are_none_or_stand_already(store, files):
-    fails("train", "--data", files / "none", "--run", files / "run", *SHORT, message="is not a prepared store")
-    pair = ["--train", files / "good.txt", files / "good.de", "--vocabulary_size", 262]
+    fails("train", "--store", files / "none", "--run", files / "run", *SHORT, message="is not a prepared store")
+    pair = ["--train", files / "good.txt", files / "good.de", "--vocabulary-size", 262]
     before = (store / "statistics.json").read_bytes()
     fails("prepare", "--store", store, *pair, message="exists already; add --overwrite to replace it")
     fails("prepare", "--store", files, *pair, message="exists and is not a prepared store")
     fails("prepare", "--store", files / "one.txt", *pair, message="is a file")
-    fails("prepare", "--store", files / "one.txt" / "s", *pair, message="a file stands where a directory is needed")
+    fails("prepare", "--store", files / "one.txt" / "s", *pair, message="a file is where a directory is needed")
     assert (store / "statistics.json").read_bytes() == before
 
 
 @pytest.mark.full
 def test_runs_that_stand_already_or_are_none(store, run, files):
     before = (run / "metrics.jsonl").read_bytes()
-    arguments = ["train", "--data", store, *TINY, *SHORT, "--run"]
-    fails(
-        *arguments, run, message=f"{run} is there already: add --resume {run} to go on with it, or choose another --run"
-    )
-    fails(*arguments, files, message="is there already: choose another --run")
+    arguments = ["train", "--store", store, *TINY, *SHORT, "--run"]
+    fails(*arguments, run, message=f"{run} already exists: add --resume {run} to continue it, or choose another --run")
+    fails(*arguments, files, message="already exists: choose another --run")
     fails("train", "--resume", files, message=r"no run to resume in \S+ \(recipe\.yaml is missing\)")
     fails("train", "--resume", files / "none", message="no run to resume")
     message = r"cannot be resumed with another configuration: optimizer\.warmup is 7 but was 10; only stop limits"
     fails("train", "--resume", run, "--optimizer.warmup", 7, message=message)
-    fails("train", "--resume", run, "--run", files / "other", message="give --resume alone")
+    fails("train", "--resume", run, "--run", files / "other", message="to resume a run, use --resume only")
     assert (run / "metrics.jsonl").read_bytes() == before
 
 
@@ -358,27 +361,27 @@ def test_runs_that_stand_already_or_are_none(store, run, files):
         ("recipe.yaml", text("[1"), r"recipe\.yaml, line 1: not valid YAML"),
         ("checkpoints/last/model.safetensors", keep(500), r"last/model\.safetensors is damaged"),
         ("checkpoints/last/optimizer.safetensors", remove, r"last/optimizer\.safetensors is missing"),
-        ("checkpoints/last/state.json", text("{}"), r"last/state\.json is not understood"),
+        ("checkpoints/last/state.json", text("{}"), r"last/state\.json cannot be read"),
     ],
 )
 def test_damaged_runs(run, files, file, damage, message):
     copy = files / "run"
     shutil.copytree(run, copy)
     damage(copy / file)
-    fails("train", "--resume", copy, "--stop.max_steps", 110, message=message)
+    fails("train", "--resume", copy, "--stop.max-steps", 110, message=message)
     assert (copy / "model" / "model.safetensors").is_file()
 
 
 def test_a_start_that_fails_leaves_no_run(store, files):
-    arguments = ["train", "--data", store, *TINY, *SHORT, "--run", files / "run"]
-    fails(*arguments, "--initialize_from", files / "none", message="there is no directory")
+    arguments = ["train", "--store", store, *TINY, *SHORT, "--run", files / "run"]
+    fails(*arguments, "--initialize-from", files / "none", message="there is no directory")
     assert not (files / "run").exists()
     assert call(*arguments).status == 0
 
 
 def test_outputs_that_cannot_be_written(run, files):
     good, missing = files / "good.txt", files / "none" / "out.txt"
-    message = r"cannot write \S+: there is no directory \S+none; make it, or choose another place"
+    message = r"cannot write \S+: there is no directory \S+none; create it, or choose another path"
     fails("translate", run, good, "-o", missing, message=message)
     fails("score", run, good, files / "good.de", "-o", missing, message=message)
     fails("evaluate", "--hypothesis", good, "--reference", good, "--json", missing, message=message)
@@ -393,7 +396,7 @@ def test_outputs_that_cannot_be_written(run, files):
         good.with_suffix(".de"),
         "-o",
         files / "one.txt",
-        message="a file stands where a directory is needed",
+        message="a file is where a directory is needed",
     )
     fails("translate", run, good, files / "one.txt", message="2 files need an output directory: add -o DIRECTORY")
     fails("translate", run, good, "-", "-o", files / "new", message="standard input has no name")
@@ -409,7 +412,7 @@ def test_no_source_is_overwritten(run, files):
     for arguments in ([good, "-o", good], [good, "-o", files], [good, "-o", files / "link.txt"]):
         fails("translate", run, *arguments, message=message)
     fails("translate", run, good, files / "one.txt", "-o", files, message=message)
-    message = "two of the files would both be written to"
+    message = "two files would both be written to"
     fails("translate", run, good, files / "sub" / "good.txt", "-o", files / "new", message=message)
     assert good.read_bytes() == before
 
@@ -451,7 +454,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", str(folder)], check=True)
 
 
-FULL = "No space left on device; free space or choose another place"
+FULL = "No space left on device; free space or choose another path"
 
 
 def fill(folder, left=0):
@@ -466,19 +469,19 @@ def fill(folder, left=0):
 def test_a_full_disk_while_preparing(store, corpus, tmp_path, small_disk):
     disk = small_disk(64)
     pair = ["--train", corpus / "train.en", corpus / "train.de"]
-    fails("prepare", "--store", disk / "s", *pair, "--vocabulary_size", 400, message=rf"cannot write \S+/s: {FULL}")
+    fails("prepare", "--store", disk / "s", *pair, "--vocabulary-size", 400, message=rf"cannot write \S+/s: {FULL}")
     assert list(disk.iterdir()) == []
     short = tmp_path / "short.txt"  # whose offsets take more room than its tokens
     short.write_text("a\n" * 20_000)
     disk = small_disk(200)
-    arguments = ["--train", short, short, "--vocabulary_size", 263]
+    arguments = ["--train", short, short, "--vocabulary-size", 263]
     fails("prepare", "--store", disk / "s", *arguments, message=rf"cannot write \S+/s: {FULL}")
     assert list(disk.iterdir()) == []
     disk = small_disk(400)
     shutil.copytree(store, disk / "s")
     fill(disk, left=20_000)
     before = {path: path.read_bytes() for path in disk.rglob("*") if path.is_file()}
-    replace = ["--vocabulary_size", 400, "--overwrite", "true"]
+    replace = ["--vocabulary-size", 400, "--overwrite", "true"]
     fails("prepare", "--store", disk / "s", *pair, *replace, message=rf"cannot write \S+/s: {FULL}")
     assert {path: path.read_bytes() for path in disk.rglob("*") if path.is_file()} == before
 
@@ -504,20 +507,20 @@ def test_a_full_disk_while_translating(run, files, small_disk):
 def test_a_full_disk_while_training(store, tmp_path, small_disk):
     disk = small_disk(1000)
     run = disk / "run"
-    arguments = ["train", "--data", store, "--run", run, *TINY, "--stop.max_steps", 10, "--log_every", 5]
+    arguments = ["train", "--store", store, "--run", run, *TINY, "--stop.max-steps", 10, "--log-every", 5]
     assert call(*arguments).status == 0
     filler = fill(disk, left=40_000)
     last = run / "checkpoints" / "last"
     before = {path.name: path.read_bytes() for path in last.iterdir()}
-    resume = ["train", "--resume", run, "--stop.max_steps", 20]
+    resume = ["train", "--resume", run, "--stop.max-steps", 20]
     fails(*resume, message=rf"cannot write \S+checkpoints/(best|last): {FULL}")
     assert {path.name: path.read_bytes() for path in last.iterdir()} == before
     assert json.loads((last / "state.json").read_text())["update"] == 10
     filler.unlink()
     assert call(*resume).status == 0
-    whole = [*arguments[:4], tmp_path / "whole", *TINY, "--stop.max_steps", 10, "--log_every", 5]
+    whole = [*arguments[:4], tmp_path / "whole", *TINY, "--stop.max-steps", 10, "--log-every", 5]
     assert call(*whole).status == 0
-    assert call("train", "--resume", tmp_path / "whole", "--stop.max_steps", 20).status == 0
+    assert call("train", "--resume", tmp_path / "whole", "--stop.max-steps", 20).status == 0
     ours, theirs = (read_tensors(path / "model" / "model.safetensors") for path in (run, tmp_path / "whole"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     fill(disk)
@@ -528,12 +531,12 @@ def test_a_disk_that_may_not_be_written(run, store, files, small_disk):
     disk = small_disk(100)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     good = files / "good.txt"
-    fails("translate", run, good, "-o", disk / "out.txt", message="nothing may be written in")
+    fails("translate", run, good, "-o", disk / "out.txt", message="there is no permission to write in")
     fails("translate", run, good, files / "one.txt", "-o", disk / "new", message="cannot write .*Read-only file system")
     fails(
-        "train", "--data", store, "--run", disk / "run", *TINY, *SHORT, message="cannot write .*Read-only file system"
+        "train", "--store", store, "--run", disk / "run", *TINY, *SHORT, message="cannot write .*Read-only file system"
     )
-    arguments = ["--train", good, files / "good.de", "--vocabulary_size", 262]
+    arguments = ["--train", good, files / "good.de", "--vocabulary-size", 262]
     fails("prepare", "--store", disk / "s", *arguments, message="cannot write .*Read-only file system")
 
 
@@ -560,20 +563,20 @@ def test_a_reader_that_goes_away(run, files):
 @pytest.mark.full
 def test_a_translation_that_is_interrupted(run, files):
     """In the middle of a long text: the documents that are translated before it are there, and so is its beginning."""
-    (files / "first.txt").write_text("It is cheap.\n\n" * GROUP)
+    (files / "first.txt").write_text("It is cheap.\n\n" * GROUP_DOCUMENTS)
     outputs = files / "out"
     outputs.mkdir()
     (outputs / "long.txt").write_text("old")
-    asked = ("-o", outputs, "--layout", "lines", "--search.max_length_extra", 50, "--quiet")
+    asked = ("-o", outputs, "--layout", "lines", "--search.max-length-extra", 50, "--quiet")
     process = start("translate", run, files / "first.txt", long_text(files), *asked)
-    wait_for_lines(outputs / "first.txt", GROUP, process)
+    wait_for_lines(outputs / "first.txt", GROUP_DOCUMENTS, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert (out, err.splitlines()[-1]) == ("", "docmt: interrupted")
     found = {path.name for path in outputs.iterdir()}
     assert found - {"long.txt.partial"} == {"first.txt", "first.txt.partial", "long.txt"}
-    assert "long.txt.partial" not in found or "long.txt.partial: the same command with --resume goes on" in err
+    assert "long.txt.partial" not in found or "long.txt.partial: run the same command with --resume to continue" in err
     assert (outputs / "long.txt").read_text() == "old"
 
 

@@ -20,11 +20,11 @@ def files(tmp_path):
 
 def test_what_is_printed_and_written(files, tmp_path):
     outcome = call(
-        "check", *files, "--json", tmp_path / "o.json", "--html", tmp_path / "o.html", "--target_language=de"
+        "check", *files, "--json", tmp_path / "o.json", "--html", tmp_path / "o.html", "--target-language=de"
     )
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out.startswith("2 documents, 3 sentences, ? to de\n")
-    assert "      1  number  numbers that are lost or new\n" in outcome.out
+    assert "      1  number  numbers missing or added\n" in outcome.out
     assert "  “45” not in the translation; “54” not in the source\n" in outcome.out
     assert "    1:2 (line 2)  See https://example.org now.\n      -> Siehe dort.\n" in outcome.out
     found = json.loads((tmp_path / "o.json").read_text())
@@ -46,11 +46,11 @@ def test_translations_of_docmt(run, corpus, tmp_path):
     ("options", "status"),
     [
         ((), 0),
-        (("--fail_on", "any"), 1),
-        (("--fail_on", "loop", "number"), 1),
-        (("--fail_on", "loop", "name"), 0),
-        (("--only", "url", "--fail_on", "any"), 1),
-        (("--only", "loop", "--fail_on", "any"), 0),
+        (("--fail-on", "any"), 1),
+        (("--fail-on", "loop", "number"), 1),
+        (("--fail-on", "loop", "name"), 0),
+        (("--only", "url", "--fail-on", "any"), 1),
+        (("--only", "loop", "--fail-on", "any"), 0),
     ],
 )
 def test_status(files, options, status):
@@ -62,7 +62,7 @@ def test_what_is_looked_for_and_shown(files):
     assert "url" in out and "number" not in out
     out = call("check", *files, "--show", 0).out
     assert "“45”" not in out and "number" in out
-    assert call("check", files[1], files[1], "--only", "number").out.endswith("nothing was found\n")
+    assert call("check", files[1], files[1], "--only", "number").out.endswith("no findings\n")
 
 
 def test_what_strangers_wrote_does_not_move_the_cursor(files):
@@ -74,19 +74,22 @@ def test_what_strangers_wrote_does_not_move_the_cursor(files):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--fail_on", "numbers"), "--fail_on is 'numbers': choose one of any, sentence_count, empty"),
-        (("--only", "loop", "--fail_on", "url"), "--fail_on url is not looked for: add it to --only"),
-        (("--show_html", 7), "--show_html is for the page: add --html FILE, or leave it out"),
-        (("--show", 7, "--json", "-"), "--show is for the terminal, but standard output takes a file: name one"),
-        (("--show_html", -1, "--html", "-"), "--show_html is -1: choose a number from 0"),
+        (("--fail-on", "numbers"), "--fail-on is 'numbers': choose one of any, sentence_count, empty"),
+        (("--only", "loop", "--fail-on", "url"), "--fail-on url is not checked: add it to --only"),
+        (("--show-html", 7), "--show-html needs --html FILE: add it, or leave --show-html out"),
         (
-            ("--only", "loop", "--term_share", 0.5),
-            "--check.term_share is for findings of term, which are not looked for: add it to --only",
+            ("--show", 7, "--json", "-"),
+            "--show is for the terminal, but standard output gets JSON or HTML: name a file",
+        ),
+        (("--show-html", -1, "--html", "-"), "--show-html is -1: choose a number from 0"),
+        (
+            ("--only", "loop", "--term-share", 0.5),
+            "--check.term-share is for findings of kind term, which is not checked: add it to --only",
         ),
         (("--show", -1), "--show is -1: choose a number from 0"),
         (("--json", "-", "--html", "-"), "two outputs would both go to standard output: name a file for one of them"),
         (("--json", "none/there/x.json"), "cannot write none/there/x.json"),
-        (("--length_factor", 0), "--check.length_factor is 0.0: choose a number from 1"),
+        (("--length-factor", 0), "--check.length-factor is 0.0: choose a number from 1"),
         (("--layout", "pages"), "layout is 'pages': choose one of auto, lines, text"),
     ],
 )
@@ -101,7 +104,7 @@ def test_every_limit_is_of_a_kind():
 
     kinds = {limit: limited_kind(limit) for limit in vars(CheckConfig())}
     assert {limit for limit, kind in kinds.items() if not kind} == {
-        *("source_language", "target_language", "certainty", "portion")
+        *("source_language", "target_language", "certainty", "batch_sentences")
     }
     assert (kinds["similarity"], kinds["copied_share"]) == ("duplicate", "untranslated")
     assert (kinds["length_deviation"], kinds["term_evidence"]) == ("length", "term")
@@ -116,7 +119,7 @@ def test_names_of_any_bytes(files, tmp_path):
 
 
 def test_files_that_are_not_there(files, tmp_path):
-    fails("check", files[0], message="a.en has one side alone: name the file with its translation too")
+    fails("check", files[0], message="a.en has only one side. Name the file with its translation too.")
     fails("check", files[0], tmp_path / "none", message="cannot read .*none")
     os.mkfifo(tmp_path / "pipe")
     fails("check", files[0], tmp_path / "pipe", message="it is read more than once, but is")

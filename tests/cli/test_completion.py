@@ -28,7 +28,7 @@ def scripts():
         (["docmt", "translate", "m", "--search.bea"], ["--search.beam"]),
         (["docmt", "train", "--system", "g"], ["group"]),
         (["docmt", "train", "--model.system", "co"], ["concat", "context"]),
-        (["docmt", "train", "--sto"], ["--store", "--stop.max_steps"]),
+        (["docmt", "train", "--sto"], ["--store", "--stop.max-steps"]),
         (["docmt", "prepare", "--overwrite", ""], ["true", "false"]),
         (["docmt", "completion", "fi"], []),  # files, which bash itself knows
         (["docmt", "translate", "model/", "rep"], []),
@@ -48,7 +48,7 @@ def test_other_shells(shell, scripts):
     text = scripts[shell]
     for command in COMMANDS:
         assert command in text
-    for option in ("beam", "search.beam", "max_steps", "store", "quiet"):
+    for option in ("beam", "search.beam", "max-steps", "store", "quiet"):
         assert f"{'--' if shell == 'zsh' else '-l '}{option}" in text
     assert text.startswith("#compdef docmt\n" if shell == "zsh" else "complete -c docmt ")
     if shutil.which(shell):

@@ -68,7 +68,9 @@ def test_models(run, tmp_path, file, damage):
 def test_names_of_files_and_options(run, store, tmp_path):
     assert_clean(call("translate", run, tmp_path / f"none{ESCAPE}\n.txt", *QUICK))
     assert_clean(call("train", f"--{ESCAPE}", 1))
-    assert_clean(call("train", "--data", store, "--run", tmp_path / "r", *TINY, "--initialize_from", f"no{ESCAPE}\nne"))
+    assert_clean(
+        call("train", "--store", store, "--run", tmp_path / "r", *TINY, "--initialize-from", f"no{ESCAPE}\nne")
+    )
     assert not (tmp_path / "r").exists()
     (tmp_path / "recipe.yaml").write_text(f"{json.dumps(ESCAPE)}: 1\n")
     assert_clean(call("train", tmp_path / "recipe.yaml"))
@@ -79,7 +81,7 @@ def test_documents_and_corpora(tmp_path):
     lines = [{"id": f"{ESCAPE}{number}\u202e", "source": ["a b c"], "target": ["d e f"]} for number in range(3)]
     lines.append({"id": f"{ESCAPE}\nempty", "source": ["a", ""], "target": ["b", "c"]})
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    outcome = call("prepare", "--store", tmp_path / "s", "--train", tmp_path / "c.jsonl", "--vocabulary_size", 262)
+    outcome = call("prepare", "--store", tmp_path / "s", "--train", tmp_path / "c.jsonl", "--vocabulary-size", 262)
     assert outcome.status == 0
     assert "owned" in outcome.out
     for line in (outcome.out + outcome.err).splitlines():
@@ -94,15 +96,15 @@ def test_warnings(capsys):
 
 @pytest.mark.full
 def test_the_log_of_a_run(store, tmp_path):
-    arguments = ["train", "--data", store, "--run", tmp_path / "r", *TINY, "--stop.max_steps", 1]
+    arguments = ["train", "--store", store, "--run", tmp_path / "r", *TINY, "--stop.max-steps", 1]
     assert call(*arguments).status == 0
     metrics = tmp_path / "r" / "metrics.jsonl"
     metrics.write_text("{\n" + metrics.read_text() + "[\n")
     moved = (tmp_path / "r").rename(tmp_path / f"r{ESCAPE}\n")
-    outcome = call("train", "--resume", moved, "--stop.max_steps", 2)
+    outcome = call("train", "--resume", moved, "--stop.max-steps", 2)
     assert outcome.status == 0
     log = Path(moved / "train.log").read_text()
-    assert "damaged lines are removed: 2\n" in log
+    assert "removed damaged lines: 2\n" in log
     assert "owned" in log
     for line in (outcome.out + outcome.err + log).splitlines():
         assert line.isprintable()

@@ -32,13 +32,13 @@ def test_the_demonstration_in_small(tmp_path, monkeypatch, three_tests):
         patch.setattr("docmt.cli.commands.demo._compare", interrupted)
         outcome = call("demo", *SMALL, "--output", output)
     assert outcome.status == 130
-    assert "interrupted; the same command goes on with it" in outcome.out
+    assert "interrupted; run the same command again to continue" in outcome.out
     models = [output / name / "model" / "model.safetensors" for name in ("sentence", "group")]
     written = [model.stat().st_mtime_ns for model in models]
-    fails("demo", "--output", output, message="holds a demonstration of another size .*documents 60.*: remove it")
+    fails("demo", "--output", output, message="has a demo of another size .*documents 60.*: remove it")
     outcome = call("demo", *SMALL, "--output", output)
     assert outcome.status == 0, outcome.err
-    assert "going on with the demonstration in" in outcome.out
+    assert "continuing the demonstration in" in outcome.out
     assert [model.stat().st_mtime_ns for model in models] == written, "what is trained is not trained again"
     results = json.loads((output / "results.json").read_text())
     assert set(results) == {"sentence", "group"}
@@ -48,7 +48,7 @@ def test_the_demonstration_in_small(tmp_path, monkeypatch, three_tests):
     assert "try: docmt translate" in outcome.out.replace("\n", " ")
     assert "3 unseen documents" in outcome.out
     assert "rough" not in outcome.out
-    fails("demo", *SMALL, "--output", output, message="is there already: remove it or choose another --output")
+    fails("demo", *SMALL, "--output", output, message="already exists: remove it, or choose another --output")
 
 
 def here(config):
@@ -61,15 +61,15 @@ def here(config):
 def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, three_tests):
     """The first is interrupted after one update; all that was done stays."""
     monkeypatch.setattr("docmt.cli.commands.demo._train_side_by_side", here)
-    original = Training._reason_to_stop
+    original = Training._stop_reason
 
     def at_once(self, wish):
-        wish.wished = self.state.update == 1
+        wish.requested = self.state.update == 1
         return original(self, wish)
 
     output = tmp_path / "demo"
     with monkeypatch.context() as patch:
-        patch.setattr(Training, "_reason_to_stop", at_once)
+        patch.setattr(Training, "_stop_reason", at_once)
         outcome = call("demo", *SMALL, "--quick", "--output", output)
     assert outcome.status == 130, outcome.err
     state = output / "sentence" / "checkpoints" / "last" / "state.json"
@@ -92,7 +92,7 @@ def test_a_signal_ends_both_trainings(tmp_path):
         wait_for_lines(output / system / "train.log", 2, process)
     process.send_signal(signal.SIGTERM)
     told, _ = process.communicate(timeout=120)
-    assert (process.returncode, "interrupted; the same command goes on with it" in told) == (130, True)
+    assert (process.returncode, "interrupted; run the same command again to continue" in told) == (130, True)
     for system in demo.SYSTEMS:
         assert (output / system / "checkpoints" / "last").is_dir()
 
@@ -121,5 +121,5 @@ def test_a_demonstration_that_cannot_be_leaves_nothing(tmp_path):
 
 def test_another_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    fails("demo", "--output", tmp_path, message="is there already: remove it or choose another --output")
+    fails("demo", "--output", tmp_path, message="already exists: remove it, or choose another --output")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

@@ -10,10 +10,10 @@ import torch
 from commands import QUICK, call, fails
 
 from docmt.checkpoint.model_directory import load_model_tokenizer
-from docmt.cli.corpora import each_alone
+from docmt.cli.corpus_io import map_or_report
 from docmt.core.errors import DocmtError
 from docmt.decoding import Translator
-from docmt.decoding.stream import Stream
+from docmt.decoding.document_stream import DocumentStream
 from docmt.documents import Document
 
 ERRORS = {
@@ -28,12 +28,12 @@ ERRORS = {
 def bad(request, run, monkeypatch):
     """Documents with the sentence BAD. cannot be done; gives what is said of them."""
     error, message = ERRORS[request.param]
-    search, score_all = Stream._search, Translator.score_all
+    search, score_all = DocumentStream._search_instances, Translator.score_all
     (bad,) = load_model_tokenizer(run).encode_batch(["BAD."], "source")
 
     def searching(self, chosen, on_sentences):
-        task = self._task.part(chosen)
-        if bad in task.words.documents([0, len(task.words.lengths)])[0]:
+        task = self._task.select_instances(chosen)
+        if bad in task.words.to_documents([0, len(task.words.lengths)])[0]:
             raise error
         return search(self, chosen, on_sentences)
 
@@ -42,7 +42,7 @@ def bad(request, run, monkeypatch):
             raise error
         return score_all(self, pairs)
 
-    monkeypatch.setattr(Stream, "_search", searching)
+    monkeypatch.setattr(DocumentStream, "_search_instances", searching)
     monkeypatch.setattr(Translator, "score_all", scoring)
     return message
 
@@ -208,7 +208,7 @@ def test_a_score_that_is_no_number_fails_its_document(run, files, monkeypatch):
         assert outcome.status == 2
         first, summary = errors(outcome)
         assert first.startswith(
-            f"error: {files}/test.en, document 2: the score of sentence 2 is no number; copy the model"
+            f"error: {files}/test.en, document 2: the score of sentence 2 is not a number; check that the model"
         )
         assert summary == "1 of 4 documents could not be scored"
         assert "nan" not in outcome.out.lower()
@@ -224,17 +224,17 @@ def test_the_ones_that_fail_are_found_by_halving():
         return [item + 1 for item in items]
 
     failures = []
-    found = each_alone(range(100), [f"item {item}" for item in range(100)], work, failures)
+    found = map_or_report(range(100), [f"item {item}" for item in range(100)], work, failures)
     assert found == [None if item == 37 else item + 1 for item in range(100)]
     assert failures == ["item 37: it is 37"]
     assert len(calls) < 20
-    assert each_alone([], [], work, failures) == []
+    assert map_or_report([], [], work, failures) == []
 
     def broken(items):
         raise RuntimeError("a fault of ours")
 
     with pytest.raises(RuntimeError, match="a fault"):
-        each_alone([1], ["one"], broken, failures)
+        map_or_report([1], ["one"], broken, failures)
 
 
 @pytest.mark.full
@@ -262,7 +262,7 @@ def test_text_is_segmented_in_the_language_of_the_model(run, tmp_path, monkeypat
     assert seen == ["de", "en", "fr"]
     assert json.loads(before)["source_language"] == "en"
     assert json.loads(before)["target_language"] == "de"
-    assert "the source language of the model" in " ".join(call("translate", "--help").out.split())
+    assert "(default: that of the model, or en)" in " ".join(call("translate", "--help", "input.language").out.split())
 
 
 def test_files_that_are_read_twice_are_no_pipes(tmp_path):

@@ -8,28 +8,28 @@ from commands import TINY_SENTENCE, call, fails
 
 import docmt
 from docmt.decoding import score_documents, translate_documents
-from docmt.decoding.drafting import Drafter
+from docmt.decoding.drafter import Drafter
 
 pytestmark = pytest.mark.full
-SEARCH = ["--search.beam", 2, "--search.max_length_ratio=0", "--search.max_length_extra=3"]
+SEARCH = ["--search.beam", 2, "--search.max-length-ratio=0", "--search.max-length-extra=3"]
 
 
 @pytest.fixture(scope="module")
 def folder(store, corpus, tmp_path_factory):
     """A folder with a store S with drafts, the sentence run that made them and a run of a model that reads them."""
     folder = tmp_path_factory.mktemp("drafts")
-    sentence = [*TINY_SENTENCE, "--model.system", "sentence", "--stop.max_steps", 20]
+    sentence = [*TINY_SENTENCE, "--model.system", "sentence", "--stop.max-steps", 20]
     assert call("train", "--store", store, "--run", folder / "sentence", *sentence).status == 0
     greedy = [*SEARCH, "--layout", "lines"]
     for name in ("train", "dev"):
         output = folder / f"{name}.drafts"
         outcome = call("translate", folder / "sentence", corpus / f"{name}.en", "-o", output, *greedy)
         assert outcome.status == 0, outcome.err
-    start = f"--initialize_from={folder / 'sentence'}"
-    hops = [*TINY_SENTENCE, "--model.system=multihop", "--stop.max_steps=20", start]
-    fails("train", "--store", store, "--run", folder / "hops", *hops, message="has none: translate the source texts")
+    start = f"--initialize-from={folder / 'sentence'}"
+    hops = [*TINY_SENTENCE, "--model.system=multihop", "--stop.max-steps=20", start]
+    fails("train", "--store", store, "--run", folder / "hops", *hops, message="has none. Translate the source texts")
     sides = {name: (corpus / f"{name}.en", corpus / f"{name}.de") for name in ("train", "dev")}
-    files = ["--train", *sides["train"], "--dev", *sides["dev"], "--source_language", "en", "--target_language", "de"]
+    files = ["--train", *sides["train"], "--dev", *sides["dev"], "--source-language", "en", "--target-language", "de"]
     ready = ["prepare", "--store", folder / "S", "--tokenizer", folder / "sentence" / "model", *files]
     fails(*ready, "--drafts", folder / "train.drafts", message="--drafts names 1 files for 2 corpora of --train and --")
     short = folder / "short.drafts"
@@ -63,7 +63,7 @@ def test_translate_score_and_evaluate(folder, corpus, tmp_path):
     ids = [translator.tokenizer.encode_batch(document.sentences, "source") for document in documents]
     search = docmt.SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
     specials = translator.tokenizer.specials
-    with_drafts = {"drafts": translator.drafts(ids)}
+    with_drafts = {"drafts": translator.draft_documents(ids)}
     found = [ranks[0] for ranks in translate_documents(translator.model, ids, specials, search, **with_drafts)]
     said = [own.sentences for own in found]
     scored = score_documents(translator.model, ids, said, specials, search, **with_drafts)
@@ -79,16 +79,11 @@ def test_translate_score_and_evaluate(folder, corpus, tmp_path):
         own["target"] for own in translated if own["document"] == translated[0]["document"]
     ]
     shutil.rmtree(tmp_path / "moved" / "drafter")
-    fails(
-        "translate",
-        tmp_path / "moved",
-        corpus / "test.en",
-        message="drafts, but the model that writes",
-    )
+    fails("translate", tmp_path / "moved", corpus / "test.en", message="drafts, but the model that writes")
 
 
 def test_a_document_that_cannot_be_drafted_does_not_stop_what_is_looked_at(folder, corpus, monkeypatch):
-    drafted = Drafter.drafts
+    drafted = Drafter.draft_documents
     encoded = docmt.Translator(folder / "hops", device="cpu").tokenizer.encode_batch(
         read_documents(corpus, "en")[1], "source"
     )
@@ -98,12 +93,12 @@ def test_a_document_that_cannot_be_drafted_does_not_stop_what_is_looked_at(folde
             raise docmt.DocmtError("the draft is too long")
         return drafted(self, sources, *rest)
 
-    monkeypatch.setattr(Drafter, "drafts", drafts)
+    monkeypatch.setattr(Drafter, "draft_documents", drafts)
     outcome = call("inspect", folder / "hops", corpus / "test.en", corpus / "test.de", "--json", "-")
     assert outcome.status == 2
     assert outcome.err.splitlines() == [
         f"docmt: error: {corpus / 'test.en'}, document 2: the draft is too long",
-        "docmt: 1 of 6 documents could not be looked at",
+        "docmt: 1 of 6 documents could not be inspected",
     ]
     found = json.loads(outcome.out)
     assert found["documents"] == 5 and {own["kind"] for own in found["gates"]} == {"encoder_hops", "decoder_hops"}

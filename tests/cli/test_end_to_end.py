@@ -13,7 +13,7 @@ from commands import QUICK, TINY, call, start, wait_for_lines
 import docmt
 from docmt.core.logging import LogHandler
 from docmt.decoding import SearchConfig, translate_documents
-from docmt.documents import Document, one_line, read_documents
+from docmt.documents import Document, read_documents, unwrap_lines
 
 TEXT = (
     "\ufeffThe Report\r\n\r\n"
@@ -66,7 +66,7 @@ def test_text_and_jsonl_make_the_same_store(corpus, store, tmp_path):
     recipe.write_text(
         f"train: ['{files[0]}']\ndev: ['{files[1]}']\nvocabulary_size: 400\nsource_language: no\ntarget_language: de\n"
     )
-    outcome = call("prepare", recipe, "--store", tmp_path / "store", "--source_language", "en")
+    outcome = call("prepare", recipe, "--store", tmp_path / "store", "--source-language", "en")
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("en to de, bpe vocabulary of 400\n")
     ours = {path.relative_to(store): path.read_bytes() for path in store.rglob("*") if path.is_file()}
@@ -76,35 +76,35 @@ def test_text_and_jsonl_make_the_same_store(corpus, store, tmp_path):
 
 @pytest.mark.full
 def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path, caplog):
-    settings = ["--data", store, *TINY, "--stop.patience", 0, "--log_every", 1, "--checkpoints.every", 4]
+    settings = ["--store", store, *TINY, "--stop.patience", 0, "--log-every", 1, "--checkpoints.every", 4]
     whole, run = tmp_path / "whole", tmp_path / "run"
 
-    first = start("train", *settings, "--run", run, "--stop.max_steps", 100_000)
+    first = start("train", *settings, "--run", run, "--stop.max-steps", 100_000)
     wait_for_lines(run / "metrics.jsonl", 8, first)
     first.send_signal(signal.SIGINT)
     out, err = first.communicate(timeout=60)
     assert first.returncode == 130
     assert out == ""
     assert re.search(
-        rf"^docmt: interrupted after update \d+\ndocmt: go on with: docmt train --resume {run}$", err, re.M
+        rf"^docmt: interrupted after update \d+\ndocmt: to continue: docmt train --resume {run}$", err, re.M
     )
-    assert f"docmt: its model so far can be used already: docmt translate {run} FILE\n" in err
+    assert f"docmt: the current model can be used: docmt translate {run} FILE\n" in err
     assert "Traceback" not in err
     assert not (run / "model").exists()
     early = call("translate", run, *QUICK, stdin=b"A lamp.\n")
     assert early.status == 0
-    assert caplog.text.count(f"the run {run} is not finished: taking its ") == 1
+    assert caplog.text.count(f"the run {run} is not finished. Using its ") == 1
     done = metrics(run)[-1]["update"]
     assert checkpoint(run)["update"] == done, "an interrupted run saves where it stands"
 
-    second = start("train", "--resume", run, "--stop.max_steps", done + 300)
+    second = start("train", "--resume", run, "--stop.max-steps", done + 300)
     wait_for_lines(run / "metrics.jsonl", done + 10, second)
     second.kill()
     second.communicate()
     last = checkpoint(run)["update"]
     assert done < last <= metrics(run)[-1]["update"]
 
-    steps = ["--stop.max_steps", last + 15]
+    steps = ["--stop.max-steps", last + 15]
     outcome = call("train", "--resume", run, *steps)
     assert (outcome.status, outcome.out) == (0, f"{last + 15} updates are done; the model is in {run / 'model'}\n")
     assert call("train", *settings, "--run", whole, *steps).status == 0
@@ -137,7 +137,7 @@ def test_several_files_into_a_directory(run, report, tmp_path):
 
 def test_jsonl_has_a_record_for_every_sentence(run, report):
     text = call("translate", run, report).out
-    found = records(call("translate", run, report, "--format", "jsonl", "--nbest", 3))
+    found = records(call("translate", run, report, "--format", "jsonl", "--n-best", 3))
     assert [record["source"] for record in found] == list(Document.from_text(TEXT).sentences)
     assert [record["sentence"] for record in found] == list(range(1, 9))
     for record in found:
@@ -164,7 +164,7 @@ def test_what_may_be_wrong_is_told(run, tmp_path):
     assert short.status == 0
     lines = short.err.splitlines()
     assert lines[0].startswith(
-        "docmt: 2 x sentences ended by the length limit, so that words may be missing (--max_length_ratio"
+        "docmt: 2 x sentences ended by the length limit, so that words may be missing (--max-length-ratio"
     )
     assert lines[0].endswith(f"(first: {path}, sentence 1)")
     assert lines[1].startswith("docmt: 1 x source sentences longer than an instance")
@@ -211,7 +211,7 @@ def test_scores_are_those_of_the_search(run, corpus, tmp_path):
     tokenizer = translator.tokenizer
     ids = [tokenizer.encode_batch(source) for source in sources]
     found = translate_documents(translator.model, ids, tokenizer.specials, translator.search)
-    texts = [[one_line(text).strip() for text in tokenizer.decode_batch(best.sentences)] for (best,) in found]
+    texts = [[unwrap_lines(text).strip() for text in tokenizer.decode_batch(best.sentences)] for (best,) in found]
     agree = [tokenizer.encode_batch(text) == best.sentences for text, (best,) in zip(texts, found, strict=True)]
     assert sum(agree) >= 5
 
@@ -280,7 +280,7 @@ def test_the_python_interface(run, report, tmp_path):
 
 def test_progress_off_a_terminal_is_plain_lines_on_standard_error(run, report, monkeypatch):
     silent = call("translate", run, report, *QUICK)
-    monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
     outcome = call("translate", run, report, *QUICK)
     assert outcome.out == silent.out
     assert re.fullmatch(r"docmt: 8 x sentences ended by the length limit, [^\n]+\n", silent.err)

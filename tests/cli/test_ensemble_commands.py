@@ -7,7 +7,7 @@ from commands import QUICK, call, fails
 
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
 
-SEARCH = ["--search.beam=2", "--search.max_length_ratio=0", "--search.max_length_extra=6"]
+SEARCH = ["--search.beam=2", "--search.max-length-ratio=0", "--search.max-length-extra=6"]
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +69,13 @@ def test_the_device_is_chosen_by_itself(run, corpus):
     for command in (("translate", run, corpus / "test.en"), ("score", run, corpus / "test.en", corpus / "test.de")):
         assert call(*command, "--device", "auto", *QUICK[1:]) == call(*command, *QUICK[1:])
         assert "--device" in call(command[0], "--help").out
-    assert "(default: auto)" in call("translate", "--help").out.partition("--device")[2].partition("--precision")[0]
+        about = call(command[0], "--help").out.partition("--device")[2].partition("--precision")[0]
+        assert "(default: auto)" in " ".join(about.split())
 
 
 @pytest.mark.parametrize("quiet", [[], ["-q"]])
 def test_a_terminal_is_told_the_device(run, corpus, monkeypatch, quiet):
-    monkeypatch.setattr("docmt.core.progress.on_terminal", lambda: True)
+    monkeypatch.setattr("docmt.core.progress.is_terminal", lambda: True)
     outcome = call("score", run, corpus / "test.en", corpus / "test.de", *quiet)
     assert outcome.status == 0
     assert outcome.err == ("" if quiet else "docmt: computing on cpu in float32\n")

@@ -37,7 +37,7 @@ def test_files(files, command, tmp_path):
     outcome = call("evaluate", *files, "--external.command", command, "--json", tmp_path / "o.json")
     assert outcome.status == 0, outcome
     assert "\nStub    0.6667  3 sentences  version:1|context:0\n" in outcome.out
-    assert outcome.err.startswith("docmt: 3 inputs longer than the 8 subwords that Stub reads")
+    assert outcome.err.startswith("docmt: 3 inputs longer than the limit of Stub, 8 subwords")
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["external"]["scores"] == [[1.0, 0.0], [1.0]]
     assert found["s_bleu"] is not None
@@ -56,7 +56,7 @@ def test_other_scores_stay_when_the_metric_fails(files, tmp_path):
     command = shlex.join([sys.executable, "-c", "import sys; sys.exit(7)"])
     outcome = call("evaluate", *files, "--external.command", command, "--json", tmp_path / "o.json")
     assert outcome.status == 2
-    assert "ended with status 7" in outcome.err and "s-BLEU" in outcome.out
+    assert "exited with status 7. Its output is above" in outcome.err and "s-BLEU" in outcome.out
     assert json.loads((tmp_path / "o.json").read_text())["external"] is None
 
 
@@ -64,8 +64,12 @@ def test_other_scores_stay_when_the_metric_fails(files, tmp_path):
     ("chosen", "options", "message"),
     [
         (slice(4), (), "--external.command needs --source beside --hypothesis"),
-        (slice(6), ("--external.command", "no-such-metric"), "the metric no-such-metric of external.command is no"),
-        (slice(2, 6), ("--systems", "a", "b"), "scores the translations of one system: call it for each of them"),
+        (
+            slice(6),
+            ("--external.command", "no-such-metric"),
+            "external.command names no-such-metric, which is not an executable",
+        ),
+        (slice(2, 6), ("--systems", "a", "b"), "scores one system: run the command for each of them"),
     ],
 )
 def test_options_that_do_not_go_together(files, command, chosen, options, message):
@@ -74,6 +78,6 @@ def test_options_that_do_not_go_together(files, command, chosen, options, messag
 
 
 def test_context_of_hypotheses_without_context():
-    with pytest.raises(DocmtError, match=r"external.hypothesis_context has no meaning without external.context"):
+    with pytest.raises(DocmtError, match=r"external.hypothesis_context has no effect without external.context"):
         ExternalConfig(command="metric", hypothesis_context="hypothesis")
     assert ExternalConfig(command="metric", context=1, hypothesis_context="hypothesis").context == 1

@@ -8,7 +8,7 @@ from pages import ROOT, blocks, check, lines, make_folder, write_recipes
 
 from docmt import __version__
 
-GUIDES = sorted(path for path in (ROOT / "docs").glob("*.md") if path.stem not in ("README", "log", "architecture"))
+GUIDES = sorted(path for path in (ROOT / "docs").glob("*.md") if path.stem not in ("README", "architecture"))
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
 
 

@@ -86,20 +86,20 @@ def test_what_docmt_writes_it_reads_everywhere(run, corpus, tmp_path):
     (tmp_path / "scored.jsonl").write_text(scored.out)
     assert call("score", run, tmp_path / "scored.jsonl", "--format", "jsonl").out == scored.out
     store = tmp_path / "store"
-    assert call("prepare", "--store", store, "--train", tmp_path / "scored.jsonl", "--vocabulary_size", 300).status == 0
+    assert call("prepare", "--store", store, "--train", tmp_path / "scored.jsonl", "--vocabulary-size", 300).status == 0
     documents = list(read_documents(source))
     statistics = json.loads((store / "statistics.json").read_text())["splits"]["train"]
     assert (statistics["documents"], statistics["sentences"]) == (6, sum(len(own) for _, own in documents))
 
 
 def test_jsonl_without_the_side_that_is_needed(run, lists, corpus):
-    missing = r"in\.jsonl, line 1: `target` is missing; give a list of sentences"
+    missing = r"in\.jsonl, line 1: `target` is missing\. Add a list of sentences"
     fails("evaluate", "--hypothesis", lists, "--reference", corpus / "test.de", message=missing)
     fails("evaluate", "--hypothesis", corpus / "test.de", "--reference", lists, message=missing)
     fails("evaluate", "--model", run, "--source", lists, message=missing)
     fails("score", run, lists, message=missing)
     fails("score", run, corpus / "test.en", lists, message=missing)
-    running = r"in\.jsonl, line 1: `source` is missing; give a list of sentences; running text \(`text`\)"
+    running = r"in\.jsonl, line 1: `source` is missing\. Add a list of sentences\. Running text \(`text`\)"
     fails("score", run, write(lists, {"text": "It is old."}), corpus / "test.de", message=running)
 
 
@@ -144,30 +144,28 @@ def test_a_language_without_rules_is_told(run, tmp_path):
     (tmp_path / "text").write_text("It is old.\n")
     outcome = call("translate", run, tmp_path / "text", "--input.language", "xx")
     assert outcome.status == 0
-    assert outcome.err.startswith("docmt: --input.language xx: there are no rules for this language")
+    assert outcome.err.startswith("docmt: --input.language xx: there are no segmentation rules for this language")
 
 
 def test_what_is_left_as_it_is_is_told_once(run, tmp_path):
     path = tmp_path / "x.md"
     path.write_text("It is old.\n\n```\ncode\n```\n\n| a | b |\n|---|---|\n")
     outcome = call("translate", run, path)
-    told = f"docmt: {path}: left as they are: 3 lines of code, 2 lines of tables\n"
+    told = f"docmt: {path}: not translated: 3 lines of code, 2 lines of tables\n"
     assert (outcome.status, outcome.err) == (0, told)
     assert outcome.out.endswith("\n\n```\ncode\n```\n\n| a | b |\n|---|---|\n")
     path.write_text("She sees the dog which is in the park and which\nis old and which she\n" * 4)
     outcome = call("translate", run, path, *QUICK)
-    assert re.fullmatch(rf"docmt: {path}: looks hard-wrapped [^\n]+: add --join_lines\n" + AT_LIMIT, outcome.err)
-    assert "wrapped" not in call("translate", run, path, "--input.join_lines", "true", *QUICK).err
+    assert re.fullmatch(rf"docmt: {path}: looks hard-wrapped [^\n]+: add --join-lines\n" + AT_LIMIT, outcome.err)
+    assert "wrapped" not in call("translate", run, path, "--input.join-lines", "true", *QUICK).err
 
 
 def test_other_formats_are_refused_by_name(run, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<p>It is old.</p>\n")
-    fails(
-        "translate", run, page, message=r"page\.html: this is a web page, which docmt does not read: extract the text"
-    )
+    fails("translate", run, page, message=r"page\.html is a web page, which docmt does not read. Extract the text")
     subtitles = b"1\n00:00:01,000 --> 00:00:02,000\nIt is old.\n"
-    fails("translate", run, stdin=subtitles, message=r"standard input: this is subtitles, which docmt does not read")
+    fails("translate", run, stdin=subtitles, message=r"standard input is a subtitle file, which docmt does not read")
     outcome = call("translate", run, page, "--input.layout", "text", *QUICK)
     assert outcome.status == 0
     (tmp_path / "good.txt").write_text("It is old.\n")
@@ -192,7 +190,7 @@ def test_names_in_the_output_directory(run, tmp_path):
         assert call("translate", run, *files, "-o", out, "--format", format, *QUICK).status == 0
         assert sorted(path.name for path in out.iterdir()) == names
         assert gzip.decompress((out / names[2]).read_bytes())
-    message = r"3 files need a directory, but \S+out\.txt is the name of a file: name a directory, such as out/"
+    message = r"3 files need a directory, but \S+out\.txt looks like a file: name a directory, such as out/"
     fails("translate", run, *files, "-o", tmp_path / "out.txt", message=message)
     assert not (tmp_path / "out.txt").exists()
     (tmp_path / "model.v2").mkdir()
@@ -202,7 +200,7 @@ def test_names_in_the_output_directory(run, tmp_path):
 
 def test_several_translations_need_room(run, lists, tmp_path):
     """They go where the format is JSONL, chosen or by itself."""
-    text, few = tmp_path / "one.txt", ("--search.n_best", 2, "--beam", 2, "--max_length_extra", 5)
+    text, few = tmp_path / "one.txt", ("--search.n-best", 2, "--beam", 2, "--max-length-extra", 5)
     text.write_text("It is old.\n")
     written = call("translate", run, text, "-o", tmp_path / "one.jsonl", *few)
     assert written.status == 0
@@ -224,12 +222,12 @@ def test_score_tells_of_long_sentences(run, tmp_path):
     assert outcome.err.startswith("docmt: 1 x source sentences longer than an instance")
 
 
-@pytest.mark.parametrize("flag", ["--train_docids", "--train.docids"])
+@pytest.mark.parametrize("flag", ["--train-docids", "--train_docids"])
 def test_ids_of_documents_beside_a_corpus(tmp_path, flag):
     for name, text in (("s", "It is old.\nIt is cheap.\n"), ("t", "Er ist alt.\nEr ist billig.\n"), ("ids", "a\nb\n")):
         (tmp_path / name).write_text(text)
     files = ["--train", tmp_path / "s", tmp_path / "t", flag, tmp_path / "ids"]
-    outcome = call("prepare", "--store", tmp_path / "store", *files, "--vocabulary_size", 270)
+    outcome = call("prepare", "--store", tmp_path / "store", *files, "--vocabulary-size", 270)
     assert (outcome.status, outcome.err.count("\n")) == (0, 1), outcome.err
     assert json.loads((tmp_path / "store" / "train" / "documents.json").read_text()) == ["a", "b"]
 

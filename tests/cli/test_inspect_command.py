@@ -7,7 +7,7 @@ import pytest
 from commands import QUICK, call, fails
 
 import docmt
-from docmt.analysis.facts import ModelFacts
+from docmt.analysis.model_summary import ModelSummary
 from docmt.checkpoint.model_directory import ModelCard, load_model, load_model_tokenizer, save_model
 
 
@@ -33,7 +33,7 @@ def test_what_a_model_is(run, tmp_path):
     text = looked(run, "--json", tmp_path / "facts.json")
     assert text.startswith(f"{run / 'model'}: group model, en to de, written by docmt {docmt.__version__}\n")
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert {"layers 1 + 1", "vocabulary 400, tokenizer bpe", "top combined"} <= set(lines)
+    assert {"layers 1 + 1", "vocabulary 400, tokenizer bpe", "top_attention combined"} <= set(lines)
     assert any(line.startswith("updates ") for line in lines)
     facts = json.loads((tmp_path / "facts.json").read_text())
     parameters = sum(own.numel() for own in load_model(run).parameters())
@@ -50,19 +50,19 @@ def test_the_card_is_read_as_it_was_written(run, tmp_path):
     scores = [{"name": "d-BLEU", "score": 25.678, "signature": "nrefs:1|tok:13a"}]
     card = ModelCard(data={"store": "a: b"}, training={"dev_loss": 1.5}, scores=scores, recipe={"seed": 3})
     save_model(tmp_path / "m", load_model(run), load_model_tokenizer(run), card)
-    facts = ModelFacts.of(tmp_path / "m")
+    facts = ModelSummary.from_directory(tmp_path / "m")
     assert facts.card == {"Data": {"store": "a: b"}, "Training": {"dev loss": "1.5"}}
     assert facts.scores == [{"metric": "d-BLEU", "score": "25.68", "signature": "nrefs:1|tok:13a"}]
     assert facts.recipe == {"seed": 3} and facts.languages == ("", "")
     assert "languages not recorded" in facts.format() and "d-BLEU  25.68 (nrefs:1|tok:13a)" in facts.format()
     (tmp_path / "m" / "README.md").write_bytes(b"## Data\n\xff")
-    bare = ModelFacts.of(tmp_path / "m")
+    bare = ModelSummary.from_directory(tmp_path / "m")
     assert (bare.card, bare.scores, bare.recipe) == ({}, [], {})
 
 
 def test_a_corpus(run, pair, tmp_path):
     text = looked(run, *pair, "--json", tmp_path / "found.json")
-    assert text.startswith("6 documents, ") and "given translations" in text.splitlines()[0]
+    assert text.startswith("6 documents, ") and "supplied translations" in text.splitlines()[0]
     found = json.loads((tmp_path / "found.json").read_text())
     kinds = [own["kind"] for own in found["attentions"]]
     assert kinds == [f"{site}_{scope}" for site in SITES for scope in ("local", "global")]
@@ -74,7 +74,7 @@ def test_a_corpus(run, pair, tmp_path):
         assert re.search(rf"^{words} +1 +{own['entropy']:.2f} ", text, re.M)
     assert "document" not in found
     # As one document after the other, whatever is read together.
-    again = json.loads(looked(run, *pair, "--json", "-", "--batch_tokens", 16))
+    again = json.loads(looked(run, *pair, "--json", "-", "--batch-tokens", 16))
     for one, other in zip(found["attentions"] + found["gates"], again["attentions"] + again["gates"], strict=True):
         number = "entropy" if "entropy" in one else "context_share"
         assert one[number] == pytest.approx(other[number], abs=1e-4)
@@ -129,24 +129,24 @@ def test_runs_of_any_name(run, tmp_path, drawing):
     ("arguments", "message"),
     [
         ([], "MODEL is missing; name a model directory, or run directories with --curves"),
-        (["RUN", "--curves", "RUN"], "--curves and MODEL are both given: look at trainings, or at a model"),
+        (["RUN", "--curves", "RUN"], "--curves and MODEL are both set: inspect trainings or a model"),
         (["RUN", "--figure", "x.png"], "--figure draws learning curves: name run directories with --curves"),
         (["RUN", "SOURCE", "TARGET", "--figure", "x.png"], "--figure draws learning curves"),
-        (["--curves", "none"], "cannot read none: there is no such file; name the metrics.jsonl"),
-        (["none"], "there is no directory none: give a model directory or a run directory"),
+        (["--curves", "none"], "cannot read none: there is no such file; give the metrics.jsonl"),
+        (["none"], "there is no directory none. Name a model directory or a run directory"),
         (["RUN", "SOURCE", "none.de"], "cannot read none.de: there is no such file"),
-        (["--curves", "RUN", "--figure", "x.gif"], "cannot draw x.gif: name a file that ends in .png"),
+        (["--curves", "RUN", "--figure", "x.gif"], "cannot draw x.gif: give a file name that ends in .png"),
         (["--curves", "RUN", "--figure", "none/x.png"], "cannot write none/x.png: there is no directory"),
         (["RUN", "SOURCE", "TARGET", "--json", "none/x"], "cannot write none/x: there is no directory"),
-        (["RUN", "--beam", "3"], "--search.beam has no meaning without text to translate: leave it out"),
-        (["RUN", "--device", "cpu"], "--device has no meaning without text to look at, as nothing is computed"),
-        (["--curves", "RUN", "--precision", "bfloat16"], "--precision has no meaning without text to look at"),
+        (["RUN", "--beam", "3"], "--search.beam has no effect without SOURCE: leave it out"),
+        (["RUN", "--device", "cpu"], "--device has no effect without SOURCE, because nothing is computed"),
+        (["--curves", "RUN", "--precision", "bfloat16"], "--precision has no effect without SOURCE"),
         (
-            ["RUN", "SOURCE", "TARGET", "--max_length_ratio", "2"],
-            "--search.max_length_ratio has no meaning with TARGET, which is read and not translated: leave it out",
+            ["RUN", "SOURCE", "TARGET", "--max-length-ratio", "2"],
+            "--search.max-length-ratio has no effect with TARGET, because nothing is translated: leave it out",
         ),
-        (["RUN,RUN"], "is an ensemble: look into one model at a time, such as"),
-        (["RUN,RUN", "SOURCE", "TARGET"], "is an ensemble: look into one model at a time, such as"),
+        (["RUN,RUN"], "is an ensemble: inspect one model at a time, such as"),
+        (["RUN,RUN", "SOURCE", "TARGET"], "is an ensemble: inspect one model at a time, such as"),
     ],
 )
 def test_what_cannot_be_done_is_told(arguments, message, run, pair, tmp_path, monkeypatch):
@@ -158,4 +158,4 @@ def test_what_cannot_be_done_is_told(arguments, message, run, pair, tmp_path, mo
 
 def test_a_file_without_sentences(run, tmp_path):
     (tmp_path / "empty.en").write_text("\n\n")
-    fails("inspect", run, tmp_path / "empty.en", message="empty.en holds no sentences: give a file with text")
+    fails("inspect", run, tmp_path / "empty.en", message="empty.en holds no sentences: name a file with text")

@@ -9,7 +9,7 @@ from commands import QUICK, TINY, call, fails
 import docmt
 from docmt.text import MosesBpeTokenizer
 
-LANGUAGES = ["--source_language", "en", "--target_language", "de"]
+LANGUAGES = ["--source-language", "en", "--target-language", "de"]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def moses_store(corpus, tmp_path_factory):
     sides = {name: (corpus / f"{name}.en", corpus / f"{name}.de") for name in ("train", "dev")}
     outcome = call(
         *("prepare", "--store", path, "--train", *sides["train"], "--dev", *sides["dev"]),
-        *("--tokenizer", "moses-bpe", "--vocabulary_size", 500, *LANGUAGES),
+        *("--tokenizer", "moses-bpe", "--vocabulary-size", 500, *LANGUAGES),
     )
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("en to de, moses-bpe vocabulary of 500\n")
@@ -30,7 +30,7 @@ def moses_store(corpus, tmp_path_factory):
 def moses_run(moses_store):
     """The run directory of a model that was trained on it for a moment."""
     path = moses_store.parent / "run"
-    outcome = call("train", "--data", moses_store, "--run", path, *TINY, "--stop.max_steps", 12)
+    outcome = call("train", "--store", moses_store, "--run", path, *TINY, "--stop.max-steps", 12)
     assert outcome.status == 0, outcome.err
     return path
 
@@ -102,7 +102,7 @@ def test_every_caller_says_the_right_side(moses_run, monkeypatch):
     translator.translate(english)
     assert seen == [encoding, decoding]
     translator.score(english, german)
-    translator.instances(english.sentences, german.sentences)
+    translator.cut_instances(english.sentences, german.sentences)
     assert seen[2:] == [encoding, ("encode_batch", "target")] * 2
 
 
@@ -123,21 +123,21 @@ def test_a_ready_tokenizer_is_for_its_languages_in_their_order(moses_run, corpus
         *("prepare", "--store", tmp_path / "s", "--tokenizer", moses_run / "model"),
         *("--train", corpus / "dev.de", corpus / "dev.en"),
     ]
-    message = r"the tokenizer in \S+ is for en to de; set --source_language and --target_language to these codes"
+    message = r"the tokenizer in \S+ is for en to de; set --source-language and --target-language to these codes"
     fails(*arguments, message=message)
-    fails(*arguments, "--source_language", "de", "--target_language", "en", message=message)
+    fails(*arguments, "--source-language", "de", "--target-language", "en", message=message)
     arguments[-2:] = corpus / "dev.en", corpus / "dev.de"
     outcome = call(*arguments, *LANGUAGES)
     assert outcome.status == 0, outcome.err
     again = call(
         "train",
-        "--data",
+        "--store",
         tmp_path / "s",
         "--run",
         tmp_path / "r",
         *TINY,
-        "--stop.max_steps",
+        "--stop.max-steps",
         2,
-        *("--initialize_from", moses_run),
+        *("--initialize-from", moses_run),
     )
     assert again.status == 0, again.err

@@ -13,7 +13,7 @@ import yaml
 from commands import call, fails
 
 from docmt.cli.app import COMMANDS
-from docmt.core.options import kinds_of
+from docmt.core.settings import field_types, flag_of
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
 from docmt.training import TrainConfig
@@ -21,7 +21,7 @@ from docmt.training import TrainConfig
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("[!e]*/*.yaml"))  # not recipes/experiments
 TRAIN = ["train", "--store", "store", "--run", "run"]
 PREPARE = ["prepare", "--store", "s", "--train", "a", "b"]
-MOSES = ["--tokenizer", "moses-bpe", "--source_language", "en"]
+MOSES = ["--tokenizer", "moses-bpe", "--source-language", "en"]
 EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
 
 
@@ -36,7 +36,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["prepare"], r"--store and --train are missing"),
         (["translate"], r"MODEL is missing; see"),
         (["score", "model"], r"SOURCE is missing; see"),
-        (["evaluate"], r"give --hypothesis and --reference, or --model, --source and --reference, or --systems"),
+        (["evaluate"], r"name --hypothesis and --reference, or --model, --source and --reference, or --systems"),
         (["evaluate", "--model", "m"], r"m is a model, which needs --source: name the file to translate"),
         (["evaluate", "--hypothesis", "a"], r"a needs --reference: name the file"),
         ([*EVALUATE, "--metrics.unit", "instance"], r"a is a file, which has no instances"),
@@ -50,99 +50,108 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*EVALUATE, "--metrics.protocol", "rfa"], r"--metrics.protocol rfa needs the language of the translations"),
         (
             [*EVALUATE, "--metrics.protocol", "gtransformer", "--metrics.language", "de"],
-            r"a is a file, which has no instances: score models alone with --metrics.protocol gtransformer",
+            r"a is a file, which has no instances: score only models with --metrics.protocol gtransformer",
         ),
         ([*EVALUATE, "--metrics.tokenize", "14a"], r"--metrics.tokenize is '14a': choose one of none, zh, 13a"),
         ([*TRAIN, "--model.widht", "3"], r"unknown option --model.widht; did you mean --model.width\?"),
         ([*TRAIN, "--model.widht=3"], r"unknown option --model.widht; did you mean --model.width\?"),
         ([*TRAIN, "--quickly"], r"unknown option --quickly; see docmt train --help"),
-        ([*TRAIN, "--gate_bias", "1e9"], r"--model.group.gate_bias is 1000000000.0: choose"),
+        ([*TRAIN, "--gate-bias", "1e9"], r"--model.group.gate-bias is 1000000000.0: choose"),
         (
             [*TRAIN, "--sentences", "1"],
             r"--sentences may be --model.concat.sentences or .*--model.hierarchical.sentences: wri",
         ),
-        ([*TRAIN, "--batch_size", "1"], r"unknown option --batch_size; did you mean --batches.batch_tokens\?"),
-        ([*TRAIN, "--lr", "1"], r"unknown option --lr; did you mean --optimizer.learning_rate\?"),
-        ([*TRAIN, "--model.source_vocabulary_size", "9"], r"--model.source_vocabulary_size is for model.family thumt"),
+        ([*TRAIN, "--batch-size", "1"], r"unknown option --batch-size; did you mean --batches.batch-tokens\?"),
+        ([*TRAIN, "--lr", "1"], r"unknown option --lr; did you mean --optimizer.learning-rate\?"),
+        (
+            [*TRAIN, "--model.source-vocabulary-size", "9"],
+            r"--model.source-vocabulary-size is only for model.family thumt",
+        ),
         ([*TRAIN, "--see", "3"], r"unknown option --see; did you mean --seed\?"),
         ([*TRAIN, "more"], r"unexpected argument 'more'; a whole command is: docmt train --store"),
         ([*TRAIN, "--seed"], r"--seed has no value: give a whole number"),
         ([*TRAIN, "--model.width", "wide"], r"--model.width is 'wide': give a whole number"),
         ([*TRAIN, "--model.width", "1.5"], r"--model.width is '1.5': give a whole number"),
         ([*TRAIN, "--model.width", "-4"], r"--model.width is -4: choose a number from 0 to 65,536"),
-        ([*TRAIN, "--model.width", "15"], r"--model.width 15 must be even and a multiple of model.heads 8"),
+        ([*TRAIN, "--model.width", "15"], r"--model.width is 15: choose an even multiple of model.heads .8"),
         ([*TRAIN, "--model.dropout", "1.5"], r"--model.dropout is 1.5: choose a number from 0 to 0.99"),
         ([*TRAIN, "--model.dropout", "high"], r"--model.dropout is 'high': give a number"),
         ([*TRAIN, "--model.dropout", ".nan"], r"--model.dropout is nan: choose a number from 0"),
         (
-            [*TRAIN, "--model.group.self_locality", "perhaps"],
-            r"--model.group.self_locality is 'perhaps': choose true or false",
+            [*TRAIN, "--model.group.self-locality", "perhaps"],
+            r"--model.group.self-locality is 'perhaps': choose true or false",
         ),
         ([*TRAIN, "--model.system", "big"], r"--model.system is 'big': choose one of sentence, document, group"),
         (
-            [*TRAIN, "--model.system", "sentence", "--model.group.top", "group"],
-            r"--model.group.top is set, but (--)?model.system is sentence: leave it out, or set",
+            [*TRAIN, "--model.system", "sentence", "--model.group.top-attention", "group"],
+            r"--model.group.top-attention is set, but (--)?model.system is sentence: leave it out, or set",
         ),
-        ([*TRAIN, "--model.concat.keep", "all"], r"--model.concat.keep is 'all': choose one of last, prefix"),
-        ([*TRAIN, "--model.group.tpo", "group"], r"unknown option --model.group.tpo; did you mean --model.group.top\?"),
         (
-            [*TRAIN, "--model.group.global_from", "local"],
-            r"global_from is set but (--)?initialize_from is not",
+            [*TRAIN, "--model.concat.window-decoding", "all"],
+            r"--model.concat.window-decoding is 'all': choose one of last, prefix",
         ),
+        (
+            [*TRAIN, "--model.group.top-atention", "group"],
+            r"unknown option --model.group.top-atention; did you mean --model.group.top-attention\?",
+        ),
+        ([*TRAIN, "--model.group.global-start", "local"], r"global-start is set but (--)?initialize_from is not"),
         ([*TRAIN, "--model", "big"], r"--model is a group of options, such as --model.preset"),
         ([*TRAIN, "--stop.patience", "0"], r"the training would never end: set one of stop.max_steps"),
-        ([*TRAIN, "--instance_lengths", "64", "x"], r"--batches.instance_lengths is 'x': give a whole number"),
-        (
-            ["convert", "huggingface", "d", "-o", "m", "--keep_vocabulary", "a"],
-            "takes 2 values: give a path",
-        ),
-        ([*TRAIN, "--log_every", "0"], r"--log_every is 0: choose a number from 1 to 1,000,000,000"),
+        ([*TRAIN, "--instance-lengths", "64", "x"], r"--batches.instance-lengths is 'x': give a whole number"),
+        (["convert", "huggingface", "d", "-o", "m", "--keep-vocabulary", "a"], "takes 2 values: give a path"),
+        ([*TRAIN, "--log-every", "0"], r"--log-every is 0: choose a number from 1 to 1,000,000,000"),
         (["train", "--resume"], r"--resume has no value: give a path"),
         (["train", "--config"], r"--config needs the path of a YAML file"),
         (["train", "none.yaml"], r"cannot read none.yaml: there is no such file"),
         (["train", "--config=none.yaml"], r"cannot read none.yaml: there is no such file"),
         ([*PREPARE, "c"], r"--train names 3 files; give one JSONL file, or a source and a target file"),
-        ([*PREPARE, "--vocabulary_size", "many"], r"--vocabulary_size is 'many': give a whole number"),
+        ([*PREPARE, "--vocabulary-size", "many"], r"--vocabulary-size is 'many': give a whole number"),
         ([*PREPARE, "--tokenizer", "words"], r"--tokenizer is 'words': choose one of bpe, sentencepiece, moses-bpe"),
         (
             [*PREPARE, "--tokenizer", "moses-bpe"],
-            r"--tokenizer moses-bpe depends on the languages; add --source_language",
+            r"--tokenizer moses-bpe depends on the languages; add --source-language",
         ),
         (
-            [*PREPARE, *MOSES, "--target_language", "german"],
-            r"--target_language 'german' is not the code of a language",
+            [*PREPARE, *MOSES, "--target-language", "german"],
+            r"--target-language 'german' is not the code of a language",
         ),
-        ([*PREPARE, "--instance_tokens", "2"], r"--instance_tokens is 2: choose a number from 3 to"),
+        ([*PREPARE, "--instance-tokens", "2"], r"--instance-tokens is 2: choose a number from 3 to"),
         ([*PREPARE, "--overwrite", "perhaps"], r"--overwrite is 'perhaps': choose true or false"),
         (["evaluate", "a", "b"], r"unexpected argument 'a'; a whole command is: docmt evaluate --hypothesis"),
         (["score", "--target", "t", "m"], r"SOURCE is missing; see"),
         (["prepare", "--store", "s", "--train"], r"--train has no value: give a path"),
         ([*EVALUATE, "--suite", "s"], r"unknown option --suite; docmt probe has it"),
-        ([*EVALUATE, "--context-usage"], r"unknown option --context-usage; docmt probe has it"),
-        ([*EVALUATE, "--usage.before", "3"], r"unknown option --usage.before; docmt probe has it"),
+        ([*EVALUATE, "--context-ablation"], r"unknown option --context-ablation; docmt probe has it"),
         (
-            ["translate", "m", "f", "--layout", "lines", "--join_lines"],
-            r"--input.join_lines is for running text, but --input.layout is lines: leave one of them out",
+            [*EVALUATE, "--cxmi.replaced-sentences", "3"],
+            r"unknown option --cxmi.replaced-sentences; docmt probe has it",
+        ),
+        (
+            ["translate", "m", "f", "--layout", "lines", "--join-lines"],
+            r"--input.join-lines needs running text, but --input.layout is lines: leave one of them out",
         ),
         (["translate", "m", "f", "--format", "xml"], r"--format is 'xml': choose one of auto, text, jsonl"),
         (["translate", "m", "f", "--search.beam", "0"], r"--search.beam is 0: choose a number from 1 to"),
-        (["translate", "m", "f", "--search.n_best", "9"], r"--search.n_best is 9: choose at most the beam of 5"),
-        (["translate", "m", "f", "--search.n_best", "2"], r"--search.n_best above 1 needs --format jsonl"),
         (
-            ["translate", "m", "f", "--search.length_penalty", ".nan"],
-            r"--search.length_penalty is nan: choose a number from",
+            ["translate", "m", "f", "--search.n-best", "9"],
+            r"--search.n-best is 9 but the beam is 5\. Choose at most the beam",
         ),
-        (["translate", "m", "f", "--search.max_length_ratio", ".inf"], r"--search.max_length_ratio is inf: choose"),
+        (["translate", "m", "f", "--search.n-best", "2"], r"--search.n-best above 1 needs --format jsonl"),
         (
-            ["translate", "m", "f", "--search.max_length_extra", "0"],
-            r"--search.max_length_extra is 0.0: choose at least 1",
+            ["translate", "m", "f", "--search.length-penalty", ".nan"],
+            r"--search.length-penalty is nan: choose a number from",
+        ),
+        (["translate", "m", "f", "--search.max-length-ratio", ".inf"], r"--search.max-length-ratio is inf: choose"),
+        (
+            ["translate", "m", "f", "--search.max-length-extra", "0"],
+            r"--search.max-length-extra is 0.0: choose at least 1",
         ),
         (
             ["translate", "m", "f", "--input.layout", "page"],
             r"--input.layout is 'page': choose one of auto, text, lines",
         ),
         (["translate", "m", "f", "-o"], r"-o has no value: give one"),
-        (["score", "m", "a", "b", "--search.n_best", "2"], r"unknown option --search.n_best"),
+        (["score", "m", "a", "b", "--search.n-best", "2"], r"unknown option --search.n-best"),
         (
             ["translate", "m", "f", "--search.beam", "3", "--search.beam=4"],
             r"--search.beam is there twice: give it once",
@@ -179,10 +188,10 @@ def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
             r"recipe.yaml, line 3: docmt train has no option model.widht; did you mean",
         ),
         ("colour: red\n", r"recipe.yaml, line 1: docmt train has no option colour; see docmt train --help"),
-        ("store: a\nseed: 1\nseed: 2\n", r"recipe.yaml, line 3: seed is there twice; remove one of them"),
+        ("store: a\nseed: 1\nseed: 2\n", r"recipe.yaml, line 3: seed is set twice; remove one of the lines"),
         (
-            "data: a\nrun: b\nstore: c\n",
-            r"recipe.yaml, line 3: store is set here and in recipe.yaml, line 1: write it once",
+            "model: {system: a}\nrun: b\nsystem: c\n",
+            r"recipe.yaml, line 3: model.system is set here and in recipe.yaml, line 1: write it once",
         ),
         ("store: a\nrun:\n", r"recipe.yaml, line 2: run has no value; write one after the colon"),
         ("store: [a, b]\n", r"recipe.yaml, line 1: store takes one value"),
@@ -297,15 +306,15 @@ def test_words_that_yaml_takes_for_something_else(tmp_path, parsed):
 
 
 def test_a_printed_recipe_is_a_recipe(tmp_path, parsed):
-    outcome = call("train", "--store", "d", "--run", "r", "--stop.max_steps", 7, "--print_config")
+    outcome = call("train", "--store", "d", "--run", "r", "--stop.max-steps", 7, "--print-config")
     assert outcome.status == 0
     path = tmp_path / "recipe.yaml"
     path.write_text(outcome.out)
-    assert parsed("train", path) == parsed("train", "--store", "d", "--run", "r", "--stop.max_steps", 7)
+    assert parsed("train", path) == parsed("train", "--store", "d", "--run", "r", "--stop.max-steps", 7)
 
 
-def help_of(command):
-    outcome = call(command, "--help")
+def help_of(command, *topic):
+    outcome = call(command, "--help", *topic)
     assert (outcome.status, outcome.err) == (0, "")
     return outcome.out
 
@@ -317,13 +326,14 @@ def flags(settings, prefix=""):
         if dataclasses.is_dataclass(inner):
             yield from flags(inner, f"{prefix}{field.name}.")
         else:
-            yield f"--{prefix}{field.name}"
+            yield flag_of(f"{prefix}{field.name}")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_for_people(command):
     text = help_of(command)
     assert re.match(rf"usage: docmt {command} ", text)
+    text += help_of(command, "all")
     for jargon in ("<class", "Literal", "null", "None", "type:", "CONFIG", "Namespace", "dataclass", "bool", "str,"):
         assert jargon not in text
     for paragraph in re.split(r"\n(?=  -|\n)", text):
@@ -336,13 +346,30 @@ def test_help_is_for_people(command):
     [("train", TrainConfig, ""), ("prepare", PrepareConfig, ""), ("translate", SearchConfig, "search.")],
 )
 def test_help_lists_every_setting(command, settings, prefix):
-    whole = help_of(command).partition("\ncommon options:\n")[2]
-    listed = re.findall(r"^  (?:-o PATH, |-q, |-h, |--\w+, )?(--[\w.]+)", whole, re.M)
+    listed = re.findall(r"^  (?:-o, |-q, |-h, |--[\w-]+, )?(--[\w.-]+)", help_of(command, "all"), re.M)
     assert len(listed) == len(set(listed)), "an option is there twice"
     assert set(flags(settings, prefix)) <= set(listed)
     assert (
         command != "train" or len(listed) == len(set(flags(settings))) + 5
-    )  # --help, --config, --print_config, --quiet, --resume
+    )  # --help, --config, --print-config, --quiet, --resume
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_short_help_fits_a_screen_and_its_topics_hold_all_other_options(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = help_of(command)
+    assert text.count("\n") <= 45
+    assert [line for line in text.partition("\nexamples:")[0].splitlines() if len(line) > 80] == []
+    topics = " ".join(text.partition("--help ")[2].partition("\n\n")[0].split()).split(" | ")
+    assert topics[-1] == "all"
+    by_topic = "".join(help_of(command, topic) for topic in topics[:-1])
+    assert {*re.findall(r"--[\w.-]+", help_of(command, "all"))} == {*re.findall(r"--[\w.-]+", by_topic)}
+
+
+def test_the_help_of_one_option_and_of_an_unknown_topic():
+    assert help_of("train", "warmup") == help_of("train", "--optimizer.warmup"[2:]) != help_of("train", "optimizer")
+    assert "updates" in help_of("train", "warmup")
+    fails("train", "--help", "optimzer", message=r"no options called 'optimzer'; did you mean optimizer\?")
 
 
 def test_the_commands_are_listed():
@@ -361,7 +388,7 @@ def test_no_memory_is_no_unknown_option(monkeypatch):
     def fail(*_):
         raise MemoryError
 
-    kinds_of.cache_clear()
+    field_types.cache_clear()
     monkeypatch.setattr(typing, "get_type_hints", fail)
     fails(*TRAIN, message=r"^docmt: error: out of memory")
 
@@ -388,7 +415,7 @@ def test_help_and_mistakes_do_not_wait_for_torch(arguments):
 def test_recipes_take_hyphens_as_flags_do(tmp_path):
     recipe = tmp_path / "r.yaml"
     recipe.write_text("batches: {batch-tokens: 123}\nlog-every: 7\n")
-    printed = call("train", recipe, "--store", "s", "--run", "r", "--print_config")
+    printed = call("train", recipe, "--store", "s", "--run", "r", "--print-config")
     assert printed.status == 0, printed.err
     values = yaml.safe_load(printed.out)
     assert (values["batches"]["batch_tokens"], values["log_every"]) == (123, 7)

@@ -11,7 +11,7 @@ import pytest
 from commands import QUICK, TINY, call, fails
 
 DEAD = 2**22 + 1  # more than any process number
-SHORT = ["--stop.max_steps", 1]
+SHORT = ["--stop.max-steps", 1]
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def leftover(path, kind):
 
 def commands(run, text, folder):
     """Each command that writes, with what it writes."""
-    pair = ["--train", *text, "--vocabulary_size", 262]
+    pair = ["--train", *text, "--vocabulary-size", 262]
     yield ["prepare", "--store", folder / "s", *pair], folder / "s", "directory"
     yield ["translate", run, text[0], "-o", folder / "t", *QUICK], folder / "t", "file"
     yield ["evaluate", "--hypothesis", text[1], "--reference", text[1], "--json", folder / "e"], folder / "e", "file"
@@ -91,7 +91,7 @@ def test_outputs_that_are_links_stay_links_and_files_keep_their_mode(run, text, 
 def test_a_run_may_be_a_link_and_resumed_through_it(store, tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
-    for arguments in (["--data", store, "--run", tmp_path / "link", *TINY, *SHORT], ["--resume", tmp_path / "link"]):
+    for arguments in (["--store", store, "--run", tmp_path / "link", *TINY, *SHORT], ["--resume", tmp_path / "link"]):
         assert call("train", *arguments).status == 0
         assert (tmp_path / "link").readlink() == tmp_path / "disk"
         assert (tmp_path / "disk" / "model" / "config.json").is_file()
@@ -104,8 +104,8 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(store, tmp_path, monkeyp
     (tmp_path / "here" / "link").symlink_to(tmp_path / "disk")
     (tmp_path / "disk").mkdir()
     monkeypatch.chdir(tmp_path / "disk" if name == "." else tmp_path / "here")
-    arguments = ["train", "--data", store, "--run", name, *TINY, *SHORT]
-    fails(*arguments, "--initialize_from", "nope", message=r"there is no directory nope")
+    arguments = ["train", "--store", store, "--run", name, *TINY, *SHORT]
+    fails(*arguments, "--initialize-from", "nope", message=r"there is no directory nope")
     assert list((tmp_path / "disk").iterdir()) == []
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["link"]
     assert call(*arguments).status == 0
@@ -114,7 +114,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(store, tmp_path, monkeyp
 def test_a_run_in_a_full_current_directory(store, tmp_path, monkeypatch):
     (tmp_path / "work").touch()
     monkeypatch.chdir(tmp_path)
-    fails("train", "--data", store, "--run", ".", *TINY, message="the run directory . is there already: choose another")
+    fails("train", "--store", store, "--run", ".", *TINY, message="the run directory . already exists: choose another")
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
 
 
@@ -122,18 +122,18 @@ def test_a_run_in_a_full_current_directory(store, tmp_path, monkeypatch):
 def test_read_only_runs_and_outputs(run, corpus, tmp_path, read_only):
     sides = [corpus / "dev.en", corpus / "dev.de"]
     splits = [part for split in ("train", "dev", "test") for part in (f"--{split}", *sides)]
-    assert call("prepare", "--store", tmp_path / "s", *splits, "--vocabulary_size", 300).status == 0
+    assert call("prepare", "--store", tmp_path / "s", *splits, "--vocabulary-size", 300).status == 0
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "out").mkdir()
     for folder in ("run", "out"):
         read_only(tmp_path / folder)
-    refusal = "Read-only file system; choose another place"
-    fails("train", "--resume", tmp_path / "run", "--stop.max_steps", 120, message=rf"cannot write \S+run\S*: {refusal}")
+    refusal = "Read-only file system; choose another path"
+    fails("train", "--resume", tmp_path / "run", "--stop.max-steps", 120, message=rf"cannot write \S+run\S*: {refusal}")
     for output in (tmp_path / "out", tmp_path / "out" / "new"):
-        arguments = ["reproduce", "figure3", "--data", tmp_path / "s", "--output", output]
+        arguments = ["reproduce", "figure3", "--store", tmp_path / "s", "--output", output]
         fails(*arguments, message=rf"cannot write {output}\S*: {refusal}")
 
 
 def test_widths_that_do_not_fit_their_heads(store, tmp_path):
-    arguments = ["train", "--data", store, "--run", tmp_path / "r", "--model.width", 12]
-    fails(*arguments, message=r"model\.width 12 must be even and a multiple of model\.heads 8: change one of them")
+    arguments = ["train", "--store", store, "--run", tmp_path / "r", "--model.width", 12]
+    fails(*arguments, message=r"model\.width is 12: choose an even multiple of model\.heads .8")

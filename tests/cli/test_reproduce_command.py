@@ -18,7 +18,7 @@ variants:
   group:
     recipe: tiny.yaml
     start_from: sentence
-    settings: {optimizer.loaded_scale: 0.5}
+    settings: {optimizer.pretrained_lr_scale: 0.5}
 """
 TABLE = r"\| (\w+) \| 1/1 \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|( 12.50)?"
 
@@ -32,7 +32,7 @@ def tested(corpus):
         for name in ("train", "dev", "test")
         for part in (f"--{name}", corpus / f"{name}.en", corpus / f"{name}.de")
     ]
-    assert call("prepare", "--store", path, *splits, "--vocabulary_size", 400).status == 0
+    assert call("prepare", "--store", path, *splits, "--vocabulary-size", 400).status == 0
     return path
 
 
@@ -44,7 +44,7 @@ def experiment(tmp_path):
     shared |= {"encoder_layers": 2, "decoder_layers": 2}
     sizes = "".join(f"  {name}: {value}\n" for name, value in shared.items())
     (tmp_path / "tiny.yaml").write_text(
-        f"data: x\nrun: x\nmodel:\n{sizes}  dropout: 0.0\nbatches: {{batch_tokens: 512}}\n"
+        f"store: x\nrun: x\nmodel:\n{sizes}  dropout: 0.0\nbatches: {{batch_tokens: 512}}\n"
         "optimizer: {learning_rate: 0.02, warmup: 10}\nvalidation: {every: 20}\nstop: {max_steps: 40}\n"
         "checkpoints: {every: 10}\ndevice: cpu\nlog_every: 1\n"
     )
@@ -56,8 +56,8 @@ def experiment(tmp_path):
 @pytest.mark.full
 def test_a_whole_experiment_killed_once(experiment, tested, corpus, tmp_path):
     output = tmp_path / "out"
-    command = ["reproduce", experiment, "--data", tested, "--output", output, "--search.beam", 1]
-    dry = call(*command, "--dry_run")
+    command = ["reproduce", experiment, "--store", tested, "--output", output, "--search.beam", 1]
+    dry = call(*command, "--dry-run")
     assert (dry.status, dry.err, output.exists()) == (0, "", False)
     names = re.findall(r"\((.*)\)", dry.out)
     assert [line.split()[:2] for line in dry.out.splitlines()] == [["missing", "sentence,"], ["missing", "group,"]]
@@ -66,17 +66,17 @@ def test_a_whole_experiment_killed_once(experiment, tested, corpus, tmp_path):
     wait_for_lines(output / "runs" / names[0] / "metrics.jsonl", 15, killed)
     killed.kill()
     killed.communicate()
-    assert call(*command, "--dry_run").out.split()[0] == "resumable"
+    assert call(*command, "--dry-run").out.split()[0] == "resumable"
     outcome = call(*command)
     assert outcome.status == 0, outcome.err
-    assert f"docmt: [1/2] going on with sentence, seed 1 ({names[0]})\n" in outcome.err
+    assert f"docmt: [1/2] resuming sentence, seed 1 ({names[0]})\n" in outcome.err
     assert f"docmt: [2/2] training group, seed 1 ({names[1]})\n" in outcome.err
     assert outcome.out == (output / "small-cpu.md").read_text()
     assert [(row[1], bool(row[6])) for row in re.finditer(TABLE, outcome.out)] == [("sentence", True), ("group", False)]
     again = call(*command)
     assert (again.status, again.out) == (0, outcome.out)
     assert "training" not in again.err
-    assert {line.split()[0] for line in call(*command, "--dry_run").out.splitlines()} == {"done"}
+    assert {line.split()[0] for line in call(*command, "--dry-run").out.splitlines()} == {"done"}
 
     # The scores are those that docmt evaluate gives to the same model.
     content = json.loads((output / "small-cpu.json").read_text())
@@ -92,9 +92,9 @@ def test_a_whole_experiment_killed_once(experiment, tested, corpus, tmp_path):
 
 @pytest.mark.full
 def test_overrides_reach_every_run(experiment, tested, tmp_path):
-    settings = ["--stop.max_steps", 4, "--model.width=8", "--stop.patience", 0, "--search.beam", 1, "--seeds", "4, 7"]
+    settings = ["--stop.max-steps", 4, "--model.width=8", "--stop.patience", 0, "--search.beam", 1, "--seeds", "4, 7"]
     options = tmp_path / "options.yaml"
-    options.write_text(f"data: {tested}\noutput: {tmp_path / 'out'}\n")
+    options.write_text(f"store: {tested}\noutput: {tmp_path / 'out'}\n")
     outcome = call("reproduce", experiment, "--config", options, *settings)
     assert outcome.status == 0, outcome.err
     assert "| sentence | 2/2 |" in outcome.out
@@ -107,13 +107,13 @@ def test_overrides_reach_every_run(experiment, tested, tmp_path):
 
 @pytest.mark.full
 def test_every_run_is_asked_a_test_set(experiment, tested, corpus, tmp_path):
-    options = ["--data", tested, "--output", tmp_path / "out", "--stop.max_steps", 4, "--search.beam", 1]
+    options = ["--store", tested, "--output", tmp_path / "out", "--stop.max-steps", 4, "--search.beam", 1]
     suite = ["--suite", corpus / "test.contrastive.jsonl"]
     outcome = call("reproduce", experiment, *options, *suite)
     assert outcome.status == 0, outcome.err
     assert "## Right candidates of test.contrastive.jsonl\n" in outcome.out
     rows = json.loads((tmp_path / "out" / "small-cpu.json").read_text())["suite"]["rows"]
-    names = re.findall(r"\((.*)\)", call("reproduce", experiment, *options, "--dry_run").out)
+    names = re.findall(r"\((.*)\)", call("reproduce", experiment, *options, "--dry-run").out)
     for row, name in zip(rows, names, strict=True):
         run = tmp_path / "out" / "runs" / name
         alone = json.loads(call("probe", run, *suite, "--json", "-").out)["phenomena"]
@@ -121,7 +121,12 @@ def test_every_run_is_asked_a_test_set(experiment, tested, corpus, tmp_path):
             counts = {distance: cell["correct"] for distance, cell in cells.items()}
             assert counts == {d: cell["correct"] for d, cell in alone[phenomenon]["distances"].items()}
     fails(
-        "reproduce", experiment, *options, "--suite", experiment, message="small.yaml, line 2: not valid JSON: a contr"
+        "reproduce",
+        experiment,
+        *options,
+        "--suite",
+        experiment,
+        message="small.yaml, line 2: not valid JSON. A test set has one JSON object a line",
     )
 
 
@@ -131,21 +136,21 @@ def test_a_failed_run_is_told_at_the_end(experiment, tested, tmp_path):
         + "  hopeless: {recipe: tiny.yaml, settings: {model.position_encoding: learned, model.max_positions: 1,\n"
         "    model.positions: document}}\n"
     )
-    options = ["--data", tested, "--output", tmp_path / "out", "--stop.max_steps", 4, "--search.beam", 1]
+    options = ["--store", tested, "--output", tmp_path / "out", "--stop.max-steps", 4, "--search.beam", 1]
     outcome = call("reproduce", experiment, *options)
     assert outcome.status == 2
     assert "- failed: hopeless, seed 1: the instance that begins with sentence 1 of document" in outcome.out
     assert len(re.findall(TABLE, outcome.out)) == 2
-    assert_one_sentence(outcome.err.splitlines(keepends=True)[-1], "1 of 3 runs failed, as the table says; the same")
+    assert_one_sentence(outcome.err.splitlines(keepends=True)[-1], "1 of 3 runs failed, see the table; run the same")
 
 
 def test_what_an_experiment_has_no_use_for(experiment, tested, tmp_path):
-    command = ["reproduce", experiment, "--data", tested, "--output", tmp_path / "out", "--dry_run"]
+    command = ["reproduce", experiment, "--store", tested, "--output", tmp_path / "out", "--dry-run"]
     fails(
         *command,
-        "--context.window",
+        "--context.window-decoding",
         "prefix",
-        message=r"context.window is for systems that translate windows \(concat\), not for (this|models of) ",
+        message=r"context.window_decoding is for systems that translate windows \(concat\), not for (this|models of) ",
     )
     assert not (tmp_path / "out").exists()
 
@@ -165,21 +170,21 @@ def test_the_experiments_are_listed():
         (["none.yaml"], r"cannot read none.yaml: there is no such file"),
         (["none.yaml", "table2"], r"none.yaml and table2 both name an experiment"),
         (["table2"], r"--store is missing; see docmt reproduce --help"),
-        (["table2", "--data", "s"], r"--output is missing"),
-        (["table2", "--data", "s", "--output", "o"], r"s is not a prepared store"),
+        (["table2", "--store", "s"], r"--output is missing"),
+        (["table2", "--store", "s", "--output", "o"], r"s is not a prepared store"),
         (["table2", "--scale", "huge"], r"--scale is 'huge': choose one of cpu, full"),
         (
-            ["table2", "--data", "s", "--output", "o", "--seeds", "1;2"],
+            ["table2", "--store", "s", "--output", "o", "--seeds", "1;2"],
             r"--seeds is '1;2': give whole numbers, such as 1,2,3",
         ),
         (
-            ["table2", "--data", "s", "--output", "o", "--context.window", "no"],
-            r"context.window is 'no': choose one of auto, last",
+            ["table2", "--store", "s", "--output", "o", "--context.window-decoding", "no"],
+            r"--context.window-decoding is 'no': choose one of auto, last",
         ),
         (["table2", "--seed", "1"], r"unknown option --seed; did you mean --seeds\?"),
-        (["table2", "--stop.max_stops", "1"], r"unknown option --stop.max_stops; did you mean --stop.max_steps\?"),
-        (["table2", "--stop.max_steps", "x"], r"--stop.max_steps is 'x': give a whole number"),
-        (["table2", "--data", "s", "--output", "o", "--search.beam", "0"], r"search.beam is 0: choose a number"),
+        (["table2", "--stop.max-stops", "1"], r"unknown option --stop.max-stops; did you mean --stop.max-steps\?"),
+        (["table2", "--stop.max-steps", "x"], r"--stop.max-steps is 'x': give a whole number"),
+        (["table2", "--store", "s", "--output", "o", "--search.beam", "0"], r"search.beam is 0: choose a number"),
     ],
 )
 def test_what_does_not_fit(arguments, message, tmp_path, monkeypatch):
@@ -189,5 +194,5 @@ def test_what_does_not_fit(arguments, message, tmp_path, monkeypatch):
 
 
 def test_a_store_without_a_test_split_is_refused_at_once(experiment, store, tmp_path):
-    options = ["--data", store, "--output", tmp_path / "out"]
+    options = ["--store", store, "--output", tmp_path / "out"]
     fails("reproduce", experiment, *options, message=r"no split 'test', only train, dev; run `docmt prepare` again")

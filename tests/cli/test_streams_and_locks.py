@@ -10,7 +10,7 @@ from commands import SIZES, TINY, assert_one_sentence, call, start, wait_for_lin
 
 # Progress lines at once, not after ten seconds.
 TALKATIVE = (
-    "import sys, docmt.core.progress, docmt.cli.app; docmt.core.progress.PLAIN_INTERVAL_SECONDS = 0.0; "
+    "import sys, docmt.core.progress, docmt.cli.app; docmt.core.progress.LINE_INTERVAL_SECONDS = 0.0; "
     "sys.exit(docmt.cli.app.main(sys.argv[1:]))"
 )
 
@@ -23,7 +23,7 @@ def talkative(*arguments, **options):
 
 
 def training(store, run, *others, steps=30):
-    return ["train", "--data", store, "--run", run, *TINY, "--stop.max_steps", steps, "--log_every", 1, *others]
+    return ["train", "--store", store, "--run", run, *TINY, "--stop.max-steps", steps, "--log-every", 1, *others]
 
 
 @pytest.mark.parametrize("closed", [pytest.param("stderr", marks=pytest.mark.full), "stdout and stderr"])
@@ -50,7 +50,7 @@ def test_nothing_of_a_closed_standard_error_goes_to_standard_output(store, tmp_p
     shown, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     assert shown.decode() == f"30 updates are done; the model is in {tmp_path / 'run' / 'model'}\n"
-    process = talkative("train", "--no_such_option", stdout=subprocess.PIPE, preexec_fn=closing)
+    process = talkative("train", "--no-such-option", stdout=subprocess.PIPE, preexec_fn=closing)
     assert (process.communicate(timeout=120)[0], process.returncode) == (b"", 2)
 
 
@@ -99,7 +99,7 @@ def test_two_resumes_of_one_run(store, tmp_path):
     wait_for_lines(run / "metrics.jsonl", 3, first)
     first.kill()
     first.communicate()
-    resume = ["train", "--resume", run, "--stop.max_steps", 1000]
+    resume = ["train", "--resume", run, "--stop.max-steps", 1000]
     pair = [start(*resume), start(*resume)]
     deadline = time.monotonic() + 120
     while all(process.poll() is None for process in pair):
@@ -118,7 +118,7 @@ def test_two_resumes_of_one_run(store, tmp_path):
     lines = (run / "metrics.jsonl").read_text().splitlines()
     updates = [line.split(",")[0] for line in lines if '"loss"' in line]
     assert len(updates) == len(set(updates))
-    assert call("train", "--resume", run, "--stop.max_steps", 1).status == 0
+    assert call("train", "--resume", run, "--stop.max-steps", 1).status == 0
 
 
 @pytest.mark.full
@@ -129,21 +129,21 @@ def test_two_reproductions_into_one_directory(corpus, store, tmp_path):
         for name in ("train", "dev", "test")
         for part in (f"--{name}", corpus / f"{name}.en", corpus / f"{name}.de")
     ]
-    assert call("prepare", "--store", tested, *splits, "--vocabulary_size", 400).status == 0
+    assert call("prepare", "--store", tested, *splits, "--vocabulary-size", 400).status == 0
     sizes = "".join(f"  {name}: {value}\n" for name, value in SIZES.items())
     (tmp_path / "tiny.yaml").write_text(
-        f"data: x\nrun: x\nmodel:\n{sizes}stop: {{max_steps: 150}}\ndevice: cpu\nlog_every: 1\n"
+        f"store: x\nrun: x\nmodel:\n{sizes}stop: {{max_steps: 150}}\ndevice: cpu\nlog_every: 1\n"
     )
     (tmp_path / "small.yaml").write_text("title: Small\nvariants: {one: {recipe: tiny.yaml}}\n")
     output = tmp_path / "out"
-    command = ["reproduce", tmp_path / "small.yaml", "--data", tested, "--output", output, "--search.beam", 1]
+    command = ["reproduce", tmp_path / "small.yaml", "--store", tested, "--output", output, "--search.beam", 1]
     pair = [start(*command) for _ in range(2)]
     statuses = outcomes(pair)
     assert [status for status, _ in statuses] == [0, 2]
     working = next(process for process in pair if process.returncode == 0)
     message = rf"the experiments in {output} are being run by process {working.pid} on \S+: wait for it, or stop it"
     assert_one_sentence(statuses[1][1], message)
-    assert call(*command, "--dry_run").out.startswith("done")
+    assert call(*command, "--dry-run").out.startswith("done")
 
 
 @pytest.mark.full
@@ -151,6 +151,6 @@ def test_two_reproductions_into_one_directory(corpus, store, tmp_path):
 def test_runs_with_awkward_names(store, tmp_path, monkeypatch, name):
     """`--resume null` was taken for no resume, and the value of `--resume=-dash` for an option."""
     monkeypatch.chdir(tmp_path)
-    options = ["--data", store, *TINY, "--stop.max_steps"]
+    options = ["--store", store, *TINY, "--stop.max-steps"]
     assert call("train", f"--run={name}", *options, 1).status == 0
-    assert call("train", f"--resume={name}", "--stop.max_steps", 2).status == 0
+    assert call("train", f"--resume={name}", "--stop.max-steps", 2).status == 0

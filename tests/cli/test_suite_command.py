@@ -33,7 +33,7 @@ def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
     assert found["phenomena"]["odd"]["correct"] == sum(right[::2])
     assert (found["model"], found["suite"]) == (str(run), str(suite))
     assert found["answers"].count("+") == sum(right)
-    only_json = call("probe", run, "--suite", suite, "--json", "-", "--batch_tokens", 64)
+    only_json = call("probe", run, "--suite", suite, "--json", "-", "--batch-tokens", 64)
     assert json.loads(only_json.out) == found
 
 
@@ -45,7 +45,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
     wanted = usual.score(*pair).sentences[0].score
     words = len(usual.tokenizer.encode(item["candidates"][0][0]))
     tight = docmt.Translator(run, search=docmt.SearchConfig(max_length_ratio=0, max_length_extra=words))
-    at_limit, free = (tight.score_all([pair], limited)[0].sentences[0].score for limited in (True, False))
+    at_limit, free = (tight.score_all([pair], free_at_limit)[0].sentences[0].score for free_at_limit in (True, False))
     assert at_limit > free == wanted
 
 
@@ -53,11 +53,11 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
     ("arguments", "message"),
     [
         (["--markdown", "none/there.md"], "cannot write none/there.md"),
-        (["--normalization", "median"], "candidates.normalization is 'median': choose one of sum, mean"),
+        (["--normalization", "median"], "contrastive.normalization is 'median': choose one of sum, mean"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
         (["--json", "-", "--markdown", "-"], "two outputs would both go to standard output"),
         (["--source", "none.en", "--reference", "none.de"], "cannot read none.en: there is no such file"),
-        (["--context.window", "prefix"], "context.window is for systems that translate windows"),
+        (["--context.window-decoding", "prefix"], "context.window_decoding is for systems that translate windows"),
     ],
 )
 def test_options_that_do_not_fit(run, suite, arguments, message):
@@ -66,11 +66,11 @@ def test_options_that_do_not_fit(run, suite, arguments, message):
 
 def test_what_is_missing_or_wrong(run, suite):
     fails("probe", "--suite", suite, message="MODEL is missing")
-    fails("probe", run, message="name test sets .--suite., or a corpus .--source and --reference., to probe models")
-    fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown is for the tables of --suite")
+    fails("probe", run, message="nothing to measure: name test sets .--suite., or a corpus .--source and --reference")
+    fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown needs --suite")
     fails("probe", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
     suite.write_text("5\n")
-    fails("probe", run, "--suite", suite, message=r"suite.jsonl: this is no item of a test set that")
+    fails("probe", run, "--suite", suite, message=r"suite.jsonl: not an item of a known test set format")
 
 
 def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
@@ -78,7 +78,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
     found, page = tmp_path / "found.json", tmp_path / "found.md"
     outcome = call(
         *("probe", run, other, "--suite", suite, asked, "--json", found, "--markdown", page),
-        *("--beam", 1, "--normalization", "mean", "--candidates.sentences", "deciding"),
+        *("--beam", 1, "--normalization", "mean", "--contrastive.sentences", "deciding"),
     )
     assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 2)
     table = [line.split() for line in outcome.out.splitlines()]
@@ -105,7 +105,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
 
 @pytest.mark.full
 def test_means_and_deciding_sentences_are_those_of_the_scores(run, suite):
-    arguments = ("--json", "-", "--normalization", "mean", "--candidates.sentences", "deciding")
+    arguments = ("--json", "-", "--normalization", "mean", "--contrastive.sentences", "deciding")
     found = json.loads(call("probe", run, "--suite", suite, *arguments).out)
     translator, answers = docmt.Translator(run), ""
     for line in suite.read_text().splitlines():
@@ -149,7 +149,7 @@ def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
     french = tmp_path / "suite.en-fr.jsonl"
     shutil.copy(suite, french)
     fails("probe", run, "--suite", french, message="suite.en-fr.jsonl is en-fr, but .* translates en-de")
-    fails("probe", run, "--suite", "lcpt", message="no test set 'lcpt': choose one of pronouns, phenomena")
+    fails("probe", run, "--suite", "lcpt", message="no test set 'lcpt'. Choose one of pronouns, phenomena")
     fails("probe", run, "--suite", suite, suite, message="--suite has .*suite.jsonl twice: name it once")
     fails("probe", run, run, "--suite", suite, message="the list of models has .*run twice: name it once")
 
@@ -161,7 +161,7 @@ def test_items_without_context_are_told(run, suite):
     suite.write_text(json.dumps({**item, **alone, "sentence": 0}) + "\n")
     outcome = call("probe", run, "--suite", suite)
     assert outcome.status == 0
-    assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context, so that nothing decides them\n"
+    assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context to decide them\n"
 
 
 def test_what_may_be_wrong_with_translations_is_told_of_each_model(run, asked, tmp_path):
@@ -202,9 +202,9 @@ def test_miscounted_sentences_are_told(run, asked, monkeypatch):
 
     monkeypatch.setattr(Translator, "translate_all", translating)
     outcome = call("probe", run, "--suite", asked, "--beam", 1)
-    assert "docmt: 1 x places where the model gave another number of sentences than the source has" in outcome.err
+    assert "docmt: 1 x spans with another number of sentences than their source" in outcome.err
     assert f"({asked}, item 1, sentences 2 to 3)" in outcome.err
-    assert "\nmiscounted: wrong, as the model gave another number of sentences" in outcome.out
+    assert "\nmiscounted: wrong, because the model generated another number of sentences" in outcome.out
 
 
 @pytest.mark.full
@@ -236,28 +236,21 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
         f"{run},{french}",
         "--suite",
         "phenomena",
-        message="run and .*french cannot translate as one: they are for en-de and en-fr",
+        message="run and .*french cannot form an ensemble: they translate en-de and en-fr",
     )
     damaged = shutil.copytree(run / "model", tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"nothing")
     fails("probe", run, damaged, "--suite", "phenomena", message="damaged")
     for systems in ([run, suite], [suite, run], [f"{run},{suite}"]):
-        message = "suite.jsonl is a file, and files cannot translate: name models alone"
+        message = "suite.jsonl is a file, not a model: name model directories only"
         fails("probe", *systems, "--suite", "phenomena", message=message)
-        fails("probe", *systems, "--suite", "phenomena", "--context_usage", message=message)
-    fails(
-        "probe",
-        run,
-        tmp_path / "no",
-        "--suite",
-        "phenomena",
-        message="there is no directory .*no: give a model",
-    )
+        fails("probe", *systems, "--suite", "phenomena", "--context-ablation", message=message)
+    fails("probe", run, tmp_path / "no", "--suite", "phenomena", message="there is no directory .*no. Name a model")
 
 
 @pytest.mark.full
 def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monkeypatch):
-    monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
 
     def told(*arguments):
         lines = call("probe", *arguments, *QUICK).err.splitlines()
@@ -269,8 +262,8 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     assert both == [f"{model}: {line}" for model in ("run", "second") for line in work]
     forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
     asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
-    assert told(run, "--suite", asked, "--context_usage") == ["translating"]
-    both = told(run, others[0], "--suite", asked, "--context_usage")
+    assert told(run, "--suite", asked, "--context-ablation") == ["translating"]
+    both = told(run, others[0], "--suite", asked, "--context-ablation")
     assert both == [f"{model}: {asked}: translating" for model in ("run", "second")]
 
 

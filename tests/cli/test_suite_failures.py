@@ -13,11 +13,11 @@ from docmt.decoding import Translator
 def test_what_is_finished_is_kept_when_somebody_interrupts(run, others, suite, tmp_path, monkeypatch):
     score_all, asked = Translator.score_all, []
 
-    def interrupted(self, pairs, limited, context):
+    def interrupted(self, pairs, free_at_limit, context):
         asked.append(pairs)
         if len(asked) == last:
             raise KeyboardInterrupt
-        return score_all(self, pairs, limited, context)
+        return score_all(self, pairs, free_at_limit, context)
 
     monkeypatch.setattr(Translator, "score_all", interrupted)
     found, page = tmp_path / "found.json", tmp_path / "found.md"
@@ -90,7 +90,7 @@ def test_items_that_fail_are_wrong_and_told(run, with_bad, failing, tmp_path):
     outcome = call("probe", run, "--suite", suite, "--json", found)
     lines = [f"error: {suite}, item 2 ('b'): BAD is too long", "1 of 6 items could not be answered"]
     assert (outcome.status, outcome.err.splitlines()) == (2, [f"docmt: {line}" for line in lines])
-    assert "\nunanswered: wrong, as the model could not score or translate them" in outcome.out
+    assert "\nunanswered: wrong, because the model could not score or translate them" in outcome.out
     written = json.loads(found.read_text())
     assert (written["unanswered"], written["total"], written["answers"][1]) == (1, 6, "!")
     assert written["answers"].count("!") == 1
@@ -102,14 +102,14 @@ def test_items_that_fail_are_wrong_and_told(run, with_bad, failing, tmp_path):
 
 
 def test_what_is_wrong_is_told_with_its_context(run, failing, tmp_path):
-    """With --context_usage, too; a sentence that is too long is told once."""
+    """With --context-ablation, too; a sentence that is too long is told once."""
     long, pair = ["x" * 300, "It."], [["X.", "A."], ["X.", "B."]]
     rows = [{"source": source, "candidates": pair, "correct": 0, "sentence": 1} for source in (long, ["BAD.", "It."])]
     forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
     path, asked, found = tmp_path / "context.jsonl", tmp_path / "forms.jsonl", tmp_path / "found.json"
     asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    outcome = call("probe", run, "--suite", path, asked, "--context_usage", "--json", found, *QUICK)
+    outcome = call("probe", run, "--suite", path, asked, "--context-ablation", "--json", found, *QUICK)
     assert outcome.status == 2
     told = outcome.err.splitlines()
     places = [line.partition(": BAD is too long")[0] for line in told if line.endswith(": BAD is too long")]
@@ -121,6 +121,6 @@ def test_what_is_wrong_is_told_with_its_context(run, failing, tmp_path):
     assert f"first: {asked}, item 1, true context, sentence 1)" in line
     warnings = json.loads(found.read_text())["warnings"]
     assert warnings["long_source"] == 1 and line.startswith(f"docmt: {warnings['length_limit']} x ")
-    assert "\n*: other than with true context, p < 0.05" in outcome.out
+    assert "\n*: different from true context, p < 0.05" in outcome.out
     items = json.loads(found.read_text())["suites"][str(asked)]["empty"]["items"]
     assert all(set(item) == {"id", "expected", "translation", "answer"} for item in items)

@@ -77,7 +77,7 @@ def test_models_and_files(run, files):
     outcome = call(*arguments, "-o", "out", "--json", "s.json")
     assert outcome.status == 0
     names = [f"{run.parent.name}/{run.name}", f"{files.name}/a.de", f"other/{run.name}"]
-    same = f"{files}/other/{run.name} has the same translations as {run}, so that they cannot differ"
+    same = f"{files}/other/{run.name} has the same translations as {run}"
     assert f"docmt: {same}\n" in outcome.err
     found = json.loads((files / "s.json").read_text())
     assert [own["path"] for own in found["systems"]] == [str(run), "a.de", f"{files}/other/{run.name}"]
@@ -91,9 +91,7 @@ def test_models_and_files(run, files):
     assert (files / "out" / written[0]).read_text() == (files / "alone").read_text()
     assert json.loads(alone.out)["d_bleu"] == found["systems"][0]["d_bleu"]
     assert f"(first: {names[0]}: test.en, document 1, sentence 1)" in outcome.err
-    fails(
-        *arguments, "-o", "out", message=r"out/.*\.txt is there already: remove it, or name another directory with -o"
-    )
+    fails(*arguments, "-o", "out", message=r"out/.*\.txt already exists: remove it, or name another directory with -o")
     # Models alone, one of them an ensemble.
     by_name = call("evaluate", "--model", run, "--model", f"{run},other/{run.name}", *source, "-o", "more")
     assert by_name.status == 0
@@ -102,8 +100,8 @@ def test_models_and_files(run, files):
     (files / "none").mkdir()
     fails("evaluate", "--systems", run, "none", *source, "-o", "late", message="none")
     fails("evaluate", "--systems", run, "none.de", *source, "-o", "late", message="cannot read none.de")
-    fails("evaluate", "--systems", run, "a.de", *source, "-o", "-", message="-o - has no room for the translations")
-    fails("evaluate", "--systems", run, "a.de", *source, "-o", "a.de", message="a file stands where a directory is")
+    fails("evaluate", "--systems", run, "a.de", *source, "-o", "-", message="-o - cannot take the translations")
+    fails("evaluate", "--systems", run, "a.de", *source, "-o", "a.de", message="a file is where a directory is")
     assert not (files / "late").exists()
 
 
@@ -135,10 +133,10 @@ def test_an_interruption_tells_what_is_complete_and_the_way_on(run, files, monke
     asked = ["evaluate", "--systems", run, "other", "a.de", *of_models]
     assert call(*asked, "--json", "whole.json").status == 0
     first = f"outs/{run.name}.txt"
-    told = f"docmt: complete: {first}; go on with --systems {first} other a.de\ndocmt: interrupted\n"
+    told = f"docmt: complete: {first}; continue with --systems {first} other a.de\ndocmt: interrupted\n"
     assert interrupted(monkeypatch, "translate_corpus", 1, *asked, "-o", "outs") == told
     way_on = ["evaluate", "--systems", first, "other", "a.de", *of_models, "-o", "outs"]
-    told = f"docmt: complete: outs/other.txt; go on with --systems {first} outs/other.txt a.de\ndocmt: interrupted\n"
+    told = f"docmt: complete: outs/other.txt; continue with --systems {first} outs/other.txt a.de\ndocmt: interrupted\n"
     assert interrupted(monkeypatch, "compare", 0, *way_on).endswith(told)
     assert sorted(path.name for path in (files / "outs").iterdir()) == ["other.txt", f"{run.name}.txt"]
     last = ["evaluate", "--systems", first, "outs/other.txt", "a.de", *options]
@@ -153,7 +151,7 @@ def test_an_interruption_where_files_cannot_stand_for_models(run, files, monkeyp
     asked = ["evaluate", "--systems", run, "other", "--source", "test.en", "--reference", "test.de", *QUICK]
     assert interrupted(monkeypatch, "translate_corpus", 1, *asked) == "docmt: interrupted\n", "there are no files"
     assert interrupted(monkeypatch, "translate_corpus", 0, *asked, "-o", "none") == "docmt: interrupted\n"
-    told = f"docmt: complete: outs/{run.name}.txt; what else their scores need does not stand there: to compare them, "
+    told = f"docmt: complete: outs/{run.name}.txt; to compare the systems, "
     instances = [*asked, "--metrics.unit", "instance", "-o", "outs"]
     assert interrupted(monkeypatch, "translate_corpus", 1, *instances).startswith(told)
     # JSONL has the references itself, which files of translations must be told.
@@ -163,7 +161,7 @@ def test_an_interruption_where_files_cannot_stand_for_models(run, files, monkeyp
     asked = ["--source", "test.jsonl", "-o", "both", "--samples", 100, *QUICK]
     told = interrupted(monkeypatch, "translate_corpus", 1, "evaluate", "--systems", run, "other", *asked)
     way_on = ["--systems", f"both/{run.name}.txt", "other", "--reference", "test.jsonl"]
-    assert told.splitlines()[0].endswith(f"; go on with {' '.join(way_on)}")
+    assert told.splitlines()[0].endswith(f"; continue with {' '.join(way_on)}")
     assert call("evaluate", *way_on, *asked).status == 0
 
 
@@ -187,7 +185,7 @@ def test_several_references(run, files):
     written = json.loads(call("evaluate", "--hypothesis", "out", *names, "--json", "-").out)
     assert by_model["chrf"] == written["chrf"] and "nrefs:2|" in by_model["chrf"]["signature"]
     (files / "short.de").write_text("\n".join((files / "second.de").read_text().split("\n")[1:]))
-    message = "reference 2 has other documents or sentence counts than reference 1"
+    message = "reference 2 and reference 1 differ in documents or sentence counts"
     fails("evaluate", "--hypothesis", "a.de", "--reference", "test.de", "short.de", message=message)
 
 
@@ -200,7 +198,7 @@ def test_pairs_that_were_left_out(run, files):
     (files / "marked.en").write_text("<d>\n" + (files / "test.en").read_text().replace("\n\n", "\n<d>\n"))
     arguments = ["--source", "marked.en", "--reference", "marked.de", *QUICK]
     outcome = call("evaluate", "--systems", run, "a.de", *arguments)
-    assert outcome.status == 2 and "a.de cannot be told from the places that were left out of marked.de" in outcome.err
+    assert outcome.status == 2 and "a.de cannot be aligned with marked.de, of which sentence pairs" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -226,12 +224,12 @@ def test_pairs_that_were_left_out(run, files):
             "two outputs would both go to standard output",
         ),
         (["--systems", "a.de", "b.de", "--markdown", "no/m.md"], "cannot write no/m.md: there is no directory"),
-        (["--systems", "a.de", "two.de"], "two.de has 2 documents and test.de has 6; they must be the same documents"),
-        (["--systems", "a.de", "empty.de"], "empty.de holds no text, so nothing can be scored"),
         (
-            ["--hypothesis", "a.de", "--markdown", "m"],
-            "--markdown is for comparing several systems: name more than one",
+            ["--systems", "a.de", "two.de"],
+            "two.de has 2 documents but test.de has 6. Both must contain the same documents",
         ),
+        (["--systems", "a.de", "empty.de"], "empty.de has no text. Give a file with translations"),
+        (["--hypothesis", "a.de", "--markdown", "m"], "--markdown needs several systems: name more than one"),
     ],
 )
 def test_what_does_not_fit(run, files, arguments, message):
@@ -252,7 +250,7 @@ def test_what_does_not_fit(run, files, arguments, message):
 )
 def test_text_without_a_reference(run, files, arguments, name):
     (files / "RUN").symlink_to(run)
-    message = f"error: {name} is missing: test.en is no JSONL with both sides, so name the file beside it"
+    message = f"error: {name} is missing: test.en is not JSONL with both sides, so name the other file"
     fails(*arguments, message=message)
 
 
@@ -261,7 +259,7 @@ def test_more_that_does_not_fit(files):
     for name in ("one.de", "other.de", "reference.de"):
         (files / name).write_text(f"Er ist alt.\nSie ist billig {name}.\n")
     one = ["evaluate", "--systems", "one.de", "other.de", "--reference", "reference.de"]
-    fails(*one, message=r"there is a single document, .* resample sentences \(--significance.resample sentences\)")
+    fails(*one, message=r"cannot resample a single document.* resample sentences \(--significance.resample sentences\)")
     assert call(*one, "--resample", "sentences").status == 0
 
 
@@ -270,7 +268,7 @@ def test_options_of_models_are_no_matter_for_files(files):
     plain = call(*SYSTEMS)
     told = call(*SYSTEMS, "--beam", 2, "--device", "cpu", "--source", "test.en", "-o", "unused")
     assert (told.status, told.out) == (0, plain.out)
-    assert "--output, --device, --source, --search.beam: of no effect here" in told.err
+    assert "--output, --device, --source, --search.beam: no effect, because" in told.err
     named = ["evaluate", "--hypothesis", "a.de", "--systems", "b.de", "c.de", "--reference", "test.de"]
     assert call(*named) == plain
     assert not (files / "unused").exists()

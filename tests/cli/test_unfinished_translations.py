@@ -13,8 +13,7 @@ from commands import call, fails, start, wait_for_lines
 
 import docmt
 from docmt.checkpoint.model_directory import save_model
-from docmt.cli import results
-from docmt.core import partial
+from docmt.core import resumable_file
 from docmt.decoding import SearchConfig, Translator
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Group
@@ -54,7 +53,7 @@ INPUTS = {
     "lines": (LINES, "in.txt", ["--layout", "lines"]),
     "JSONL": (JSONL, "in.jsonl", []),
     "JSONL as text": (JSONL, "in.jsonl", ["--format", "text"]),
-    "n best": (JSONL, "in.jsonl", ["--n_best", 2, "--format", "jsonl"]),
+    "n best": (JSONL, "in.jsonl", ["--n-best", 2, "--format", "jsonl"]),
     "carried": (TEXT, "in.txt", ["--overlap", 2]),
     "compressed": (TEXT, "in.txt", []),
 }
@@ -85,7 +84,7 @@ class Stop(KeyboardInterrupt):
 def stop_after(monkeypatch):
     """Ends translations after so many additions to the file; gives how many there were. A negative number: in the
     middle of writing the next one."""
-    append, made = partial._append, []
+    append, made = resumable_file._append, []
 
     def stop(count):
         made.clear()
@@ -99,7 +98,7 @@ def stop_after(monkeypatch):
             append(file, data)
             made.append(data)
 
-        monkeypatch.setattr(partial, "_append", appending)
+        monkeypatch.setattr(resumable_file, "_append", appending)
 
     def count():
         return sum(b'"note"' in own for own in made)
@@ -129,7 +128,7 @@ def test_interrupted_anywhere(models, tmp_path, stop_after, name):
     model = models["group" if name == "carried" else "concat" if name == "JSONL as text" else "sentence"]
     (tmp_path / source).write_text(text)
     output = tmp_path / ("out.gz" if name == "compressed" else "out")
-    command = ["translate", model, tmp_path / source, *search(beam=2 if "--n_best" in options else 1), *options]
+    command = ["translate", model, tmp_path / source, *search(beam=2 if "--n-best" in options else 1), *options]
     whole = call(*command).out
     stop_after(10**6)
     assert call(*command, "-o", output).status == 0
@@ -145,13 +144,13 @@ def test_interrupted_anywhere(models, tmp_path, stop_after, name):
         outcome = call(*command, "-o", output)
         assert outcome.status == 130
         kept = tmp_path / f"{output.name}.partial"
-        told = f"docmt: what is finished is in {kept}: the same command with --resume goes on\n"
+        told = f"docmt: finished parts are in {kept}: run the same command with --resume to continue\n"
         assert outcome.err == told + "docmt: interrupted\n"
         assert output.read_text() == "old"
         assert names(tmp_path) == sorted([source, output.name, kept.name])
         text = begun(kept)
         assert whole.startswith(text) and text != whole
-        fails(*command, "-o", output, message=rf"{kept} is unfinished: go on with it with --resume, or remove it")
+        fails(*command, "-o", output, message=rf"{kept} is unfinished: continue it with --resume, or remove it")
         stop_after(10**6)
         assert call(*command, "-o", output, "--resume").status == 0
         assert stop_after.count() == additions - abs(ends)
@@ -239,7 +238,7 @@ def test_a_finished_output_of_another_model_is_not_left(models, tmp_path):
     for model, options in ((models["group"], SEARCH), (models["sentence"], search(max_length_extra=5))):
         again = call(*command[:1], model, *command[2:], *options, "--resume")
         assert again.status == 0
-        assert "out is there already, and nothing tells what it was made from: translating it again" in again.err
+        assert "out exists, but its input and model are unknown: translating it again" in again.err
         assert (tmp_path / "out").read_text() == call("translate", model, tmp_path / "in.txt", *options).out
 
 
@@ -253,7 +252,13 @@ def test_what_this_command_has_finished_stays(models, tmp_path, stop_after):
     additions = stop_after.count()
     stop_after(additions - 1)
     assert call(*command).status == 130
-    fails(*command[:1], models["group"], *command[2:], "--resume", message=r"a\.txt\.partial, .* with another model")
+    fails(
+        *command[:1],
+        models["group"],
+        *command[2:],
+        "--resume",
+        message=r"a\.txt\.partial: it was started with another model",
+    )
     (tmp_path / "out" / "a.txt").write_text("mine\n")
     stop_after(10**6)
     resumed = call(*command, "--resume")
@@ -279,7 +284,8 @@ def test_finished_outputs_stay_known_after_failures(models, tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         if failing == "a document that fails":
             patched.setattr(
-                results, "not_a_number", lambda translation, first: "bad" * ("bad" in translation.sentences[0].source)
+                "docmt.cli.output.find_invalid_score",
+                lambda translation, first: "bad" * ("bad" in translation.sentences[0].source),
             )
         assert call(*command).status == 2
         assert names(tmp_path / "th") == ["a.txt", "a.txt.partial"]
@@ -319,7 +325,7 @@ def test_damage_is_noticed(models, tmp_path, stop_after, changed):
         outcome = call(*command, "--resume")
         assert outcome.status == 2, outcome
         assert re.fullmatch(
-            r"docmt: error: \S+out\.partial(, line \d: damaged; remove the file to begin| is in the way,) [^\n]+\n",
+            r"docmt: error: \S+out\.partial(, line \d: damaged; remove the file to start| exists and is not) [^\n]+\n",
             outcome.err,
         )
         assert kept.read_bytes() == bytes_there
@@ -333,10 +339,10 @@ def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
     assert call(*command, *SEARCH).status == 130
     stop_after(10**6)
     other = save(tmp_path / "other", "sentence", seed=1)
-    begun = rf"cannot go on with {output}\.partial, which was begun with another %s: give the same again, or remove it "
+    begun = rf"cannot resume {output}\.partial: it was started with another %s. Use the same, or remove it "
     resumed = [*command, "--resume"]
     fails(*resumed[:1], other, *resumed[2:], *SEARCH, message=begun % "model")
-    fails(*resumed, *search(max_length_extra=5), message=begun % r"--search\.max_length_extra")
+    fails(*resumed, *search(max_length_extra=5), message=begun % r"--search\.max-length-extra")
     fails(*resumed, *SEARCH, "--format", "jsonl", message=begun % "--format, input")
     fails(*resumed, *SEARCH, "--layout", "lines", message=begun % "input")
     source.write_text(TEXT + "One more.\n")
@@ -351,9 +357,9 @@ def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
 def test_what_cannot_be_gone_on_with(models, tmp_path):
     (tmp_path / "in.txt").write_text(TEXT)
     command = ["translate", models["sentence"], tmp_path / "in.txt", "--resume", *SEARCH]
-    nothing = "of %s nothing is kept to go on with; write to a file with -o FILE"
-    fails(*command, message=nothing % "standard output")
-    fails(*command, "-o", os.devnull, message=nothing % f"{os.devnull}, a device or pipe,")
+    not_resumable = "--resume cannot continue %s; write to a file with -o FILE"
+    fails(*command, message=not_resumable % "standard output")
+    fails(*command, "-o", os.devnull, message=not_resumable % f"{os.devnull}, a device or pipe,")
 
 
 def test_standard_input(models, tmp_path, stop_after):
@@ -362,7 +368,7 @@ def test_standard_input(models, tmp_path, stop_after):
     stop_after(1)
     assert call(*command, stdin=TEXT.encode()).status == 130
     stop_after(10**6)
-    fails(*command, "--resume", stdin=LINES.encode(), message="begun with another input")
+    fails(*command, "--resume", stdin=LINES.encode(), message="started with another input")
     assert call(*command, "--resume", stdin=TEXT.encode()).status == 0
     assert (tmp_path / "out").read_text() == call("translate", models["sentence"], *SEARCH, stdin=TEXT.encode()).out
 
@@ -384,7 +390,7 @@ def test_what_is_not_ours_stays(models, tmp_path, text):
         other.write_text(text)
     for resume in ([], ["--resume"]):
         if text != "{":  # which may be the beginning of our first line
-            fails(*command, *resume, message=r"out\.partial is in the way, and is no part of a translation")
+            fails(*command, *resume, message=r"out\.partial exists and is not an unfinished translation")
             assert [other.read_text() for other in others] == [text, text]
     others[0].unlink()
     assert call(*command).status == 0
@@ -415,7 +421,7 @@ def test_a_full_disk(models, tmp_path, monkeypatch):
     """What was finished before is kept, and is gone on with when there is room."""
     (tmp_path / "in.txt").write_text(TEXT)
     command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
-    whole, append, room = call(*command[:3], *SEARCH).out, partial._append, [1500]
+    whole, append, room = call(*command[:3], *SEARCH).out, resumable_file._append, [1500]
 
     def appending(file, data):
         written = data[: max(0, room[0])]
@@ -424,11 +430,13 @@ def test_a_full_disk(models, tmp_path, monkeypatch):
         if len(written) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(partial, "_append", appending)
+    monkeypatch.setattr(resumable_file, "_append", appending)
     outcome = call(*command)
     assert outcome.status == 2
     kept, error = outcome.err.splitlines()
-    assert kept == f"docmt: what is finished is in {tmp_path}/out.partial: the same command with --resume goes on"
+    assert (
+        kept == f"docmt: finished parts are in {tmp_path}/out.partial: run the same command with --resume to continue"
+    )
     assert re.fullmatch(r"docmt: error: cannot write \S+/out\.partial: No space left on device; free space .*", error)
     room[0] = 10**9
     assert call(*command, "--resume").status == 0
@@ -458,7 +466,7 @@ def test_terminated(models, tmp_path):
     wait_for_lines(tmp_path / "out.partial", 4, process)
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate()
-    kept = f"docmt: what is finished is in {tmp_path}/out.partial: the same command with --resume goes on\n"
+    kept = f"docmt: finished parts are in {tmp_path}/out.partial: run the same command with --resume to continue\n"
     assert (process.returncode, told) == (130, f"{kept}docmt: interrupted\n")
 
 
@@ -473,7 +481,8 @@ def test_documents_that_failed_are_tried_again(models, tmp_path, monkeypatch):
     expected = (tmp_path / "to" / "in.jsonl").read_text()
     with monkeypatch.context() as patched:
         patched.setattr(
-            results, "not_a_number", lambda translation, first: "bad" * ("bad" in translation.sentences[0].source)
+            "docmt.cli.output.find_invalid_score",
+            lambda translation, first: "bad" * ("bad" in translation.sentences[0].source),
         )
         for again in ([], ["--resume"]):
             told = call(*command, *again)
@@ -501,11 +510,11 @@ def test_documents_that_failed_are_tried_again(models, tmp_path, monkeypatch):
 def test_arguments_of_the_interface_that_mean_nothing(models):
     translator = Translator(models["sentence"])
     for group in ("a", 0, None, 1.5):
-        with pytest.raises(docmt.DocmtError, match=f"group is {group!r}: choose at least 1 document"):
+        with pytest.raises(docmt.DocmtError, match=f"group is {group!r}. Choose at least 1 document"):
             translator.stream(["One."], group=group)
     for look_ahead in (-1, 0, "a"):
-        with pytest.raises(docmt.DocmtError, match=f"look_ahead is {look_ahead!r}: choose at least 1 source token"):
-            translator.pieces(["One."], look_ahead=look_ahead)
+        with pytest.raises(docmt.DocmtError, match=f"look_ahead is {look_ahead!r}. Choose at least 1 source token"):
+            translator.stream_parts(["One."], look_ahead=look_ahead)
 
 
 @pytest.mark.full
@@ -514,17 +523,17 @@ def test_pieces_of_the_interface(models):
         models["group"], search=SearchConfig(beam=1, max_length_ratio=0, max_length_extra=4), batch_tokens=12
     )
     documents = [docmt.Document.from_text(text, id=text[:1]) for text in (TEXT, "", LINES)]
-    lists = list(translator.pieces(documents))
+    lists = list(translator.stream_parts(documents))
     pieces = [piece for together in lists for piece in together]
     whole = translator.translate_all(documents)
     for number, (document, translation) in enumerate(zip(documents, whole, strict=True)):
         own = [piece for piece in pieces if piece.document == number]
         assert "".join(piece.source.text() for piece in own) == document.text()
         assert "".join(piece.text() for piece in own) == translation.text()
-        assert [piece.first for piece in own] == [0, *[piece.reached.sentences for piece in own]][:-1]
+        assert [piece.first for piece in own] == [0, *[piece.resume_point.sentences for piece in own]][:-1]
         assert [s.target for piece in own for s in piece.translation] == [s.target for s in translation]
-    done = {piece.document: piece.reached for piece in pieces[:4]}
-    rest = [piece for together in translator.pieces(documents, done=done) for piece in together]
+    done = {piece.document: piece.resume_point for piece in pieces[:4]}
+    rest = [piece for together in translator.stream_parts(documents, resume_points=done) for piece in together]
     assert rest == pieces[4:]
-    with pytest.raises(docmt.DocmtError, match="int is no document"):
-        translator.pieces([3])
+    with pytest.raises(docmt.DocmtError, match="int is not a document"):
+        translator.stream_parts([3])

@@ -1,4 +1,4 @@
-"""docmt probe of a corpus, and docmt evaluate --by_position: what is written, and what cannot be measured."""
+"""docmt probe of a corpus, and docmt evaluate --by-position: what is written, and what cannot be measured."""
 
 import json
 import shutil
@@ -15,8 +15,8 @@ def sentence_run(store):
     """A run of the system that sees no context."""
     path = store.parent / "sentence-run"
     outcome = call(
-        *("train", "--data", store, "--run", path, "--model.system", "sentence", *TINY_SENTENCE),
-        *("--model.dropout", 0, "--stop.max_steps", 20),
+        *("train", "--store", store, "--run", path, "--model.system", "sentence", *TINY_SENTENCE),
+        *("--model.dropout", 0, "--stop.max-steps", 20),
     )
     assert outcome.status == 0, outcome.err
     return path
@@ -31,7 +31,7 @@ def asked(corpus):
 def test_what_context_is_worth(run, asked, corpus, tmp_path):
     outcome = call("probe", run, *asked, "--json", tmp_path / "usage.json")
     assert (outcome.status, outcome.err) == (0, "")
-    assert outcome.out.startswith("CXMI: what context adds to the log-probability of the reference (nats; 95 % ")
+    assert outcome.out.startswith("CXMI: gain in log-probability of the reference from context (nats; 95 % ")
     assert "\nlargest gains\n" in outcome.out and "\ntrue - shuffled " in outcome.out
     found = json.loads((tmp_path / "usage.json").read_text())
     translator = docmt.Translator(run)
@@ -52,7 +52,7 @@ def test_what_context_is_worth(run, asked, corpus, tmp_path):
 
 
 def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
-    more = ("--usage.examples", 1, "--usage.before", 2, "--json", "-")
+    more = ("--cxmi.examples", 1, "--cxmi.replaced-sentences", 2, "--json", "-")
     found = json.loads(call("probe", sentence_run, run, *asked, *more).out)
     sentence, group = found["systems"]
     zero = {"value": 0, "low": 0, "high": 0}
@@ -76,7 +76,9 @@ def test_what_may_be_wrong_is_told_as_docmt_score_and_translate_tell_it(run, cor
     sides = ("--source", long["en"], "--reference", long["de"])
     outcome = call("probe", run, *sides, "--json", tmp_path / "usage.json")
     scored = call("score", run, *long.values(), "-o", tmp_path / "scores")
-    told = "docmt: 1 x source sentences longer than an instance, each read as an "
+    told = (
+        "docmt: 1 x source sentences longer than an instance, each processed alone, without context in most systems ("
+    )
     assert outcome.err == scored.err
     assert outcome.err.startswith(told) and outcome.err.endswith("long.en, document 1, sentence 1)\n")
     assert outcome.status == 0
@@ -92,7 +94,7 @@ def failing(monkeypatch):
     def fail(*arguments):
         raise DocmtError("no context")
 
-    monkeypatch.setattr("docmt.cli.commands.probe.other_context", fail)
+    monkeypatch.setattr("docmt.cli.commands.probe.compare_contexts", fail)
 
 
 @pytest.mark.full
@@ -150,26 +152,26 @@ def test_a_later_model_that_is_no_good_is_found_before_the_first_is_asked(run, a
     if kind != "none":
         shutil.copytree(run / "model", later)
         (later / {"weights": "model.safetensors", "tokenizer": "tokenizer.json"}[kind]).write_bytes(b"nothing")
-    for name in ("scored_twice", "suite_context"):
+    for name in ("score_with_and_without_context", "compare_suite_contexts"):
         monkeypatch.setattr(f"docmt.cli.commands.probe.{name}", lambda *arguments: 1 / 0)
     fails("probe", run, later, *asked, message="later")
-    fails("probe", run, later, "--suite", "pronouns", "--context_usage", message="later")
+    fails("probe", run, later, "--suite", "pronouns", "--context-ablation", message="later")
     monkeypatch.setattr("docmt.cli.commands.evaluate.translate_corpus", lambda *arguments: 1 / 0)
     fails("evaluate", "--systems", run, later, *asked, message="later")
 
 
 def test_languages_of_later_models_and_test_sets_are_looked_at_first(run, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("docmt.cli.commands.probe.suite_context", lambda *arguments: 1 / 0)
+    monkeypatch.setattr("docmt.cli.commands.probe.compare_suite_contexts", lambda *arguments: 1 / 0)
     suite = tmp_path / "suite.en-fr.jsonl"
     shutil.copy(corpus / "test.contrastive.jsonl", suite)
-    asked = ("--suite", "pronouns", suite, "--context_usage")
+    asked = ("--suite", "pronouns", suite, "--context-ablation")
     fails("probe", run, *asked, message="en-fr|French|fr")
 
 
 def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
     suite, expected = tmp_path / "suite.jsonl", corpus / "test.contrastive.jsonl"
     suite.write_text("".join(expected.read_text().splitlines(keepends=True)[:12]))
-    ours = call("probe", run, "--suite", suite, "--context_usage", "--json", tmp_path / "found.json")
+    ours = call("probe", run, "--suite", suite, "--context-ablation", "--json", tmp_path / "found.json")
     assert ours.status == 0, ours.err
     assert ours.out.splitlines()[0].split()[:4] == ["items", "chance", "true", "context"]
     found = json.loads((tmp_path / "found.json").read_text())["suites"][str(suite)]
@@ -181,10 +183,10 @@ def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
 
 def test_scores_by_position(run, corpus, tmp_path):
     sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
-    one = call("evaluate", "--model", run, *sides, *QUICK, "-o", tmp_path / "out.de", "--by_position", "--json", "-")
+    one = call("evaluate", "--model", run, *sides, *QUICK, "-o", tmp_path / "out.de", "--by-position", "--json", "-")
     places = json.loads(one.out)["by_position"]
     assert places["1"]["sentences"] == 6
-    reference = ("--reference", corpus / "test.de", "--by_position")
+    reference = ("--reference", corpus / "test.de", "--by-position")
     printed = call("evaluate", "--hypothesis", tmp_path / "out.de", *reference).out
     assert "\n\nsentence  metric  count  " in printed
     both = ("--systems", tmp_path / "out.de", corpus / "test.de", *reference)
@@ -196,7 +198,7 @@ def test_scores_by_position(run, corpus, tmp_path):
 def test_intervals_of_scores_by_position_are_drawn_as_asked(corpus, tmp_path):
     changed = tmp_path / "changed.de"
     changed.write_text((corpus / "test.de").read_text().replace("Er ", "Sie ").replace(" ist ", " war "))
-    asked = ("--hypothesis", changed, "--reference", corpus / "test.de", "--by_position", "--json", "-")
+    asked = ("--hypothesis", changed, "--reference", corpus / "test.de", "--by-position", "--json", "-")
     drawn, others = (call("evaluate", *asked, "--samples", 200, "--seed", seed) for seed in (3, 4))
     assert drawn.status == 0 and drawn.out != others.out
 
@@ -205,7 +207,7 @@ def test_systems_without_scores_of_sentences_have_none_by_position(corpus, tmp_p
     """The other scores are told all the same."""
     joined, reference = tmp_path / "joined.de", corpus / "test.de"
     joined.write_text("\n\n".join(" ".join(text.split("\n")) for text in reference.read_text().split("\n\n")))
-    asked = ("--reference", reference, "--by_position", "--json", tmp_path / "scores.json")
+    asked = ("--reference", reference, "--by-position", "--json", tmp_path / "scores.json")
     told = "joined.de has no scores of sentences, so none by position: 6 of 6 documents differ"
     one = call("evaluate", "--hypothesis", joined, *asked)
     assert one.status == 2 and one.err.startswith("docmt: error: ") and told in one.err
@@ -223,13 +225,13 @@ def test_systems_without_scores_of_sentences_have_none_by_position(corpus, tmp_p
 def test_settings_of_the_search_that_scoring_does_not_read_are_accepted(run, asked, corpus):
     plain = call("probe", run, *asked, "--json", "-")
     assert call("probe", run, *asked, "--beam", 1, "--json", "-") == plain
-    assert call("probe", run, *asked, "--context_usage", "--json", "-") == plain
+    assert call("probe", run, *asked, "--context-ablation", "--json", "-") == plain
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--usage.before", "-1"], "usage.before"),
+        (["--cxmi.replaced-sentences", "-1"], "--cxmi.replaced-sentences is -1: choose a number from 0"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
         (["--suite", "pronouns", "pronouns"], "--suite has pronouns twice: name it once"),
         (["--suite", "pronouns", "--markdown", "none/there.md"], "cannot write none/there.md"),
@@ -248,7 +250,7 @@ def test_a_test_set_and_a_corpus_at_once(run, asked, suite, corpus, tmp_path):
     assert both.out.startswith("CXMI") and "\n  odd " in both.out
     assert page.read_text().startswith("|  | items | chance | run |")
     suite.write_text("".join((corpus / "test.contrastive.jsonl").read_text().splitlines(keepends=True)[:12]))
-    hidden = call("probe", run, *asked, "--suite", suite, "--context_usage", "--json", found, "--markdown", page)
+    hidden = call("probe", run, *asked, "--suite", suite, "--context-ablation", "--json", found, "--markdown", page)
     assert hidden.status == 0, hidden.err
     written = json.loads(found.read_text())
     assert {"suites", "context_gain", "other_context", "warnings"} <= written.keys()
@@ -259,15 +261,13 @@ def test_corpora_without_context(run, tmp_path):
     sides = ("--source", tmp_path / "a.en", "--reference", tmp_path / "a.de")
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text("One.\n\nTwo.\n")
-    message = "no document has two sentences, so there is no context to measure: give whole documents"
+    message = "no document has two sentences, so there is no context to measure. Give whole documents"
     fails("probe", run, *sides, message=message)
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text("One.\nTwo.\n")
     outcome = call("probe", run, *sides)
     assert outcome.status == 0 and "95 %" not in outcome.out
-    assert (
-        outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
-    )
+    assert outcome.err == "docmt: there is only one document: the context of another document is not measured\n"
     (tmp_path / "a.de").write_text("One.\n")
     fails("probe", run, *sides, message="a.en")
 
@@ -277,8 +277,8 @@ def test_test_sets_without_context(run, tmp_path):
     item = {"source": ["It."], "candidates": [["Er."], ["Sie."]], "correct": 0, "sentence": 0, "distance": 0}
     path.write_text(json.dumps(item) + "\n")
     message = "no item has a context, so there is none to measure"
-    fails("probe", run, "--suite", path, "--context_usage", message=message)
+    fails("probe", run, "--suite", path, "--context-ablation", message=message)
     item |= {"source": ["A.", "It."], "candidates": [["A.", "Er."], ["A.", "Sie."]], "sentence": 1}
     path.write_text(json.dumps(item) + "\n")
-    message = "no two items have as many sentences before and after the one that is asked for"
-    fails("probe", run, "--suite", path, "--context_usage", message=message)
+    message = "no two items can exchange their contexts: they need equal sentence counts"
+    fails("probe", run, "--suite", path, "--context-ablation", message=message)

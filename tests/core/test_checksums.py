@@ -11,13 +11,13 @@ import torch
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
 from docmt.checkpoint.weights import load_weights
 from docmt.core.errors import DocmtError
-from docmt.core.files import ENTRY, check_beside, checksum_of, checksum_of_file, recorded
+from docmt.core.files import CHECKSUMS_KEY, check_checksum, file_checksum, json_checksum, stored_checksums
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import BpeTokenizer
-from docmt.training.finetune import trained
+from docmt.training.finetune import trainable_parameters
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
-from docmt.training.run_directory import BestSoFar, TrainingState, read_state, save_checkpoint
+from docmt.training.run_directory import BestValidation, TrainingState, read_state, save_checkpoint
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 SPLIT = ["source_tokens.npy", "target_tokens.npy", "source_offsets.npy", "target_offsets.npy", "document_offsets.npy"]
@@ -48,13 +48,13 @@ def trained_files():
     optimizer.step()
     return {
         "model.safetensors": model.state_dict(),
-        "optimizer.safetensors": optimizer_tensors(trained(model), optimizer),
+        "optimizer.safetensors": optimizer_tensors(trainable_parameters(model), optimizer),
     }
 
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    state = TrainingState(BestSoFar(False, 1.5, 2, 0), data="1234", update=2, snapshots=[(1, 0.1)])
+    state = TrainingState(BestValidation(False, 1.5, 2, 0), data="1234", update=2, snapshots=[(1, 0.1)])
     save_checkpoint(tmp_path / "last", trained_files(), asdict(state))
     return tmp_path / "last"
 
@@ -86,7 +86,9 @@ def header_end(path):
 def open_checkpoint(directory):
     model = make_model()
     load_weights(model, directory / "model.safetensors")
-    restore_optimizer(trained(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors")
+    restore_optimizer(
+        trainable_parameters(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors"
+    )
     return read_state(directory)
 
 
@@ -100,15 +102,15 @@ def refused(read, path):
 def test_the_checksum_is_that_of_the_whole_file(tmp_path):
     data = random.Random(0).randbytes((2 << 20) + 5)  # more than two blocks
     (tmp_path / "a").write_bytes(data)
-    assert checksum_of_file(tmp_path / "a") == f"{zlib.crc32(data):08x}"
-    assert checksum_of({"a": 1, "b": (2,)}) == checksum_of({"b": [2], "a": 1}) != checksum_of({"a": 1, "b": [3]})
+    assert file_checksum(tmp_path / "a") == f"{zlib.crc32(data):08x}"
+    assert json_checksum({"a": 1, "b": (2,)}) == json_checksum({"b": [2], "a": 1}) != json_checksum({"a": 1, "b": [3]})
 
 
 def test_every_flipped_bit_of_the_weights_is_noticed(model):
     path = model / "model.safetensors"
     for _ in flips(path, header_end(path)):
         message = refused(load_model, model)
-        assert message.startswith(f"{path} is damaged (it is not what its checksum in config.json says): copy it again")
+        assert message.startswith(f"{path} is damaged (it does not match its checksum in config.json): copy it again")
     for _ in flips(path):
         assert str(path) in refused(load_model, model)
     load_model(model)
@@ -138,15 +140,15 @@ def test_every_flipped_bit_of_a_store_is_noticed(store, split):
 
 def without_checksums(path):
     values = json.loads(path.read_text())
-    values.pop(ENTRY, None)
+    values.pop(CHECKSUMS_KEY, None)
     for split in values.get("splits", {}).values():
-        del split[ENTRY]
+        del split[CHECKSUMS_KEY]
     path.write_text(json.dumps(values))
 
 
 def test_files_of_earlier_versions_are_read(model, checkpoint, store):
     for path in (model / "config.json", model / "tokenizer_config.json", checkpoint / "state.json"):
-        assert json.loads(path.read_text())[ENTRY]
+        assert json.loads(path.read_text())[CHECKSUMS_KEY]
         without_checksums(path)
     without_checksums(store / "statistics.json")
     for place in flips(model / "model.safetensors", header_end(model / "model.safetensors"), count=1):
@@ -160,16 +162,16 @@ def test_files_of_earlier_versions_are_read(model, checkpoint, store):
 @pytest.mark.parametrize("entry", [[], "x", {"model.safetensors": 5}, {"model.safetensors": None}])
 def test_checksums_that_are_none(model, entry):
     path = model / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), ENTRY: entry}))
-    assert "holds no checksums" in refused(load_model, model)
-    with pytest.raises(DocmtError, match="holds no checksums"):
-        recorded({ENTRY: entry}, path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), CHECKSUMS_KEY: entry}))
+    assert "has no valid checksums" in refused(load_model, model)
+    with pytest.raises(DocmtError, match="has no valid checksums"):
+        stored_checksums({CHECKSUMS_KEY: entry}, path)
 
 
 def test_a_description_in_a_place_that_nobody_can_read(model):
     (model / "state.json").mkdir()
     with pytest.raises(DocmtError, match=r"cannot read \S+state\.json: it is a directory"):
-        check_beside(model / "model.safetensors", "state.json")
+        check_checksum(model / "model.safetensors", "state.json")
 
 
 @pytest.mark.parametrize(

@@ -33,4 +33,4 @@ def test_no_control_of_unicode_is_left():
 
 
 def test_what_is_kept():
-    assert printable("a\n\tb\x1b", kept="\n\t") == "a\n\tb\\x1b"
+    assert printable("a\n\tb\x1b", allowed="\n\t") == "a\n\tb\\x1b"

@@ -55,14 +55,14 @@ def test_long_names(tmp_path, name):
 
 
 def test_places_where_nothing_can_be_made(tmp_path):
-    message = "cannot write .*none/a: No such file or directory; make the directory, or choose another place"
+    message = "cannot write .*none/a: No such file or directory; create the directory, or choose another path"
     with pytest.raises(DocmtError, match=message):
         write_text(tmp_path / "none" / "a", "text")
     if not Path("/proc/self").exists():
         pytest.skip("there is no file system that is none of the disk")
-    with pytest.raises(DocmtError, match=r"cannot write /proc/a: .*; choose another place") as caught:
+    with pytest.raises(DocmtError, match=r"cannot write /proc/a: .*; choose another path") as caught:
         write_text(Path("/proc/a"), "text")
-    assert "make the directory" not in str(caught.value)
+    assert "create the directory" not in str(caught.value)
 
 
 def test_names_that_cannot_be(tmp_path):
@@ -205,4 +205,7 @@ def test_without_locks_in_the_file_system_the_work_goes_on(tmp_path, monkeypatch
             pass
     assert file.exists() != remove
     [message] = caplog.messages
-    assert message == f"files in {tmp_path} cannot be locked ({os.strerror(number)}): let nobody else use the directory"
+    assert (
+        message
+        == f"files in {tmp_path} cannot be locked ({os.strerror(number)}): use the directory in one process at a time"
+    )

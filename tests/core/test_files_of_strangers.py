@@ -20,18 +20,12 @@ from docmt.core.files import write_text
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, PretrainedTokenizer, load_tokenizer, train_tokenizer
-from docmt.text.pieces import JsonPieces, SpmPieces
 from docmt.text.pretrained import Vocabulary
+from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
 from docmt.training import TrainConfig
-from docmt.training.finetune import trained
+from docmt.training.finetune import trainable_parameters
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
-from docmt.training.run_directory import (
-    BestSoFar,
-    RunDirectory,
-    TrainingState,
-    read_state,
-    save_checkpoint,
-)
+from docmt.training.run_directory import BestValidation, RunDirectory, TrainingState, read_state, save_checkpoint
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 TEXT = ["a few words of text", "a few more words of another text"] * 20
@@ -47,8 +41,8 @@ def make_pretrained(folder):
     data = {"source": folder / "model" / "tokenizer.json", "target": folder / "sentencepiece" / "tokenizer.model"}
     symbols = (*["<s>", "<pad>", "</s>", "<unk>"], "a", None, None)
     vocabulary = Vocabulary(symbols, frozenset(), tuple(range(len(symbols))))
-    kinds = {"source": JsonPieces, "target": SpmPieces}
-    pieces = {side: kinds[side](path.read_bytes(), vocabulary.words()) for side, path in data.items()}
+    kinds = {"source": JsonSubwordModel, "target": SpmSubwordModel}
+    pieces = {side: kinds[side](path.read_bytes(), vocabulary.word_ids()) for side, path in data.items()}
     return PretrainedTokenizer(dict.fromkeys(pieces, vocabulary), pieces, {})
 
 
@@ -70,9 +64,9 @@ def sound(tmp_path_factory):
     optimizer.step()
     files = {
         "model.safetensors": model.state_dict(),
-        "optimizer.safetensors": optimizer_tensors(trained(model), optimizer),
+        "optimizer.safetensors": optimizer_tensors(trainable_parameters(model), optimizer),
     }
-    save_checkpoint(run.last, files, asdict(TrainingState(BestSoFar(False), update=1)))
+    save_checkpoint(run.last, files, asdict(TrainingState(BestValidation(False), update=1)))
     sides = [(side, line) for line in TEXT for side in ("source", "target")]
     train_tokenizer("moses-bpe", sides, 282, ("en", "de")).save(folder / "moses")
     train_tokenizer("sentencepiece", TEXT, 279).save(folder / "sentencepiece")
@@ -90,7 +84,9 @@ def open_model(directory):
 def open_checkpoint(directory):
     model = make_model()
     load_weights(model, directory / "model.safetensors")
-    restore_optimizer(trained(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors")
+    restore_optimizer(
+        trainable_parameters(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors"
+    )
     read_state(directory)
     average_weights([directory / "model.safetensors"])
 
@@ -98,7 +94,7 @@ def open_checkpoint(directory):
 def open_run(directory):
     run = RunDirectory(directory)
     run.check_resumable(TrainConfig(store=directory.parent / "store", run=directory, model=make_model().config))
-    run.cut_metrics(1)
+    run.truncate_metrics(1)
 
 
 READERS = {"model": open_model, "store": PreparedStore.open, "run": open_run, "run/checkpoints/last": open_checkpoint}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from docmt.core.plain_text import code_cell, escaped, table
+from docmt.core.plain_text import code_cell, escape_markdown, markdown_table
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from docmt.core.plain_text import code_cell, escaped, table
     ],
 )
 def test_what_would_be_a_mark_is_text(text, written):
-    assert escaped(text) == written
+    assert escape_markdown(text) == written
 
 
 def test_a_table():
     assert code_cell("nrefs:1|a") == r"`nrefs:1\|a`"
-    assert table([["", "b", "c"], ["x", "1", "2"]]) == ["|  | b | c |", "| --- | --: | --: |", "| x | 1 | 2 |"]
-    assert table([["", "b", "c"]], left=3) == ["|  | b | c |", "| --- | --- | --- |"]
+    assert markdown_table([["", "b", "c"], ["x", "1", "2"]]) == ["|  | b | c |", "| --- | --: | --: |", "| x | 1 | 2 |"]
+    assert markdown_table([["", "b", "c"]], left_columns=3) == ["|  | b | c |", "| --- | --- | --- |"]

@@ -69,7 +69,7 @@ def test_file_without_text_has_no_sentences(tmp_path: Path, data: bytes) -> None
         ("fine".encode("utf-16"), r"line 1, byte 1: .*UTF-16.*iconv -f utf-16"),
         ("fine".encode("utf-32"), r"line 1, byte 1: .*UTF-32.*iconv -f utf-32"),
         ("Он жил в Москве".encode("cp1251"), r"line 1, byte 1: .*find its encoding"),
-        ("One.\nÄ".encode()[:-1], r"line 2, byte 1: .*cut off"),
+        ("One.\nÄ".encode()[:-1], r"line 2, byte 1: .*truncated"),
         (b"\x7fELF\x00\x00\xff\xff", r"line 1, byte 7: .*binary"),
     ],
 )

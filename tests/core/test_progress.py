@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from docmt.core import progress as module
-from docmt.core.progress import progress, within
+from docmt.core.progress import progress, progress_prefix
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ def test_what_the_work_belongs_to(clock, capsys, monkeypatch):
         return capsys.readouterr().err
 
     name = "runs/[bold]\n"
-    with within(name):
+    with progress_prefix(name):
         assert line() == "runs/[bold]\\n: work: 1  (0:20)\n"
     assert line() == "work: 1  (0:20)\n"
     screen = io.StringIO()
     monkeypatch.setattr(module, "Console", lambda file: Console(file=screen, force_terminal=True, width=120))
-    with within(name), progress("work", 40):
+    with progress_prefix(name), progress("work", 40):
         pass
     assert "runs/[bold]\\n: work" in screen.getvalue()
 
@@ -71,9 +71,7 @@ def test_a_part_of_the_work_has_a_line_below(monkeypatch, clock, capsys):
     assert capsys.readouterr().err == "part: 25 of 50  (0:20, 0:20 left)\nwork: 1 of 2  (0:20, 0:20 left)\n"
     screen, made = io.StringIO(), []
     monkeypatch.setattr(
-        module,
-        "Console",
-        lambda file: made.append(file) or Console(file=screen, force_terminal=True, width=120),
+        module, "Console", lambda file: made.append(file) or Console(file=screen, force_terminal=True, width=120)
     )
     with progress("work", 2) as outer:
         with progress("part", 50) as inner:

@@ -9,7 +9,7 @@ import pytest
 from docmt.core import files
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, parse_json, read_bytes, read_json
-from docmt.core.plain_text import decoded_lines, read_text
+from docmt.core.plain_text import read_lines, read_text
 
 
 def test_what_cannot_be_read_is_told_in_one_wording(tmp_path):
@@ -47,10 +47,10 @@ def test_json_that_is_none(tmp_path):
         read_json(tmp_path / "a.json")
 
 
-@pytest.mark.parametrize("read", [read_text, lambda path: "".join(line for _, line in decoded_lines(path))])
+@pytest.mark.parametrize("read", [read_text, lambda path: "".join(line for _, line in read_lines(path))])
 def test_who_waits_for_the_other_end_of_a_pipe_is_told(tmp_path, monkeypatch, caplog, read):
     """It waited for ever without a word."""
-    monkeypatch.setattr(files, "_PATIENCE", 0.05)
+    monkeypatch.setattr(files, "_PIPE_WAIT", 0.05)
     os.mkfifo(tmp_path / "pipe")
 
     def write_late():

@@ -12,17 +12,17 @@ import pytest
 from docmt.cli.commands.demo import DemoConfig
 from docmt.cli.commands.translate import InputConfig
 from docmt.core.errors import DocmtError
-from docmt.core.options import (
+from docmt.core.settings import (
     build,
     check_number,
-    difference,
     field_docs,
+    field_range,
+    find_differences,
     first_difference,
-    flat,
-    nested,
-    plain,
-    range_of,
+    flatten,
+    nest,
     read_yaml,
+    to_mapping,
 )
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
@@ -84,11 +84,11 @@ def test_text_and_types_build_the_same():
         "pairs": [["1", "2.5"]],
     }
     built = build(Outer, typed, "here")
-    assert built == build(Outer, text, "here") == build(Outer, plain(built), "here")
+    assert built == build(Outer, text, "here") == build(Outer, to_mapping(built), "here")
     assert built.middle.inner == Inner(0.0005, "no")
     assert built.pairs == [(1, 2.5)]
     assert build(Outer, {"place": "p", "start": None}, "here") == Outer(Path("p"))
-    assert nested(flat(plain(built)), "here") == plain(built)
+    assert nest(flatten(to_mapping(built)), "here") == to_mapping(built)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_text_and_types_build_the_same():
         ({}, "here has no setting place: add it"),
         ({"place": "p", "plaice": 1}, "here has the unknown setting plaice: remove it"),
         ({"place": "p", "middle": {"inner": {"x": 1}}}, "here has the unknown setting middle.inner.x"),
-        ({"place": "p", "middle": {"inner": 3}}, "middle.inner in here is no group of settings"),
+        ({"place": "p", "middle": {"inner": 3}}, "middle.inner in here is not a group of settings"),
         ({"place": "p", "middle": {"inner": {"rate": "fast"}}}, "here: middle.inner.rate is 'fast': give a number"),
         ({"place": "p", "middle": {"inner": {"rate": True}}}, "here: middle.inner.rate is True: give a number"),
         ({"place": "p", "middle": {"count": 1.5}}, "here: middle.count is 1.5: give a whole number"),
@@ -110,7 +110,7 @@ def test_text_and_types_build_the_same():
         ({"place": "a\0"}, "here: place is 'a.x00': give a path"),
         ({"place": "p", "pairs": "1"}, "here: pairs is '1': give a list"),
         ({"place": "p", "pairs": [[1]]}, "here: pairs is .*: give a list"),
-        ([], "the configuration in here is no group of settings"),
+        ([], "the configuration in here is not a group of settings"),
     ],
 )
 def test_what_does_not_fit(values, message):
@@ -120,9 +120,9 @@ def test_what_does_not_fit(values, message):
 
 def test_differences_at_any_depth():
     old, new = {"a": {"b": {"c": 1}}, "d": 2}, {"a": {"b": {"c": 3}}, "e": None}
-    assert list(difference(old, new)) == [("a.b.c", 1, 3), ("d", 2, None), ("e", None, None)]
+    assert list(find_differences(old, new)) == [("a.b.c", 1, 3), ("d", 2, None), ("e", None, None)]
     assert first_difference(old, new) == "a.b.c is 3 but was 1"
-    assert first_difference(old, new, but=["a", "d", "e"]) is None
+    assert first_difference(old, new, ignored=["a", "d", "e"]) is None
 
 
 def test_yaml_is_text(tmp_path):
@@ -139,11 +139,11 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: " + "[" * 5_000, "a.yaml: too many levels in each other"),
-        (BOMB, "a.yaml, line .*aliases .* stand for too many values"),
-        ("a: &a [*a]", "a.yaml: too many levels"),
-        ("a: 1\nb: {c: 2, c: 3}", "a.yaml, line 2: b.c is there twice; remove one of them"),
-        ("b: {c: 2}\nb.c: 3", "a.yaml, line 2: b.c is there twice"),
+        ("a: 1\nb: " + "[" * 5_000, "a.yaml: too many nested levels"),
+        (BOMB, "a.yaml, line .*aliases .* expand to too many values"),
+        ("a: &a [*a]", "a.yaml: too many nested levels"),
+        ("a: 1\nb: {c: 2, c: 3}", "a.yaml, line 2: b.c is set twice; remove one of the lines"),
+        ("b: {c: 2}\nb.c: 3", "a.yaml, line 2: b.c is set twice"),
         ("? [a]\n: 1", "a.yaml, line 1: not an `option: value` line"),
         ("a: [", "a.yaml, line 1: not valid YAML"),
     ],
@@ -169,9 +169,9 @@ def test_every_number_of_every_command_has_a_finite_range(settings):
         kinds = typing.get_type_hints(each)
         # (Each of these is checked when the settings are made.)
         several = [name for name, kind in kinds.items() if {int, float} & set(typing.get_args(kind))]
-        assert set(several) <= {"instance_lengths", "source_mark", "target_mark"}
+        assert set(several) <= {"instance_lengths", "source_language_ids", "target_language_ids"}
         for name in [name for name, kind in kinds.items() if kind in (int, float)]:
-            least, most = range_of(each, name)
+            least, most = field_range(each, name)
             assert -math.inf < least <= getattr(each, name) <= most < math.inf
             for value in (least - 1, most + 1, 10**400, -(10**5000), math.nan, -math.inf, None, "1", True, []):
                 with pytest.raises(DocmtError, match=r"x is .*: (choose a number from|give a)"):
@@ -193,7 +193,7 @@ def test_text_is_a_path_in_python_too():
 def test_the_help_is_below_the_field():
     docs = field_docs(SearchConfig)
     assert set(docs) == {each.name for each in dataclasses.fields(SearchConfig)}
-    assert docs["beam"] == "hypotheses kept for each document; 1 is greedy search"
+    assert docs["beam"] == "hypotheses kept for each instance, window or sentence; 1 is greedy search"
     assert {"system", "width"} <= set(field_docs(ModelConfig)), "those of the class above it, too"
 
 

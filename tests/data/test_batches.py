@@ -17,9 +17,9 @@ from docmt.data import (
     SentenceTokens,
     StoreWriter,
     collate,
-    cut,
+    collate_source,
+    cut_instances,
     instance_lengths,
-    read_source,
 )
 from docmt.model.scope import BoundaryTokens
 from docmt.model.spans import Spans, pack
@@ -34,23 +34,23 @@ def plan_of(lengths: list[int], batch_tokens: int, seed: int = 1) -> BatchPlan:
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 60), st.integers(0, 9), st.integers(0, 9))
 def test_every_instance_once_within_the_budget(lengths: list[int], budget: int, seed: int, epoch: int) -> None:
     plan = plan_of(lengths, budget, seed)
-    for batches in (plan.epoch(epoch), plan.in_order()):
+    for batches in (plan.batches_in_epoch(epoch), plan.batches_in_order()):
         assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
         totals = [sum(lengths[i] for i in batch) for batch in batches]
         assert all(len(batch) == 1 or total <= budget for batch, total in zip(batches, totals, strict=True))
         for total, following in zip(totals[:-1], batches[1:], strict=True):
             assert total + lengths[following[0]] > budget  # greedy: nothing more would have fitted
-    assert np.concatenate(plan.in_order()).tolist() == list(range(len(lengths)))
+    assert np.concatenate(plan.batches_in_order()).tolist() == list(range(len(lengths)))
 
 
 def test_an_oversize_instance_is_alone() -> None:
-    assert [batch.tolist() for batch in plan_of([3, 3, 99, 3, 7], 10).in_order()] == [[0, 1], [2], [3, 4]]
+    assert [batch.tolist() for batch in plan_of([3, 3, 99, 3, 7], 10).batches_in_order()] == [[0, 1], [2], [3, 4]]
 
 
 def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
     lengths = list(range(1, 60))
     orders = {
-        (seed, epoch): tuple(np.concatenate(plan_of(lengths, 50, seed).epoch(epoch)).tolist())
+        (seed, epoch): tuple(np.concatenate(plan_of(lengths, 50, seed).batches_in_epoch(epoch)).tolist())
         for seed in (1, 2)
         for epoch in (0, 1)
     }
@@ -59,7 +59,7 @@ def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
         "import numpy as np\n"
         "from docmt.data import BatchPlan\n"
         "plan = BatchPlan(np.arange(1, 60), 50, 2)\n"
-        "print(tuple(np.concatenate(plan.epoch(1)).tolist()))"
+        "print(tuple(np.concatenate(plan.batches_in_epoch(1)).tolist()))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(orders[2, 1])
@@ -67,7 +67,7 @@ def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
 
 def test_the_order_of_an_epoch_never_changes() -> None:
     """Written down once: a change here would make every interrupted training go on with other data."""
-    assert np.concatenate(plan_of([1] * 10, 3, seed=7).epoch(2)).tolist() == [8, 6, 4, 0, 5, 7, 1, 3, 9, 2]
+    assert np.concatenate(plan_of([1] * 10, 3, seed=7).batches_in_epoch(2)).tolist() == [8, 6, 4, 0, 5, 7, 1, 3, 9, 2]
 
 
 def test_impossible_plans() -> None:
@@ -94,7 +94,9 @@ def cut_store(
     **limits: int,
 ) -> tuple[SentenceTokens, SentenceTokens, Instances]:
     """Both sides of the store and their instances."""
-    instances = cut(store.source.lengths, store.target.lengths, store.document_offsets, context_spec, **limits)
+    instances = cut_instances(
+        store.source.lengths, store.target.lengths, store.document_offsets, context_spec, **limits
+    )
     source, target = store.source, store.target
     return source, target, instances
 
@@ -103,22 +105,22 @@ def test_collate_by_hand(store: ParallelStore) -> None:
     specials = SpecialTokens(30)  # <eod> is 28
     source, target, instances = cut_store(store)
     batch = collate(source, target, instances, [1, 0], specials, BoundaryTokens())
-    assert batch.inputs.predicted is None
-    assert batch.inputs.aligned.tolist() == [0, 1, 2]
+    assert batch.inputs.label_positions is None
+    assert batch.inputs.alignment.tolist() == [0, 1, 2]
     inputs = batch.inputs
     assert batch.inputs.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
     assert batch.inputs.target.tokens.tolist() == [0, 23, 24, 2, 0, 20, 2, 0, 21, 22, 2]
     assert batch.labels.tolist() == [23, 24, 2, 28, 20, 2, 0, 21, 22, 2, 28]
-    assert batch.inputs.source.sentences.same_as(Spans.tile([5, 4, 3])) and batch.inputs.source.documents.same_as(
+    assert batch.inputs.source.sentences.equals(Spans.tile([5, 4, 3])) and batch.inputs.source.documents.equals(
         Spans.tile([5, 7])
     )
-    assert batch.inputs.target.sentences.same_as(Spans.tile([4, 3, 4])) and batch.inputs.target.documents.same_as(
+    assert batch.inputs.target.sentences.equals(Spans.tile([4, 3, 4])) and batch.inputs.target.documents.equals(
         Spans.tile([4, 7])
     )
     assert batch.inputs.source.tokens.dtype == batch.inputs.target.tokens.dtype == batch.labels.dtype == torch.int64
     assert batch.tokens == 11
     moved = batch.to("cpu")
-    assert torch.equal(moved.labels, batch.labels) and moved.inputs.target.sentences.same_as(inputs.target.sentences)
+    assert torch.equal(moved.labels, batch.labels) and moved.inputs.target.sentences.equals(inputs.target.sentences)
 
 
 def test_collate_cuts_documents_at_instances(store: ParallelStore) -> None:
@@ -126,7 +128,7 @@ def test_collate_cuts_documents_at_instances(store: ParallelStore) -> None:
     batch = collate(source, target, instances, np.array([1, 3]), SpecialTokens(30), BoundaryTokens())
     expected = pack([[[0, 12, 2]], [[0, 16, 2]]])
     assert torch.equal(batch.inputs.source.tokens, expected.tokens)
-    assert batch.inputs.source.sentences.same_as(expected.sentences) and batch.inputs.source.documents.same_as(
+    assert batch.inputs.source.sentences.equals(expected.sentences) and batch.inputs.source.documents.equals(
         expected.documents
     )
     assert batch.labels.tolist() == [21, 22, 2, 28, 25, 2, 28]
@@ -142,82 +144,82 @@ def test_collate_of_windows_by_hand(store: ParallelStore) -> None:
     )
     assert every.labels.tolist() == [20, 2, 0, 21, 22, 2, 28, 23, 24, 2, 28]
     assert last.labels.tolist() == [21, 22, 2, 28, 23, 24, 2, 28]
-    assert last.inputs.predicted is not None and last.inputs.target is not None
-    assert last.inputs.predicted.tolist() == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert last.inputs.label_positions is not None and last.inputs.target is not None
+    assert last.inputs.label_positions.tolist() == [3, 4, 5, 6, 7, 8, 9, 10]
     assert last.tokens == 8
     assert torch.equal(last.inputs.target.tokens, every.inputs.target.tokens)
     assert torch.equal(last.inputs.source.tokens, every.inputs.source.tokens)
 
 
 def test_collate_with_sentences_before_by_hand(store: ParallelStore) -> None:
-    source, target, instances = cut_store(store, ContextSpec(before=2), max_sentences=1)
+    source, target, instances = cut_store(store, ContextSpec(source_context=2), max_sentences=1)
     batch = collate(source, target, instances, [2, 1], SpecialTokens(30), BoundaryTokens())
     assert batch.inputs.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
     assert batch.inputs.target is not None
     assert batch.inputs.target.tokens.tolist() == [0, 23, 24, 2, 0, 21, 22, 2]
-    assert batch.inputs.aligned.tolist() == [0, 2]
+    assert batch.inputs.alignment.tolist() == [0, 2]
     assert batch.labels.tolist() == [23, 24, 2, 28, 21, 22, 2, 28]
-    alone = read_source(source, instances, [2, 1], BoundaryTokens())
+    alone = collate_source(source, instances, [2, 1], BoundaryTokens())
     assert torch.equal(alone.source.tokens, batch.inputs.source.tokens)
-    assert alone.target is None and alone.aligned.tolist() == [0, 2]
+    assert alone.target is None and alone.alignment.tolist() == [0, 2]
 
 
 def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
     """Sentences that only close; decoder input that only opens; `</s>` is the last label of each sentence."""
-    frame = BoundaryTokens.written("w </s>", "<s> w")
+    boundary_tokens = BoundaryTokens.parse("w </s>", "<s> w")
     source, target, instances = cut_store(store)
-    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
+    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), boundary_tokens)
     assert batch.inputs.source.tokens.tolist() == [10, 11, 2, 12, 2, 13, 14, 15, 2]
     assert batch.inputs.target is not None
     assert batch.inputs.target.tokens.tolist() == [0, 20, 0, 21, 22, 0, 23, 24]
     assert batch.labels.tolist() == [20, 2, 21, 22, 2, 23, 24, 2]
-    assert batch.inputs.target.documents.same_as(Spans.tile([5, 3]))
+    assert batch.inputs.target.documents.equals(Spans.tile([5, 3]))
 
 
 def test_collate_of_joined_sentences_by_hand(store: ParallelStore) -> None:
     """One mark between two sentences of an instance; decoder input begins with `</s>`, and labels end with it."""
-    frame = BoundaryTokens.written("w </s>", "<s> w", joined=True)
+    boundary_tokens = BoundaryTokens.parse("w </s>", "<s> w", joined=True)
     source, target, instances = cut_store(store)
-    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
+    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), boundary_tokens)
     assert batch.inputs.source.tokens.tolist() == [10, 11, 0, 12, 2, 13, 14, 15, 2]
-    assert batch.inputs.source.sentences.same_as(Spans.tile([3, 2, 4]))
+    assert batch.inputs.source.sentences.equals(Spans.tile([3, 2, 4]))
     assert batch.inputs.target is not None
     assert batch.inputs.target.tokens.tolist() == [2, 20, 0, 21, 22, 2, 23, 24]
-    assert batch.inputs.target.sentences.same_as(Spans.tile([2, 3, 3]))
+    assert batch.inputs.target.sentences.equals(Spans.tile([2, 3, 3]))
     assert batch.labels.tolist() == [20, 0, 21, 22, 2, 23, 24, 2]
     windows = cut_store(store, ContextSpec(sentences=2, windows=True))
-    last = collate(*windows, [1, 2], SpecialTokens(30), frame, "last")
+    last = collate(*windows, [1, 2], SpecialTokens(30), boundary_tokens, "last")
     assert last.labels.tolist() == [21, 22, 2, 23, 24, 2]
 
 
 def test_words_of_documents() -> None:
-    words = SentenceTokens.of([[[5, 6], [7]], [], [[], [8]]])
+    words = SentenceTokens.from_documents([[[5, 6], [7]], [], [[], [8]]])
     assert words.tokens.tolist() == [5, 6, 7, 8] and words.offsets.tolist() == [0, 2, 3, 3, 4]
     assert words.lengths.tolist() == [2, 1, 0, 1]
-    assert len(SentenceTokens.of([]).lengths) == 0
+    assert len(SentenceTokens.from_documents([]).lengths) == 0
 
 
 def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelStore) -> None:
-    source, target, instances = cut_store(store, ContextSpec(before=1), max_sentences=1)
-    drafts = SentenceTokens.of([[[5, 6, 7], []], [[8]], [[9]]])
-    specials, frame = SpecialTokens(30), BoundaryTokens()
-    batch = collate(source, target, instances, [1, 0, 3], specials, frame, drafts=drafts, references=True)
+    source, target, instances = cut_store(store, ContextSpec(source_context=1), max_sentences=1)
+    drafts = SentenceTokens.from_documents([[[5, 6, 7], []], [[8]], [[9]]])
+    specials, boundary_tokens = SpecialTokens(30), BoundaryTokens()
+    batch = collate(source, target, instances, [1, 0, 3], specials, boundary_tokens, drafts=drafts, references=True)
     assert instances.before.tolist() == [0, 0, 2, 3]
     expected = pack([[[0, 5, 6, 7, 2], [0, 2]], [[0, 5, 6, 7, 2]], [[0, 9, 2]]])
     references = pack([[[0, 20, 2], [0, 21, 22, 2]], [[0, 20, 2]], [[0, 25, 2]]])
     for laid, wanted in ((batch.inputs.drafts, expected), (batch.inputs.references, references)):
         assert laid is not None
         assert torch.equal(laid.tokens, wanted.tokens)
-        assert laid.sentences.same_as(wanted.sentences) and laid.documents.same_as(wanted.documents)
+        assert laid.sentences.equals(wanted.sentences) and laid.documents.equals(wanted.documents)
     assert len(expected.sentences) == len(batch.inputs.source.sentences)
-    plain = collate(source, target, instances, [1, 0, 3], specials, frame)
-    assert plain.inputs.drafts is None and plain.inputs.references is None
-    marks = BoundaryTokens(source_opens=())
-    alone = read_source(source, instances, [1], marks, drafts)
+    usual = collate(source, target, instances, [1, 0, 3], specials, boundary_tokens)
+    assert usual.inputs.drafts is None and usual.inputs.references is None
+    marks = BoundaryTokens(source_prefix=())
+    alone = collate_source(source, instances, [1], marks, drafts)
     assert alone.drafts is not None and alone.drafts.tokens.tolist() == [5, 6, 7, 2, 2]
 
 
 def test_the_longest_side_counts(store: ParallelStore) -> None:
-    source, target, instances = cut_store(store, ContextSpec(before=1), max_sentences=1)
+    source, target, instances = cut_store(store, ContextSpec(source_context=1), max_sentences=1)
     assert instance_lengths(instances, source.lengths, target.lengths).tolist() == [4, 7, 5, 3]
     assert instance_lengths(instances, source.lengths, target.lengths, [9, 0, 1, 1]).tolist() == [11, 13, 5, 3]

@@ -14,13 +14,13 @@ SOURCE = [["ka bo", "bo"], ["lu", "", "ka lu"]]
 TARGET = [["KA BO", "BO"], ["LU", "NI", "KA LU"]]
 DRAFTS = [["KA", ""], ["BO LU", "KA", "LU"]]
 """Of two documents; the pair with an empty side is left out, and one draft has no words."""
-KEPT = [["KA", ""], ["BO LU", "LU"]]
+STORED = [["KA", ""], ["BO LU", "LU"]]
 
 
 def texts(store, name="train"):
     """The drafts of a split, as text."""
     split = store.split(name)
-    documents = split.drafts.documents(split.document_offsets)
+    documents = split.drafts.to_documents(split.document_offsets)
     return [store.tokenizer.decode_batch(document, "target") for document in documents]
 
 
@@ -55,14 +55,14 @@ def corpora(tmp_path):
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    found = {name: tmp_path / name for name in files}
+    paths = {name: tmp_path / name for name in files}
     return {
-        "marks": ([found["marked.en"], found["marked.de"]], [], found["marked.draft"]),
-        "ids": ([found["lines.en"], found["lines.de"]], [found["ids"]], found["lines.draft"]),
-        "JSONL with drafts": ([found["both.jsonl"]], [], found["both.jsonl"]),
-        "JSONL beside JSONL": ([found["both.jsonl"]], [], found["translated.jsonl"]),
-        "JSONL beside text": ([found["marked.en"], found["marked.de"]], [], found["translated.jsonl"]),
-        "text beside JSONL": ([found["both.jsonl"]], [], found["marked.draft"]),
+        "marks": ([paths["marked.en"], paths["marked.de"]], [], paths["marked.draft"]),
+        "ids": ([paths["lines.en"], paths["lines.de"]], [paths["ids"]], paths["lines.draft"]),
+        "JSONL with drafts": ([paths["both.jsonl"]], [], paths["both.jsonl"]),
+        "JSONL beside JSONL": ([paths["both.jsonl"]], [], paths["translated.jsonl"]),
+        "JSONL beside text": ([paths["marked.en"], paths["marked.de"]], [], paths["translated.jsonl"]),
+        "text beside JSONL": ([paths["both.jsonl"]], [], paths["marked.draft"]),
     }
 
 
@@ -73,14 +73,14 @@ FORMS = ["marks", "ids", "JSONL with drafts", "JSONL beside JSONL", "JSONL besid
 def test_drafts_are_read_beside_every_form_of_a_corpus(corpora, form, tmp_path):
     train, ids, drafts = corpora[form]
     config = PrepareConfig(tmp_path / "store", train=train, train_docids=ids, vocabulary_size=263)
-    plain = prepare(config)
-    assert plain.split("train").drafts is None
+    without = prepare(config)
+    assert without.split("train").drafts is None
     store = prepare(replace(config, drafts=[drafts], overwrite=True))
-    assert texts(store) == KEPT
+    assert texts(store) == STORED
     assert store.split("train").drafts.tokens.dtype == np.uint16
     for side in ("source", "target"):
-        assert np.array_equal(getattr(store.split("train"), side).tokens, getattr(plain.split("train"), side).tokens)
-    assert np.array_equal(store.split("train").document_offsets, plain.split("train").document_offsets)
+        assert np.array_equal(getattr(store.split("train"), side).tokens, getattr(without.split("train"), side).tokens)
+    assert np.array_equal(store.split("train").document_offsets, without.split("train").document_offsets)
     assert store.split("train").reversed().drafts is None
 
 
@@ -97,8 +97,8 @@ def test_each_corpus_of_train_and_dev_has_its_drafts(corpora, tmp_path):
         vocabulary_size=263,
     )
     store = prepare(config)
-    assert texts(store) == [*KEPT, KEPT[0], ["NI", "LU"]]
-    assert texts(store, "dev") == [KEPT[0], ["NI", "LU"]]
+    assert texts(store) == [*STORED, STORED[0], ["NI", "LU"]]
+    assert texts(store, "dev") == [STORED[0], ["NI", "LU"]]
     assert store.split("test").drafts is None
     with pytest.raises(
         DocmtError, match="--drafts names 2 files for 3 corpora of --train and --dev: give one for each"
@@ -109,13 +109,9 @@ def test_each_corpus_of_train_and_dev_has_its_drafts(corpora, tmp_path):
 @pytest.mark.parametrize(
     ("form", "change", "message"),
     [
-        (
-            "marks",
-            lambda text: text.removesuffix("LU\n"),
-            r"draft ends before line 7 of .*en: give a file with a draft",
-        ),
-        ("marks", lambda text: text + "MORE\n", r"draft goes on after the end of .*en \(line 8\)"),
-        ("JSONL beside JSONL", lambda text: text.replace("d1", "d0"), r"has 2 sentences in .* and 5 in .*translated"),
+        ("marks", lambda text: text.removesuffix("LU\n"), r"draft ends before line 7 of .*en\. Give a draft for each"),
+        ("marks", lambda text: text + "MORE\n", r"draft has text after the end of .*en \(line 8\)"),
+        ("JSONL beside JSONL", lambda text: text.replace("d1", "d0"), r"has 2 sentences in .* but 5 in .*translated"),
         ("JSONL beside JSONL", lambda text: text.replace('"KA"', "7", 1), r"translated.jsonl, line 1"),
     ],
 )
@@ -184,20 +180,23 @@ def test_the_entries_of_an_object_say_where_its_drafts_are(drafts, expected, tmp
 @pytest.mark.parametrize(
     ("drafts", "message"),
     [
-        ([{"target": ["x"]}, {"draft": ["y"]}], r"1\.jsonl, line 2: .*`draft`.*`target`.*: give .* in all objects"),
-        ([{"draft": ["x"]}, {"target": ["y"]}], r"1\.jsonl, line 2: .*`target`.*`draft`.*: give .* in all objects"),
+        ([{"target": ["x"]}, {"draft": ["y"]}], r"1\.jsonl, line 2: .*`draft`.*`target`.* Use .* in all objects"),
+        ([{"draft": ["x"]}, {"target": ["y"]}], r"1\.jsonl, line 2: .*`target`.*`draft`.* Use .* in all objects"),
         (
             [{"id": "b", "draft": ["x"]}, {"id": "a", "draft": ["y"]}],
             r"document 1 is 'a' in .*0\.jsonl.* 'b' in .*1\.js",
         ),
         ([{"id": "a", "draft": ["x"]}, {"document": "c", "draft": "y"}], r"document 2 is 'b' in .*0\.jsonl.* 'c' in "),
         ([{"source": ["s1"], "draft": ["x"]}, {"source": ["no"], "draft": ["y"]}], r"1\.jsonl: .*document 2 \('b'\)"),
-        ([{"source": ["s1"], "draft": ["x", "y"]}], r"`source` has 1 sentences and `draft` 2"),
+        ([{"source": ["s1"], "draft": ["x", "y"]}], r"`source` has 1 sentences but `draft` has 2"),
         (
             [{"document": "a", "target": "x"}, {"document": "b", "sentence": 1, "error": "too long"}],
-            r"1\.jsonl, line 2: .*no draft.*too long",
+            r"1\.jsonl, line 2: .*an error instead of a draft.*too long",
         ),
-        ([{"draft": ["x"]}, {"document": "b", "error": "failed"}], r"1\.jsonl, line 2: .*no draft.*failed"),
+        (
+            [{"draft": ["x"]}, {"document": "b", "error": "failed"}],
+            r"1\.jsonl, line 2: .*an error instead of a draft.*failed",
+        ),
     ],
 )
 def test_jsonl_drafts_that_do_not_fit(drafts, message, tmp_path):
@@ -211,7 +210,7 @@ def test_references_are_no_drafts(tmp_path):
     link.symlink_to(corpus)
     text.write_text("t1\n\nt2\n")
     for files in ((corpus, None, corpus), (corpus, None, link), (corpus, text, text), (text, text, text)):
-        with pytest.raises(DocmtError, match=f"{files[2].name} is a file of the corpus.*: give"):
+        with pytest.raises(DocmtError, match=f"{files[2].name} is a file of the corpus.* Give"):
             list(read_parallel(*files[:2], drafts=files[2]))
 
 

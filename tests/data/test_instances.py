@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docmt.data import Instances, cut, instance_lengths
+from docmt.data import Instances, cut_instances, instance_lengths
 from docmt.model.systems import ContextSpec
 
 
 def pack_instances(source, target, offsets, **limits):
     """As much as fits, end to end."""
-    return cut(source, target, offsets, ContextSpec(), **limits)
+    return cut_instances(source, target, offsets, ContextSpec(), **limits)
 
 
 def pack_source(lengths, **limits):
     """The ranges of one document of which only the source is known."""
-    packed = cut(lengths, None, [0, len(lengths)], ContextSpec(), **limits)
+    packed = cut_instances(lengths, None, [0, len(lengths)], ContextSpec(), **limits)
     return [(int(first), int(last)) for first, last in zip(packed.first, packed.last, strict=True)]
 
 
@@ -70,9 +70,9 @@ def test_documents_never_share_an_instance() -> None:
 def test_nothing_to_pack() -> None:
     assert len(pack_instances([], [], [0])) == 0
     assert pack_source([]) == []
-    for context_spec in (ContextSpec(windows=True, sentences=3, padding_windows=True), ContextSpec(before=2)):
-        assert len(cut([], [], [0], context_spec, training=True)) == 0
-        assert cut([1], [1], [0, 0, 1, 1], context_spec, training=True).document.tolist()[0] == 1
+    for context_spec in (ContextSpec(windows=True, sentences=3, padding_windows=True), ContextSpec(source_context=2)):
+        assert len(cut_instances([], [], [0], context_spec, training=True)) == 0
+        assert cut_instances([1], [1], [0, 0, 1, 1], context_spec, training=True).document.tolist()[0] == 1
 
 
 def test_impossible_limits() -> None:
@@ -116,12 +116,12 @@ def check_lengths(packed: Instances, source: list[int], target: list[int]) -> No
 
 
 def windows(
-    costs: list[int], most: int, limit: int = 512, offsets: list[int] | None = None, **asked: bool
+    costs: list[int], most: int, limit: int = 512, offsets: list[int] | None = None, **options: bool
 ) -> Instances:
     lengths = [cost - 2 for cost in costs]
-    context_spec = ContextSpec(sentences=most, windows=True, padding_windows=asked.get("padding_windows", False))
-    return cut(
-        lengths, lengths, offsets or [0, len(costs)], context_spec, limit=limit, training=asked.get("training", True)
+    context_spec = ContextSpec(sentences=most, windows=True, padding_windows=options.get("padding_windows", False))
+    return cut_instances(
+        lengths, lengths, offsets or [0, len(costs)], context_spec, limit=limit, training=options.get("training", True)
     )
 
 
@@ -134,7 +134,7 @@ def test_windows_by_hand() -> None:
     """The worked example of the specification: five sentences, windows of three."""
     packed = windows([5] * 5, 3)
     assert ranges_of(packed) == [[1], [1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
-    assert packed.own.tolist() == [0, 1, 2, 3, 4] and packed.last.tolist() == [1, 2, 3, 4, 5]
+    assert packed.first_output.tolist() == [0, 1, 2, 3, 4] and packed.last.tolist() == [1, 2, 3, 4, 5]
     assert packed.cost.tolist() == [5, 10, 15, 15, 15]
     assert packed.before.tolist() == packed.first.tolist()
     padded = windows([5] * 5, 3, padding_windows=True)
@@ -162,7 +162,7 @@ def test_windows_that_do_not_fit_lose_the_furthest_sentences() -> None:
 @given(st.lists(st.integers(3, 40), min_size=1, max_size=12), st.integers(1, 5), st.integers(1, 90))
 def test_a_window_ends_at_every_sentence(costs: list[int], most: int, limit: int) -> None:
     packed = windows(costs, most, limit=limit)
-    assert packed.own.tolist() == list(range(len(costs)))
+    assert packed.first_output.tolist() == list(range(len(costs)))
     for first, last, cost in zip(packed.first.tolist(), packed.last.tolist(), packed.cost.tolist(), strict=True):
         assert cost == sum(costs[first:last]) and 1 <= last - first <= most
         assert last - first == 1 or cost < limit
@@ -172,21 +172,23 @@ def test_a_window_ends_at_every_sentence(costs: list[int], most: int, limit: int
 
 def test_sentences_before_an_instance_are_those_of_its_document() -> None:
     lengths = [1] * 7
-    packed = cut(lengths, lengths, [0, 5, 7], ContextSpec(before=2), max_sentences=2)
+    packed = cut_instances(lengths, lengths, [0, 5, 7], ContextSpec(source_context=2), max_sentences=2)
     assert packed.first.tolist() == [0, 2, 4, 5] and packed.last.tolist() == [2, 4, 5, 7]
     assert packed.before.tolist() == [0, 0, 2, 5]
-    assert packed.own.tolist() == packed.first.tolist()
+    assert packed.first_output.tolist() == packed.first.tolist()
     assert packed.cost.tolist() == [6, 6, 3, 6]
     assert instance_lengths(packed, lengths, lengths).tolist() == [6, 12, 9, 6]
 
 
 def test_single_sentences() -> None:
-    packed = cut([1] * 3, [1] * 3, [0, 2, 3], ContextSpec(sentences=1))
+    packed = cut_instances([1] * 3, [1] * 3, [0, 2, 3], ContextSpec(sentences=1))
     assert packed.first.tolist() == [0, 1, 2] and packed.document.tolist() == [0, 0, 1]
 
 
-def plain_cut(source_lengths, target_lengths, document_offsets, context_spec, limit, most, training, carry, reserve):
-    """The rule, sentence by sentence: rows of document, before, first, own, last and cost."""
+def reference_cut(
+    source_lengths, target_lengths, document_offsets, context_spec, limit, most, training, overlap, reserve
+):
+    """The rule, sentence by sentence: rows of document, before, first, output, last and cost."""
     longer = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
     budgets = [((longer + 2).tolist(), limit)] + ([((reserve[0] + 2).tolist(), reserve[1])] if reserve else [])
     most = most if context_spec.sentences is None else min(most, context_spec.sentences)
@@ -200,26 +202,31 @@ def plain_cut(source_lengths, target_lengths, document_offsets, context_spec, li
                     first += 1
                 rows.append((document, first, first, last - 1, last))
         else:
-            for carried, own, last in plain_tiles(budgets, start, end, most, carry):
-                first = max(own - context_spec.shown, start) if context_spec.shown else carried
-                rows.append((document, max(first - context_spec.before, start), first, own, last))
+            for overlap_start, output, last in reference_end_to_end(budgets, start, end, most, overlap):
+                first = (
+                    max(output - context_spec.target_context, start) if context_spec.target_context else overlap_start
+                )
+                rows.append((document, max(first - context_spec.source_context, start), first, output, last))
     costs = budgets[0][0]
     return [(*row, sum(costs[row[2] : row[4]])) for row in rows]
 
 
-def plain_tiles(budgets, start, end, most, carry):
-    """(first carried, first own, last) of the instances of one document."""
-    tiles, carried, own = [], start, start
+def reference_end_to_end(budgets, start, end, most, overlap):
+    """(first carried, first output, last) of the instances of one document."""
+    tiles, overlap_start, output = [], start, start
     for sentence in range(start, end):
-        fits = sentence - carried < most and all(sum(costs[carried : sentence + 1]) < full for costs, full in budgets)
-        if sentence > own and not fits:
-            tiles.append((carried, own, sentence))
-            own, carried = sentence, max(start, sentence - carry, sentence - most // 2)
-            while carried < own and any(
-                sum(costs[carried:own]) > full // 2 or sum(costs[carried : own + 1]) >= full for costs, full in budgets
+        fits = sentence - overlap_start < most and all(
+            sum(costs[overlap_start : sentence + 1]) < full for costs, full in budgets
+        )
+        if sentence > output and not fits:
+            tiles.append((overlap_start, output, sentence))
+            output, overlap_start = sentence, max(start, sentence - overlap, sentence - most // 2)
+            while overlap_start < output and any(
+                sum(costs[overlap_start:output]) > full // 2 or sum(costs[overlap_start : output + 1]) >= full
+                for costs, full in budgets
             ):
-                carried += 1
-    return [*tiles, (carried, own, end)] if end > start else tiles
+                overlap_start += 1
+    return [*tiles, (overlap_start, output, end)] if end > start else tiles
 
 
 @pytest.mark.parametrize(
@@ -227,9 +234,9 @@ def plain_tiles(budgets, start, end, most, carry):
     [
         {},
         {"sentences": 1},
-        {"before": 2},
-        {"sentences": 1, "before": 3, "shown": 1},
-        {"sentences": 4, "shown": 2},
+        {"source_context": 2},
+        {"sentences": 1, "source_context": 3, "target_context": 1},
+        {"sentences": 4, "target_context": 2},
         {"sentences": 3, "windows": True},
         {"sentences": 4, "windows": True, "padding_windows": True},
     ],
@@ -240,12 +247,21 @@ def test_all_sentences_at_once_are_cut_as_one_by_one(kind) -> None:
     for trial in range(200):
         offsets = np.cumsum([0, *generator.choice([0, 1, 2, 3, 9], size=trial % 5)])
         source, target, longest = generator.integers(0, 60, size=(3, int(offsets[-1])))
-        limit, most, carry, full = (int(generator.integers(least, 90)) for least in (1, 1, 0, 1))
-        most, carry = 1 + most % 8, carry % 4 if trial % 2 else 0
+        limit, most, overlap, full = (int(generator.integers(least, 90)) for least in (1, 1, 0, 1))
+        most, overlap = 1 + most % 8, overlap % 4 if trial % 2 else 0
         known, reserve = (target if trial % 3 else None), ((longest, full) if trial % 7 > 3 else None)
-        given = {"training": trial % 11 > 5, "carry": carry, "reserve": reserve}
-        found = cut(source, known, offsets, ContextSpec(**kind), limit=limit, max_sentences=most, **given)
-        columns = (found.document, found.before, found.first, found.own, found.last, found.cost)
+        options = {"training": trial % 11 > 5, "overlap": overlap, "reserve": reserve}
+        instances = cut_instances(
+            source, known, offsets, ContextSpec(**kind), limit=limit, max_sentences=most, **options
+        )
+        columns = (
+            instances.document,
+            instances.before,
+            instances.first,
+            instances.first_output,
+            instances.last,
+            instances.cost,
+        )
         assert all(column.dtype == np.int64 for column in columns)
-        wanted = plain_cut(source, known, offsets.tolist(), ContextSpec(**kind), limit, most, **given)
+        wanted = reference_cut(source, known, offsets.tolist(), ContextSpec(**kind), limit, most, **options)
         assert list(zip(*(column.tolist() for column in columns), strict=True)) == wanted

@@ -77,12 +77,7 @@ def test_end_to_end(config: PrepareConfig) -> None:
         store.split("test")
     again = PreparedStore.open(config.store)
     assert again.statistics == store.statistics
-    assert sorted(path.name for path in config.store.parent.iterdir()) == [
-        "dev.jsonl",
-        "store",
-        "train.en",
-        "train.fr",
-    ]
+    assert sorted(path.name for path in config.store.parent.iterdir()) == ["dev.jsonl", "store", "train.en", "train.fr"]
 
 
 def test_statistics_by_hand(config: PrepareConfig, tmp_path: Path) -> None:
@@ -97,13 +92,7 @@ def test_statistics_by_hand(config: PrepareConfig, tmp_path: Path) -> None:
         )
     )
     store = prepare(
-        changed(
-            config,
-            train=[tmp_path / "small.jsonl"],
-            dev=[],
-            tokenizer=str(tmp_path / "bytes"),
-            instance_tokens=10,
-        )
+        changed(config, train=[tmp_path / "small.jsonl"], dev=[], tokenizer=str(tmp_path / "bytes"), instance_tokens=10)
     )
     split = store.statistics.splits["train"]
     # words: u: 4|3 and 2|6, v: 7|8; costs 6, 8 and 10; 6 + 8 is not below 10, so every sentence is an instance
@@ -145,7 +134,7 @@ def test_a_tokenizer_that_is_there_already(
     first = prepare(config)
     assert "no effect" not in caplog.text
     again = prepare(changed(config, store=tmp_path / "two", tokenizer=str(config.store / "tokenizer")))
-    assert "--vocabulary_size has no effect, as the tokenizer is not learned: leave it out" in caplog.text
+    assert "--vocabulary-size has no effect, as the tokenizer is not learned: leave it out" in caplog.text
     assert again.split("dev").source.tokens.tolist() == first.split("dev").source.tokens.tolist()
     spm = SentencePieceTokenizer.train([s for document in corpus(60, 1) for s in document], 320)
     spm.save(tmp_path / "spm")
@@ -196,7 +185,7 @@ def test_only_stores_are_ever_replaced(config: PrepareConfig, tmp_path: Path) ->
     prepare(config)
     inside = config.store / "train.jsonl"
     write_jsonl(inside, DEV_SOURCE, DEV_TARGET)
-    with pytest.raises(DocmtError, match="lies inside of the store"):
+    with pytest.raises(DocmtError, match="is inside the store"):
         prepare(changed(config, train=[inside], overwrite=True))
     assert inside.exists()
 
@@ -234,7 +223,7 @@ def test_impossible_configurations(config: PrepareConfig, tmp_path: Path) -> Non
     for size in (-1, 1_000_001, 10**30):
         with pytest.raises(DocmtError, match=rf"vocabulary_size is {size}: choose a number from 0 to 1,000,000"):
             changed(config, vocabulary_size=size)
-    with pytest.raises(DocmtError, match="largest possible here is"):
+    with pytest.raises(DocmtError, match="Set --vocabulary-size to at most"):
         prepare(changed(config, vocabulary_size=100_000))
 
 
@@ -248,7 +237,7 @@ def test_several_corpora_are_all_taken(config: PrepareConfig, tmp_path: Path) ->
     assert train.document_ids[::61] == ["train.en:1", "dev.jsonl:doc2"]
     assert train.document_ids[-1] == "more.en:2"
     assert store.tokenizer.decode(train.documents("target")[-1][-1]) == "ran"
-    counts = {name: (own.documents, own.sentences) for name, own in statistics.corpora.items()}
+    counts = {name: (counts.documents, counts.sentences) for name, counts in statistics.corpora.items()}
     assert list(counts) == [f"{files[0]} and {files[1]}", str(files[2]), f"{more[0]} and {more[1]}"]
     assert list(counts.values())[1:] == [(2, 3), (2, 3)]
     assert sum(sentences for _, sentences in counts.values()) == statistics.sentences
@@ -261,7 +250,7 @@ def test_several_corpora_are_all_taken(config: PrepareConfig, tmp_path: Path) ->
         f"{more[0]} and {more[1]} (2)",
     ]
     for odd in ([more[0], files[2], more[1]], [*more, more[0]], [files[2], more[0]]):
-        with pytest.raises(DocmtError, match=r"--train names \d files; give one JSONL .*more\.\w\w has no other side"):
+        with pytest.raises(DocmtError, match=r"--train names \d files; give one JSONL .*more\.\w\w has no target file"):
             changed(config, train=odd)
 
 
@@ -279,7 +268,7 @@ def test_a_corpus_without_borders_is_told(
     pair = [write_text(tmp_path / f"one.{side}", [["walk on"] * 201]) for side in ("en", "fr")]
     prepare(changed(config, train=pair, vocabulary_size=263))
     (message,) = caplog.messages
-    assert message.startswith(f"{pair[0]} and {pair[1]} is a single document of 201 sentences: if it is not, put an")
+    assert message.startswith(f"{pair[0]} and {pair[1]} is one document of 201 sentences. If it is several, put an")
     caplog.clear()
     for path in pair:
         path.write_text("walk on\n" * 200)
@@ -344,7 +333,7 @@ def test_opening_checks_every_split_and_the_tokenizer(config: PrepareConfig) -> 
         PreparedStore.open(config.store)
     path.write_bytes(data)
     train_tokenizer("bpe", ["x"], 262).save(config.store / "tokenizer")
-    with pytest.raises(DocmtError, match="not the tokenizer"):
+    with pytest.raises(DocmtError, match="another tokenizer"):
         PreparedStore.open(config.store)
 
 
@@ -360,14 +349,14 @@ def test_ids_of_documents_beside_the_corpora(config: PrepareConfig, tmp_path: Pa
     assert train.document_ids[-3:] == ["train.en:60", "more.en:x", "more.en:y"]
     assert (train.document_offsets[-2:] - train.document_offsets[-3:-1]).tolist() == [2, 3]
     for files, message in (
-        ([ids], "--train_docids names 1 files for 2 corpora of --train; give one for each, in their order, and -"),
-        ([ids, ids], r"more\.ids ends after line 5, but \S+train\.en goes on"),
+        ([ids], "--train-docids names 1 files for 2 corpora of --train; give one for each, in their order, and -"),
+        ([ids, ids], r"more\.ids ends after line 5 but \S+train\.en has text"),
     ):
         with pytest.raises(DocmtError, match=message):
             prepare(changed(config, store=tmp_path / "two", train=[*config.train, *more], train_docids=files))
-    with pytest.raises(DocmtError, match=r"--dev_docids names 1 files for 0 corpora"):
+    with pytest.raises(DocmtError, match=r"--dev-docids names 1 files for 0 corpora"):
         changed(config, dev=[], dev_docids=[ids])
-    with pytest.raises(DocmtError, match=r"dev\.jsonl is JSONL, which has its ids itself: give - instead of"):
+    with pytest.raises(DocmtError, match=r"dev\.jsonl is JSONL, which contains document ids\. Give - instead of"):
         prepare(changed(config, store=tmp_path / "two", dev_docids=[ids]))
     assert not (tmp_path / "two").exists()
 
@@ -379,8 +368,8 @@ def test_several_development_corpora_are_counted_by_name(config: PrepareConfig, 
             *(write_text(tmp_path / f"{split}.{side}", [["a dog", "ran"]]) for side in ("en", "fr")),
         ]
         store = prepare(changed(config, overwrite=True, **{split: files}))
-        own = store.statistics.splits[split].corpora
-        assert {name: (counts.documents, counts.sentences) for name, counts in own.items()} == {
+        corpora = store.statistics.splits[split].corpora
+        assert {name: (counts.documents, counts.sentences) for name, counts in corpora.items()} == {
             str(files[0]): (2, 3),
             f"{files[1]} and {files[2]}": (1, 2),
         }
@@ -390,12 +379,12 @@ def test_several_development_corpora_are_counted_by_name(config: PrepareConfig, 
 @pytest.mark.parametrize(
     ("documents", "kind", "message"),
     [
-        ([201], "text", r"en and \S+fr is a single document of 201 sentences: .*empty line.* for --train_docids"),
-        ([201], "jsonl", r"long\.jsonl is a single document of 201 sentences: .* a line, or a `document` of its own"),
-        ([201], "ids", r"is a single document of 201 sentences: .* an id of its own in \S+ids"),
-        ([2, 2001], "text", r": document 2 has 2,001 sentences: if it is several, put an empty line"),
-        ([2001, 2], "jsonl", r"long\.jsonl: document doc1 has 2,001 sentences: if it is several, give each"),
-        ([2, 2001], "ids", r": document d1 has 2,001 sentences: if it is several, give each"),
+        ([201], "text", r"en and \S+fr is one document of 201 sentences. .*empty line.* for --train-docids"),
+        ([201], "jsonl", r"long\.jsonl is one document of 201 sentences. .* a line of its own, or its own `document`"),
+        ([201], "ids", r"is one document of 201 sentences. .* an id of its own in \S+ids"),
+        ([2, 2001], "text", r": document 2 has 2,001 sentences. If it is several, put an empty line"),
+        ([2001, 2], "jsonl", r"long\.jsonl: document doc1 has 2,001 sentences. If it is several, give each"),
+        ([2, 2001], "ids", r": document d1 has 2,001 sentences. If it is several, give each"),
         ([200], "text", ""),
         ([200, 2000], "jsonl", ""),
     ],
@@ -420,14 +409,14 @@ def test_implausibly_long_documents_are_told(
         ids = [tmp_path / "ids"]
         ids[0].write_text("".join(f"d{number}\n" * count for number, count in enumerate(documents)))
     prepare(changed(config, train=train, train_docids=ids, vocabulary_size=262))
-    (told,) = [record.getMessage() for record in caplog.records] or [""]
-    assert re.search(message, told) and bool(message) == bool(told)
+    (warning,) = [record.getMessage() for record in caplog.records] or [""]
+    assert re.search(message, warning) and bool(message) == bool(warning)
 
 
 def test_a_language_without_rules_is_told_once(config: PrepareConfig, caplog: pytest.LogCaptureFixture) -> None:
     prepare(changed(config, source_language="xx"))
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("--source_language xx: the segmentation of running text has no rules for this language")
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("--source-language xx: docmt has no rules to split text of this language into sentences")
     caplog.clear()
     prepare(changed(config, source_language="de-AT", overwrite=True))
     assert not caplog.records
@@ -439,4 +428,4 @@ def test_a_name_with_gz_is_a_jsonl_corpus_too(config: PrepareConfig, tmp_path: P
     dev = tmp_path / "dev.jsonl.gz"
     dev.write_bytes(gzip.compress(config.dev[0].read_bytes()))
     store = prepare(changed(config, dev=[config.dev[0], dev]))
-    assert [own.sentences for own in store.statistics.splits["dev"].corpora.values()] == [3, 3]
+    assert [counts.sentences for counts in store.statistics.splits["dev"].corpora.values()] == [3, 3]

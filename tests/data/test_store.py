@@ -9,10 +9,7 @@ import pytest
 from docmt.core.errors import DocmtError
 from docmt.data import ParallelStore, PreparedStore, StoreWriter
 
-DOCUMENTS = [
-    ("ep-1", [[4, 5, 6], [7]], [[8], [9, 10]]),
-    ("Grüße \n 2", [[11, 12]], [[13, 14, 15]]),
-]
+DOCUMENTS = [("ep-1", [[4, 5, 6], [7]], [[8], [9, 10]]), ("Grüße \n 2", [[11, 12]], [[13, 14, 15]])]
 FILES = [
     "source_tokens.npy",
     "target_tokens.npy",
@@ -54,7 +51,7 @@ def test_two_bytes_a_token_where_they_suffice(size: int, dtype: str, tmp_path: P
 
 
 def test_more_than_a_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("docmt.data.store._NumberFile.BUFFERED", 7)
+    monkeypatch.setattr("docmt.data.store._NpyWriter.BUFFERED", 7)
     with StoreWriter(tmp_path, 50_000) as writer:
         for number in range(10_000):
             writer.add(str(number), [[number + 4] * 3], [[number + 5] * 2])
@@ -82,7 +79,7 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     for file in ("source_tokens.npy", "target_offsets.npy", "document_offsets.npy"):
         data = (tmp_path / file).read_bytes()
         np.save(tmp_path / file, np.array([0, 2, 7], dtype=np.int64))
-        with pytest.raises(DocmtError, match="does not fit"):
+        with pytest.raises(DocmtError, match="does not match"):
             ParallelStore(tmp_path)
         (tmp_path / file).write_bytes(data)
     for other in (np.array([0.5]), np.zeros((2, 2), dtype=np.int64), np.array(["a"])):

@@ -7,8 +7,8 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, score_documents, translate_documents
-from docmt.decoding.incremental import likeliest, normalizers
-from docmt.decoding.models import FloatLinear, Int8Linear, PackedLinear, computing_in, lower_precision
+from docmt.decoding.incremental import log_normalizers, top_tokens
+from docmt.decoding.models import FloatLinear, Int8Linear, PackedLinear, precision_context, prepare_products
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.text import SpecialTokens
@@ -31,25 +31,27 @@ def test_bfloat16_scores_are_near_those_of_float32(system):
         dropout=0.0,
     )
     exact = TranslationModel(config).eval()
-    lowered = lower_precision(copy.deepcopy(exact), "bfloat16")
+    lowered = prepare_products(copy.deepcopy(exact), "bfloat16")
     assert lowered.tokens.weight.dtype == lowered.decoder[0].feed_forward.inner.weight.dtype == torch.bfloat16
     packs = PackedLinear.available(torch.device("cpu"))
     assert isinstance(lowered.projection, PackedLinear) == packs
     assert lowered.decoder[0].attention_residual.norm.weight.dtype == torch.float32
     search = SearchConfig(beam=3)
-    with computing_in(lowered, "bfloat16"):
-        translated = [found[0] for found in translate_documents(lowered, DOCUMENTS, SPECIALS, search)]
+    with precision_context(lowered, "bfloat16"):
+        translated = [ranks[0] for ranks in translate_documents(lowered, DOCUMENTS, SPECIALS, search)]
     targets = [hypothesis.sentences for hypothesis in translated]
     assert [len(target) for target in targets] == [3, 1]
     if not any(hypothesis.miscounted for hypothesis in translated):
-        for own, wanted in zip(translated, score_documents(exact, DOCUMENTS, targets, SPECIALS, search), strict=True):
-            assert own.score == pytest.approx(wanted.score, abs=0.05)
+        for hypothesis, wanted in zip(
+            translated, score_documents(exact, DOCUMENTS, targets, SPECIALS, search), strict=True
+        ):
+            assert hypothesis.score == pytest.approx(wanted.score, abs=0.05)
 
 
 def test_float32_keeps_its_weights():
     model = TranslationModel(ModelConfig(preset="tiny", vocabulary_size=40))
     before, stored = dict(model.named_parameters()), model.state_dict().keys()
-    assert lower_precision(model, "float32") is model
+    assert prepare_products(model, "float32") is model
     after = dict(model.named_parameters())
     assert model.state_dict().keys() == stored  # so that a translator's model can be saved
     assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
@@ -81,7 +83,7 @@ def test_products_of_float32_have_gradients():
 
 @needs_integers
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_row_in_integers_does_not_depend_on_the_others(bias):
+def test_a_row_in_integers_does_not_depend_on_other_rows(bias):
     torch.manual_seed(1)
     linear = torch.nn.Linear(48, 31, bias=bias)
     x = torch.randn(70, 48) * torch.logspace(-4, 4, 70)[:, None]
@@ -100,30 +102,32 @@ def test_a_row_in_integers_does_not_depend_on_the_others(bias):
 
 
 @needs_integers
-@pytest.mark.parametrize("output", ["tied", "own"])
+@pytest.mark.parametrize("output", ["tied", "untied"])
 def test_scores_in_int8_are_near_those_of_float32(output):
     torch.manual_seed(0)
     sizes = {"width": 64, "feed_forward": 128, "heads": 4, "encoder_layers": 2, "decoder_layers": 2}
     config = ModelConfig(system="group", vocabulary_size=40, dropout=0.0, output=output, **sizes)
     exact = TranslationModel(config).eval()
-    lowered = lower_precision(copy.deepcopy(exact), "int8")
+    lowered = prepare_products(copy.deepcopy(exact), "int8")
     assert not any(isinstance(module, torch.nn.Linear) for module in lowered.modules())
     search = SearchConfig(beam=3)
-    with computing_in(lowered, "int8"):
-        translated = [found[0] for found in translate_documents(lowered, DOCUMENTS, SPECIALS, search)]
+    with precision_context(lowered, "int8"):
+        translated = [ranks[0] for ranks in translate_documents(lowered, DOCUMENTS, SPECIALS, search)]
         targets = [hypothesis.sentences for hypothesis in translated]
-        own = score_documents(lowered, DOCUMENTS, targets, SPECIALS, search)
+        rescored = score_documents(lowered, DOCUMENTS, targets, SPECIALS, search)
     exactly = score_documents(exact, DOCUMENTS, targets, SPECIALS, search)
-    for found, again, wanted in zip(translated, own, exactly, strict=True):
-        assert found.score == pytest.approx(again.score, abs=1e-3)  # a value may lie on a border of rounding
-        assert found.score == pytest.approx(wanted.score, abs=0.05)
+    for hypothesis, again, wanted in zip(translated, rescored, exactly, strict=True):
+        assert hypothesis.score == pytest.approx(again.score, abs=1e-3)  # a value may lie on a border of rounding
+        assert hypothesis.score == pytest.approx(wanted.score, abs=0.05)
 
 
-def test_int8_is_refused_where_there_is_none(monkeypatch):
+def test_int8_is_refused_where_it_is_not_available(monkeypatch):
     monkeypatch.setattr(Int8Linear, "available", staticmethod(lambda device: False))
     model = TranslationModel(ModelConfig(preset="tiny", vocabulary_size=40))
-    with pytest.raises(DocmtError, match=r"precision int8 is not for this processor, .*: choose bfloat16 or float32"):
-        lower_precision(model, "int8")
+    with pytest.raises(
+        DocmtError, match=r"precision int8 is not available on this processor: .*\. Choose bfloat16 or float32"
+    ):
+        prepare_products(model, "int8")
 
 
 @pytest.mark.parametrize("options", [{}, {"family": "t5"}, {"system": "hierarchical"}, {"system": "context"}])
@@ -166,31 +170,31 @@ def test_packed_weights_give_the_same_product(shape, bias):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("family", ["docmt", "m2m_100", "t5", "thumt"])
-def test_what_has_no_logit_is_never_said(family, precision):
+def test_a_token_without_logit_is_never_generated(family, precision):
     if precision == "int8" and not Int8Linear.available(torch.device("cpu")):
         pytest.skip("no products of 8-bit integers on this processor")
     torch.manual_seed(0)
     sizes = {"width": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
     exact = TranslationModel(ModelConfig(system="sentence", family=family, vocabulary_size=40, **sizes)).eval()
-    lowered = lower_precision(copy.deepcopy(exact), precision)
+    lowered = prepare_products(copy.deepcopy(exact), precision)
     states = torch.randn(5, 32)
-    with torch.inference_mode(), computing_in(lowered, precision):
-        wanted, found = exact.project(states).float(), lowered.project(states).float()
-    assert torch.equal(found.isneginf(), wanted.isneginf())
-    there = ~wanted.isneginf()
-    assert torch.allclose(found[there], wanted[there], atol=0.05)
+    with torch.inference_mode(), precision_context(lowered, precision):
+        wanted, lowered_logits = exact.project(states).float(), lowered.project(states).float()
+    assert torch.equal(lowered_logits.isneginf(), wanted.isneginf())
+    has_logit = ~wanted.isneginf()
+    assert torch.allclose(lowered_logits[has_logit], wanted[has_logit], atol=0.05)
 
 
 @pytest.mark.parametrize("size", [40, 640, 1280, 3000, 70001])
 @pytest.mark.parametrize("count", [1, 2, 10])
-def test_the_likeliest_of_many(size, count):
+def test_top_tokens(size, count):
     torch.manual_seed(3)
     logits = torch.randn(30, size)
     logits[2] = -torch.inf
     logits[2, 7] = 1.0
     logits[4, -1] = 9.0
-    values, places = likeliest(logits, count)
+    values, ids = top_tokens(logits, count)
     assert torch.equal(values, logits.topk(count, dim=-1).values)
-    assert torch.equal(logits.gather(1, places), values)
-    assert all(len(set(row)) == count for row in places.tolist())
-    assert torch.allclose(normalizers(logits), logits.double().logsumexp(-1, keepdim=True).float())
+    assert torch.equal(logits.gather(1, ids), values)
+    assert all(len(set(row)) == count for row in ids.tolist())
+    assert torch.allclose(log_normalizers(logits), logits.double().logsumexp(-1, keepdim=True).float())

@@ -6,31 +6,31 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from plain_search import (
+from reference_search import (
     DOCUMENTS,
-    SHORT,
+    SHORT_LIMITS,
     SPECIALS,
-    Piece,
+    ReferenceRow,
+    add_boundaries,
     build,
-    greedy,
-    inputs_of,
-    joins,
-    marked,
-    plain_beam_search,
-    plainly_translated,
+    greedy_search,
+    is_joined,
+    make_inputs,
+    reference_beam_search,
+    reference_translation,
     score_documents,
     search_documents,
-    shifted,
+    shift_joined,
+    split_words,
     translate_documents,
-    words_of,
 )
 
 from docmt.core.errors import DocmtError
-from docmt.data import cut
+from docmt.data import cut_instances
 from docmt.decoding import SearchConfig, beam_search, caches
 from docmt.decoding.incremental import IncrementalDecoder
-from docmt.decoding.rules import SearchRow
 from docmt.decoding.scheduler import Task
+from docmt.decoding.search_rules import SearchRow
 from docmt.model import pack
 from docmt.model.systems import Concat, ContextSpec
 from variants import (
@@ -46,19 +46,19 @@ from variants import (
     multihop,
 )
 
-# Other marks around sentences, with the systems that the family has.
-PLAIN = {**SYSTEMS, **JOINED}
+# Other boundary tokens, with the systems that the family has.
+VARIANTS = {**SYSTEMS, **JOINED}
 WITH_FAMILIES = {
-    **PLAIN,
+    **VARIANTS,
     **CONVENTIONS,
     "sentence, thumt": {"family": "thumt", "system": "sentence"},
-    "context, thumt": {"family": "thumt", **context(branch="published")},
+    "context, thumt": {"family": "thumt", **context(fusion="published")},
     "context lstm, thumt": {"family": "thumt", **context(representation="bilstm")},
     "multihop, thumt": {"family": "thumt", **multihop()},
     "hierarchical, thumt": {"family": "thumt", **hierarchical()},
     **WIDE,
 }
-OTHERS = {
+FURTHER_QUICK = {
     "concat, keep last",
     "group, linear over the document",
     "linear, gates, keep prefix, rfa",
@@ -78,58 +78,58 @@ def few(names):
 
 
 @pytest.mark.parametrize("system", few([*FRAMED, *JOINED]))
-def test_search_equals_the_plain_one(system):
-    model = build(**PLAIN[system])
-    config = SearchConfig(beam=3, n_best=3, length_penalty=0.6, min_length=3, **SHORT)
+def test_search_equals_the_reference_search(system):
+    model = build(**VARIANTS[system])
+    config = SearchConfig(beam=3, n_best=3, length_penalty=0.6, min_length=3, **SHORT_LIMITS)
     for document in DOCUMENTS[:2]:
-        expected = plain_beam_search(model, Piece.whole(document), config)
-        found = search_documents(model, [document], config)[0]
-        assert [h.sentences for h in found] == [words_of(said) for _, said in expected]
-        assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
+        expected = reference_beam_search(model, ReferenceRow.whole(document), config)
+        results = search_documents(model, [document], config)[0]
+        assert [h.sentences for h in results] == [split_words(tokens) for _, tokens in expected]
+        assert [h.score for h in results] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
 @pytest.mark.parametrize("beam", [2, pytest.param(4, marks=pytest.mark.full)])
-def test_open_search_equals_the_plain_one(beam):
-    config = SearchConfig(beam=beam, n_best=beam, **SHORT)
+def test_open_search_equals_the_reference_search(beam):
+    config = SearchConfig(beam=beam, n_best=beam, **SHORT_LIMITS)
     for seed in range(3):
         model = build(seed, **SYSTEMS["document"])
-        expected = plain_beam_search(model, Piece.whole(DOCUMENTS[0]), config)
-        found = search_documents(model, DOCUMENTS[:1], config)[0]
-        assert [h.sentences for h in found] == [words_of(said) for _, said in expected]
-        assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
+        expected = reference_beam_search(model, ReferenceRow.whole(DOCUMENTS[0]), config)
+        results = search_documents(model, DOCUMENTS[:1], config)[0]
+        assert [h.sentences for h in results] == [split_words(tokens) for _, tokens in expected]
+        assert [h.score for h in results] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-@pytest.mark.parametrize("system", few(PLAIN))
+@pytest.mark.parametrize("system", few(VARIANTS))
 def test_beam_one_is_greedy(system):
-    model = build(**PLAIN[system])
-    config = SearchConfig(beam=1, **SHORT)
+    model = build(**VARIANTS[system])
+    config = SearchConfig(beam=1, **SHORT_LIMITS)
     document = DOCUMENTS[0]
-    said = greedy(model, Piece.whole(document), config)
-    assert search_documents(model, [document], config)[0][0].sentences == words_of(said)
+    tokens = greedy_search(model, ReferenceRow.whole(document), config)
+    assert search_documents(model, [document], config)[0][0].sentences == split_words(tokens)
 
 
-@pytest.mark.parametrize("system", few(PLAIN))
-def test_documents_are_translated_as_by_plain_greedy_searches_in_their_order(system):
-    model = build(**PLAIN[system])
-    config = SearchConfig(beam=1, **SHORT)
+@pytest.mark.parametrize("system", few(VARIANTS))
+def test_translations_equal_reference_greedy_searches_in_their_order(system):
+    model = build(**VARIANTS[system])
+    config = SearchConfig(beam=1, **SHORT_LIMITS)
     translated = translate_documents(model, DOCUMENTS, SPECIALS, config)
-    for document, (found,) in zip(DOCUMENTS, translated, strict=True):
-        expected = plainly_translated(model, document, lambda piece: greedy(model, piece, config))
-        if found.miscounted:  # surplus sentences are joined to the last
+    for document, (hypothesis,) in zip(DOCUMENTS, translated, strict=True):
+        expected = reference_translation(model, document, lambda row: greedy_search(model, row, config))
+        if hypothesis.miscounted:  # surplus sentences are joined to the last
             surplus = [word for sentence in expected[len(document) :] for word in sentence]
             expected = [*expected[: len(document)], *[[]] * (len(document) - len(expected))]
             expected[-1] = expected[-1] + surplus
-        assert found.sentences == expected
+        assert hypothesis.sentences == expected
 
 
 @pytest.mark.parametrize("system", few([*(name for name in ONE_OF_EACH_ORDER if name != "document"), *JOINED]))
-def test_documents_are_translated_as_by_plain_beam_searches_in_their_order(system):
-    model = build(**PLAIN[system])
-    config = SearchConfig(beam=3, length_penalty=0.7, **SHORT)
+def test_translations_equal_reference_beam_searches_in_their_order(system):
+    model = build(**VARIANTS[system])
+    config = SearchConfig(beam=3, length_penalty=0.7, **SHORT_LIMITS)
     translated = translate_documents(model, DOCUMENTS[:2], SPECIALS, config)
-    for document, (found,) in zip(DOCUMENTS[:2], translated, strict=True):
-        expected = plainly_translated(model, document, lambda piece: plain_beam_search(model, piece, config)[0][1])
-        assert found.sentences == expected
+    for document, (hypothesis,) in zip(DOCUMENTS[:2], translated, strict=True):
+        expected = reference_translation(model, document, lambda row: reference_beam_search(model, row, config)[0][1])
+        assert hypothesis.sentences == expected
 
 
 STREAM = [[20, 21], [22], [23, 24, 25], [19], [18]]
@@ -137,51 +137,51 @@ STREAM = [[20, 21], [22], [23, 24, 25], [19], [18]]
 
 @torch.inference_mode()
 def check_steps(model, inputs, row, streams, share_at):
-    """Steps through the streams of as many beams, turning the beams round after each step."""
+    """Step through the streams of as many beams, and rotate the beams after each step."""
     beams = len(streams)
-    decoder = IncrementalDecoder(model, model.memories(inputs), [row], beams)
+    decoder = IncrementalDecoder(model, model.compute_memories(inputs), [row], beams)
     expected = torch.stack([model(replace(inputs, target=pack([stream]))) for stream in streams])  # [B, T, d]
     tokens = [[token for sentence in stream for token in sentence] for stream in streams]
-    places = [(number, offset) for number, s in enumerate(streams[0]) for offset in range(len(s))]
+    positions = [(number, offset) for number, s in enumerate(streams[0]) for offset in range(len(s))]
     order = torch.arange(beams)
-    for step, (number, offset) in enumerate(places):
-        said = torch.tensor([tokens[b][step] for b in order.tolist()])
+    for step, (number, offset) in enumerate(positions):
+        next_tokens = torch.tensor([tokens[b][step] for b in order.tolist()])
         sentences = torch.full_like(order, row.sentences[number])
-        (states,) = decoder.read(said, torch.full_like(order, offset), step, sentences)
+        (states,) = decoder.step(next_tokens, torch.full_like(order, offset), step, sentences)
         torch.testing.assert_close(states, expected[order, step], atol=2e-5, rtol=1e-4)
         decoder.reorder(torch.tensor([1, 2, 0]))
         order = order[torch.tensor([1, 2, 0])]
         if step == share_at:
-            decoder.share(step + 1)
+            decoder.share_positions(step + 1)
 
 
-def input_of(model, sentences):
+def make_decoder_input(model, sentences):
     """Decoder input."""
-    return shifted(sentences) if joins(model) else marked(sentences)
+    return shift_joined(sentences) if is_joined(model) else add_boundaries(sentences)
 
 
-@pytest.mark.parametrize("system", in_tiers(PLAIN, OTHERS))
+@pytest.mark.parametrize("system", in_tiers(VARIANTS, FURTHER_QUICK))
 def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
-    model = build(**PLAIN[system])
+    model = build(**VARIANTS[system])
     document = DOCUMENTS[2]
-    streams = [input_of(model, STREAM) for _ in range(3)]
+    streams = [make_decoder_input(model, STREAM) for _ in range(3)]
     for beam, stream in enumerate(streams):
         stream[2][1] = 10 + beam  # alike until the third sentence
-    inputs = inputs_of(model, [document])
+    inputs = make_inputs(model, [document])
     row = SearchRow(range(len(document)), [len(sentence) for sentence in document])
     check_steps(model, inputs, row, streams, share_at=4)  # the first five positions are the same in all beams
 
 
 @pytest.mark.parametrize(
-    "system", in_tiers([name for name in PLAIN if "group" not in name and "global" not in name], OTHERS)
+    "system", in_tiers([name for name in VARIANTS if "group" not in name and "global" not in name], FURTHER_QUICK)
 )
 @pytest.mark.parametrize("number", [0, 2])
 def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reordering(system, number):
-    model = build(**PLAIN[system])
-    document = DOCUMENTS[2] if model.system.order == "sentences" else DOCUMENTS[1]
-    number = number if model.system.order == "sentences" else 0
-    streams = [input_of(model, [[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
-    inputs = inputs_of(model, [document], [number])
+    model = build(**VARIANTS[system])
+    document = DOCUMENTS[2] if model.system.decoding_order == "sentences" else DOCUMENTS[1]
+    number = number if model.system.decoding_order == "sentences" else 0
+    streams = [make_decoder_input(model, [[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
+    inputs = make_inputs(model, [document], [number])
     check_steps(model, inputs, SearchRow([number], [len(document[number])]), streams, share_at=2)
 
 
@@ -189,75 +189,79 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.full), 4])
 def test_batched_equals_single(system, beam):
     model = build(2, **SYSTEMS[system]).double()
-    config = SearchConfig(beam=beam, n_best=beam, **SHORT)
+    config = SearchConfig(beam=beam, n_best=beam, **SHORT_LIMITS)
     together = search_documents(model, DOCUMENTS, config)
-    for document, found in zip(DOCUMENTS, together, strict=True):
+    for document, results in zip(DOCUMENTS, together, strict=True):
         alone = search_documents(model, [document], config)[0]
-        assert [h.sentences for h in found] == [h.sentences for h in alone]
-        assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
+        assert [h.sentences for h in results] == [h.sentences for h in alone]
+        assert [h.score for h in results] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, OTHERS - {"marian", "context, thumt"}))
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, FURTHER_QUICK - {"marian", "context, thumt"}))
 def test_documents_together_are_translated_as_each_alone(system):
     model = build(2, **WITH_FAMILIES[system]).double()
-    config = SearchConfig(beam=3, n_best=3, **SHORT)
+    config = SearchConfig(beam=3, n_best=3, **SHORT_LIMITS)
     together = translate_documents(model, DOCUMENTS, SPECIALS, config)
-    for document, found in zip(DOCUMENTS, together, strict=True):
+    for document, results in zip(DOCUMENTS, together, strict=True):
         alone = translate_documents(model, [document], SPECIALS, config)[0]
-        assert [h.sentences for h in found] == [h.sentences for h in alone]
-        assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
+        assert [h.sentences for h in results] == [h.sentences for h in alone]
+        assert [h.score for h in results] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, OTHERS))
-def test_score_of_a_translation_is_the_translators_own(system):
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, FURTHER_QUICK))
+def test_scoring_a_translation_gives_the_score_of_the_search(system):
     model = build(**WITH_FAMILIES[system])
     config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)
-    translated = [found[0] for found in translate_documents(model, DOCUMENTS, SPECIALS, config)]
-    kept = [i for i, hypothesis in enumerate(translated) if not hypothesis.miscounted]
-    assert kept or system == "document"
+    translated = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
+    well_formed = [i for i, hypothesis in enumerate(translated) if not hypothesis.miscounted]
+    assert well_formed or system == "document"
     scored = score_documents(
-        model, [DOCUMENTS[i] for i in kept], [translated[i].sentences for i in kept], SPECIALS, config
+        model, [DOCUMENTS[i] for i in well_formed], [translated[i].sentences for i in well_formed], SPECIALS, config
     )
-    for i, own in zip(kept, scored, strict=True):
-        assert own.sentences == translated[i].sentences
-        assert own.sentence_scores == pytest.approx(translated[i].sentence_scores, abs=1e-4)
-        assert own.score == pytest.approx(translated[i].score, abs=1e-5)
+    for i, scores in zip(well_formed, scored, strict=True):
+        assert scores.sentences == translated[i].sentences
+        assert scores.sentence_scores == pytest.approx(translated[i].sentence_scores, abs=1e-4)
+        assert scores.score == pytest.approx(translated[i].score, abs=1e-5)
 
 
 @pytest.mark.parametrize("system", [name for name in ONE_OF_EACH_ORDER if name != "document"])
-def test_scores_of_all_ranks_are_their_own(system):
+def test_scores_of_all_ranks_equal_scoring(system):
     model = build(**SYSTEMS[system])
-    config = SearchConfig(beam=4, n_best=3, **SHORT)
+    config = SearchConfig(beam=4, n_best=3, **SHORT_LIMITS)
     for document, ranks in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
-        targets = [found.sentences for found in ranks]
+        targets = [hypothesis.sentences for hypothesis in ranks]
         scored = score_documents(model, [document] * len(ranks), targets, SPECIALS, config)
         assert len(ranks) == 3
-        assert [found.score for found in ranks] == pytest.approx([own.score for own in scored], abs=1e-5)
+        assert [hypothesis.score for hypothesis in ranks] == pytest.approx(
+            [scores.score for scores in scored], abs=1e-5
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_plain_document_scores_are_of_the_translation_as_it_is_read(seed):
-    """The search may say other marks than one `</s> <s>` between two sentences."""
-    model, config = build(seed, system="document"), SearchConfig(beam=3, n_best=2, **SHORT)
+    """The search may generate other boundary tokens than one `</s> <s>` between two sentences."""
+    model, config = build(seed, system="document"), SearchConfig(beam=3, n_best=2, **SHORT_LIMITS)
     for document, ranks in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
-        for found in ranks:
-            (scored,) = score_documents(model, [document], [found.sentences], SPECIALS, config)
-            assert found.sentence_scores == pytest.approx(scored.sentence_scores, abs=1e-4)
-            assert found.sentence_tokens == scored.sentence_tokens
-            assert found.score == pytest.approx(scored.score, abs=1e-4)
+        for hypothesis in ranks:
+            (scored,) = score_documents(model, [document], [hypothesis.sentences], SPECIALS, config)
+            assert hypothesis.sentence_scores == pytest.approx(scored.sentence_scores, abs=1e-4)
+            assert hypothesis.sentence_tokens == scored.sentence_tokens
+            assert hypothesis.score == pytest.approx(scored.score, abs=1e-4)
 
 
 def test_plain_document_scores_agree_when_the_stream_is_well_formed():
-    """A model that likes sentence marks, so that the unframed search gives the right number of sentences."""
+    """A model that likes boundary tokens, so that the open search gives the right number of sentences."""
     model = build(system="document")
     wanted = [[[20], [21], [22]], [[23]]]
     sources = DOCUMENTS[:2]
     scored = score_documents(model, sources, wanted, SPECIALS, SearchConfig())
-    for source, target, own in zip(sources, wanted, scored, strict=True):
-        labels = [*[token for sentence in marked(target) for token in sentence][1:], SPECIALS.eod]
-        scores = model.logits([(marked(source), marked(target))])[0].log_softmax(-1)
-        assert sum(own.sentence_scores) == pytest.approx(scores[range(len(labels)), labels].sum().item(), abs=1e-4)
-        assert own.score == pytest.approx(sum(own.sentence_scores) / len(labels), abs=1e-5)
+    for source, target, scored_document in zip(sources, wanted, scored, strict=True):
+        labels = [*[token for sentence in add_boundaries(target) for token in sentence][1:], SPECIALS.eod]
+        scores = model.logits([(add_boundaries(source), add_boundaries(target))])[0].log_softmax(-1)
+        assert sum(scored_document.sentence_scores) == pytest.approx(
+            scores[range(len(labels)), labels].sum().item(), abs=1e-4
+        )
+        assert scored_document.score == pytest.approx(sum(scored_document.sentence_scores) / len(labels), abs=1e-5)
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
@@ -265,89 +269,95 @@ def test_plain_document_scores_agree_when_the_stream_is_well_formed():
 def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(system, seed):
     model = build(seed, **WITH_FAMILIES[system])
     config = SearchConfig(beam=3, min_length=2, max_length_ratio=1.5, max_length_extra=4.0)
-    for document, found in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
-        assert len(found[0].sentences) == len(document)
-        assert not found[0].miscounted
-        for source, target in zip(document, found[0].sentences, strict=True):
+    for document, results in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
+        assert len(results[0].sentences) == len(document)
+        assert not results[0].miscounted
+        for source, target in zip(document, results[0].sentences, strict=True):
             assert 2 <= len(target) <= config.sentence_limit(len(source))
             assert all(SPECIALS.first_word <= token < SPECIALS.eod for token in target)
 
 
 @pytest.mark.parametrize("system", in_tiers(SYSTEMS))
-def test_what_the_length_limit_ended_is_told(system):
+def test_sentences_ended_by_the_length_limit_are_reported(system):
     config = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=8.0)
-    told = set()
+    reported = set()
     for seed in range(14):
         model = build(seed, **SYSTEMS[system])
         with torch.no_grad():
             model.tokens.weight[[SPECIALS.eos, SPECIALS.eod]] *= 1.5  # ends are likely
-        for document, (found,) in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
-            told.update(number in found.at_limit for number in range(len(document)))
+        for document, (hypothesis,) in zip(
+            DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True
+        ):
+            reported.update(number in hypothesis.at_limit for number in range(len(document)))
             if system != "document":
-                assert found.at_limit == [i for i, sentence in enumerate(found.sentences) if len(sentence) == 8]
+                assert hypothesis.at_limit == [
+                    i for i, sentence in enumerate(hypothesis.sentences) if len(sentence) == 8
+                ]
             else:
-                # The marks are in the limit, and those between joined sentences are not in the words.
-                marks = 2 * len(document)
-                words = sum(map(len, found.sentences))
-                assert found.at_limit == [len(document) - 1] or words < 8 * len(document) + marks
-                assert not found.at_limit or found.miscounted or words > 8 * len(document) - marks
-        if told == {True, False}:
+                # Boundary tokens count in the limit, and those between joined sentences are not words.
+                boundary_count = 2 * len(document)
+                words = sum(map(len, hypothesis.sentences))
+                assert hypothesis.at_limit == [len(document) - 1] or words < 8 * len(document) + boundary_count
+                assert not hypothesis.at_limit or hypothesis.miscounted or words > 8 * len(document) - boundary_count
+        if reported == {True, False}:
             return
-    raise AssertionError(f"all sentences were alike: {told}")
+    raise AssertionError(f"all sentences were alike: {reported}")
 
 
 @pytest.mark.parametrize("system", in_tiers(SYSTEMS))
-def test_empty_sentences_stay_empty_and_change_nothing(system):
+def test_empty_sentences_stay_empty_and_do_not_change_others(system):
     model = build(**SYSTEMS[system])
-    config = SearchConfig(beam=2, **SHORT)
+    config = SearchConfig(beam=2, **SHORT_LIMITS)
     holes = [[[], *[part for sentence in document for part in (sentence, [])]] for document in DOCUMENTS] + [[[], []]]
-    told = []
-    found = [ranks[0] for ranks in translate_documents(model, holes, SPECIALS, config, on_sentences=told.append)]
-    assert sum(told) == sum(map(len, holes))
-    for own, ranks in zip(found, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=False):
+    counts = []
+    hypotheses = [ranks[0] for ranks in translate_documents(model, holes, SPECIALS, config, on_sentences=counts.append)]
+    assert sum(counts) == sum(map(len, holes))
+    for hypothesis, ranks in zip(hypotheses, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=False):
         wanted = ranks[0]
-        assert own.sentences[1::2] == wanted.sentences
-        assert not any(own.sentences[::2])
-        assert own.sentence_scores[1::2] == pytest.approx(wanted.sentence_scores, abs=1e-5)
-        assert own.at_limit == [2 * i + 1 for i in wanted.at_limit]
-        assert own.miscounted == [(2 * first + 1, 2 * last) for first, last in wanted.miscounted]
-    assert (found[-1].sentences, found[-1].score) == ([[], []], 0)
+        assert hypothesis.sentences[1::2] == wanted.sentences
+        assert not any(hypothesis.sentences[::2])
+        assert hypothesis.sentence_scores[1::2] == pytest.approx(wanted.sentence_scores, abs=1e-5)
+        assert hypothesis.at_limit == [2 * i + 1 for i in wanted.at_limit]
+        assert hypothesis.miscounted == [(2 * first + 1, 2 * last) for first, last in wanted.miscounted]
+    assert (hypotheses[-1].sentences, hypotheses[-1].score) == ([[], []], 0)
     if system != "document":
-        scored = score_documents(model, holes, [own.sentences for own in found], SPECIALS, config)
-        assert [own.score for own in scored] == pytest.approx([own.score for own in found], abs=1e-5)
+        scored = score_documents(model, holes, [hypothesis.sentences for hypothesis in hypotheses], SPECIALS, config)
+        assert [hypothesis.score for hypothesis in scored] == pytest.approx(
+            [hypothesis.score for hypothesis in hypotheses], abs=1e-5
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_plain_document_system_reports_a_wrong_count_and_still_gives_one_for_each(seed):
     model = build(seed, system="document")
-    for document, found in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig()), strict=True):
-        assert len(found[0].sentences) == len(found[0].sentence_scores) == len(document)
-        assert found[0].miscounted in ([], [(0, len(document))])
+    for document, ranks in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig()), strict=True):
+        assert len(ranks[0].sentences) == len(ranks[0].sentence_scores) == len(document)
+        assert ranks[0].miscounted in ([], [(0, len(document))])
 
 
-def test_long_documents_are_translated_piece_by_piece():
+def test_long_documents_are_translated_in_instances():
     model = build(instance_tokens=16)
-    document = [[5 + i % 20, 6, 7] for i in range(11)]  # cost 5 each: three to a piece
-    config = SearchConfig(beam=2, **SHORT)
+    document = [[5 + i % 20, 6, 7] for i in range(11)]  # cost 5 each: three to an instance
+    config = SearchConfig(beam=2, **SHORT_LIMITS)
     whole = translate_documents(model, [document], SPECIALS, config)[0][0]
-    pieces = [translate_documents(model, [document[i : i + 3]], SPECIALS, config)[0][0] for i in range(0, 11, 3)]
-    assert whole.sentences == [sentence for piece in pieces for sentence in piece.sentences]
-    assert sum(whole.sentence_scores) == pytest.approx(sum(sum(p.sentence_scores) for p in pieces), abs=1e-4)
+    parts = [translate_documents(model, [document[i : i + 3]], SPECIALS, config)[0][0] for i in range(0, 11, 3)]
+    assert whole.sentences == [sentence for part in parts for sentence in part.sentences]
+    assert sum(whole.sentence_scores) == pytest.approx(sum(sum(p.sentence_scores) for p in parts), abs=1e-4)
 
 
 def test_sentence_system_translates_sentence_by_sentence():
     model = build(system="sentence")
     config = SearchConfig(beam=2)
     whole = translate_documents(model, DOCUMENTS, SPECIALS, config)
-    for document, found in zip(DOCUMENTS, whole, strict=True):
+    for document, ranks in zip(DOCUMENTS, whole, strict=True):
         for number, sentence in enumerate(document):
             alone = translate_documents(model, [[sentence]], SPECIALS, config)[0][0]
-            assert found[0].sentences[number] == alone.sentences[0]
+            assert ranks[0].sentences[number] == alone.sentences[0]
 
 
 def test_n_best_lists_are_sorted_and_differ():
-    found = translate_documents(build(), DOCUMENTS, SPECIALS, SearchConfig(beam=5, n_best=4))
-    for hypotheses in found:
+    n_best = translate_documents(build(), DOCUMENTS, SPECIALS, SearchConfig(beam=5, n_best=4))
+    for hypotheses in n_best:
         assert len(hypotheses) == 4
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         assert len({str(h.sentences) for h in hypotheses}) == 4
@@ -355,56 +365,58 @@ def test_n_best_lists_are_sorted_and_differ():
 
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("system", ["group", "document", "concat, linear, gates", "context"])
-def test_the_same_where_the_host_seldom_asks_the_device(system, beam, monkeypatch):
-    model, config = build(**SYSTEMS[system]), SearchConfig(beam=beam, n_best=beam, **SHORT)
+def test_results_do_not_depend_on_how_often_the_host_synchronizes(system, beam, monkeypatch):
+    model, config = build(**SYSTEMS[system]), SearchConfig(beam=beam, n_best=beam, **SHORT_LIMITS)
     wanted = translate_documents(model, DOCUMENTS, SPECIALS, config)
     for module in (caches, beam_search):
-        monkeypatch.setattr(module, "answers_at_once", lambda device: False)
-    for found, own in zip(translate_documents(model, DOCUMENTS, SPECIALS, config), wanted, strict=True):
-        assert [each.sentences for each in found] == [each.sentences for each in own]
-        assert [each.score for each in found] == pytest.approx([each.score for each in own], abs=1e-5)
+        monkeypatch.setattr(module, "can_synchronize", lambda device: False)
+    for results, expected in zip(translate_documents(model, DOCUMENTS, SPECIALS, config), wanted, strict=True):
+        assert [hypothesis.sentences for hypothesis in results] == [hypothesis.sentences for hypothesis in expected]
+        assert [hypothesis.score for hypothesis in results] == pytest.approx(
+            [hypothesis.score for hypothesis in expected], abs=1e-5
+        )
 
 
-def test_a_step_asks_a_gpu_for_three_numbers_at_most(monkeypatch):
-    """Each makes the host wait: what has ended, which rows begin another sentence, how many positions there are."""
-    model, asked, steps = build(), [], []
+def test_a_step_reads_at_most_three_values_from_a_gpu(monkeypatch):
+    """Each read makes the host wait: ended hypotheses, rows that begin another sentence, number of positions."""
+    model, calls, steps = build(), [], []
     document, step = [[5 + n % 20, 6, 7, 8, 9, 10] for n in range(6)], beam_search.BeamSearch.step
     rows = [SearchRow(range(len(document)), [len(sentence) for sentence in document])]
     config = SearchConfig(beam=3, min_length=6, max_length_ratio=1.0, max_length_extra=6.0)
-    inputs = inputs_of(model, [document])
-    search = beam_search.BeamSearch(model, model.memories(inputs), rows, SPECIALS, config)
+    inputs = make_inputs(model, [document])
+    search = beam_search.BeamSearch(model, model.compute_memories(inputs), rows, SPECIALS, config)
     for module in (caches, beam_search):
-        monkeypatch.setattr(module, "answers_at_once", lambda device: False)
+        monkeypatch.setattr(module, "can_synchronize", lambda device: False)
     for name in ("nonzero", "tolist", "item", "__bool__", "__int__", "__float__"):
         real = getattr(torch.Tensor, name)
-        monkeypatch.setattr(torch.Tensor, name, lambda *x, real=real, name=name: asked.append(name) or real(*x))
+        monkeypatch.setattr(torch.Tensor, name, lambda *x, real=real, name=name: calls.append(name) or real(*x))
     with torch.inference_mode():
         for _ in range(32):
             step(search)
-            steps.append(len(asked))
-    assert search.documents
+            steps.append(len(calls))
+    assert search.unfinished
     assert sorted(later - before for before, later in pairwise(steps))[len(steps) // 2] <= 3
-    assert len(asked) < 4 * len(steps)
+    assert len(calls) < 4 * len(steps)
 
 
 @pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
-def test_small_batches_change_nothing(system):
+def test_small_batches_do_not_change_translations(system):
     model = build(**SYSTEMS[system])
     large = translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=3))
     small = translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=3), batch_tokens=1)
-    assert [found[0].sentences for found in large] == [found[0].sentences for found in small]
+    assert [ranks[0].sentences for ranks in large] == [ranks[0].sentences for ranks in small]
 
 
 @pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
 def test_documents_without_sentences_stay_empty(system):
-    found = translate_documents(build(**SYSTEMS[system]), [[], DOCUMENTS[1], []], SPECIALS, SearchConfig())
-    assert [len(hypotheses[0].sentences) for hypotheses in found] == [0, 1, 0]
+    n_best = translate_documents(build(**SYSTEMS[system]), [[], DOCUMENTS[1], []], SPECIALS, SearchConfig())
+    assert [len(hypotheses[0].sentences) for hypotheses in n_best] == [0, 1, 0]
 
 
 def test_a_beam_wider_than_the_possible_translations_ends():
     config = SearchConfig(beam=30, min_length=0, max_length_ratio=0.0, max_length_extra=1.0, n_best=30)
-    found = search_documents(build(), [[[5]]], config)[0]
-    assert 1 <= len(found) <= 30
+    hypotheses = search_documents(build(), [[[5]]], config)[0]
+    assert 1 <= len(hypotheses) <= 30
 
 
 def test_length_limit_counts_true_words():
@@ -420,10 +432,10 @@ def test_weights_that_are_no_numbers_give_one_sentence(system, beam):
     with torch.no_grad():
         model.decoder[0].feed_forward.inner.weight.fill_(torch.nan)
     config = SearchConfig(beam=beam)
-    with pytest.raises(DocmtError, match="weights or scores are not numbers: train it again") as caught:
+    with pytest.raises(DocmtError, match=r"weights or scores are not finite numbers\. Train it again") as caught:
         translate_documents(model, DOCUMENTS, SPECIALS, config)
     assert "\n" not in str(caught.value)
-    with pytest.raises(DocmtError, match="weights or scores are not numbers: train it again") as caught:
+    with pytest.raises(DocmtError, match=r"weights or scores are not finite numbers\. Train it again") as caught:
         score_documents(model, DOCUMENTS, DOCUMENTS, SPECIALS, config)
     assert "\n" not in str(caught.value)
 
@@ -433,38 +445,38 @@ def test_a_window_of_a_long_document_holds_what_fits():
     document = [[5 + i, 6, 7] for i in range(6)]
     small = build(system="concat", concat=Concat(sentences=3), instance_tokens=14)
     two = build(system="concat", concat=Concat(sentences=2))
-    config = SearchConfig(beam=2, **SHORT)
-    assert [found.sentences for found in translate_documents(small, [document], SPECIALS, config)[0]] == [
-        found.sentences for found in translate_documents(two, [document], SPECIALS, config)[0]
+    config = SearchConfig(beam=2, **SHORT_LIMITS)
+    assert [hypothesis.sentences for hypothesis in translate_documents(small, [document], SPECIALS, config)[0]] == [
+        hypothesis.sentences for hypothesis in translate_documents(two, [document], SPECIALS, config)[0]
     ]
 
 
 def test_contexts_reach_over_the_limit_of_an_instance():
     """A limit of instances cuts what is encoded together, never the context."""
     document = [[5 + i, 6, 7] for i in range(6)]
-    config = SearchConfig(beam=2, **SHORT)
-    found = [
+    config = SearchConfig(beam=2, **SHORT_LIMITS)
+    hypotheses = [
         translate_documents(build(**context(), instance_tokens=tokens), [document], SPECIALS, config)[0][0]
         for tokens in (8, 11, 512)
     ]
-    assert found[0].sentences == found[1].sentences == found[2].sentences
-    assert found[0].sentence_scores == pytest.approx(found[2].sentence_scores, abs=1e-4)
+    assert hypotheses[0].sentences == hypotheses[1].sentences == hypotheses[2].sentences
+    assert hypotheses[0].sentence_scores == pytest.approx(hypotheses[2].sentence_scores, abs=1e-4)
 
 
 def test_numbers_of_positions_hold_in_translation():
     model = build(position_encoding="learned", max_positions=12, system="sentence")
-    assert len(translate_documents(model, [[[5] * 6] * 9], SPECIALS, SearchConfig(**SHORT))[0][0].sentences) == 9
+    assert len(translate_documents(model, [[[5] * 6] * 9], SPECIALS, SearchConfig(**SHORT_LIMITS))[0][0].sentences) == 9
     for options in ({"system": "sentence"}, context(), {"system": "document"}, {"system": "concat"}):
         model = build(position_encoding="learned", max_positions=12, **options)
         with pytest.raises(DocmtError, match=r"sentence 2 of the document may need 16 positions, but the model has 12"):
-            translate_documents(model, [[[5], [5] * 11]], SPECIALS, SearchConfig(**SHORT))
+            translate_documents(model, [[[5], [5] * 11]], SPECIALS, SearchConfig(**SHORT_LIMITS))
 
 
 def test_positions_need_not_reach_through_sentences_that_are_seen_one_by_one():
     model = build(position_encoding="learned", max_positions=12, **hierarchical(side="both"))
     config = SearchConfig(beam=1, max_length_ratio=1.0, max_length_extra=1.0)
-    (found,) = translate_documents(model, [[[5] * 9] * 5], SPECIALS, config)[0]
-    assert len(found.sentences) == 5
+    (hypothesis,) = translate_documents(model, [[[5] * 9] * 5], SPECIALS, config)[0]
+    assert len(hypothesis.sentences) == 5
 
 
 @pytest.mark.parametrize("system", ["group", "concat, keep prefix", "document"])
@@ -473,14 +485,16 @@ def test_a_family_whose_decoder_sees_no_end_marks_goes_sentence_by_sentence(syst
         build(3, **SYSTEMS[system], family="thumt")
 
 
-@pytest.mark.parametrize("compatibility", ["none", "gtransformer"])
+@pytest.mark.parametrize("implementation", ["docmt", "gtransformer"])
 @pytest.mark.parametrize("system", ["concat, keep last", "concat, keep prefix"])
-def test_the_score_of_a_document_counts_each_token_once(system, compatibility):
+def test_the_score_of_a_document_counts_each_token_once(system, implementation):
     model = build(2, **SYSTEMS[system])
-    config = SearchConfig(beam=2, compatibility=compatibility, max_length_ratio=1.2, max_length_extra=3.0)
-    found = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
-    scored = score_documents(model, DOCUMENTS, [own.sentences for own in found], SPECIALS, config)
-    assert [own.score for own in found] == pytest.approx([own.score for own in scored], abs=1e-5)
+    config = SearchConfig(beam=2, implementation=implementation, max_length_ratio=1.2, max_length_extra=3.0)
+    hypotheses = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
+    scored = score_documents(model, DOCUMENTS, [hypothesis.sentences for hypothesis in hypotheses], SPECIALS, config)
+    assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(
+        [hypothesis.score for hypothesis in scored], abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("options", [{"positions": "document"}, {"positions": "sentence"}])
@@ -488,8 +502,10 @@ def test_learned_positions_that_reach_change_no_instance(options):
     lengths = [[5] * 20] * 12
     model = build(position_encoding="learned", max_positions=1000, instance_tokens=140, **options)
     config = SearchConfig(beam=1, max_length_ratio=1.2, max_length_extra=10.0)
-    instances = Task.of(model, [lengths], SPECIALS, config).instances
-    in_training = cut([20] * 12, [20] * 12, [0, 12], ContextSpec(), limit=140)
+    instances = Task.from_documents(model, [lengths], SPECIALS, config).instances
+    in_training = cut_instances([20] * 12, [20] * 12, [0, 12], ContextSpec(), limit=140)
     assert instances.first.tolist() == in_training.first.tolist() == [0, 6]
     fewer = build(position_encoding="learned", max_positions=100, instance_tokens=140, positions="document")
-    assert (np.diff(Task.of(fewer, [lengths], SPECIALS, config).instances.first) == 2).all(), "36 tokens each may come"
+    assert (np.diff(Task.from_documents(fewer, [lengths], SPECIALS, config).instances.first) == 2).all(), (
+        "36 tokens each may come"
+    )

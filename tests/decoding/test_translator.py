@@ -1,4 +1,4 @@
-"""The Python interface: what can be translated, options, streams, ensembles by name, devices, what is shown."""
+"""The Python interface: what can be translated, options, streams, ensembles by name, devices, repr."""
 
 import logging
 import shutil
@@ -17,7 +17,7 @@ from docmt.model.systems import Group
 from docmt.text import BpeTokenizer
 
 TEXT = "# A heading\n\nAnna bought a lamp. It is cheap.\n\n  - It is here.\n"
-SHORT = docmt.SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
+SHORT_SEARCH = docmt.SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
 
 
 def save(directory, seed=0, words=("a few words", "a few more words"), languages=("en", "de"), **options):
@@ -40,7 +40,7 @@ def directory(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def translator(directory):
-    return docmt.Translator(directory, search=SHORT)
+    return docmt.Translator(directory, search=SHORT_SEARCH)
 
 
 def test_text_for_text(translator):
@@ -65,14 +65,14 @@ def test_a_list_for_a_list(translator):
     assert translator.translate([]) == translator.translate_all([]) == []
 
 
-def test_what_may_be_wrong_with_a_text_is_logged(directory, caplog):
+def test_warnings_about_a_text_are_logged(directory, caplog):
     """A text has no place for warnings; a Translation has."""
     translator = docmt.Translator(directory, search=docmt.SearchConfig(beam=1, max_length_ratio=0, max_length_extra=1))
     translations = translator.translate_all([TEXT, "It is here."])
-    assert [own for translation in translations for own in translation.warnings()] == [["length_limit"]] * 5
+    assert [warnings for translation in translations for warnings in translation.warnings()] == [["length_limit"]] * 5
     assert caplog.messages == []
     translator.translate([TEXT, docmt.Document.from_text(TEXT), "It is here."])
-    assert caplog.messages == ["5 x length_limit: translate a Document to see where (Translation.warnings)"]
+    assert caplog.messages == ["5 x length_limit. Translate a Document to see where (Translation.warnings)."]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n", " \t\n\n ", "---\n"])
@@ -83,7 +83,7 @@ def test_text_without_words_stays_as_it_is(translator, text):
 
 
 def test_the_models_language_segments_text(tmp_path):
-    german = docmt.Translator(save(tmp_path / "m", languages=("de", "en")), search=SHORT)
+    german = docmt.Translator(save(tmp_path / "m", languages=("de", "en")), search=SHORT_SEARCH)
     text = "Am 3. Oktober kam er. Sie ging."
     assert german.languages == ("de", "en")
     assert len(german.translate_all([text])[0]) == len(docmt.Document.from_text(text, language="de")) == 2
@@ -91,23 +91,23 @@ def test_the_models_language_segments_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", [None, 3, b"text", {"a": 1}, {"x"}, iter(["a"]), ParallelDocument("1", ("a",), ("b",))]
+    "value", [None, 3, b"text", {"a": 1}, {"x"}, iter(["a"]), ParallelDocument("1", ("a",), ("b",))]
 )
-def test_anything_else_is_one_sentence(translator, given):
-    for call in (translator.translate, lambda own: translator.translate(["good", own])):
-        with pytest.raises(DocmtError, match="is no document: give text, a Document, or a list of them") as caught:
-            call(given)
+def test_other_values_are_refused_in_one_sentence(translator, value):
+    for call in (translator.translate, lambda item: translator.translate(["good", item])):
+        with pytest.raises(DocmtError, match=r"is not a document\. Give text, a Document, or a list of them") as caught:
+            call(value)
         assert "\n" not in str(caught.value)
 
 
 def test_a_path_is_no_text(translator, tmp_path):
-    with pytest.raises(DocmtError, match=r"PosixPath is no document.*Document\.read reads a file"):
+    with pytest.raises(DocmtError, match=r"PosixPath is not a document.*Document\.read reads a file"):
         translator.translate(tmp_path)
     for call in (translator.translate_all, translator.stream):
         for one in ("text", docmt.Document.from_text("text")):
-            with pytest.raises(DocmtError, match="one document is no list of documents"):
+            with pytest.raises(DocmtError, match="one document is not a list of documents"):
                 call(one)
-        with pytest.raises(DocmtError, match="int is no list of documents"):
+        with pytest.raises(DocmtError, match="int is not a list of documents"):
             call(3)
 
 
@@ -117,12 +117,12 @@ def test_scores_of_supplied_translations_do_not_depend_on_the_length_limit(direc
     tight = docmt.Translator(directory, search=docmt.SearchConfig(max_length_ratio=0, max_length_extra=words))
     one, other = (each.score("It is old.", "It is old.").sentences[0].score for each in (usual, tight))
     assert one == pytest.approx(other)
-    assert tight.score_all([("It is old.", "It is old.")], limited=True)[0].sentences[0].score > other
+    assert tight.score_all([("It is old.", "It is old.")], free_at_limit=True)[0].sentences[0].score > other
 
 
-def test_what_is_no_pair_is_refused(translator):
+def test_values_that_are_not_pairs_are_refused(translator):
     for pair in (("a", "b", "c"), "ab"):
-        with pytest.raises(DocmtError, match=r"is no pair: give \(source, target\) for each document$"):
+        with pytest.raises(DocmtError, match=r"is not a pair\. Give \(source, target\) for each document\.$"):
             translator.score_all([pair])
 
 
@@ -130,22 +130,22 @@ def test_a_table_of_candidates_that_0_3_0_wrote_is_ignored(directory, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(directory, copy)
     (copy / "candidates.safetensors").write_bytes(b"anything")
-    one, other = docmt.Translator(directory, search=SHORT), docmt.Translator(copy, search=SHORT)
+    one, other = docmt.Translator(directory, search=SHORT_SEARCH), docmt.Translator(copy, search=SHORT_SEARCH)
     assert one.checksums() == other.checksums()
     assert one.translate(TEXT) == other.translate(TEXT)
 
 
 def test_options_of_the_search(directory):
-    two = docmt.Translator(directory, search=replace(SHORT, n_best=2))
-    assert two.search == replace(SHORT, n_best=2)
+    two = docmt.Translator(directory, search=replace(SHORT_SEARCH, n_best=2))
+    assert two.search == replace(SHORT_SEARCH, n_best=2)
     assert len(two.translate_all(["A few words."])[0].alternatives) == 1
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"search": {"beam": 3}}, r"search is \{.beam.: 3\}: give a docmt.SearchConfig$"),
-        ({"context": 3}, r"context is 3: give a docmt.ContextConfig$"),
+        ({"search": {"beam": 3}}, r"search is \{.beam.: 3\}\. Give a docmt.SearchConfig\.$"),
+        ({"context": 3}, r"context is 3\. Give a docmt.ContextConfig\.$"),
         ({"batch_tokens": 0}, r"batch_tokens is 0: choose a number from 1"),
         ({"batch_tokens": "many"}, r"batch_tokens is 'many': give a whole number"),
         ({"precision": "float16"}, "precision is 'float16': choose one of float32, bfloat16"),
@@ -173,9 +173,9 @@ def test_a_stream_reads_what_it_needs(translator):
     assert read == []
     first = next(stream)
     assert read == texts[:3]
-    found = [first, *stream]
-    assert [translation.text() for translation in found] == translator.translate(texts)
-    assert [translation.document.id for translation in found] == ["", "2", "", "4", "", "6", ""]
+    translations = [first, *stream]
+    assert [translation.text() for translation in translations] == translator.translate(texts)
+    assert [translation.document.id for translation in translations] == ["", "2", "", "4", "", "6", ""]
     assert read == texts
     assert list(translator.stream([])) == []
 
@@ -184,27 +184,27 @@ def test_one_that_fails_does_not_stop_a_stream(translator):
     bad = docmt.Document.from_sentences(["\ud800"], id="bad")
     documents = ["It is here.", bad, "A few words.", None, "More."]
     wanted = [translation.text() for translation in translator.translate_all(documents[::2])]
-    found = list(translator.stream(documents, group=3, errors="yield"))
-    assert [own.text() for own in found[::2]] == wanted
-    assert all(isinstance(error, DocmtError) for error in found[1::2])
-    assert str(found[1]).startswith("document 2 (bad): ")
-    assert str(found[3]).startswith("document 4: NoneType is no document")
-    seen = []
+    results = list(translator.stream(documents, group=3, errors="yield"))
+    assert [translation.text() for translation in results[::2]] == wanted
+    assert all(isinstance(error, DocmtError) for error in results[1::2])
+    assert str(results[1]).startswith("document 2 (bad): ")
+    assert str(results[3]).startswith("document 4: NoneType is not a document")
+    texts = []
     with pytest.raises(DocmtError, match=r"document 2 \(bad\): "):
-        seen += (own.text() for own in translator.stream(documents))
-    assert seen == wanted[:1]
+        texts += (translation.text() for translation in translator.stream(documents))
+    assert texts == wanted[:1]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"errors": "skip"}, "errors is 'skip': choose raise or yield"), ({"group": 0}, "group is 0")],
+    [({"errors": "skip"}, "errors is 'skip'. Choose raise or yield"), ({"group": 0}, "group is 0")],
 )
-def test_streams_that_there_are_not(translator, options, message):
+def test_stream_options_are_checked(translator, options, message):
     with pytest.raises(DocmtError, match=message):
         translator.stream([], **options)  # at once, not when the first is asked for
 
 
-def test_scores_of_given_texts(translator):
+def test_scores_of_supplied_texts(translator):
     source, target = "It is here. A few words.", "Some words. More words."
     scored = translator.score(source, target)
     assert scored == translator.score(docmt.Document.from_text(source), docmt.Document.from_text(target, language="de"))
@@ -218,28 +218,32 @@ def test_an_ensemble_by_name(directory, tmp_path):
     other = save(
         tmp_path / "other", seed=3, system="group", group=Group(encoder_layers=0, decoder_layers=1, cross_layers=1)
     )
-    one, twice = docmt.Translator(directory, search=SHORT), docmt.Translator([directory, directory], search=SHORT)
-    (own,), (wanted,) = twice.translate_all([TEXT]), one.translate_all([TEXT])
-    assert own.text() == wanted.text()
-    assert own.score == pytest.approx(wanted.score, abs=1e-6)
-    named = docmt.Translator(f"{directory}, {other}", search=SHORT)
-    listed = docmt.Translator([directory, str(other)], search=SHORT)
-    (own,), (wanted,) = named.translate_all([TEXT]), listed.translate_all([TEXT])
-    assert own == wanted
+    one, twice = (
+        docmt.Translator(directory, search=SHORT_SEARCH),
+        docmt.Translator([directory, directory], search=SHORT_SEARCH),
+    )
+    (translation,), (wanted,) = twice.translate_all([TEXT]), one.translate_all([TEXT])
+    assert translation.text() == wanted.text()
+    assert translation.score == pytest.approx(wanted.score, abs=1e-6)
+    named = docmt.Translator(f"{directory}, {other}", search=SHORT_SEARCH)
+    listed = docmt.Translator([directory, str(other)], search=SHORT_SEARCH)
+    (translation,), (wanted,) = named.translate_all([TEXT]), listed.translate_all([TEXT])
+    assert translation == wanted
     assert len(named.models) == 2
     scored = named.score(docmt.Document.from_text(TEXT), docmt.Document.from_text(TEXT))
     singles = [
-        docmt.Translator(path, search=SHORT).score(*[docmt.Document.from_text(TEXT)] * 2) for path in (directory, other)
+        docmt.Translator(path, search=SHORT_SEARCH).score(*[docmt.Document.from_text(TEXT)] * 2)
+        for path in (directory, other)
     ]
     worst, best = sorted(single.score for single in singles)
     assert worst < scored.score < best or scored.score == pytest.approx(best, abs=0.1)
-    with pytest.raises(DocmtError, match="this translator has 2 models: use `models`"):
+    with pytest.raises(DocmtError, match=r"this translator has 2 models\. Use `models`"):
         _ = named.model
     assert repr(named).startswith(f"<Translator: {directory},{other} (group + group) on cpu in float32, ")
-    assert named.instances(["a"] * 3, ["a"] * 3) == one.instances(["a"] * 3, ["a"] * 3)
+    assert named.cut_instances(["a"] * 3, ["a"] * 3) == one.cut_instances(["a"] * 3, ["a"] * 3)
 
 
-def test_what_exists_with_a_comma_is_one_model(directory, tmp_path):
+def test_an_existing_path_with_a_comma_is_one_model(directory, tmp_path):
     shutil.copytree(directory, tmp_path / "a,b")
     assert docmt.Translator(str(tmp_path / "a,b")).model.config.width == 16
     assert docmt.Translator(tmp_path / "a,b").model.config.width == 16
@@ -250,12 +254,12 @@ def test_what_exists_with_a_comma_is_one_model(directory, tmp_path):
     [
         ("{model},", "lacks the name of a model"),
         ([], "lacks the name of a model"),
-        (5, "5 is no model: give the path"),
-        (["{model}", None], "None is no model: give the path"),
+        (5, "5 is not a model. Give the path"),
+        (["{model}", None], "None is not a model. Give the path"),
         ("{model},{folder}/none", "there is no directory .*none"),
-        ("{model},{folder}/words", "model and .*words cannot translate as one: their tokenizers differ"),
-        ("{model},{folder}/french", "model and .*french cannot translate as one: they are for en-de and en-fr"),
-        ("{model},{folder}/sentence", "decode differently .documents and sentences.; choose models of one system"),
+        ("{model},{folder}/words", "model and .*words cannot form an ensemble: their tokenizers differ"),
+        ("{model},{folder}/french", "model and .*french cannot form an ensemble: they translate en-de and en-fr"),
+        ("{model},{folder}/sentence", r"decode differently .documents and sentences.\. Choose models of one system"),
     ],
 )
 def test_names_that_make_no_ensemble(directory, tmp_path, names, message):
@@ -272,11 +276,11 @@ def test_members_that_say_no_language_go_with_all(directory, tmp_path):
         save(tmp_path / name, languages=languages)
     members = [tmp_path / "silent", tmp_path / "half", directory]
     assert docmt.Translator(members).languages == ("en", "de")
-    with pytest.raises(DocmtError, match="they are for en-de and en-fr"):
+    with pytest.raises(DocmtError, match="they translate en-de and en-fr"):
         docmt.Translator([*members, tmp_path / "french"])
 
 
-def test_a_device_is_chosen_and_told(directory, monkeypatch, caplog):
+def test_a_device_is_chosen_and_logged(directory, monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with caplog.at_level(logging.INFO, "docmt"):
         assert docmt.Translator(directory).device == torch.device("cpu")
@@ -285,24 +289,27 @@ def test_a_device_is_chosen_and_told(directory, monkeypatch, caplog):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines whose GPU does not work")
-def test_a_gpu_that_does_not_work_is_not_taken(monkeypatch, caplog):
+def test_a_gpu_that_does_not_work_is_not_chosen(monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("auto") == torch.device("cpu")
-    assert caplog.messages == ["device cuda cannot be used here (no such device): going on with the CPU"]
+    assert caplog.messages == ["device cuda cannot be used here (no such device). Using the CPU"]
     with pytest.raises(DocmtError, match="device cuda cannot be used here"):
         choose_device("cuda")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_auto_takes_the_gpu(directory):
-    on_gpu, on_cpu = docmt.Translator(directory, search=SHORT), docmt.Translator(directory, search=SHORT, device="cpu")
+    on_gpu, on_cpu = (
+        docmt.Translator(directory, search=SHORT_SEARCH),
+        docmt.Translator(directory, search=SHORT_SEARCH, device="cpu"),
+    )
     assert on_gpu.device.type == "cuda"
-    (own,), (wanted,) = on_gpu.translate_all([TEXT]), on_cpu.translate_all([TEXT])
-    assert own.score == pytest.approx(wanted.score, abs=1e-3)
-    assert docmt.Translator([directory] * 2, search=SHORT, precision="bfloat16").translate(TEXT).count("\n") == 5
+    (translation,), (wanted,) = on_gpu.translate_all([TEXT]), on_cpu.translate_all([TEXT])
+    assert translation.score == pytest.approx(wanted.score, abs=1e-3)
+    assert docmt.Translator([directory] * 2, search=SHORT_SEARCH, precision="bfloat16").translate(TEXT).count("\n") == 5
 
 
-def test_what_is_shown_is_one_short_line(translator, tmp_path):
+def test_repr_is_one_short_line(translator, tmp_path):
     for side in ("en", "de"):
         (tmp_path / f"train.{side}").write_text("It is here.\nA few words.\n\n" * 30)
     files = [tmp_path / "train.en", tmp_path / "train.de"]
@@ -310,7 +317,7 @@ def test_what_is_shown_is_one_short_line(translator, tmp_path):
     document = docmt.Document.from_text(TEXT, id="report.txt")
     translation = translator.translate(document)
     long = docmt.Document.from_sentences(["word " * 50] * 3, id="a/long/path/" * 9)
-    shown = {
+    cases = {
         "Document": (document, "<Document 'report.txt': 4 sentences, 'A heading'>"),
         "long Document": (
             long,
@@ -328,18 +335,18 @@ def test_what_is_shown_is_one_short_line(translator, tmp_path):
             translator.model,
             "<TranslationModel: 0.0 million parameters on cpu, ModelConfig(vocabulary_size=264, width=16, ",
         ),
-        "SearchConfig": (SHORT, "SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)"),
+        "SearchConfig": (SHORT_SEARCH, "SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)"),
         "default": (docmt.SearchConfig(), "SearchConfig()"),
         "ModelConfig": (ModelConfig(group=Group(gate_bias=3.0)), "ModelConfig(group=Group(gate_bias=3.0))"),
         "Packed": (pack([[[0, 5, 2], [0, 2]], [[0, 2]]]), "<Packed: 7 tokens, 3 sentences, 2 documents>"),
     }
-    for name, (own, wanted) in shown.items():
-        assert repr(own).startswith(wanted) and "\n" not in repr(own), (name, repr(own))
-        assert len(repr(own)) < 300, name
+    for name, (value, wanted) in cases.items():
+        assert repr(value).startswith(wanted) and "\n" not in repr(value), (name, repr(value))
+        assert len(repr(value)) < 300, name
     assert eval("ModelConfig(group=Group(gate_bias=3.0))") == ModelConfig(group=Group(gate_bias=3.0))
 
 
-def test_what_holds_sentences_is_counted_and_gone_through(translator):
+def test_len_and_iteration_are_over_sentences(translator):
     document = docmt.Document.from_sentences(["one", "two"])
     assert (len(document), list(document), str(document)) == (2, ["one", "two"], "one\ntwo\n")
     translation = translator.translate(document)

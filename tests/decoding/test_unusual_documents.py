@@ -5,38 +5,32 @@ import torch
 
 from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.config import Linear
-from docmt.model.linear import CHUNK
+from docmt.model.linear_kernels import CHUNK
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Group
 from docmt.text import SpecialTokens
 from variants import in_tiers
 
 SPECIALS = SpecialTokens(40)
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
-LINEAR = Linear(features=6, cross_features=8, gate="decay", gate_start=0.0)
+LINEAR = Linear(features=6, cross_features=8, gate="decay", gate_bias=0.0)
 SYSTEMS = {
     "group": {"group": Group(encoder_layers=1, decoder_layers=1, cross_layers=1)},
     "group, linear": {"group": Group(global_attention="linear"), "linear": LINEAR},
     "concat, linear": {"system": "concat", "concat": Concat(sentences=15, attention="linear"), "linear": LINEAR},
     "concat, linear, prefix": {
         "system": "concat",
-        "concat": Concat(sentences=15, attention="linear", keep="prefix"),
+        "concat": Concat(sentences=15, attention="linear", window_decoding="prefix"),
         "linear": LINEAR,
     },
 }
 LONG = [5 + number % 30 for number in range(2 * CHUNK)]
-DOCUMENTS = [
-    [[], LONG, [7], [], [], [8, 9], LONG[:CHUNK], []],
-    [[6]],
-    [LONG],
-    [[]],
-    [[5, 6], [7]],
-]
+DOCUMENTS = [[[], LONG, [7], [], [], [8, 9], LONG[:CHUNK], []], [[6]], [LONG], [[]], [[5, 6], [7]]]
 
 
 @pytest.mark.parametrize("instance_tokens", [60, 2000])
 @pytest.mark.parametrize("name", in_tiers(SYSTEMS, ["group, linear", "concat, linear, prefix"]))
-def test_scores_are_those_of_the_search_and_documents_are_apart(name, instance_tokens):
+def test_scores_equal_the_search_and_documents_are_independent(name, instance_tokens):
     torch.manual_seed(4)
     model = TranslationModel(
         ModelConfig(vocabulary_size=40, instance_tokens=instance_tokens, **SIZES, **SYSTEMS[name])
@@ -45,11 +39,13 @@ def test_scores_are_those_of_the_search_and_documents_are_apart(name, instance_t
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     config = SearchConfig(beam=2, max_length_ratio=0.6, max_length_extra=3, min_length=2)
-    found = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
-    scored = score_documents(model, DOCUMENTS, [own.sentences for own in found], SPECIALS, config)
-    for document, own, other in zip(DOCUMENTS, found, scored, strict=True):
-        assert [bool(sentence) for sentence in own.sentences] == [bool(sentence) for sentence in document]
-        assert own.sentence_scores == pytest.approx(other.sentence_scores, rel=1e-4, abs=1e-4)
+    translations = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
+    scored = score_documents(
+        model, DOCUMENTS, [translation.sentences for translation in translations], SPECIALS, config
+    )
+    for document, translation, scores in zip(DOCUMENTS, translations, scored, strict=True):
+        assert [bool(sentence) for sentence in translation.sentences] == [bool(sentence) for sentence in document]
+        assert translation.sentence_scores == pytest.approx(scores.sentence_scores, rel=1e-4, abs=1e-4)
         (alone,) = translate_documents(model, [document], SPECIALS, config)
-        assert alone[0].sentences == own.sentences
-    assert max(len(sentence) for own in found for sentence in own.sentences) > CHUNK
+        assert alone[0].sentences == translation.sentences
+    assert max(len(sentence) for translation in translations for sentence in translation.sentences) > CHUNK

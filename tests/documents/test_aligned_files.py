@@ -1,16 +1,13 @@
-"""Which hypothesis line is a sentence and which a border."""
+"""Alignment of hypothesis lines with the sentences and boundaries of the reference."""
 
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus import align_lines
+from docmt.documents.corpus_files import align_lines
 from docmt.evaluation.metrics import MetricConfig, evaluate_documents, evaluate_files
 
 REFERENCE = "The sun is up today.\nIt is warm now.\nWe go out.\n\nA cat sat on the mat.\nIt slept all day.\n"
-DOCUMENTS = [
-    ("The sun is up today.", "It is warm now.", "We go out."),
-    ("A cat sat on the mat.", "It slept all day."),
-]
+DOCUMENTS = [("The sun is up today.", "It is warm now.", "We go out."), ("A cat sat on the mat.", "It slept all day.")]
 LINES = REFERENCE.splitlines()
 
 
@@ -65,10 +62,10 @@ def test_a_reference_sentence_may_be_empty_too():
 
 
 def test_a_byte_order_mark_is_no_text(files):
-    plain = evaluate_files(*files(REFERENCE))
+    unmarked = evaluate_files(*files(REFERENCE))
     marked = evaluate_files(*files("\ufeff" + REFERENCE))
-    assert same(plain, marked)
-    assert plain.s_bleu.score == pytest.approx(100)
+    assert same(unmarked, marked)
+    assert unmarked.s_bleu.score == pytest.approx(100)
 
 
 def test_an_empty_translation_inside_a_document_is_a_sentence(files):
@@ -83,7 +80,7 @@ def test_an_empty_translation_inside_a_document_is_a_sentence(files):
 def test_another_number_of_lines_is_read_by_its_own_borders(files):
     result = evaluate_files(*files("The sun is up today.\nIt is warm.\n\nA cat sat on the mat.\nIt slept.\n"))
     assert result.s_bleu is None
-    assert result.undefined.endswith("first document 1 with 2 sentences for 3")
+    assert result.undefined.endswith("(first: document 1 with 2 sentences for 3)")
     assert same(
         result,
         evaluate_documents(
@@ -94,7 +91,7 @@ def test_another_number_of_lines_is_read_by_its_own_borders(files):
 
 def test_a_missing_last_line_is_not_an_empty_sentence(files):
     result = evaluate_files(*files(REFERENCE.removesuffix("It slept all day.\n")))
-    assert result.undefined.endswith("first document 2 with 1 sentence for 2")
+    assert result.undefined.endswith("(first: document 2 with 1 sentence for 2)")
     assert evaluate_files(*files(REFERENCE.removesuffix("\n"))).undefined is None
     hypothesis, reference = files("", "One line.\n")
     with pytest.raises(DocmtError, match="hyp has 0 documents"):
@@ -122,7 +119,7 @@ def test_other_numbers_of_documents_name_both_files(files):
     with pytest.raises(DocmtError) as caught:
         evaluate_files(hypothesis, reference)
     assert str(caught.value) == (
-        f"{hypothesis} has 1 document and {reference} has 2; they must be the same documents in the same order"
+        f"{hypothesis} has 1 document but {reference} has 2. Both must contain the same documents in the same order"
     )
 
 

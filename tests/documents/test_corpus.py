@@ -11,14 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
-from docmt.documents import (
-    ParallelDocument,
-    Skipped,
-    read_documents,
-    read_parallel,
-    write_jsonl,
-    write_parallel,
-)
+from docmt.documents import ParallelDocument, SkipReport, read_documents, read_parallel, write_jsonl, write_parallel
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\r\n") | st.sampled_from(
     "\ufeff\u2028\u2029\x0b\x0c\x1c\x85\t\x00"
@@ -63,19 +56,19 @@ class Files:
 
     def __init__(self, directory: Path) -> None:
         self.source, self.target, self.jsonl = (directory / name for name in ("s.txt", "t.txt", "c.jsonl"))
-        self.skipped = Skipped()
+        self.skipped = SkipReport()
 
     def read(self, source: str | bytes, target: str | bytes) -> list[tuple[str, str, str]]:
         for path, data in ((self.source, source), (self.target, target)):
             path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return self._plain(read_parallel(self.source, self.target, skipped=self.skipped))
+        return self._as_strings(read_parallel(self.source, self.target, skipped=self.skipped))
 
     def read_json(self, *lines: object) -> list[tuple[str, str, str]]:
         self.jsonl.write_text("".join(f"{x if isinstance(x, str) else json.dumps(x)}\n" for x in lines), newline="\n")
-        return self._plain(read_parallel(self.jsonl, skipped=self.skipped))
+        return self._as_strings(read_parallel(self.jsonl, skipped=self.skipped))
 
     @staticmethod
-    def _plain(documents: Iterator[ParallelDocument]) -> list[tuple[str, str, str]]:
+    def _as_strings(documents: Iterator[ParallelDocument]) -> list[tuple[str, str, str]]:
         return [(d.id, "|".join(d.source), "|".join(d.target)) for d in documents]
 
 
@@ -135,20 +128,20 @@ def test_empty_sides_between_marks_are_skipped_and_counted(files: Files) -> None
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("a\nb\n\nc\nd\n", "A\n\nC\nD\n", r"^line 2: .*t\.txt has an empty line .* where .*s\.txt has none"),
-        ("a\n\nc\n", "A\nB\nC\n", r"^line 2: .*s\.txt has an empty line .* where .*t\.txt has none"),
+        ("a\nb\n\nc\nd\n", "A\n\nC\nD\n", r"^line 2: .*t\.txt has an empty line .* but .*s\.txt does not"),
+        ("a\n\nc\n", "A\nB\nC\n", r"^line 2: .*s\.txt has an empty line .* but .*t\.txt does not"),
         ("\na\n", "A\n", r"^line 1: .*s\.txt has an empty line"),
-        ("a\nb\nc\n", "A\nB\n", r"t\.txt ends after line 2, but .*s\.txt goes on \(line 3\)"),
-        ("a\n", "A\n\n\nB", r"s\.txt ends after line 1, but .*t\.txt goes on \(line 4\)"),
-        ("", "A\n", r"s\.txt is empty, but .*t\.txt goes on \(line 1\)"),
+        ("a\nb\nc\n", "A\nB\n", r"t\.txt ends after line 2 but .*s\.txt has text in line 3"),
+        ("a\n", "A\n\n\nB", r"s\.txt ends after line 1 but .*t\.txt has text in line 4"),
+        ("", "A\n", r"s\.txt is empty but .*t\.txt has text in line 1"),
         ("a\nb\n\nc\n", "A\n\nC\n", r"^line 2: "),  # the marks part before the shorter file ends
-        ("<d>\na\nb\n<d>\nc\n", "<d>\nA\n<d>\nC\n", r"^line 3: .*t\.txt has a document mark <d> where .*s\.txt"),
+        ("<d>\na\nb\n<d>\nc\n", "<d>\nA\n<d>\nC\n", r"^line 3: .*t\.txt has a document mark <d> but .*s\.txt"),
         ("<d>\na\n<d>\nc\n", "<d>\nA\nC\n", r"^line 3: .*s\.txt has a document mark"),
-        ("<d>\na\n<d>\n", "<d>\nA\n", r"t\.txt ends after line 2, but .*s\.txt goes on \(line 3\)"),
+        ("<d>\na\n<d>\n", "<d>\nA\n", r"t\.txt ends after line 2 but .*s\.txt has text in line 3"),
         ("<d>\na\n", "A\n", r"^line 1: .*s\.txt has a document mark"),
         ("a\n", "<d>\nA\n", r"^line 1: .*t\.txt has a document mark"),
-        ("a\n<d>\nb\n", "A\n<d>\nB\n", r"s\.txt, line 2: a document mark <d> in a file that does not begin with one"),
-        ("a\n\nb\n", "A\n<d>\nB\n", r"t\.txt, line 2: a document mark <d> in a file"),
+        ("a\n<d>\nb\n", "A\n<d>\nB\n", r"s\.txt, line 2: document mark <d> in a file that does not begin with one"),
+        ("a\n\nb\n", "A\n<d>\nB\n", r"t\.txt, line 2: document mark <d> in a file"),
         ("a\nb\n", "A\nB\xe9\n".encode("latin1"), r"t\.txt, line 2, byte 2: not UTF-8 \(0xE9\).*Latin-1"),
         ("a\n", b"A\nB\xe9", r"t\.txt, line 2, byte 2: not UTF-8"),
     ],
@@ -207,14 +200,14 @@ def test_jsonl_with_byte_order_mark_and_carriage_returns(files: Files) -> None:
         (["a"], "line 2: not a JSON object"),
         ({"target": ["A"]}, "line 2: `source` is missing"),
         ({"source": ["a"]}, "line 2: `target` is missing"),
-        ({"source": "a", "target": ["A"]}, "line 2: `source` is a string; give a list"),
-        ({"source": ["a"], "target": None}, "line 2: `target` is null; give a list"),
+        ({"source": "a", "target": ["A"]}, "line 2: `source` is a string. Use a list"),
+        ({"source": ["a"], "target": None}, "line 2: `target` is null. Use a list"),
         ({"source": ["a", 5], "target": ["A", "B"]}, "line 2: sentence 2 of `source` is a number"),
-        ({"source": ["a", "b"], "target": ["A"]}, "line 2: `source` has 2 sentences and `target` 1"),
+        ({"source": ["a", "b"], "target": ["A"]}, "line 2: `source` has 2 sentences but `target` has 1"),
         ({"id": True, "source": ["a"], "target": ["A"]}, "line 2: `id` is true or false"),
         ({"id": ["x"], "source": ["a"], "target": ["A"]}, "line 2: `id` is a list"),
-        ({"source": ["a\ud800"], "target": ["A"]}, "line 2: holds a lone surrogate"),
-        ({"id": "\udc00", "source": ["a"], "target": ["A"]}, "line 2: holds a lone surrogate"),
+        ({"source": ["a\ud800"], "target": ["A"]}, "line 2: contains a lone surrogate"),
+        ({"id": "\udc00", "source": ["a"], "target": ["A"]}, "line 2: contains a lone surrogate"),
     ],
 )
 def test_bad_jsonl(files: Files, line: object, message: str) -> None:
@@ -227,10 +220,10 @@ def test_bad_jsonl(files: Files, line: object, message: str) -> None:
     [
         ("", "target of document two: sentence 2 is empty"),
         (" \u2028", "sentence 2 is empty"),
-        ("a\nb", "sentence 2 holds a line break"),
-        ("a\rb", "sentence 2 holds a line break"),
+        ("a\nb", "sentence 2 contains a line break"),
+        ("a\rb", "sentence 2 contains a line break"),
         ("<d>", "sentence 2 is the document mark <d>"),
-        ("\ud800", "sentence 2 holds a lone surrogate"),
+        ("\ud800", "sentence 2 contains a lone surrogate"),
     ],
 )
 def test_sentences_that_text_files_cannot_hold(tmp_path: Path, sentence: str, message: str) -> None:
@@ -245,7 +238,7 @@ def test_other_things_that_cannot_be_written(tmp_path: Path) -> None:
         write_parallel([ParallelDocument("none", (), ())], tmp_path / "s", tmp_path / "t")
     with pytest.raises(DocmtError, match="two different paths"):
         write_parallel([], tmp_path / "s", tmp_path / "s")
-    with pytest.raises(DocmtError, match="document x holds a lone surrogate"):
+    with pytest.raises(DocmtError, match="document x contains a lone surrogate"):
         write_jsonl([ParallelDocument("x", ("\ud800",), ("A",))], tmp_path / "c")
     with pytest.raises(ValueError, match="2 source sentences, 1 target sentences"):
         ParallelDocument("x", ("a", "b"), ("A",))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_text, write_text
 from docmt.documents import Document, read_documents, read_input, read_parallel
-from docmt.documents.layout import has_letters, verbatim_lines
 from docmt.documents.segmentation import knows_language
+from docmt.documents.text_layout import find_verbatim, has_letters
 
 LIST = {"id": "a", "source": ["One.", " Two. "]}
 FIRST, SECOND = ({"document": "b", "sentence": number, "source": f"Go {number}."} for number in (1, 2))
@@ -26,25 +26,25 @@ def write(path: Path, *rows: object) -> Path:
     return path
 
 
-def plain(path: Path, **options: object) -> list[tuple[str, tuple[str, ...]]]:
+def read_sentences(path: Path, **options: object) -> list[tuple[str, tuple[str, ...]]]:
     return [(document.id, document.sentences) for document in read_input(path, **options).documents]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.ndjson", "x.JSONL", "x.txt", "x"])
 def test_jsonl_in_all_its_forms(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, LIST, FIRST, SECOND, TEXT, {"source": "Four. Five."}, {"source": ["Six."]})
-    found = read_input(path)
-    assert found.format == "jsonl"
-    assert plain(path) == [
+    result = read_input(path)
+    assert result.format == "jsonl"
+    assert read_sentences(path) == [
         ("a", ("One.", "Two.")),
         ("b", ("Go 1.", "Go 2.")),
         ("c", ("One here.", "Two there.", "Three.")),
         ("4", ("Four.", "Five.")),
         ("5", ("Six.",)),
     ]
-    joined = "".join(document.text() for document in found.documents)
+    joined = "".join(document.text() for document in result.documents)
     assert joined == "One.\nTwo.\n\nGo 1.\nGo 2.\n\nOne here. Two there.\nThree.\n\nFour. Five.\n\nSix.\n"
-    assert plain(path, layout="text") != plain(path)
+    assert read_sentences(path, layout="text") != read_sentences(path)
 
 
 @pytest.mark.parametrize(
@@ -60,20 +60,20 @@ def test_jsonl_in_all_its_forms(tmp_path: Path, name: str) -> None:
         ([], []),
     ],
 )
-def test_where_documents_of_single_sentences_begin(
+def test_document_starts_of_single_sentences(
     tmp_path: Path, rows: list[object], documents: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    assert plain(write(tmp_path / "x.jsonl", *rows)) == documents
+    assert read_sentences(write(tmp_path / "x.jsonl", *rows)) == documents
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"id": "x"}, "line 2: `source` is missing; give a list of sentences$"),
-        ({"document": "b", "source": None}, "line 2: `source` is null; give a list"),
+        ({"id": "x"}, "line 2: `source` is missing. Add a list of sentences.$"),
+        ({"document": "b", "source": None}, "line 2: `source` is null. Use a list"),
         ({"document": True, "source": "A."}, "line 2: `document` is true or false"),
-        ({"document": "b", "source": "\ud800"}, "line 2: holds a lone surrogate"),
-        ({"text": "\ud800"}, "line 2: holds a lone surrogate"),
+        ({"document": "b", "source": "\ud800"}, "line 2: contains a lone surrogate"),
+        ({"text": "\ud800"}, "line 2: contains a lone surrogate"),
         (["a"], "line 2: not a JSON object"),
     ],
 )
@@ -94,18 +94,18 @@ def test_both_sides_of_jsonl_in_one_or_two_files(tmp_path: Path) -> None:
     text.write_text("X.\nY.\n\nZ.\nQ.\n")
     assert [d.target for d in read_parallel(path, text)] == [("X.", "Y."), ("Z.", "Q.")]
     text.write_text("X.\nY.\n\nZ.\n")
-    with pytest.raises(DocmtError, match=r"document 2 \('l'\) has 2 sentences in \S+both.jsonl and 1 in \S+text.de"):
+    with pytest.raises(DocmtError, match=r"document 2 \('l'\) has 2 sentences in \S+both.jsonl but 1 in \S+text.de"):
         list(read_parallel(path, text))
     text.write_text("X.\nY.\n")
-    with pytest.raises(DocmtError, match=r"text\.de has 1 documents, but \S+both\.jsonl has more"):
+    with pytest.raises(DocmtError, match=r"text\.de has 1 documents but \S+both\.jsonl has more"):
         list(read_parallel(path, text))
-    with pytest.raises(DocmtError, match=r"line 1: `source` is a string; give a list of sentences, or with each"):
+    with pytest.raises(DocmtError, match=r"line 1: `source` is a string\. Use a list of sentences, or add the `d"):
         list(read_parallel(write(tmp_path / "x.jsonl", {"source": "A.", "target": "X."})))
-    with pytest.raises(DocmtError, match=r"`source` is missing.*running text \(`text`\) can only be translated"):
+    with pytest.raises(DocmtError, match=r"`source` is missing.*Running text \(`text`\) can only be translated"):
         list(read_parallel(write(tmp_path / "x.jsonl", TEXT)))
 
 
-def test_what_is_compressed_is_read_as_what_it_holds(tmp_path: Path) -> None:
+def test_compressed_files(tmp_path: Path) -> None:
     for name in ("x.txt", "x.jsonl", "x.md"):
         path = tmp_path / name
         content = f"{json.dumps(LIST)}\n" if name == "x.jsonl" else "One.\r\n\n```\ncode\n```\nTwo.\n"
@@ -113,9 +113,9 @@ def test_what_is_compressed_is_read_as_what_it_holds(tmp_path: Path) -> None:
         expected = read_input(path)
         for other in (f"{name}.gz", f"gz-{name}"):
             (tmp_path / other).write_bytes(gzip.compress(content.encode()))
-            found = read_input(tmp_path / other)
-            assert (found.format, found.verbatim) == (expected.format, expected.verbatim)
-            assert [d.text() for d in found.documents] == [d.text() for d in expected.documents]
+            result = read_input(tmp_path / other)
+            assert (result.format, result.verbatim_lines) == (expected.format, expected.verbatim_lines)
+            assert [d.text() for d in result.documents] == [d.text() for d in expected.documents]
     sides = [tmp_path / name for name in ("c.en.gz", "c.de.gz")]
     for side in sides:
         side.write_bytes(gzip.compress("\ufeffA\n\nB\n".encode()))
@@ -130,7 +130,7 @@ def test_damaged_compression_names_the_file(tmp_path: Path, damage) -> None:  # 
     path = tmp_path / "x.gz"
     path.write_bytes(damage(good))
     for read in (read_text, lambda path: list(read_parallel(path, path)), read_input):
-        with pytest.raises(DocmtError, match=r"x\.gz is damaged or cut off, or was not compressed by gzip: copy"):
+        with pytest.raises(DocmtError, match=r"x\.gz is damaged, truncated, or not compressed by gzip: copy"):
             read(path)  # type: ignore[operator]
     path.write_bytes(good[:40] + b"\0\0\0\0" + good[44:])
     with pytest.raises(DocmtError, match=r"x\.gz is damaged"):
@@ -168,13 +168,13 @@ REFUSED = {
 def test_formats_that_are_refused(tmp_path: Path, name: str) -> None:
     data = REFUSED[name].encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    with pytest.raises(DocmtError, match=rf"{name}: this is [^:]+, which docmt does not read: \S+.*--layout text"):
+    with pytest.raises(DocmtError, match=rf"{name} is [^.]+, which docmt does not read\. \S+.*--layout text"):
         read_input(tmp_path / name)
     (document,) = read_input(tmp_path / name, layout="text").documents
     assert document.text() == REFUSED[name]
     if name in ("page", "page2", "xml", "vtt"):
         sides = [tmp_path / name] * 2
-        with pytest.raises(DocmtError, match=r"this is [^:]+, which docmt does not read: [^()]+"):
+        with pytest.raises(DocmtError, match=r"is [^.]+, which docmt does not read\. (?!.*--layout text)"):
             list(read_parallel(*sides))
 
 
@@ -224,12 +224,12 @@ open to the end
 """
 
 
-def test_markdown_keeps_what_is_no_text(tmp_path: Path) -> None:
+def test_markdown_keeps_other_lines(tmp_path: Path) -> None:
     path = tmp_path / "x.md"
     path.write_text(MARKDOWN)
-    found = read_input(path)
-    assert found.verbatim == {"front matter": 3, "code": 8, "tables": 4, "HTML": 4, "link definitions": 1}
-    (document,) = found.documents
+    result = read_input(path)
+    assert result.verbatim_lines == {"front matter": 3, "code": 8, "tables": 4, "HTML": 4, "link definitions": 1}
+    (document,) = result.documents
     assert document.text() == MARKDOWN
     assert document.sentences == (
         *("The page", "Before.", "After.", "A list.", "Text <b>with</b> tags.", "<https://example.org>"),
@@ -237,9 +237,9 @@ def test_markdown_keeps_what_is_no_text(tmp_path: Path) -> None:
     )
     path = tmp_path / "x.txt"
     path.write_text(MARKDOWN)
-    assert read_input(path).verbatim == {"code": 3}
-    assert read_input(path, layout="markdown").verbatim == found.verbatim
-    assert read_input(path, layout="text").verbatim == {}
+    assert read_input(path).verbatim_lines == {"code": 3}
+    assert read_input(path, layout="markdown").verbatim_lines == result.verbatim_lines
+    assert read_input(path, layout="text").verbatim_lines == {}
 
 
 @pytest.mark.parametrize(
@@ -250,9 +250,9 @@ def test_markdown_keeps_what_is_no_text(tmp_path: Path) -> None:
         "A ``` in a line.\n```\n",
     ],
 )
-def test_what_is_no_code_in_plain_text(text: str) -> None:
-    assert verbatim_lines(text, markdown=False) == []
-    assert verbatim_lines("~~~ sh\nls\n~~~\n", markdown=False)[0].lines == 3
+def test_unfenced_lines_are_no_code_in_plain_text(text: str) -> None:
+    assert find_verbatim(text, markdown=False) == []
+    assert find_verbatim("~~~ sh\nls\n~~~\n", markdown=False)[0].lines == 3
 
 
 @given(
@@ -266,17 +266,17 @@ def test_what_is_no_code_in_plain_text(text: str) -> None:
 )
 @example(["---", "a"])
 @example(["|a|", "|-|"])
-def test_verbatim_lines_are_whole_lines_in_order(lines: list[str]) -> None:
+def test_verbatim_blocks_are_whole_lines_in_order(lines: list[str]) -> None:
     text = "\n".join(lines)
-    for found in (verbatim_lines(text, markdown=False), verbatim_lines(text, markdown=True)):
+    for result in (find_verbatim(text, markdown=False), find_verbatim(text, markdown=True)):
         position = 0
-        for stretch in found:
+        for stretch in result:
             assert position <= stretch.start < stretch.end <= len(text)
             assert stretch.start == 0 or text[stretch.start - 1] == "\n"
             assert stretch.end == len(text) or text[stretch.end - 1] == "\n"
             assert len(text[stretch.start : stretch.end].removesuffix("\n").split("\n")) == stretch.lines
             position = stretch.end
-        spans = [(stretch.start, stretch.end) for stretch in found]
+        spans = [(stretch.start, stretch.end) for stretch in result]
         document = Document.from_text(text, verbatim=spans)
         assert document.text() == text
         for start, end in document.spans():
@@ -284,7 +284,7 @@ def test_verbatim_lines_are_whole_lines_in_order(lines: list[str]) -> None:
 
 
 def test_many_open_fences_take_linear_time() -> None:
-    assert verbatim_lines("".join(f"```{number}\n" for number in range(50_000)), markdown=False) == []
+    assert find_verbatim("".join(f"```{number}\n" for number in range(50_000)), markdown=False) == []
 
 
 @pytest.mark.parametrize("join_lines", [False, True])
@@ -336,10 +336,10 @@ def test_wrapped_text_is_noticed(tmp_path: Path, text: str, wrapped: bool) -> No
 def test_fewer_sentences_of_the_same_text(data: st.DataObject) -> None:
     sentences = data.draw(st.lists(st.sampled_from(["A b.", "42", ""]), max_size=6))
     document = Document.from_sentences(sentences, id="x")
-    kept = sorted(data.draw(st.sets(st.integers(0, len(sentences) - 1)))) if sentences else []
-    fewer = document.keep(kept)
+    selected = sorted(data.draw(st.sets(st.integers(0, len(sentences) - 1)))) if sentences else []
+    fewer = document.select_sentences(selected)
     assert (fewer.text(), fewer.id) == (document.text(), "x")
-    assert fewer.sentences == tuple(sentences[number] for number in kept)
+    assert fewer.sentences == tuple(sentences[number] for number in selected)
 
 
 def test_languages_with_rules() -> None:
@@ -351,8 +351,8 @@ def test_document_ids_beside_a_corpus(tmp_path: Path) -> None:
     def read(source: str, target: str, ids: str) -> list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, ...]]]:
         for name, text in (("s", source), ("t", target), ("i", ids)):
             (tmp_path / name).write_text(text)
-        found = read_parallel(tmp_path / "s", tmp_path / "t", docids=tmp_path / "i")
-        return [(d.id, d.source, d.target, d.lines) for d in found]
+        result = read_parallel(tmp_path / "s", tmp_path / "t", docids=tmp_path / "i")
+        return [(d.id, d.source, d.target, d.lines) for d in result]
 
     assert read("a\nb\nc\n", "A\nB\nC\n", "x\nx\ny\n") == [
         ("x", ("a", "b"), ("A", "B"), (1, 2)),
@@ -362,12 +362,12 @@ def test_document_ids_beside_a_corpus(tmp_path: Path) -> None:
     assert read("a\n\nb\n\nc\n", "A\n\nB\n\n\n", "x\n\nx\nx\ny\n") == [("x", ("a", "b"), ("A", "B"), (1, 3))]
     assert [id for id, *_ in read("a\nb\na\n", "A\nB\nA\n", "x\ny\nx")] == ["x", "y", "x"]
     for files, message in (
-        (("a\nb\n", "A\nB\n", "x\n"), r"i ends after line 1, but \S+s goes on \(line 2\)"),
-        (("a\n", "A\n", "x\nx\n"), r"s ends after line 1, but \S+i goes on \(line 2\)"),
-        (("a\nb\n", "A\nB\n", "x\n\n"), r"i, line 2: there is no id beside the sentence"),
-        (("<d>\na\n", "<d>\nA\n", "x\nx\n"), r"s, line 1: a document mark <d> in a corpus whose documents \S+i names"),
+        (("a\nb\n", "A\nB\n", "x\n"), r"i ends after line 1 but \S+s has text in line 2"),
+        (("a\n", "A\n", "x\nx\n"), r"s ends after line 1 but \S+i has text in line 2"),
+        (("a\nb\n", "A\nB\n", "x\n\n"), r"i, line 2: the sentence has no id"),
+        (("<d>\na\n", "<d>\nA\n", "x\nx\n"), r"s, line 1: document mark <d> in a corpus with document ids in \S+i"),
     ):
         with pytest.raises(DocmtError, match=message):
             read(*files)
-    with pytest.raises(DocmtError, match=r"x\.jsonl is JSONL, which has its ids itself: give - instead of \S+i"):
+    with pytest.raises(DocmtError, match=r"x\.jsonl is JSONL, which contains document ids\. Give - instead of \S+i"):
         list(read_parallel(write(tmp_path / "x.jsonl", LIST), docids=tmp_path / "i"))

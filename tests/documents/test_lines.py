@@ -41,12 +41,12 @@ def test_documents_are_those_of_a_corpus_and_texts_join_to_the_file(
     assert len(documents) == max(len(expected), 1)
 
 
-def test_gaps_hold_what_is_no_sentence(tmp_path: Path) -> None:
+def test_gaps_hold_the_rest_of_the_text(tmp_path: Path) -> None:
     one, two = read(tmp_path, "\n A. \r\nB.\n\n\nC.\n\n")
     assert one == Document(("A.", "B."), ("\n ", " \r\n", "\n"), "1")
     assert two == Document(("C.",), ("\n\n", "\n\n"), "2")
 
 
 def test_a_stray_mark_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DocmtError, match=r"lines.txt, line 3: a document mark <d> in a file that does not begin"):
+    with pytest.raises(DocmtError, match=r"lines.txt, line 3: document mark <d> in a file that does not begin"):
         read(tmp_path, "A.\n\n<d>\nB.\n")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from docmt.documents import Document, one_line, segmentation
+from docmt.documents import Document, segmentation, unwrap_lines
 
 
 def split(text: str, language: str = "en", join_lines: bool = False) -> list[str]:
@@ -123,9 +123,9 @@ def test_lists_and_quotes_in_joined_lines() -> None:
 
 
 def test_one_line() -> None:
-    assert one_line("goes \r\n   on  and\non") == "goes on  and on"
-    assert one_line("在\n  中国 in\n中国") == "在中国 in 中国"
-    assert one_line("no\tbreak ") == "no\tbreak "
+    assert unwrap_lines("goes \r\n   on  and\non") == "goes on  and on"
+    assert unwrap_lines("在\n  中国 in\n中国") == "在中国 in 中国"
+    assert unwrap_lines("no\tbreak ") == "no\tbreak "
 
 
 def test_sentence_of_5000_words_is_one_sentence() -> None:

@@ -47,12 +47,12 @@ print(json.dumps({"name": "Stub", "signature": "version:1", "scores": scores}))
 
 
 def test_scores_of_a_process(stub):
-    found = score(stub(EQUAL))
-    assert found.scores == [[1.0, 0.0, 1.0], [0.0]]
-    assert (found.name, found.signature, found.score) == ("Stub", "version:1|context:0", 0.5)
-    assert found.format() == "Stub    0.5000  4 sentences  version:1|context:0"
-    assert found.warning() == ""
-    assert json.loads(json.dumps(found.to_json()))["scores"] == [[1.0, 0.0, 1.0], [0.0]]
+    result = score(stub(EQUAL))
+    assert result.scores == [[1.0, 0.0, 1.0], [0.0]]
+    assert (result.name, result.signature, result.score) == ("Stub", "version:1|context:0", 0.5)
+    assert result.format() == "Stub    0.5000  4 sentences  version:1|context:0"
+    assert result.warning() == ""
+    assert json.loads(json.dumps(result.to_json()))["scores"] == [[1.0, 0.0, 1.0], [0.0]]
 
 
 SAVE = """
@@ -88,35 +88,35 @@ def answered(**changes):
 
 
 def test_inputs_that_are_too_long(stub):
-    found = score(stub(answered(subwords=[512, 513, 7, 600], limit=512)))
-    assert found.too_long == [(0, 1), (1, 0)]
-    assert found.warning().startswith("2 inputs longer than the 512 subwords that Stub reads")
-    assert "(first: document 1, sentence 2)" in found.warning()
-    assert found.to_json()["too_long"] == [[1, 2], [2, 1]]
+    result = score(stub(answered(subwords=[512, 513, 7, 600], limit=512)))
+    assert result.too_long == [(0, 1), (1, 0)]
+    assert result.warning().startswith("2 inputs longer than the limit of Stub, 512 subwords")
+    assert "(first: document 1, sentence 2)" in result.warning()
+    assert result.to_json()["too_long"] == [[1, 2], [2, 1]]
 
 
 FAILURES = [
-    ("sys.exit(3)", "ended with status 3; what it said stands above"),
-    ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL"),
-    ("os.kill(os.getpid(), signal.SIGRTMIN + 3)", f"was ended by signal {signal.SIGRTMIN + 3}"),
-    ("raise RuntimeError('no')", "ended with status 1"),
+    ("sys.exit(3)", "exited with status 3. Its output is above"),
+    ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL"),
+    ("os.kill(os.getpid(), signal.SIGRTMIN + 3)", f"was killed by signal {signal.SIGRTMIN + 3}"),
+    ("raise RuntimeError('no')", "exited with status 1"),
     ("", "'' is not JSON"),
     ("print('done')", "'done' is not JSON"),
     ("print('[' * 100_000)", "is not JSON"),
-    ("print('[1, 2]')", r"'\[1, 2\]' is no JSON object"),
+    ("print('[1, 2]')", r"'\[1, 2\]' is not a JSON object"),
     ("sys.stdout.buffer.write(bytes([255]))", "is not JSON"),
-    ("print('{}')", "`name` is None, but must be a string"),
-    (answered(signature=1), "`signature` is 1, but must be a string"),
-    (answered(scores="0.5"), "`scores` is '0.5', but must be a list of numbers"),
+    ("print('{}')", "`name` is None, not a string"),
+    (answered(signature=1), "`signature` is 1, not a string"),
+    (answered(scores="0.5"), "`scores` is '0.5', not a list of numbers"),
     (answered(scores=[1, 2, 3]), "it has 3 scores for 4 sentences"),
     (answered(scores=[]), "it has 0 scores for 4 sentences"),
-    (answered(scores=[1, float("nan"), 1, 1]), "score 2 is nan, which is no number"),
-    (answered(scores=[1, 1, 1, float("inf")]), "score 4 is inf, which is no number"),
+    (answered(scores=[1, float("nan"), 1, 1]), "score 2 is nan, not a number"),
+    (answered(scores=[1, 1, 1, float("inf")]), "score 4 is inf, not a number"),
     (answered(scores=[1, 10**400, 1, 1]), "score 2 is 1000"),
-    (answered(scores=[1, None, 1, 1]), "score 2 is None, which is no number"),
-    (answered(scores=[True, 1, 1, 1]), "score 1 is True, which is no number"),
-    (answered(limit="512"), "`limit` is '512', but must be a whole number"),
-    (answered(subwords=[1, 2]), r"`subwords` is \[1, 2\], but must be 4 whole numbers"),
+    (answered(scores=[1, None, 1, 1]), "score 2 is None, not a number"),
+    (answered(scores=[True, 1, 1, 1]), "score 1 is True, not a number"),
+    (answered(limit="512"), "`limit` is '512', not an integer"),
+    (answered(subwords=[1, 2]), r"`subwords` is \[1, 2\], not 4 integers"),
 ]
 
 
@@ -138,7 +138,7 @@ def test_a_process_that_does_not_read(tmp_path):
     [
         ("no-such-metric --fast", "the metric no-such-metric cannot be started: No such file or directory"),
         ("/", "the metric / cannot be started: Permission denied"),
-        ("'unclosed", "external.command cannot be understood"),
+        ("'unclosed", "external.command cannot be parsed"),
         (" ", "external.command is empty"),
         ("a\0b", "cannot be started"),
     ],
@@ -147,14 +147,14 @@ def test_commands_that_cannot_be_started(command, message):
     with pytest.raises(DocmtError, match=message):
         score(command)
     with pytest.raises(DocmtError):
-        ExternalConfig(command).check_start()
+        ExternalConfig(command).check_command()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"command": "x", "context": -1}, "external.context is -1: choose a number from 0"),
-        ({"context": 2}, "external.context has no meaning without external.command"),
+        ({"context": 2}, "external.context has no effect without external.command"),
         ({"hypothesis_context": "source"}, "external.hypothesis_context is 'source': choose one of reference"),
     ],
 )
@@ -164,7 +164,7 @@ def test_limits_of_settings(settings, message):
 
 
 def test_sides_of_unequal_shape(stub):
-    with pytest.raises(DocmtError, match="compares sentence with sentence"):
+    with pytest.raises(DocmtError, match="needs one translation and one reference for each source sentence"):
         score_externally(SOURCES, [("Eins.",), ("Vier.",)], REFERENCES, ["a", "b"], ExternalConfig(stub(EQUAL)))
     with pytest.raises(DocmtError, match="there are no sentences"):
         score_externally([()], [()], [()], ["a"], ExternalConfig(stub(EQUAL)))
@@ -209,25 +209,25 @@ def comet(tmp_path):
 
 
 def test_the_adapter_for_comet(comet, capfd):
-    found = score(comet, context=2)
-    assert found.scores == [[0.0, 1.0, 1.0], [0.0]]
-    assert found.signature == "model:Unbabel/wmt22-comet-da|version:9.9|context:2.reference"
-    assert (found.limit, found.too_long) == (7, [])
-    assert score(f"{comet} --batch_size 3").scores == [[0.0, 0.0, 0.0], [0.0]]
-    with pytest.raises(DocmtError, match="ended with status 1"):
+    result = score(comet, context=2)
+    assert result.scores == [[0.0, 1.0, 1.0], [0.0]]
+    assert result.signature == "model:Unbabel/wmt22-comet-da|version:9.9|context:2.reference"
+    assert (result.limit, result.too_long) == (7, [])
+    assert score(f"{comet} --batch-size 3").scores == [[0.0, 0.0, 0.0], [0.0]]
+    with pytest.raises(DocmtError, match="exited with status 1"):
         score(f"{comet} --model max.ckpt", context=1)
-    assert "max.ckpt has no context: it does not pool by the mean" in capfd.readouterr().err
+    assert "max.ckpt cannot use context, as it does not pool by the mean" in capfd.readouterr().err
 
 
 def test_the_adapter_joins_contexts_and_counts():
     row = {"src": "c", "mt": "z", "ref": "Z", "src_context": ["a", "b"], "mt_context": ["x", "y"], "ref_context": []}
-    (sample,) = comet_adapter.samples([row], "</s>")
+    (sample,) = comet_adapter.build_samples([row], "</s>")
     assert sample == {"src": "a </s> b </s> c", "mt": "x </s> y </s> z", "ref": "Z"}
 
     def tokenize(texts):
         return {"input_ids": [text.split() for text in texts]}
 
-    assert comet_adapter.longest(tokenize, [sample, {"src": "a", "mt": "b c", "ref": ""}]) == [5, 2]
+    assert comet_adapter.max_subwords(tokenize, [sample, {"src": "a", "mt": "b c", "ref": ""}]) == [5, 2]
 
 
 def test_the_adapter_needs_nothing_of_docmt():

@@ -11,7 +11,7 @@ from sacrebleu.metrics import BLEU
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation.metrics import MetricConfig, evaluate_documents
-from docmt.evaluation.scores import bleu_score
+from docmt.evaluation.scores import compute_bleu
 
 REFERENCES = [
     ["The old bridge was closed in May .", "It's open again, since Monday.", "Nobody knows why."],
@@ -81,10 +81,7 @@ def test_a_case_counted_by_hand():
     split = evaluate_documents([["a b c", "d e f"]], [["a b c", "d e f g"]], config)
     assert split.s_bleu.score == 0
     assert split.d_bleu.score == whole.s_bleu.score
-    assert split.s_bleu.statistics.tolist() == [
-        [3, 3, 3, 2, 1, 0, 3, 2, 1, 0],
-        [3, 4, 3, 2, 1, 0, 3, 2, 1, 0],
-    ]
+    assert split.s_bleu.statistics.tolist() == [[3, 3, 3, 2, 1, 0, 3, 2, 1, 0], [3, 4, 3, 2, 1, 0, 3, 2, 1, 0]]
 
 
 def test_d_bleu_over_instances_sees_the_borders_of_instances():
@@ -140,8 +137,8 @@ def test_a_resampled_corpus_scores_as_sacrebleu_scores_its_segments(metric):
         sample = generator.integers(len(hypotheses), size=len(hypotheses))
         expected = judge([hypotheses[i] for i in sample], [[references[i] for i in sample]])
         sums = score.statistics[sample].sum(axis=0)
-        found = bleu_score(sums).score if metric.endswith("bleu") else score.from_many_sums(sums)
-        assert found == expected.score
+        actual = compute_bleu(sums).score if metric.endswith("bleu") else score.formula(sums)
+        assert actual == expected.score
 
 
 def test_other_sentence_counts_leave_d_bleu_alone():
@@ -151,7 +148,8 @@ def test_other_sentence_counts_leave_d_bleu_alone():
     assert result.d_chrf.score == sacrebleu.corpus_chrf(joined(hypotheses), [joined(REFERENCES)]).score
     assert result.d_bleu.score == sacrebleu.corpus_bleu(joined(hypotheses), [joined(REFERENCES)]).score
     assert result.undefined == (
-        "1 of 2 documents differ from the reference in the number of sentences, first document 1 with 2 sentences for 3"
+        "1 of 2 documents differ from the reference in the number of sentences "
+        "(first: document 1 with 2 sentences for 3)"
     )
     assert result.undefined in result.format()
     assert "s-BLEU       -" in result.format() and "s-BLEU and chrF are not defined: 1 of 2" in result.format()
@@ -166,7 +164,10 @@ def test_sentences_that_were_made_to_fit_have_no_scores():
     result = evaluate_documents(HYPOTHESES, REFERENCES, miscounted=3)
     assert (result.s_bleu, result.chrf) == (None, None)
     assert result.d_bleu.score == evaluate_documents(HYPOTHESES, REFERENCES).d_bleu.score
-    assert "not defined: the model gave 3 instances another number of sentences than the source has" in result.format()
+    assert (
+        "not defined: in 3 instances the model generated another number of sentences than the source has"
+        in result.format()
+    )
 
 
 def test_a_hypothesis_of_nothing_scores_zero():
@@ -199,10 +200,10 @@ def test_table_and_json_agree():
 @pytest.mark.parametrize(
     ("hypotheses", "references", "message"),
     [
-        ([["a"]], [["a"], ["b"]], r"the hypothesis has 1 document and the reference has 2; they must be"),
-        ([["a"], ["b"]], [["a"]], r"the hypothesis has 2 documents and the reference has 1;"),
-        ([], [], r"the reference has no documents, so nothing can be scored"),
-        ([[]], [[]], r"the reference has no sentences, so nothing can be scored"),
+        ([["a"]], [["a"], ["b"]], r"the hypothesis has 1 document but the reference has 2. Both must contain"),
+        ([["a"], ["b"]], [["a"]], r"the hypothesis has 2 documents but the reference has 1."),
+        ([], [], r"the reference has no documents. Give a corpus with text"),
+        ([[]], [[]], r"the reference has no sentences. Give a corpus with text"),
     ],
 )
 def test_corpora_that_cannot_be_scored(hypotheses, references, message):
@@ -227,7 +228,7 @@ def test_instances_that_do_not_fit(instances, message):
 
 
 def test_references_that_do_not_fit_each_other():
-    with pytest.raises(DocmtError, match=r"reference 2 has other documents or sentence counts"):
+    with pytest.raises(DocmtError, match=r"reference 2 and reference 1 differ in documents or sentence counts"):
         evaluate_documents(HYPOTHESES, REFERENCES, more_references=[REFERENCES[:1]])
 
 
@@ -244,6 +245,6 @@ def test_a_tokenizer_without_its_packages_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr("docmt.evaluation.scores.BLEU", missing)
     monkeypatch.setattr(missing, "TOKENIZERS", ["ja-mecab"], raising=False)
-    message = r"^the tokenizer ja-mecab cannot be used: Japanese tokenization requires extra dependencies; "
+    message = r"^cannot use the tokenizer ja-mecab: Japanese tokenization requires extra dependencies. "
     with pytest.raises(DocmtError, match=message):
         evaluate_documents(HYPOTHESES, REFERENCES, MetricConfig(tokenize="ja-mecab"))

@@ -46,9 +46,11 @@ def multi_bleu(hypotheses, references, lowercase):
         for side in range(2):
             lengths[side] += len(words[side])
         for n in range(4):
-            ours, theirs = (Counter(tuple(w[i : i + n + 1]) for i in range(len(w) - n)) for w in words)
-            matched[n] += sum((ours & theirs).values())
-            total[n] += sum(ours.values())
+            hypothesis_ngrams, reference_ngrams = (
+                Counter(tuple(w[i : i + n + 1]) for i in range(len(w) - n)) for w in words
+            )
+            matched[n] += sum((hypothesis_ngrams & reference_ngrams).values())
+            total[n] += sum(hypothesis_ngrams.values())
     if 0 in matched:
         return 0.0
     brevity = min(1.0, math.exp(1 - lengths[1] / lengths[0]))
@@ -142,13 +144,10 @@ def test_a_setting_may_be_repeated_but_not_contradicted():
     same = MetricConfig(protocol="rfa", unit="document", tokenize="13a", language="de")
     assert same == MetricConfig(protocol="rfa", language="de")
     for setting, message in (
-        (
-            {"unit": "instance"},
-            r"metrics.unit is instance, but the protocol rfa has document; leave one of the two out",
-        ),
-        ({"text": "plain"}, r"metrics.text is plain, but the protocol rfa has tokenized-hyphens"),
-        ({"tokenize": "none"}, r"metrics.tokenize is none, but the protocol rfa has 13a"),
-        ({"lowercase": True}, r"metrics.lowercase is true, but the protocol rfa has false"),
+        ({"unit": "instance"}, r"metrics.unit is instance but protocol rfa sets it to document. Leave one of them out"),
+        ({"text": "plain"}, r"metrics.text is plain but protocol rfa sets it to tokenized-hyphens"),
+        ({"tokenize": "none"}, r"metrics.tokenize is none but protocol rfa sets it to 13a"),
+        ({"lowercase": True}, r"metrics.lowercase is true but protocol rfa sets it to false"),
     ):
         with pytest.raises(DocmtError, match=message):
             MetricConfig(protocol="rfa", language="de", **setting)
@@ -159,7 +158,7 @@ def test_a_setting_may_be_repeated_but_not_contradicted():
     [
         ({"protocol": "han"}, r"protocol is 'han': choose one of gtransformer, zhang2018, multihop, rfa$"),
         ({"text": "bpe"}, r"text is 'bpe': choose one of plain, detokenized, tokenized, tokenized-hyphens$"),
-        ({"protocol": "rfa"}, r"^metrics.protocol rfa needs the language of the translations; set metrics.language"),
+        ({"protocol": "rfa"}, r"^metrics.protocol rfa needs the language of the translations. Set metrics.language"),
         ({"text": "tokenized"}, r"^metrics.text tokenized needs the language of the translations"),
         ({"text": "tokenized", "language": "german"}, r"^metrics.language 'german' is not the code of a language"),
     ],

@@ -7,7 +7,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import MetricConfig, document_bleu, evaluate_documents
-from docmt.evaluation.scores import bleu_from_many_sums, bleu_score, chrf_from_many_sums, ter_from_many_sums
+from docmt.evaluation.scores import bleu_from_sums, chrf_from_sums, compute_bleu, ter_from_sums
 
 WORDS = [
     "the",
@@ -28,9 +28,9 @@ WORDS = [
     "!",
 ]
 TWINS = {
-    "bleu": (lambda sums: bleu_score(sums).score, bleu_from_many_sums),
-    "chrf": (lambda sums: CHRF()._compute_score_from_stats(sums.tolist()).score, chrf_from_many_sums),
-    "ter": (lambda sums: TER()._compute_score_from_stats(sums.tolist()).score, ter_from_many_sums),
+    "bleu": (lambda sums: compute_bleu(sums).score, bleu_from_sums),
+    "chrf": (lambda sums: CHRF()._compute_score_from_stats(sums.tolist()).score, chrf_from_sums),
+    "ter": (lambda sums: TER()._compute_score_from_stats(sums.tolist()).score, ter_from_sums),
 }
 
 
@@ -62,7 +62,7 @@ def test_ter_tells_how_far_it_is(monkeypatch, capsys):
     """A part of the sentences at a time, with the same result."""
     hypotheses, references = texts(1, 40), texts(2, 40)
     whole = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
-    monkeypatch.setattr("docmt.evaluation.scores._AT_ONCE", 30)
+    monkeypatch.setattr("docmt.evaluation.scores._TER_BATCH", 30)
     monkeypatch.setattr("docmt.core.progress.time.monotonic", iter(range(0, 10_000, 20)).__next__)
     parts = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
     sentences = len(flat(references))
@@ -93,7 +93,7 @@ def test_many_sums_are_scored_as_one_by_one(metric):
 
 def test_edits_without_any_reference_word():
     sums = np.array([[3.0, 0.0], [0.0, 0.0]])
-    assert ter_from_many_sums(sums).tolist() == [TWINS["ter"][0](each) for each in sums] == [100, 0]
+    assert ter_from_sums(sums).tolist() == [TWINS["ter"][0](each) for each in sums] == [100, 0]
 
 
 @pytest.mark.parametrize("metric", ["s_bleu", "chrf", "ter", "d_bleu"])
@@ -103,9 +103,9 @@ def test_statistics_by_document_are_those_of_its_sentences(metric):
     whole = getattr(evaluate_documents(hypotheses, references, config), metric)
     summed = whole.by_document(6)
     for number, pair in enumerate(zip(hypotheses, references, strict=True)):
-        alone = getattr(evaluate_documents(*([side] for side in pair), config), metric)
-        assert summed[number].tolist() == alone.statistics.sum(axis=0).tolist()
-    assert whole.from_many_sums(summed.sum(axis=0)) == pytest.approx(whole.score, rel=1e-15)
+        single = getattr(evaluate_documents(*([side] for side in pair), config), metric)
+        assert summed[number].tolist() == single.statistics.sum(axis=0).tolist()
+    assert whole.formula(summed.sum(axis=0)) == pytest.approx(whole.score, rel=1e-15)
 
 
 def test_documents_of_instances_and_without_sentences():

@@ -14,7 +14,7 @@ from docmt.evaluation.significance import (
     Interval,
     bootstrap,
     compare_statistics,
-    exchange_signs,
+    count_exchange_signs,
     randomization,
     sampled_p_value,
     sign_p_value,
@@ -55,38 +55,40 @@ def flat(documents):
 
 def evaluations(seed=1, config=WITH_TER, **options):
     references, *systems = corpora(seed, **options)
-    return {name: evaluate_documents(own, references, config) for name, own in zip("abcd", systems, strict=False)}
+    return {name: evaluate_documents(system, references, config) for name, system in zip("abcd", systems, strict=False)}
 
 
-@pytest.mark.parametrize(("test", "short"), [("bootstrap", "bs"), ("randomization", "ar")])
+@pytest.mark.parametrize(("test", "name_in_sacrebleu"), [("bootstrap", "bs"), ("randomization", "ar")])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_over_sentences_the_numbers_are_those_of_sacrebleu(test, short, seed, monkeypatch):
+def test_over_sentences_the_numbers_are_those_of_sacrebleu(test, name_in_sacrebleu, seed, monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", "77")
     references, *systems = corpora(seed, quality=(0.8, 0.78, 0.7))
-    named = [(name, flat(own)) for name, own in zip("abc", systems, strict=True)]
-    judge = PairedTest(named, {name: kind() for name, kind in METRICS.items()}, [flat(references)], short, 300, 300)
-    theirs = judge()[1]
+    named = [(name, flat(outcome)) for name, outcome in zip("abc", systems, strict=True)]
+    judge = PairedTest(
+        named, {name: kind() for name, kind in METRICS.items()}, [flat(references)], name_in_sacrebleu, 300, 300
+    )
+    reference = judge()[1]
     config = SignificanceConfig(test=test, resample="sentences", samples=300, seed=77)
     systems = evaluations(seed, quality=(0.8, 0.78, 0.7))
-    ours = compare(systems, config)
+    comparison = compare(systems, config)
     for key, name in {"s_bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}.items():
-        for number, (own, expected) in enumerate(zip(ours.outcomes[key], theirs[name], strict=True)):
+        for number, (outcome, expected) in enumerate(zip(comparison.outcomes[key], reference[name], strict=True)):
             if number:
-                p_value = own.difference.p_value
+                p_value = outcome.difference.p_value
                 if (test, key) == ("randomization", "ter"):
                     # Whole edits: many samples differ by just as much as the systems, and sacreBLEU passes them over.
                     pair = np.stack([systems[each].ter.statistics for each in ("a", "abc"[number])])
-                    samples = randomization(pair, systems["a"].ter.from_many_sums, 300, 77)
-                    observed = abs(own.difference.value)
+                    samples = randomization(pair, systems["a"].ter.formula, 300, 77)
+                    observed = abs(outcome.difference.value)
                     assert p_value == sampled_p_value(samples, observed)
                     p_value = sampled_p_value(samples, observed + 1e-6)
                 assert p_value == expected.p_value
-                assert own.difference.value == pytest.approx(expected.score - theirs[name][0].score, abs=1e-9)
+                assert outcome.difference.value == pytest.approx(expected.score - reference[name][0].score, abs=1e-9)
             if number == 0 or test == "bootstrap":  # with --paired-ar systems are drawn with other random numbers
-                assert own.interval.mean == pytest.approx(expected.mean, rel=1e-6)
-                assert own.interval.half_width == pytest.approx(expected.ci, rel=1e-5)
-    found = [own.difference.p_value for outcomes in ours.outcomes.values() for own in outcomes[1:]]
-    assert min(found) < 0.05 < max(found)
+                assert outcome.interval.mean == pytest.approx(expected.mean, rel=1e-6)
+                assert outcome.interval.half_width == pytest.approx(expected.ci, rel=1e-5)
+    p_values = [outcome.difference.p_value for outcomes in comparison.outcomes.values() for outcome in outcomes[1:]]
+    assert min(p_values) < 0.05 < max(p_values)
 
 
 @pytest.mark.parametrize("work", [lambda *a: bootstrap(*a)[1], randomization])
@@ -99,7 +101,7 @@ def test_memory_is_bounded_and_changes_nothing(work, monkeypatch):
         sizes.append(sums.shape[-2])
         return mean(sums)
 
-    monkeypatch.setattr("docmt.evaluation.significance._WEIGHTS", 7 * 100)
+    monkeypatch.setattr("docmt.evaluation.significance._MAX_WEIGHTS", 7 * 100)
     assert work(statistics, formula, 1000, 5).tolist() == whole.tolist()
     assert set(sizes) == {96, 1000 % 96}
 
@@ -115,8 +117,8 @@ def test_bootstrap_by_hand():
 
 def test_randomization_by_hand():
     """Three segments, each one point better: all three heads or tails, a quarter of the tosses, differ by a point."""
-    found = randomization(points([0, 0, 0], [1, 1, 1]).astype(float), mean, 4000, 1)
-    values, counts = np.unique(found.round(9), return_counts=True)
+    differences = randomization(points([0, 0, 0], [1, 1, 1]).astype(float), mean, 4000, 1)
+    values, counts = np.unique(differences.round(9), return_counts=True)
     assert values == pytest.approx([1 / 3, 1])
     assert counts / 4000 == pytest.approx([0.75, 0.25], abs=0.03)
     tosses = np.random.default_rng(1).integers(2, size=(4000, 3), dtype=bool)
@@ -129,7 +131,7 @@ def test_randomization_by_hand():
 def test_p_values_by_hand():
     assert sampled_p_value(np.array([1.0, 2.0, 3.0, 4.0]), 3.0) == 3 / 5  # 3, 4 and the observation itself
     assert sampled_p_value(np.array([1.0, 3.0 - 1e-12]), 3.0) == 2 / 3
-    interval = Interval.of_samples(np.arange(40.0)[::-1])
+    interval = Interval.from_samples(np.arange(40.0)[::-1])
     assert (interval.low, interval.high, interval.mean, interval.half_width) == (1, 38, 19.5, 18.5)
 
 
@@ -159,8 +161,8 @@ def test_the_sign_test_of_many_segments():
 def test_exchanged_segments_by_hand():
     """The second is better in segments 1 and 2, worse in 3, and equal in 4 (by points that lie elsewhere)."""
     pair = points([1, 1, 1, 1], [2, 3, 0, 1])
-    assert exchange_signs(pair, mean) == (2, 1)
-    assert exchange_signs(pair, mean, lower_is_better=True) == (1, 2)
+    assert count_exchange_signs(pair, mean) == (2, 1)
+    assert count_exchange_signs(pair, mean, lower_is_better=True) == (1, 2)
     difference = compare_statistics(pair, mean, SignificanceConfig(test="sign"))[1].difference
     assert (difference.segments_better, difference.segments_worse) == (2, 1)
     assert (difference.p_value, difference.value) == (1, 0.5)
@@ -191,7 +193,7 @@ def test_equal_systems_do_not_differ(test):
     references, one, _ = corpora(1)
     same = evaluate_documents(one, references)
     comparison = compare({"a": same, "b": same}, SignificanceConfig(test=test, samples=100))
-    assert {own[1].difference.p_value for own in comparison.outcomes.values()} == {1}
+    assert {outcomes[1].difference.p_value for outcomes in comparison.outcomes.values()} == {1}
     assert "*" not in comparison.format().splitlines()[2]
 
 
@@ -199,11 +201,12 @@ def test_documents_are_drawn_whole():
     """With the documents as sentences, resampling sentences says what resampling documents does."""
     references, one, other = corpora(5)
     by_document = compare(
-        {name: evaluate_documents(own, references) for name, own in (("a", one), ("b", other))}, SignificanceConfig()
+        {name: evaluate_documents(hypotheses, references) for name, hypotheses in (("a", one), ("b", other))},
+        SignificanceConfig(),
     )
     merged = [[[" ".join(document)] for document in side] for side in (references, one, other)]
     as_sentences = compare(
-        {name: evaluate_documents(own, merged[0]) for name, own in (("a", merged[1]), ("b", merged[2]))},
+        {name: evaluate_documents(hypotheses, merged[0]) for name, hypotheses in (("a", merged[1]), ("b", merged[2]))},
         SignificanceConfig(resample="sentences"),
     )
     assert by_document.outcomes["d_bleu"] == as_sentences.outcomes["s_bleu"] == as_sentences.outcomes["d_bleu"]
@@ -242,8 +245,11 @@ def test_a_better_system_is_found_and_its_numbers_agree():
         assert better.value == pytest.approx(scores[1] - scores[0])
         assert better.interval.low < better.value < better.interval.high
         assert not better.interval.low < 0 < better.interval.high
-        assert all(own.interval.low < score < own.interval.high for own, score in zip(outcomes, scores, strict=True))
-    head, first, second, third, *rest = comparison.format().splitlines()
+        assert all(
+            outcome.interval.low < score < outcome.interval.high
+            for outcome, score in zip(outcomes, scores, strict=True)
+        )
+    head, first, second, third, *notes = comparison.format().splitlines()
     assert head.split() == ["s-BLEU", "d-BLEU", "chrF", "d-chrF", "TER"]
     half = comparison.outcomes["s_bleu"][1].interval.half_width
     assert second.startswith(f"b  {systems['b'].s_bleu.score:.2f} ± {half:.2f}  p ")
@@ -254,16 +260,23 @@ def test_a_better_system_is_found_and_its_numbers_agree():
         5,
         0,
     )
-    assert rest[0] == f"s-BLEU  {systems['a'].s_bleu.signature}"
-    note = "by the bootstrap over 12 documents; p and * (p < 0.05): against a, paired approximate randomization; 10,000"
-    assert note in rest[5]
-    found = json.loads(json.dumps(comparison.to_json()))
-    assert [entry["name"] for entry in found["systems"]] == ["a", "b", "c"]
-    assert found["systems"][1]["d_bleu"]["score"] == systems["b"].d_bleu.score
-    own = found["systems"][1]["outcomes"]["ter"]
-    assert own["difference"]["p_value"] == comparison.outcomes["ter"][1].difference.p_value
-    assert found["significance"] == {"test": "randomization", "resample": "documents", "samples": 10000, "seed": 12345}
-    assert found["resampled"]["ter"] == "12 documents"
+    assert notes[0] == f"s-BLEU  {systems['a'].s_bleu.signature}"
+    assert (
+        "half of the 95 % bootstrap confidence interval over 12 documents; p and * (p < 0.05): against a, " in notes[5]
+    )
+    assert "against a, paired approximate randomization; 10,000" in notes[5]
+    written = json.loads(json.dumps(comparison.to_json()))
+    assert [entry["name"] for entry in written["systems"]] == ["a", "b", "c"]
+    assert written["systems"][1]["d_bleu"]["score"] == systems["b"].d_bleu.score
+    outcome = written["systems"][1]["outcomes"]["ter"]
+    assert outcome["difference"]["p_value"] == comparison.outcomes["ter"][1].difference.p_value
+    assert written["significance"] == {
+        "test": "randomization",
+        "resample": "documents",
+        "samples": 10000,
+        "seed": 12345,
+    }
+    assert written["resampled"]["ter"] == "12 documents"
 
 
 def test_markdown():
@@ -283,7 +296,7 @@ def test_a_system_without_sentence_scores(undefined):
     references, one, other = corpora(8)
     texts = {"a": one, "b": other, "c": one}
     texts[undefined] = [[" ".join(document)] for document in texts[undefined]]
-    systems = {name: evaluate_documents(own, references) for name, own in texts.items()}
+    systems = {name: evaluate_documents(hypotheses, references) for name, hypotheses in texts.items()}
     comparison = compare(systems)
     rows = dict(zip("abc", comparison.rows()[1:], strict=True))
     assert rows[undefined][1] == rows[undefined][3] == "-" and "±" in rows[undefined][2]
@@ -295,26 +308,21 @@ def test_a_system_without_sentence_scores(undefined):
 
 
 @pytest.mark.parametrize(
-    ("test", "documents", "told"), [("sign", 5, True), ("sign", 6, False), ("bootstrap", 5, False)]
+    ("test", "documents", "has_note"), [("sign", 5, True), ("sign", 6, False), ("bootstrap", 5, False)]
 )
-def test_too_few_documents_for_any_significance(test, documents, told):
+def test_too_few_documents_for_any_significance(test, documents, has_note):
     comparison = compare(evaluations(9, documents=documents), SignificanceConfig(test=test))
-    assert ("fewer than 6 documents no difference can be significant" in comparison.format()) == told
+    assert ("fewer than 6 documents no difference can be significant" in comparison.format()) == has_note
 
 
 IN_DOCUMENTS = "with fewer than 6 documents no difference of d-BLEU and d-chrF"
 
 
 @pytest.mark.parametrize(
-    ("test", "documents", "told"),
-    [
-        ("sign", 5, IN_DOCUMENTS),
-        ("randomization", 1, IN_DOCUMENTS),
-        ("randomization", 6, None),
-        ("bootstrap", 5, None),
-    ],
+    ("test", "documents", "note"),
+    [("sign", 5, IN_DOCUMENTS), ("randomization", 1, IN_DOCUMENTS), ("randomization", 6, None), ("bootstrap", 5, None)],
 )
-def test_too_few_documents_where_sentences_are_resampled(test, documents, told):
+def test_too_few_documents_where_sentences_are_resampled(test, documents, note):
     """The metrics over documents have no more segments than before."""
     systems = evaluations(9, documents=documents)
     assert systems["a"].sentences >= 6 or documents == 1
@@ -323,7 +331,7 @@ def test_too_few_documents_where_sentences_are_resampled(test, documents, told):
         systems = {"a": evaluate_documents(one, references), "b": evaluate_documents(other, references)}
     notes = compare(systems, SignificanceConfig(test=test, resample="sentences", samples=100)).notes()
     assert [note for note in notes if "fewer than" in note] == (
-        [f"{told} can be significant: take more of them"] if told else []
+        [f"{note} can be significant: add documents"] if note else []
     )
 
 
@@ -336,14 +344,16 @@ def test_too_few_sentences_where_these_are_resampled():
             for name, texts in (("a", references), ("b", [["one two four"] for _ in references]))
         }
         comparison = compare(systems, SignificanceConfig(resample="sentences"))
-        told = any(note.startswith("with fewer than 6 sentences no difference of ") for note in comparison.notes())
-        assert told == (not any(own[1].difference.is_significant for own in comparison.outcomes.values()))
-        assert told == (count == 5)
+        has_note = any(note.startswith("with fewer than 6 sentences no difference of ") for note in comparison.notes())
+        assert has_note == (not any(outcomes[1].difference.is_significant for outcomes in comparison.outcomes.values()))
+        assert has_note == (count == 5)
 
 
 def test_a_single_document():
     systems = evaluations(10, documents=1)
-    with pytest.raises(DocmtError, match=r"there is a single document, .*or resample sentences \(--significance.resa"):
+    with pytest.raises(
+        DocmtError, match=r"cannot resample a single document.*or resample sentences \(--significance.resa"
+    ):
         compare(systems)
     comparison = compare(systems, SignificanceConfig(resample="sentences"))
     assert comparison.outcomes["d_bleu"] == [None, None]
@@ -352,10 +362,10 @@ def test_a_single_document():
 
 def test_what_cannot_be_compared():
     systems = evaluations(1)
-    with pytest.raises(DocmtError, match=r"^1 system cannot be compared: give two or more$"):
+    with pytest.raises(DocmtError, match=r"^cannot compare 1 system. Give two or more$"):
         compare({"a": systems["a"]})
     for other in (evaluations(2)["b"], evaluations(1, MetricConfig())["b"]):
-        with pytest.raises(DocmtError, match=r"^z was scored on other references, or with other settings, than a: "):
+        with pytest.raises(DocmtError, match=r"^z and a were scored with different references or settings. "):
             compare({"a": systems["a"], "z": other})
 
 

@@ -5,24 +5,24 @@ from math import comb
 
 import pytest
 
-from docmt.evaluation.contrastive import result_of, rows_of, sign_test, suite_markdown, suite_text
-from docmt.evaluation.suites import Item
+from docmt.evaluation.contrastive import build_suite_rows, sign_test, suite_markdown, suite_text, summarize_answers
+from docmt.evaluation.suites import SuiteItem
 
 
 def item(phenomenon, distance, label=""):
-    return Item("i", phenomenon, distance, ("a", "b"), (("x", "y"), ("x", "z")), 0, 1, label)
+    return SuiteItem("i", phenomenon, distance, ("a", "b"), (("x", "y"), ("x", "z")), 0, 1, label)
 
 
 ITEMS = [item("pronoun", 1, "er"), item("pronoun", 2, "es"), item("name", None), item("pronoun", 1, "es")]
 
 
 def rows(*answers, items=ITEMS, suite="set|1"):
-    return rows_of(suite, items, [result_of(items, own) for own in answers])
+    return build_suite_rows(suite, items, [summarize_answers(items, system_answers) for system_answers in answers])
 
 
 def test_rows_are_all_then_phenomena_with_distances_then_labels():
-    found = rows("+-=+", "++++")
-    assert [(row.by, row.phenomenon, row.distance, row.label) for row in found] == [
+    table_rows = rows("+-=+", "++++")
+    assert [(row.by, row.phenomenon, row.distance, row.label) for row in table_rows] == [
         ("suite", None, None, None),
         ("phenomenon", "pronoun", None, None),
         ("distance", "pronoun", 1, None),
@@ -31,7 +31,7 @@ def test_rows_are_all_then_phenomena_with_distances_then_labels():
         ("label", None, None, "er"),
         ("label", None, None, "es"),
     ]
-    assert [[(count.correct, count.total) for count in row.counts] for row in found] == [
+    assert [[(count.correct, count.total) for count in row.counts] for row in table_rows] == [
         [(2, 4), (4, 4)],
         [(2, 3), (3, 3)],
         [(2, 2), (2, 2)],
@@ -40,8 +40,8 @@ def test_rows_are_all_then_phenomena_with_distances_then_labels():
         [(1, 1), (1, 1)],
         [(1, 2), (2, 2)],
     ]
-    assert found[0].counts[0].ties == 1
-    assert [row.p_values for row in found[:2]] == [(1.0, 0.5), (1.0, 1.0)]
+    assert table_rows[0].counts[0].ties == 1
+    assert [row.p_values for row in table_rows[:2]] == [(1.0, 0.5), (1.0, 1.0)]
 
 
 def test_what_has_one_kind_has_one_row():
@@ -71,8 +71,8 @@ def test_the_sign_test_of_many_items():
 
 def test_the_table_marks_what_is_other_than_chance():
     items = [item("p", 1)] * 12
-    found = rows("+" * 4 + "-" * 8, "+" * 12, "+" * 5 + "=" * 7, items=items)
-    lines = suite_text(found, ["base", "better", "alike"]).splitlines()
+    table_rows = rows("+" * 4 + "-" * 8, "+" * 12, "+" * 5 + "=" * 7, items=items)
+    lines = suite_text(table_rows, ["base", "better", "alike"]).splitlines()
     assert lines[0].split() == ["items", "chance", "base", "better", "alike"]
     assert lines[1].split() == [
         *("set|1", "12", "50.0", "33.3", "[13.8,", "60.9]", "100.0", "[75.8,", "100.0]", "+66.7*"),
@@ -80,10 +80,12 @@ def test_the_table_marks_what_is_other_than_chance():
     ]
     assert lines[2].split() == ["ties", "0", "0", "7"]
     assert "p < 0.05" in lines[-1]
-    alone = suite_text(rows("+" * 12, items=items), ["base"])
-    assert "p < 0.05" not in alone and "+" not in alone
-    assert all("take items as independent" in text for text in (alone, suite_text(found, ["base", "better", "alike"])))
-    written = json.loads(json.dumps(found[0].to_json(["base", "better", "alike"])))
+    single = suite_text(rows("+" * 12, items=items), ["base"])
+    assert "p < 0.05" not in single and "+" not in single
+    assert all(
+        "assume independent items" in text for text in (single, suite_text(table_rows, ["base", "better", "alike"]))
+    )
+    written = json.loads(json.dumps(table_rows[0].to_json(["base", "better", "alike"])))
     assert [(each["system"], each["correct"], each["p"]) for each in written["systems"]] == [
         ("base", 4, 1.0),
         ("better", 12, 0.0078125),
@@ -101,23 +103,25 @@ def test_markdown():
     ]
     assert "| &nbsp;&nbsp;&nbsp;&nbsp;distance 1 | 2 | 50.0 |" in lines[4]
     assert [line for line in lines if "ties" in line] == ["| &nbsp;&nbsp;ties |  |  | 1 | 0 |"] * 2 + [lines[-3]]
-    assert lines[-1].startswith(r"- \*: other than the first system")
+    assert lines[-1].startswith(r"- \*: different from the first system")
 
 
 def test_the_table_counts_what_has_another_number_of_sentences():
-    found = rows("+??=", "++-=")
-    lines = suite_text(found, ["document", "group"]).splitlines()
+    table_rows = rows("+??=", "++-=")
+    lines = suite_text(table_rows, ["document", "group"]).splitlines()
     assert next(line.split() for line in lines if "miscounted" in line) == ["miscounted", "2", "0"]
-    assert any(line.startswith("miscounted: wrong, as the model gave another number of sentences") for line in lines)
+    assert any(
+        line.startswith("miscounted: wrong, because the model generated another number of sentences") for line in lines
+    )
     assert "miscounted" not in suite_text(rows("+--=", "++-="), ["document", "group"])
-    assert "| &nbsp;&nbsp;miscounted |  |  | 2 | 0 |" in suite_markdown(found, ["document", "group"]).splitlines()
-    assert found[0].to_json(["document", "group"])["systems"][0]["miscounted"] == 2
+    assert "| &nbsp;&nbsp;miscounted |  |  | 2 | 0 |" in suite_markdown(table_rows, ["document", "group"]).splitlines()
+    assert table_rows[0].to_json(["document", "group"])["systems"][0]["miscounted"] == 2
 
 
 def test_the_table_counts_what_could_not_be_answered_and_says_what_is_compared():
-    found = rows("+!!=", "++-=")
-    text = suite_text(found, ["true context", "empty context"], "with true context")
+    table_rows = rows("+!!=", "++-=")
+    text = suite_text(table_rows, ["true context", "empty context"], "true context")
     assert next(line.split() for line in text.splitlines() if "unanswered" in line) == ["unanswered", "2", "0"]
-    assert text.endswith("unanswered: wrong, as the model could not score or translate them")
-    assert "*: other than with true context, p < 0.05" in text
-    assert "- unanswered: wrong" in suite_markdown(found, ["one", "two"])
+    assert text.endswith("unanswered: wrong, because the model could not score or translate them")
+    assert "*: different from true context, p < 0.05" in text
+    assert "- unanswered: wrong" in suite_markdown(table_rows, ["one", "two"])

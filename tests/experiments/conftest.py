@@ -40,7 +40,7 @@ variants:
   tuned:
     recipe: group-{scale}.yaml
     start_from: sentence
-    settings: {optimizer.loaded_scale: 0.5}
+    settings: {optimizer.pretrained_lr_scale: 0.5}
     published: {d-BLEU: 33.5}
   sentence:
     recipe: group-{scale}.yaml
@@ -66,7 +66,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture
 def write_experiment(tmp_path):
-    """A function that writes an experiment file beside its recipe and returns its path."""
+    """Return a function that writes an experiment file beside its recipe and returns its path."""
     for scale, steps in (("cpu", 8), ("full", 20)):
         recipe = {**RECIPE, "stop": {"max_steps": steps}}
         (tmp_path / f"group-{scale}.yaml").write_text(yaml.safe_dump(recipe))

@@ -1,4 +1,4 @@
-"""A contrastive test set for every run: asked once, a table with what was predicted, and a figure."""
+"""A contrastive test set for every run: scored once, with predictions in a table, and a figure."""
 
 import json
 import re
@@ -10,20 +10,20 @@ from docmt.analysis import Point, draw_points
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.evaluation import evaluate_items, read_suite
-from docmt.evaluation.contrastive import ContrastiveResult, Count
+from docmt.evaluation.contrastive import AnswerCounts, ContrastiveResult
 from docmt.experiments import (
     EvaluationConfig,
+    determine_state,
     make_plan,
     read_experiment,
     report,
     reproduce,
     runs,
-    state_of,
     write_contrastive_figure,
     write_report,
 )
-from docmt.experiments.grid import Reach
-from docmt.experiments.report import contrastive_lines, is_above_chance
+from docmt.experiments.experiment_files import VisibleContext
+from docmt.experiments.report import format_contrastive_table, is_above_chance
 
 TEXT = """
 title: Seeing
@@ -65,42 +65,42 @@ def plan(write_experiment, store, tmp_path):
 
 
 @pytest.mark.full
-def test_every_run_of_the_direction_is_asked_once(plan, suite, monkeypatch):
-    plain, evaluation = EvaluationConfig(SearchConfig(beam=1)), evaluation_of(suite)
-    assert reproduce(plan, plain) == {}
-    assert {state_of(run, plain) for run in plan.runs} == {"done"}
-    assert [state_of(run, evaluation) for run in plan.runs] == ["trained", "trained", "done"]
+def test_every_run_of_the_direction_is_scored_once(plan, suite, monkeypatch):
+    without_suite, evaluation = EvaluationConfig(SearchConfig(beam=1)), evaluation_of(suite)
+    assert reproduce(plan, without_suite) == {}
+    assert {determine_state(run, without_suite) for run in plan.runs} == {"done"}
+    assert [determine_state(run, evaluation) for run in plan.runs] == ["trained", "trained", "done"]
     translated = []
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_scores", lambda *_: translated.append(1))
+        patch.setattr(runs, "_score_test", lambda *_: translated.append(1))
         assert reproduce(plan, evaluation) == {}
     assert translated == [], "only the test set was new"
-    assert {state_of(run, config) for run in plan.runs for config in (plain, evaluation)} == {"done"}
+    assert {determine_state(run, config) for run in plan.runs for config in (without_suite, evaluation)} == {"done"}
     content = json.loads(write_and_read(plan, evaluation)[1])
     assert [row["variant"] for row in content["suite"]["rows"]] == ["sentence", "group"]
     for run, row in zip(plan.runs, content["suite"]["rows"], strict=False):
-        found = evaluate_items(docmt.Translator(run.config.run / "model"), evaluation.suite.items)
+        result = evaluate_items(docmt.Translator(run.config.run / "model"), evaluation.suite.items)
         counts = {
             name: {int(distance): (cell["correct"], cell["total"]) for distance, cell in cells.items()}
             for name, cells in row["cells"].items()
         }
         assert counts == {
             name: {distance: (count.correct, count.total) for distance, count in cells.items()}
-            for name, cells in found.cells.items()
+            for name, cells in result.cells.items()
         }
-    assert "suite" not in json.loads(write_and_read(plan, plain)[1])
+    assert "suite" not in json.loads(write_and_read(plan, without_suite)[1])
 
     (plan.runs[0].config.run / "suite.json").write_text('{"suite": ')
-    assert [state_of(run, evaluation) for run in plan.runs] == ["trained", "done", "done"]
-    assert state_of(plan.runs[1], evaluation_of(suite, temperature=2.0)) == "trained"
+    assert [determine_state(run, evaluation) for run in plan.runs] == ["trained", "done", "done"]
+    assert determine_state(plan.runs[1], evaluation_of(suite, temperature=2.0)) == "trained"
     suite.write_text(suite.read_text().replace("NI", "PO"))
-    assert state_of(plan.runs[1], evaluation_of(suite)) == "trained"
-    assert state_of(plan.runs[1], plain) == "done"
+    assert determine_state(plan.runs[1], evaluation_of(suite)) == "trained"
+    assert determine_state(plan.runs[1], without_suite) == "done"
 
 
 @pytest.mark.full
 def test_test_sets_of_other_kinds(plan, suite):
-    """Those that say no distance have one column; those that ask for translations are refused."""
+    """Items without a distance have one column. Generative test sets are refused."""
     lines = [json.loads(line) for line in suite.read_text().splitlines()]
     suite.write_text("".join(json.dumps({**line, "distance": None}) + "\n" for line in lines))
     evaluation = evaluation_of(suite)
@@ -111,7 +111,7 @@ def test_test_sets_of_other_kinds(plan, suite):
     assert cells["pronoun"]["unknown"]["predicted"] is None
     assert "pronoun (50): unknown" in page
     suite.write_text(json.dumps({"src_context": [], "src": "bo", "expected": "BO"}))
-    with pytest.raises(DocmtError, match="asks for translations: runs are asked contrastive test sets"):
+    with pytest.raises(DocmtError, match=r"is not contrastive\. Use a test set with candidates"):
         evaluation_of(suite)
 
 
@@ -134,49 +134,53 @@ def answered(plan, suite, monkeypatch):
     def stored(run, evaluation):
         cells = by_run[run]
         return cells and ContrastiveResult(
-            {n: {d: Count(right, of, of / 2) for d, (right, of) in row.items()} for n, row in cells.items()}
+            {n: {d: AnswerCounts(right, of, of / 2) for d, (right, of) in row.items()} for n, row in cells.items()}
         )
 
-    monkeypatch.setattr(report, "stored_contrastive", stored)
+    monkeypatch.setattr(report, "load_contrastive", stored)
     plan.output.mkdir(exist_ok=True)
     return plan
 
 
-def test_the_table_says_what_was_predicted_and_what_differs(answered, suite):
+def test_table_has_predictions_and_differences(answered, suite):
     text, written = write_and_read(answered, evaluation_of(suite))
     lines = text[text.index("## Right candidates of suite.jsonl") :].splitlines()
     assert lines[2] == "|  | pronoun (50): 1 | 2 | name (50): 1 | 2 |"
     assert lines[4] == "| sentence | (50.0) | (95.0) ! | (50.0) | (50.0) |"
     assert lines[5] == "| group | **100.0** | **95.0** | **85.0** | (100.0) ! |"
     assert "(20 a cell)" in text
-    assert "3 standard errors of guessing): 2 of 8 cells\n  - sentence: pronoun at 2\n  - group: name at 2\n" in text
+    assert "3 standard errors): 2 of 8 cells\n  - sentence: pronoun at 2\n  - group: name at 2\n" in text
     cell = json.loads(written)["suite"]["rows"][1]["cells"]["name"]["2"]
     assert (cell["predicted"], cell["above_chance"], cell["accuracy"], cell["chance"]) == (False, True, 1.0, 0.5)
 
 
-def test_where_nothing_is_predicted(answered, suite):
+def test_table_without_predictions(answered, suite):
     rows = report.collect_contrastive(answered, evaluation_of(suite))
     for row in rows:
         for cells in row["cells"].values():
             for cell in cells.values():
                 cell["predicted"] = None
-    lines = contrastive_lines(rows, "x")
+    lines = format_contrastive_table(rows, "x")
     assert "| sentence | 50.0 | 95.0 | 50.0 | 50.0 |" in lines
-    assert not [line for line in lines if "otherwise" in line]
-    assert contrastive_lines([], "x") == []
+    assert not [line for line in lines if "contrary" in line]
+    assert format_contrastive_table([], "x") == []
 
 
 @pytest.mark.parametrize(
     ("correct", "total", "above"),
     [(50, 100, False), (65, 100, False), (66, 100, True), (3, 3, None), (9, 9, None), (10, 10, True)],
 )
-def test_what_is_above_chance(correct, total, above):
-    assert is_above_chance(Count(correct, total, total / 2)) is above
+def test_above_chance(correct, total, above):
+    assert is_above_chance(AnswerCounts(correct, total, total / 2)) is above
 
 
 def test_the_reach_of_a_system_in_a_file(write_experiment):
-    found = read_experiment(str(write_experiment(TEXT))).variants
-    assert [variant.sees for variant in found.values()] == [Reach(), Reach(source=2, target=1), None]
+    variants = read_experiment(str(write_experiment(TEXT))).variants
+    assert [variant.sees for variant in variants.values()] == [
+        VisibleContext(),
+        VisibleContext(source=2, target=1),
+        None,
+    ]
     for entry, message in (
         ("{source: 1.5}", "sees.source is '1.5': give a whole number"),
         ("{target: -1}", "sees.target is -1: choose a number from 0"),

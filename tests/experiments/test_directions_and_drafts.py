@@ -9,7 +9,7 @@ from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.decoding import SearchConfig
 from docmt.evaluation import MetricConfig
-from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, runs, state_of
+from docmt.experiments import EvaluationConfig, determine_state, make_plan, read_experiment, reproduce, runs
 
 GREEDY = EvaluationConfig(SearchConfig(beam=1))
 MULTIHOP = """
@@ -26,7 +26,7 @@ variants:
 
 
 @pytest.fixture
-def own_store(store, tmp_path):
+def copied_store(store, tmp_path):
     """A copy of the store, which may be changed."""
     return shutil.copytree(store, tmp_path / "store")
 
@@ -43,15 +43,15 @@ def drafted(store, tmp_path):
 
 
 @pytest.fixture
-def plan_of(write_experiment, own_store, tmp_path):
-    """A function that plans an experiment text on this copy."""
-    return lambda text=MULTIHOP, data=own_store, **settings: make_plan(
+def plan_of(write_experiment, copied_store, tmp_path):
+    """Return a function that plans an experiment text on this copy."""
+    return lambda text=MULTIHOP, data=copied_store, **settings: make_plan(
         read_experiment(str(write_experiment(text))), "cpu", data, tmp_path / "out", **settings
     )
 
 
 def states(plan):
-    return {run.variant: state_of(run, GREEDY) for run in plan.runs}
+    return {run.variant: determine_state(run, GREEDY) for run in plan.runs}
 
 
 def test_a_run_comes_after_both_that_it_starts_from(plan_of, drafted, tmp_path):
@@ -70,29 +70,29 @@ def test_a_run_comes_after_both_that_it_starts_from(plan_of, drafted, tmp_path):
 def test_variants_that_read_drafts_need_a_store_that_has_them(plan_of, write_experiment, store, tmp_path):
     plan = plan_of()
     assert [run.variant for run in plan.runs] == ["backward", "forward"]
-    assert plan.left_out == {
-        "hops": f"the multihop system reads drafts, and {plan.store.directory} has none: run `docmt prepare` again "
+    assert plan.skipped == {
+        "hops": f"the multihop system reads drafts but {plan.store.directory} has none: run `docmt prepare` again "
         "with --drafts"
     }
 
 
 @pytest.mark.full
-def test_the_other_direction_is_scored_as_its_own_language(plan_of, own_store, monkeypatch):
-    statistics = json.loads((own_store / "statistics.json").read_text())
+def test_reverse_runs_are_scored_in_their_target_language(plan_of, copied_store, monkeypatch):
+    statistics = json.loads((copied_store / "statistics.json").read_text())
     statistics |= {"source_language": "en", "target_language": "de"}
-    (own_store / "statistics.json").write_text(json.dumps(statistics))
-    seen = []
+    (copied_store / "statistics.json").write_text(json.dumps(statistics))
+    calls = []
     original = runs.evaluate_documents
 
-    def spy(hypotheses, references, metrics, *others, **named):
-        seen.append((references[3][0], metrics.language))
-        return original(hypotheses, references, metrics, *others, **named)
+    def spy(hypotheses, references, metrics, *args, **kwargs):
+        calls.append((references[3][0], metrics.language))
+        return original(hypotheses, references, metrics, *args, **kwargs)
 
     monkeypatch.setattr(runs, "evaluate_documents", spy)
     text = MULTIHOP.split("variants:")[0] + "variants:\n" + MULTIHOP[MULTIHOP.index("  backward") :]
     evaluation = EvaluationConfig(SearchConfig(beam=1), MetricConfig(text="tokenized", language="de"))
     assert reproduce(plan_of(text), evaluation) == {}
-    (backward, english), (forward, german) = seen
+    (backward, english), (forward, german) = calls
     assert (english, german) == ("en", "de")
     assert backward.islower()
     assert backward.upper() == forward
@@ -101,24 +101,27 @@ def test_the_other_direction_is_scored_as_its_own_language(plan_of, own_store, m
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("start_from: backward", "start_from names backward, which has reverse true: name a variant whose settings"),
+        (
+            "start_from: backward",
+            "start_from names backward, which has reverse true. Name a variant with reverse false.",
+        ),
         (
             "start_from: forward, start_reverse_from: forward",
-            "start_reverse_from names forward, which has reverse false: name a variant whose settings have reverse tr",
+            "start_reverse_from names forward, which has reverse false. Name a variant with reverse true.",
         ),
-        ("start_from: forward, start_reverse_from: none", "cannot start from 'none': name another variant"),
-        ("start_from: forward, start_reverse_from: hops", "cannot start from 'hops': name another variant"),
+        ("start_from: forward, start_reverse_from: none", "cannot start from 'none'. Name another variant"),
+        ("start_from: forward, start_reverse_from: hops", "cannot start from 'hops'. Name another variant"),
         ("start_reverse_from: [x]", r"start_reverse_from is .'x'.: give text"),
     ],
 )
 def test_starts_that_cannot_be(plan_of, drafted, entry, message):
-    rest = MULTIHOP[MULTIHOP.index("  backward") :]
-    own = f"  hops: {{recipe: group-cpu.yaml, {entry}, settings: {{model.system: multihop}}}}\n"
+    backward = MULTIHOP[MULTIHOP.index("  backward") :]
+    variant = f"  hops: {{recipe: group-cpu.yaml, {entry}, settings: {{model.system: multihop}}}}\n"
     with pytest.raises(DocmtError, match=message):
-        plan_of(f"title: x\nvariants:\n{own}{rest}", data=drafted)
+        plan_of(f"title: x\nvariants:\n{variant}{backward}", data=drafted)
 
 
-def test_a_store_that_cannot_be_reversed_is_told_at_once(plan_of, monkeypatch):
+def test_a_store_that_cannot_be_reversed_is_refused_at_once(plan_of, monkeypatch):
     monkeypatch.setattr("docmt.text.bpe.BpeTokenizer.shares_vocabulary", False)
-    with pytest.raises(DocmtError, match="cannot be reversed, as its bpe tokenizer has a vocabulary for each side"):
+    with pytest.raises(DocmtError, match="cannot be reversed: its bpe tokenizer has separate vocabularies for source"):
         plan_of()

@@ -15,7 +15,7 @@ def runs_of(plan):
     return [(run.variant, run.axis, run.point, run.seed) for run in plan.runs]
 
 
-def test_what_is_shipped():
+def test_shipped_experiments():
     assert set(SHIPPED) == {
         *("table2", "table3", "table5", "table6", "table7"),
         *("figure2", "figure3", "figure7", "figure7-synthetic", "figures4-5-8"),
@@ -29,19 +29,19 @@ def test_what_is_shipped():
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
     plan = make_plan(SHIPPED[name], scale, store, tmp_path)
-    places = [run.config.run for run in plan.trainings()]
-    assert len(places) == len(set(places)) > 1
-    assert all(scale in place.name.split("-seed")[0].split("-") for place in places)
-    for place, run in zip(places, plan.trainings(), strict=True):
+    directories = [run.config.run for run in plan.unique_runs()]
+    assert len(directories) == len(set(directories)) > 1
+    assert all(scale in directory.name.split("-seed")[0].split("-") for directory in directories)
+    for directory, run in zip(directories, plan.unique_runs(), strict=True):
         start = run.config.initialize_from
         # Loaded weights learn more slowly, or not at all; what begins as the sentence model may learn as a whole.
-        apart = run.config.optimizer.loaded_scale != 1 or run.config.freeze == "loaded"
+        apart = run.config.optimizer.pretrained_lr_scale != 1 or run.config.freeze == "pretrained"
         whole = run.config.model.system in ("concat", "multihop", "hierarchical")
         whole |= name == "phenomena" and run.variant not in ("start", "reverse")
         whole &= not (name.startswith("rfa") and scale == "full")  # as published, from random weights
         assert (start is not None) == (apart or whole)
         for other in (start, run.config.initialize_reverse_from):
-            assert other is None or other in places[: places.index(place)]
+            assert other is None or other in directories[: directories.index(directory)]
     for axis in SHIPPED[name].axes:
         assert axis.name or len(SHIPPED[name].axes) == 1
         assert scale == "cpu" or set(axis.published) <= set(axis.points[scale])
@@ -49,17 +49,17 @@ def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
 
 @pytest.mark.full
 def test_experiments_share_what_they_have_in_common(store, tmp_path):
-    plans = {name: make_plan(found, "cpu", store, tmp_path) for name, found in SHIPPED.items()}
-    places = {name: {run.config.run for run in plan.runs} for name, plan in plans.items()}
-    assert places["figure3"] < places["table2"]
-    assert places["figure2"] < places["figure7"]
-    assert len(places["table3"] & places["table2"]) == 2
-    assert places["figure3"] & places["figures4-5-8"] == set()
+    plans = {name: make_plan(experiment, "cpu", store, tmp_path) for name, experiment in SHIPPED.items()}
+    directories = {name: {run.config.run for run in plan.runs} for name, plan in plans.items()}
+    assert directories["figure3"] < directories["table2"]
+    assert directories["figure2"] < directories["figure7"]
+    assert len(directories["table3"] & directories["table2"]) == 2
+    assert directories["figure3"] & directories["figures4-5-8"] == set()
     assert len(plans["figure7"].runs) == 28
-    assert len(places["figure7"]) == 24, "512 tokens, all data and 256 wide are one run"
+    assert len(directories["figure7"]) == 24, "512 tokens, all data and 256 wide are one run"
 
 
-def test_what_varies_in_the_ablations(store, tmp_path):
+def test_ablations(store, tmp_path):
     def settings(name):
         return [run.config for run in make_plan(SHIPPED[name], "full", store, tmp_path).runs]
 
@@ -70,7 +70,7 @@ def test_what_varies_in_the_ablations(store, tmp_path):
     assert [config.objective.word_dropout for config in ablations] == [0.3, 0, 0, 0]
     assert [config.model.group.self_locality for config in ablations] == [True, True, False, False]
     assert [config.model.group.cross_locality for config in ablations] == [True, True, True, False]
-    assert [config.model.group.top for config in settings("table6")] == ["combined", "group", "global"]
+    assert [config.model.group.top_attention for config in settings("table6")] == ["combined", "group", "global"]
     assert [config.model.width for config in settings("table7")] == [512, 1024, 1024]
     assert [config.model.encoder_layers for config in settings("table7")] == [6, 6, 12]
     assert all(config.validation.entropy for config in settings("figures4-5-8"))
@@ -85,7 +85,7 @@ def test_names_that_are_none():
         read_experiment("none.yaml")
 
 
-def test_a_file_of_ones_own(write_experiment, store, tmp_path):
+def test_a_user_file(write_experiment, store, tmp_path):
     plan = make_plan(read_experiment(str(write_experiment())), "full", store, tmp_path / "out")
     assert runs_of(plan) == [
         ("sentence", "", "", 1),
@@ -97,7 +97,7 @@ def test_a_file_of_ones_own(write_experiment, store, tmp_path):
     sentence, tuned = plan.runs[2:]
     assert tuned.config.initialize_from == sentence.config.run
     assert (sentence.config.initialize_from, sentence.config.model.system) == (None, "sentence")
-    assert (tuned.config.stop.max_steps, tuned.config.optimizer.loaded_scale) == (20, 0.5)
+    assert (tuned.config.stop.max_steps, tuned.config.optimizer.pretrained_lr_scale) == (20, 0.5)
     assert tuned.config.store == store
 
 
@@ -116,24 +116,24 @@ axes:
 
 
 def test_a_grid_is_every_combination(write_experiment, store, tmp_path):
-    found = read_experiment(str(write_experiment(AXES)))
-    plan = make_plan(found, "cpu", store, tmp_path, seeds=[5])
+    experiment = read_experiment(str(write_experiment(AXES)))
+    plan = make_plan(experiment, "cpu", store, tmp_path, seeds=[5])
     points = [("length", "32"), ("length", "64"), ("width", "thin"), ("width", "usual")]
     assert runs_of(plan) == [(variant, *point, 5) for point in points for variant in ("one", "two")]
     by_key = {(run.variant, run.point): run.config for run in plan.runs}
     assert by_key["two", "thin"].initialize_from == by_key["one", "thin"].run
     assert by_key["two", "thin"].model.width == 8
     assert by_key["two", "64"].run == by_key["two", "usual"].run, "64 tokens is what the recipe has"
-    assert len(plan.trainings()) == 6
-    assert [run.point for run in make_plan(found, "full", store, tmp_path).runs][4:] == ["wide", "wide"]
+    assert len(plan.unique_runs()) == 6
+    assert [run.point for run in make_plan(experiment, "full", store, tmp_path).runs][4:] == ["wide", "wide"]
 
 
-def test_a_run_has_the_name_of_what_it_is(write_experiment, store, tmp_path):
-    found = read_experiment(str(write_experiment()))
+def test_run_names_identify_runs(write_experiment, store, tmp_path):
+    experiment = read_experiment(str(write_experiment()))
 
     def names(**settings):
         values = {"scale": "cpu", "data": store, "output": tmp_path, **settings}
-        return [run.config.run.name for run in make_plan(found, **values).trainings()]
+        return [run.config.run.name for run in make_plan(experiment, **values).unique_runs()]
 
     assert names() == names(output=tmp_path / "else") == names(overrides={"log_every": 7, "device": "auto"})
     assert names() == names(overrides={"model.dropout": 0.1})
@@ -144,10 +144,10 @@ def test_a_run_has_the_name_of_what_it_is(write_experiment, store, tmp_path):
 
 def test_a_new_option_with_a_default_renames_no_run(write_experiment, store, tmp_path, monkeypatch):
     """It did: every setting in effect was part of the name, so that a new version trained all runs again."""
-    found = read_experiment(str(write_experiment()))
+    experiment = read_experiment(str(write_experiment()))
 
     def names():
-        return [run.config.run.name for run in make_plan(found, "cpu", store, tmp_path).trainings()]
+        return [run.config.run.name for run in make_plan(experiment, "cpu", store, tmp_path).unique_runs()]
 
     before = names()
     to_dict = TrainConfig.to_dict
@@ -177,33 +177,30 @@ BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *LEVELS, "variants: {}", 
     ("text", "message"),
     [
         ("a: [", "small.yaml, line 1: not valid YAML"),
-        ("title: x\ntitle: y", "small.yaml, line 2: title is there twice; remove one of them"),
+        ("title: x\ntitle: y", "small.yaml, line 2: title is set twice; remove one of the lines"),
         ("title: [x]\nvariants: {}", r"small.yaml: title is \['x'\]: give text"),
-        pytest.param("title: x\na: " + "[" * 100_000, "small.yaml: too many levels", marks=pytest.mark.full),
-        (BOMB, "small.yaml, line .*: the aliases .* stand for too many values"),
+        pytest.param("title: x\na: " + "[" * 100_000, "small.yaml: too many nested levels", marks=pytest.mark.full),
+        (BOMB, "small.yaml, line .*: the aliases .* expand to too many values"),
         ("title: x\nvariants: {a: {recipe: group-cpu.yaml, settings: {initialize_from: [5]}}}", "initialize_from is"),
         (
             "title: x\nvariants: {a: {recipe: r, published: {d-BLEU: high}}}",
-            "published: could not convert string to float: 'high': write numbers",
+            "published: could not convert string to float: 'high'. Use numbers",
         ),
-        ("- a", "small.yaml is no group of settings"),
-        (
-            "title: x\nvariants: {}\ncolour: red",
-            "small.yaml has the unknown setting colour: remove it",
-        ),
-        ("title: x", "small.yaml: variants is no group of settings"),
-        ("title: x\nvariants: [1]", "small.yaml: variants is no group of settings"),
+        ("- a", "small.yaml is not a mapping"),
+        ("title: x\nvariants: {}\ncolour: red", "small.yaml has the unknown setting colour: remove it"),
+        ("title: x", "small.yaml: variants is not a mapping"),
+        ("title: x\nvariants: [1]", "small.yaml: variants is not a mapping"),
         ("title: x\nvariants: {a: {settings: {}}}", "variant a has no setting recipe: add it"),
         ("variants: {}", "small.yaml has no setting title: add it"),
         ("title: x\nseeds: 3\nvariants: {}", "seeds is '3': give"),
         ("title: x\nvariants: {a: {recipe: r, scale: huge}}", "variant a: scale is 'huge': choose one of cpu, full"),
         (
             "title: x\nvariants: {a: {recipe: r, start_from: b}}",
-            "variant a cannot start from 'b': name another variant",
+            "variant a cannot start from 'b'. Name another variant",
         ),
         (
             "title: x\nvariants: {a: {recipe: r, start_from: b}, b: {recipe: r, start_from: a}}",
-            "variant a cannot start from 'b': .* let none start from itself",
+            "variant a cannot start from 'b'. .* avoid circular starts",
         ),
         ("title: x\nvariants: {a: {recipe: r}}\naxes: [{name: n, cpu: {p: {}}}]", "axis n has no points at scale full"),
         ("title: x\nvariants: {a: {recipe: none.yaml}}", "cannot read .*none.yaml: there is no such file; check"),
@@ -230,6 +227,6 @@ def test_files_that_are_wrong(text, message, write_experiment, store, tmp_path):
 
 
 def test_stores_that_cannot_be_used(write_experiment, tmp_path):
-    found = read_experiment(str(write_experiment()))
+    experiment = read_experiment(str(write_experiment()))
     with pytest.raises(DocmtError, match="is not a prepared store"):
-        make_plan(found, "cpu", Path("none"), tmp_path)
+        make_plan(experiment, "cpu", Path("none"), tmp_path)

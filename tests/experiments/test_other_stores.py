@@ -1,4 +1,4 @@
-"""Variants that start from a pretrained model: with a store of their own, in the same table."""
+"""Variants that start from a pretrained model: with their own store, in the same table."""
 
 import json
 
@@ -9,9 +9,9 @@ import yaml
 from docmt.checkpoint.model_directory import load_model, save_model
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.decoding import SearchConfig
-from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, state_of, write_report
+from docmt.experiments import EvaluationConfig, determine_state, make_plan, read_experiment, reproduce, write_report
 from docmt.model import ModelConfig, TranslationModel
-from docmt.training.corpus import fit_model_config
+from docmt.training.training_corpus import fit_model_config
 
 GREEDY = EvaluationConfig(SearchConfig(beam=1))
 TEXT = """
@@ -29,60 +29,62 @@ variants:
 
 @pytest.fixture
 def plan_of(write_experiment, store, tmp_path):
-    """A function that plans the experiment, whose recipe names `own` and `start`, which may not be there."""
+    """Return a function that plans the experiment. Its recipe names a store `other` and a model `start`."""
     write_experiment()
     recipe = yaml.safe_load((tmp_path / "group-cpu.yaml").read_text())
-    recipe |= {"store": str(tmp_path / "own"), "initialize_from": str(tmp_path / "start")}
+    recipe |= {"store": str(tmp_path / "other"), "initialize_from": str(tmp_path / "start")}
     recipe["model"] = {"system": "group", "instance_tokens": 64}
     (tmp_path / "pretrained.yaml").write_text(yaml.safe_dump(recipe))
 
     def plan(text=TEXT):
-        experiment = read_experiment(str(write_experiment(text.replace("STORE", str(tmp_path / "own")))))
+        experiment = read_experiment(str(write_experiment(text.replace("STORE", str(tmp_path / "other")))))
         return make_plan(experiment, "cpu", store, tmp_path / "out")
 
     return plan
 
 
 @pytest.fixture
-def own(store, tmp_path):
+def other_store(store, tmp_path):
     """Another store of the same documents, with fewer words, and a model of other sizes to start from."""
     splits = {name: [store.parent / f"{name}.jsonl"] for name in ("train", "dev", "test")}
-    made = prepare(PrepareConfig(store=tmp_path / "own", vocabulary_size=280, **splits))
+    prepared = prepare(PrepareConfig(store=tmp_path / "other", vocabulary_size=280, **splits))
     sizes = {"width": 8, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     torch.manual_seed(1)
-    model = TranslationModel(fit_model_config(ModelConfig(system="sentence", **sizes), made))
-    save_model(tmp_path / "start", model, made.tokenizer)
-    return made
+    model = TranslationModel(fit_model_config(ModelConfig(system="sentence", **sizes), prepared))
+    save_model(tmp_path / "start", model, prepared.tokenizer)
+    return prepared
 
 
-def test_without_them_it_is_left_out_and_told(plan_of, tmp_path):
+def test_without_them_the_variant_is_skipped(plan_of, tmp_path):
     plan = plan_of()
     assert [run.variant for run in plan.runs] == ["sentence"]
-    missing = f"{tmp_path / 'own'} and {tmp_path / 'start'} missing here: {tmp_path / 'pretrained.yaml'} says how"
-    assert plan.left_out == {"pretrained": f"{missing} to make them"}
+    missing = f"{tmp_path / 'other'} and {tmp_path / 'start'} missing: see {tmp_path / 'pretrained.yaml'} for"
+    assert plan.skipped == {"pretrained": f"{missing} how to create them"}
     plan.output.mkdir()
     text = write_report(plan, GREEDY, {})
-    assert f"- left out: pretrained ({missing}" in text
+    assert f"- skipped: pretrained ({missing}" in " ".join(text.split())
     assert "| pretrained | 0/0 |" in text
 
 
 @pytest.mark.full
-def test_it_has_its_own_words_and_sizes(plan_of, own, store, tmp_path):
+def test_variant_has_its_vocabulary_and_sizes(plan_of, other_store, store, tmp_path):
     plan = plan_of()
     assert reproduce(plan, GREEDY) == {}
     ordinary, pretrained = (load_model(run.config.run).config for run in plan.runs)
     words = PreparedStore.open(store).tokenizer.vocabulary_size
     assert (ordinary.vocabulary_size, ordinary.width) == (words, 16)
-    assert (pretrained.vocabulary_size, pretrained.width) == (own.tokenizer.vocabulary_size, 8)
-    assert own.tokenizer.vocabulary_size != words
+    assert (pretrained.vocabulary_size, pretrained.width) == (other_store.tokenizer.vocabulary_size, 8)
+    assert other_store.tokenizer.vocabulary_size != words
     again = plan_of()
-    assert [state_of(run, GREEDY) for run in again.runs] == ["done", "done"]
+    assert [determine_state(run, GREEDY) for run in again.runs] == ["done", "done"]
     assert [run.config for run in again.runs] == [run.config for run in plan.runs]
     model = load_model(tmp_path / "start")
     with torch.no_grad():
         model.decoder[0].feed_forward.inner.bias += 1
-    save_model(tmp_path / "start", model, own.tokenizer)
-    assert [state_of(run, GREEDY) for run in plan_of().runs] == ["done", "missing"], "another model is another run"
+    save_model(tmp_path / "start", model, other_store.tokenizer)
+    assert [determine_state(run, GREEDY) for run in plan_of().runs] == ["done", "missing"], (
+        "another model is another run"
+    )
     write_report(again, GREEDY, {})
     rows = json.loads((plan.output / "small-cpu.json").read_text())["rows"]
     assert [row["runs"][0]["state"] for row in rows] == ["done", "done"]

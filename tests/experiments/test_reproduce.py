@@ -14,11 +14,11 @@ from docmt.decoding import SearchConfig
 from docmt.evaluation import MetricConfig
 from docmt.experiments import (
     EvaluationConfig,
+    determine_state,
     make_plan,
     read_experiment,
     reproduce,
     runs,
-    state_of,
     write_figure,
     write_report,
 )
@@ -34,7 +34,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def plan_of(write_experiment, store):
-    """A function that plans an experiment text."""
+    """Return a function that plans an experiment text."""
 
     def plan(output, text=None, **settings):
         path = write_experiment(text) if text else write_experiment()
@@ -45,7 +45,7 @@ def plan_of(write_experiment, store):
 
 
 def states(plan, evaluation=GREEDY):
-    return [state_of(run, evaluation) for run in plan.trainings()]
+    return [determine_state(run, evaluation) for run in plan.unique_runs()]
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_killed_and_gone_on_with_is_as_never_stopped(plan_of, tmp_path, monkeypa
 
     plan = plan_of(tmp_path / "killed")
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_in(patch, plan.trainings()[1].config.run, 6)
+        kill_in(patch, plan.unique_runs()[1].config.run, 6)
         reproduce(plan, GREEDY)
     assert states(plan) == ["done", "resumable", "missing", "missing"]
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -110,7 +110,7 @@ def test_killed_and_gone_on_with_is_as_never_stopped(plan_of, tmp_path, monkeypa
 
 
 @pytest.mark.full
-def test_the_table_says_what_was_found(plan_of, tmp_path):
+def test_table_has_the_scores(plan_of, tmp_path):
     _, text, content = finish(plan_of(tmp_path))
     lines = text.splitlines()
     assert lines[0] == "# Small: where documents help"
@@ -123,39 +123,39 @@ def test_the_table_says_what_was_found(plan_of, tmp_path):
     for row, cells in zip(content["rows"], rows, strict=True):
         runs = row["runs"]
         assert [run["seed"] for run in runs] == [1, 2]
-        for place, measure, digits in ((2, "s_bleu", 2), (3, "d_bleu", 2), (4, "chrf", 2), (5, "dev_loss", 3)):
-            own = [run["measures"][measure] for run in runs]
-            assert measure == "dev_loss" or own == [run["scores"][measure]["score"] for run in runs]
-            assert row[measure]["mean"] == pytest.approx(sum(own) / 2)
-            assert row[measure]["spread"] == pytest.approx(abs(own[0] - own[1]) / 2**0.5)
-            assert cells[place] == f"{row[measure]['mean']:.{digits}f} ± {row[measure]['spread']:.{digits}f}"
+        for column, measure, digits in ((2, "s_bleu", 2), (3, "d_bleu", 2), (4, "chrf", 2), (5, "dev_loss", 3)):
+            values = [run["measures"][measure] for run in runs]
+            assert measure == "dev_loss" or values == [run["scores"][measure]["score"] for run in runs]
+            assert row[measure]["mean"] == pytest.approx(sum(values) / 2)
+            assert row[measure]["spread"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+            assert cells[column] == f"{row[measure]['mean']:.{digits}f} ± {row[measure]['spread']:.{digits}f}"
     assert content["rows"][0]["published"] == {"d-BLEU": 33.5}
     assert {run["state"] for row in content["rows"] for run in row["runs"]} == {"done"}
 
 
-def test_a_report_of_what_is_not_done(plan_of, tmp_path):
+def test_report_of_unfinished_runs(plan_of, tmp_path):
     plan = plan_of(tmp_path / "out", seeds=[3])
     plan.output.mkdir()
     text = write_report(plan, GREEDY, {})
     assert "| tuned | 0/1 | - | - | - | - | 33.50 |" in text
-    assert "runs not done yet: 2; the same command goes on" in text
+    assert "unfinished runs: 2; repeat the command to continue" in text
     assert text.count("±") == 1
     with pytest.raises(DocmtError, match="there is nothing to draw"):
         write_figure(plan, GREEDY)
 
 
-def test_overrides_are_told_and_hold_for_the_variants_of_their_system(plan_of, tmp_path):
+def test_overrides_are_reported_and_apply_to_their_system(plan_of, tmp_path):
     plan = plan_of(tmp_path / "out", overrides={"model.group.encoder_layers": 0, "stop.max_steps": 4})
     layers = {run.variant: run.config.model.group.encoder_layers for run in plan.runs}
     assert layers == {"sentence": ModelConfig().group.encoder_layers, "tuned": 0}
     (tmp_path / "out").mkdir()
     text = write_report(plan, GREEDY, {})
-    assert "- instead of what the recipes say: model.group.encoder_layers 0, stop.max_steps 4 (options" in text
+    assert "- overrides of the recipes: model.group.encoder_layers 0, stop.max_steps 4 (options" in text
     written = json.loads((tmp_path / "out" / "small-cpu.json").read_text())
     assert written["overrides"] == {"model.group.encoder_layers": "0", "stop.max_steps": "4"}
 
 
-def test_one_failure_stops_nothing_but_what_starts_from_it(plan_of, tmp_path, trained):
+def test_one_failure_stops_only_runs_that_start_from_it(plan_of, tmp_path, trained):
     text = """
 title: One of them is hopeless
 variants:
@@ -165,18 +165,18 @@ variants:
 """
     plan = plan_of(tmp_path / "out", text)
     failures, table, content = finish(plan)
-    hopeless, heir, good = [run.config.run for run in plan.trainings()]
+    hopeless, heir, good = [run.config.run for run in plan.unique_runs()]
     assert set(failures) == {hopeless, heir}
     assert "but model.max_positions is 1" in failures[hopeless]
-    assert failures[heir] == f"the run that it starts from, {hopeless.name}, failed"
+    assert failures[heir] == f"the run it starts from, {hopeless.name}, failed"
     assert [(row["variant"], row["runs"][0]["state"]) for row in content["rows"]] == [
         ("hopeless", "failed"),
         ("heir", "failed"),
         ("good", "done"),
     ]
-    assert f"- failed: hopeless, seed 1: {failures[hopeless]}" in table
+    assert f"- failed: hopeless, seed 1: {failures[hopeless]}" in " ".join(table.split())
     assert "| hopeless | 0/1 | - | - | - | - |" in table
-    assert "not done yet" not in table
+    assert "unfinished" not in table
     assert [name for name, _ in trained] == [hopeless.name, good.name]
     trained.clear()
     assert finish(plan) == (failures, table, content)
@@ -212,7 +212,7 @@ def test_a_kill_before_the_recipe_was_written(plan_of, tmp_path):
 
 
 @pytest.mark.full
-def test_scores_of_other_settings_are_made_anew(plan_of, tmp_path, trained):
+def test_scores_of_other_settings_are_computed_again(plan_of, tmp_path, trained):
     plan = plan_of(tmp_path, seeds=[1])
     _, _, content = finish(plan)
     trained.clear()
@@ -234,7 +234,7 @@ def test_document_models_have_sentence_scores_only_where_sentences_match(plan_of
     assert scores["s_bleu"] is None
     assert "another number of sentences than the source has" in scores["undefined"]
     assert "| document | 1/1 | - | " in table
-    assert "than the source has: 1 of 1 runs (`undefined` in the JSON file)\n" in table
+    assert "if the model changed the number of sentences: 1 of 1 runs (`undefined` in the JSON file)\n" in table
 
 
 @pytest.mark.full
@@ -244,9 +244,9 @@ def test_the_unit_instance_is_translated_by_itself(plan_of, tmp_path, store, mon
     seen = []
     original = runs.translate_documents
 
-    def spy(model, documents, *others, **named):
+    def spy(model, documents, *args, **kwargs):
         seen.append(documents)
-        return original(model, documents, *others, **named)
+        return original(model, documents, *args, **kwargs)
 
     monkeypatch.setattr(runs, "translate_documents", spy)
     _, _, whole = finish(plan)
@@ -259,7 +259,7 @@ def test_the_unit_instance_is_translated_by_itself(plan_of, tmp_path, store, mon
 
 
 @pytest.mark.full
-def test_damaged_scores_are_made_anew(plan_of, tmp_path, trained):
+def test_damaged_scores_are_computed_again(plan_of, tmp_path, trained):
     plan = plan_of(tmp_path, seeds=[1])
     finish(plan)
     trained.clear()
@@ -285,14 +285,14 @@ def test_an_output_that_was_moved_goes_on(plan_of, tmp_path, trained):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (("warmup: 4", "warmup: 5"), "trained with other settings .optimizer.warmup is 4 but was 5.: move it away"),
+        (("warmup: 4", "warmup: 5"), "trained with other settings .optimizer.warmup is 4 but was 5.. Move it away"),
         pytest.param(("max_steps: 8", "max_steps: 9"), "stop.max_steps is 8 but was 9", marks=pytest.mark.full),
         pytest.param(
             ("  label_smoothing: 0.1\n", "  label_smoothing: 0.2\n"),
             "objective.label_smoothing is 0.1 but was 0.2",
             marks=pytest.mark.full,
         ),
-        pytest.param(("seed: 1", "seed: [1"), "it is not known how .* was trained", marks=pytest.mark.full),
+        pytest.param(("seed: 1", "seed: [1"), "the training settings of .* cannot be read", marks=pytest.mark.full),
     ],
 )
 def test_a_model_that_was_trained_in_another_way_is_not_done(plan_of, tmp_path, trained, edit, message):
@@ -349,12 +349,12 @@ def test_a_grid_has_a_figure(plan_of, tmp_path, monkeypatch):
 
 def test_torchrun_is_refused(plan_of, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "0")
-    with pytest.raises(DocmtError, match="set --devices instead of using torchrun"):
+    with pytest.raises(DocmtError, match="Set --devices instead of using torchrun"):
         reproduce(plan_of(tmp_path), GREEDY)
 
 
 @pytest.mark.full
-def test_several_devices_train_in_processes_of_their_own(plan_of, tmp_path, capfd):
+def test_several_devices_train_in_separate_processes(plan_of, tmp_path, capfd):
     text = "title: Two\nvariants: {two: {recipe: group-cpu.yaml, settings: {devices: 2}}}"
     plan = plan_of(tmp_path, text)
     failures, _, content = finish(plan)
@@ -364,5 +364,5 @@ def test_several_devices_train_in_processes_of_their_own(plan_of, tmp_path, capf
     overrides = {"model.position_encoding": "learned", "model.max_positions": 1, "model.positions": "document"}
     hopeless = plan_of(tmp_path, text, overrides=overrides)
     failure = next(iter(reproduce(hopeless, GREEDY).values()))
-    assert failure == "docmt train ended with status 2: it has told why on standard error"
+    assert failure == "docmt train exited with status 2. See its message on standard error."
     assert "docmt: error: the instance that begins" in capfd.readouterr().err

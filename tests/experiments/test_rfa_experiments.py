@@ -5,20 +5,20 @@ import json
 import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
-from docmt.decoding.rules import order_of
-from docmt.decoding.scheduler import supported
+from docmt.decoding.scheduler import select_effective_settings
+from docmt.decoding.search_rules import choose_order
 from docmt.evaluation import read_suite
 from docmt.experiments import (
     EvaluationConfig,
+    determine_state,
     list_experiments,
     make_plan,
     read_experiment,
     reproduce,
     runs,
-    state_of,
     write_report,
 )
-from docmt.experiments.grid import Reach
+from docmt.experiments.experiment_files import VisibleContext
 
 SYSTEMS = {
     "Transformer": ("softmax", "none", 2.0),
@@ -43,7 +43,7 @@ def shipped(name, scale, store, tmp_path):
 
 
 @pytest.mark.parametrize("scale", ["cpu", pytest.param("full", marks=pytest.mark.full)])
-def test_what_is_trained(scale, store, tmp_path):
+def test_trained_variants(scale, store, tmp_path):
     plan = shipped("rfa-table1", scale, store, tmp_path)
     runs = [run for run in plan.runs if run.variant != "start"]
     # Gates have nothing to do in windows of one sentence.
@@ -55,35 +55,35 @@ def test_what_is_trained(scale, store, tmp_path):
     for run in runs:
         system, length = run.variant.split(", L = ")
         model = run.config.model
-        assert (model.concat.attention, model.linear.gate, model.linear.gate_start) == SYSTEMS[system]
-        assert (model.concat.sentences, model.concat.keep, model.concat.loss) == (int(length), "last", "all")
-        own = model.linear
+        assert (model.concat.attention, model.linear.gate, model.linear.gate_bias) == SYSTEMS[system]
+        assert (model.concat.sentences, model.concat.window_decoding, model.concat.loss) == (int(length), "last", "all")
+        linear = model.linear
         learned = system in ("Transformer", "Learned features")
-        assert own.map == ("learned" if learned else "random")
-        assert not (learned and (own.features or own.cross_features))  # as many as a head is wide
+        assert linear.feature_map == ("learned" if learned else "random")
+        assert not (learned and (linear.features or linear.cross_features))  # as many as a head is wide
         if scale == "full":
             assert (model.width, model.feed_forward, model.heads, model.activation) == (512, 1024, 8, "gelu")
             if not learned:
-                assert (own.features, own.cross_features, own.gates) == (32, 256, "head")
+                assert (linear.features, linear.cross_features, linear.gate_per) == (32, 256, "head")
             assert model.concat.padding_windows == (length != "1")
             optimizer, batches = run.config.optimizer, run.config.batches
             assert (optimizer.learning_rate, optimizer.warmup) == (1e-3, 8000)
-            assert batches.batch_tokens * batches.accumulate == 16384
+            assert batches.batch_tokens * batches.gradient_accumulation == 16384
     starts = {run.config.initialize_from for run in runs}
     assert starts == ({None} if scale == "full" else {plan.runs[0].config.run})
     assert len({run.config.run for run in runs}) == 18
-    theirs = {run.config.run for run in shipped("rfa-figure3", scale, store, tmp_path).runs}
-    assert theirs >= {run.config.run for run in runs}
+    figure_runs = {run.config.run for run in shipped("rfa-figure3", scale, store, tmp_path).runs}
+    assert figure_runs >= {run.config.run for run in runs}
 
 
-def test_what_was_published():
-    found = list_experiments()
-    variants = found["rfa-table1"].variants.items()
+def test_published_scores():
+    experiments = list_experiments()
+    variants = experiments["rfa-table1"].variants.items()
     assert {name: tuple(variant.published.values()) for name, variant in variants if variant.published} == PUBLISHED
-    assert found["rfa-figure3"].variants.keys() == found["rfa-table1"].variants.keys()
-    for name, variant in found["rfa-figure3"].variants.items():
-        seen = int(name.partition(", L = ")[2] or 1) - 1
-        assert variant.sees == Reach(seen, seen)
+    assert experiments["rfa-figure3"].variants.keys() == experiments["rfa-table1"].variants.keys()
+    for name, variant in experiments["rfa-figure3"].variants.items():
+        visible = int(name.partition(", L = ")[2] or 1) - 1
+        assert variant.sees == VisibleContext(visible, visible)
 
 
 TEXT = """
@@ -107,37 +107,37 @@ def plan(write_experiment, store, tmp_path):
 
 @pytest.mark.full
 def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
-    """The same runs serve both: they are scored anew, and windows alone are translated otherwise."""
-    usual, prefix = EvaluationConfig(GREEDY), EvaluationConfig(GREEDY, context=ContextConfig(window="prefix"))
+    """One set of runs serves both. They are scored again, and only windows are translated differently."""
+    usual, prefix = EvaluationConfig(GREEDY), EvaluationConfig(GREEDY, context=ContextConfig(window_decoding="prefix"))
     assert reproduce(plan, usual) == {}
-    assert [state_of(run, prefix) for run in plan.runs] == ["trained"] * 4
+    assert [determine_state(run, prefix) for run in plan.runs] == ["trained"] * 4
     orders = []
     translate = runs.translate_documents
 
     def translated(model, documents, specials, search, *, context, **given):
-        orders.append(order_of(model, search, context))
+        orders.append(choose_order(model, search, context))
         return translate(model, documents, specials, search, context=context, **given)
 
     monkeypatch.setattr(runs, "translate_documents", translated)
     assert reproduce(plan, prefix) == {}
-    assert orders == ["sentences", "in turn", "in turn", "in turn"]
-    assert "- test split, beam 1, `window: prefix`; dev loss" in write_report(plan, prefix, {})
+    assert orders == ["sentences", "sequential", "sequential", "sequential"]
+    assert "- test split, beam 1, `window_decoding: prefix`; dev loss" in write_report(plan, prefix, {})
     write_report(plan, usual, {})
     pages = sorted(path.name for path in plan.output.glob("*.md"))
     name = f"{plan.experiment.name}-cpu"
-    assert pages == [f"{name}-window-prefix.md", f"{name}.md"], "one does not take the place of the other"
-    assert [state_of(run, usual) for run in plan.runs] == ["trained"] * 4
+    assert pages == [f"{name}-window_decoding-prefix.md", f"{name}.md"], "one does not take the place of the other"
+    assert [determine_state(run, usual) for run in plan.runs] == ["trained"] * 4
 
 
 def test_options_that_not_all_runs_have(plan):
-    asked = ContextConfig(window="prefix", overlap=2, instance_tokens=99)
-    found = {run.variant: supported(asked, run.config.model.chosen) for run in plan.runs}
+    asked = ContextConfig(window_decoding="prefix", overlap=2, instance_tokens=99)
+    found = {run.variant: select_effective_settings(asked, run.config.model.system_options) for run in plan.runs}
     assert found.pop("start") == ContextConfig()
-    assert set(found.values()) == {ContextConfig(window="prefix", instance_tokens=99)}
+    assert set(found.values()) == {ContextConfig(window_decoding="prefix", instance_tokens=99)}
 
 
 WINDOWS = """
-title: Windows that are asked
+title: Windows that are requested
 variants:
   start: {recipe: "group-{scale}.yaml", scale: cpu, settings: {model.system: sentence}, sees: {}}
   linear: {recipe: "group-{scale}.yaml", start_from: start, sees: {source: 1, target: 1},
@@ -159,13 +159,13 @@ def test_the_report_of_windows_with_a_suite(write_experiment, store, tmp_path):
     plan = make_plan(experiment, "cpu", store, tmp_path / "out", overrides=overrides)
     evaluation = EvaluationConfig(GREEDY, suite=read_suite(path))
     assert reproduce(plan, evaluation) == {}
-    assert [state_of(run, evaluation) for run in plan.runs] == ["done"] * 2
+    assert [determine_state(run, evaluation) for run in plan.runs] == ["done"] * 2
     page = write_report(plan, evaluation, {})
     content = json.loads((plan.output / "small-cpu.json").read_text())
     scores = [row["s_bleu"]["mean"] for row in content["rows"]]
     for row, score in zip(content["rows"], scores, strict=True):
         assert f"| {row['variant']} | 1/1 | {score:.2f} |" in page
-    assert (content["suite"]["name"], content["suite"]["crc32"]) == (path.name, evaluation.suite_facts["crc32"])
+    assert (content["suite"]["name"], content["suite"]["crc32"]) == (path.name, evaluation.suite_settings["crc32"])
     cells = {row["variant"]: row["cells"]["pronoun"] for row in content["suite"]["rows"]}
     assert {name: {at: cell["predicted"] for at, cell in row.items()} for name, row in cells.items()} == {
         "start": {"1": False, "2": False},

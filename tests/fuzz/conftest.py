@@ -61,7 +61,7 @@ def corpus(tmp_path_factory):
 def prepare(corpus):
     """The command that makes the store, without its place."""
     sides = [argument for name in ("train", "dev", "test") for argument in (f"--{name}", *sides_of(corpus, name))]
-    return ["prepare", *sides, "--vocabulary_size=320", "--source_language=en", "--target_language=de"]
+    return ["prepare", *sides, "--vocabulary-size=320", "--source-language=en", "--target-language=de"]
 
 
 def sides_of(corpus, name):
@@ -82,8 +82,8 @@ def store(corpus, prepare):
 def train(store):
     """The command of a training of a second, without its place."""
     tiny = [argument for argument in TINY if not argument.startswith("--validation")]
-    often = ["--validation.every=4", "--checkpoints.every=3", "--log_every=2", "--stop.max_steps=8"]
-    return ["train", "--data", store, *tiny, *often, "--model.dropout=0"]
+    often = ["--validation.every=4", "--checkpoints.every=3", "--log-every=2", "--stop.max-steps=8"]
+    return ["train", "--store", store, *tiny, *often, "--model.dropout=0"]
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from texts import broken, random_sentence, random_text
 
 from docmt.core.errors import DocmtError
 from docmt.data import PreparedStore
-from docmt.documents import Document, ParallelDocument, Skipped, read_input, read_parallel
-from docmt.documents.corpus import write_jsonl, write_parallel
+from docmt.documents import Document, ParallelDocument, SkipReport, read_input, read_parallel
+from docmt.documents.corpus_files import write_jsonl, write_parallel
 
 
 def test_a_document_is_its_text(cases, tmp_path):
@@ -52,7 +52,7 @@ def test_a_corpus_is_what_was_written(cases, tmp_path):
                 write_parallel(documents, *files)
             except DocmtError:
                 continue  # sentences that text files of lines cannot hold, such as one that begins a document
-        skipped = Skipped()
+        skipped = SkipReport()
         read = list(read_parallel(*files, skipped=skipped))
         assert [(one.source, one.target) for one in read] == [(one.source, one.target) for one in documents]
         assert not skipped.counts

@@ -148,7 +148,7 @@ def test_names_that_are_no_text(cases, run, prepare, train, tmp_path):
         keeps_to_the_contract(*prepare, "--store", folder / "s", statuses=(0,))
         keeps_to_the_contract("translate", folder / "none", source)
         keeps_to_the_contract("evaluate", "--hypothesis", source, "--reference", folder / "none")
-        keeps_to_the_contract("train", "--data", folder / "s", *train[3:], "--run", folder / "r", statuses=(0,))
+        keeps_to_the_contract("train", "--store", folder / "s", *train[3:], "--run", folder / "r", statuses=(0,))
 
 
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -148,7 +148,7 @@ def test_a_store(harm, store, train, tmp_path):
 
     def use(damaged):
         arguments = [damaged if argument == store else argument for argument in train]
-        keeps_to_the_contract(*arguments, "--stop.max_steps=1", "--run", place)
+        keeps_to_the_contract(*arguments, "--stop.max-steps=1", "--run", place)
         shutil.rmtree(place, ignore_errors=True)
 
     train = [argument for argument in train if not str(argument).startswith("--stop")]
@@ -157,13 +157,15 @@ def test_a_store(harm, store, train, tmp_path):
 
 def test_a_run(harm, run):
     def use(damaged):
-        keeps_to_the_contract("train", "--resume", damaged, "--stop.max_steps=9")
+        keeps_to_the_contract("train", "--resume", damaged, "--stop.max-steps=9")
 
     harm(run, 10, "damaged runs", use, but=("README.md", "train.log"))
 
 
 def test_recipes_and_experiments(cases, tmp_path, monkeypatch):
-    recipes = {"train": "data: s\nrun: r\nmodel:\n  system: group\n  width: 16\n  group:\n    top: group\nseed: 1\n"}
+    recipes = {
+        "train": "store: s\nrun: r\nmodel:\n  system: group\n  width: 16\n  group:\n    top_attention: group\nseed: 1\n"
+    }
     recipes["prepare"] = "store: s\ntrain: [a.en, a.de]\nvocabulary_size: 300\ntokenizer: bpe\n"
     recipes["reproduce"] = (
         "title: x\nsource: y\nseeds: [1, 2]\nsettings: {seed: 1}\nvariants:\n  a:\n    recipe: r.yaml\n"
@@ -175,6 +177,6 @@ def test_recipes_and_experiments(cases, tmp_path, monkeypatch):
         path = tmp_path / "recipe.yaml"
         path.write_text(recipes[command])
         chance.choice([harm for harm in HARMS if harm != a_pipe])(path, chance)  # whoever names a pipe will fill it
-        more = ["--data", "none", "--output", "o"] if command == "reproduce" else []
+        more = ["--store", "none", "--output", "o"] if command == "reproduce" else []
         keeps_to_the_contract(command, "recipe.yaml", *more, statuses=(2,))
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)

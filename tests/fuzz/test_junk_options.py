@@ -8,6 +8,7 @@ import pytest
 from harness import is_refused, keeps_to_the_contract, options_of
 
 from docmt.cli.app import COMMANDS
+from docmt.core.settings import flag_of
 from docmt.model.systems import SYSTEMS
 
 pytestmark = pytest.mark.full
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.full
 # What each command needs besides, with files that are not there: no work is done, whatever the option.
 NEEDED = {
     "prepare": ["--store", "s", "--train", "none.en", "none.de"],
-    "train": ["--data", "none", "--run", "r"],
+    "train": ["--store", "none", "--run", "r"],
     "translate": ["none", "none.txt"],
     "score": ["none", "none.en", "none.de"],
     "evaluate": ["--hypothesis", "none.en", "--reference", "none.de"],
@@ -24,7 +25,7 @@ NEEDED = {
     "inspect": ["none", "none.en", "none.de"],
     "average": ["none", "none", "-o", "m"],
     "convert": ["fairseq-gtransformer", "none.pt", "--dictionary", "none.txt", "-o", "m"],
-    "reproduce": ["figure3", "--data", "none", "--output", "o"],
+    "reproduce": ["figure3", "--store", "none", "--output", "o"],
     "demo": ["--output", "full"],
 }
 # The slow parsers are asked less often: those of train and reproduce take a third of a second.
@@ -93,7 +94,7 @@ def test_every_number_has_a_range(command, cases, nowhere):
         system = re.match(rf"model\.({'|'.join(SYSTEMS)})\.", option.name)
         needed = [*NEEDED.get(command, []), *([f"--model.system={system[1]}"] if system else [])]
         outcome = is_refused(command, *needed, f"--{option.name}={value}")
-        assert re.search(rf"--{option.name} is .*: (choose a number from|give a)", outcome.err), outcome.err
+        assert re.search(rf"{flag_of(option.name)} is .*: (choose a number from|give a)", outcome.err), outcome.err
 
 
 JUNK = ["tranlsate", "", "-", "--", "-x", "\x1b[2J", "\udcff", "train.yaml", "a\nb", "💥", "help", "--version=1"]

@@ -9,7 +9,7 @@ import pytest
 from commands import QUICK
 from harness import keeps_to_the_contract
 
-from docmt.core.options import range_of
+from docmt.core.settings import field_range
 from docmt.decoding import SearchConfig
 
 pytestmark = pytest.mark.full
@@ -26,7 +26,7 @@ def random_options(chance):
         if chance.random() < 0.5:
             continue
         if kinds[field.name] in (int, float):
-            least, most = range_of(SearchConfig, field.name)
+            least, most = field_range(SearchConfig, field.name)
             most = min(most, SMALL.get(field.name, most))
             options[field.name] = kinds[field.name](
                 chance.choice([least, most, field.default, chance.uniform(least, most)])

@@ -13,10 +13,10 @@ from docmt.documents import Document
 pytestmark = pytest.mark.full
 
 FILES = 8
-LAYOUTS = [[], ["--input.layout=lines"], ["--input.join_lines=true"]]
+LAYOUTS = [[], ["--input.layout=lines"], ["--input.join-lines=true"]]
 
 
-def rows_of(text):
+def build_suite_rows(text):
     """The objects of JSON lines, which end with a line feed alone; no number in them may be NaN or Infinity."""
     return [json.loads(line, parse_constant=pytest.fail) for line in text.split("\n")[:-1]]
 
@@ -44,7 +44,7 @@ def test_every_sentence_has_its_translation(layout, cases, run, tmp_path):
         for file in files:
             source, target = (path.read_bytes().decode() for path in (file, folder / "text" / file.name))
             [found] = [path for path in (folder / "jsonl").iterdir() if path.name.startswith(file.name)]
-            rows = rows_of(found.read_bytes().decode())
+            rows = build_suite_rows(found.read_bytes().decode())
             spans = [[row[f"{side}_span"] for row in rows] for side in ("source", "target")]
             assert gaps(source, spans[0]) == gaps(target, spans[1]), file
             for row in rows:
@@ -86,4 +86,4 @@ def test_scores_of_any_sentences(cases, run, tmp_path):
         for path, text in zip(sides, texts, strict=True):
             path.write_bytes(text.encode())
         outcome = keeps_to_the_contract("score", run, *sides, "--format=jsonl")
-        rows_of(outcome.out)
+        build_suite_rows(outcome.out)

@@ -6,7 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from docmt.model import Spans, attend
 from docmt.model.attention import attend_pattern
-from docmt.model.embeddings import Distances
+from docmt.model.embeddings import DistanceBiases
 from docmt.model.kernels import AttentionPattern
 
 HEADS, WIDTH = 3, 8
@@ -43,8 +43,8 @@ def test_padded_kernel_equals_reference(name):
     keys = queries if keys is None else keys
     q, k, v = tensors(int(queries.lengths.sum()), int(keys.ends.max()))
     expected = outputs_and_gradients("reference", q, k, v, queries, keys, causal)
-    found = outputs_and_gradients("padded", q, k, v, queries, keys, causal)
-    for one, other in zip(expected, found, strict=True):
+    output = outputs_and_gradients("padded", q, k, v, queries, keys, causal)
+    for one, other in zip(expected, output, strict=True):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-10)
 
 
@@ -54,9 +54,9 @@ def test_long_segments_take_the_other_cpu_path_with_the_same_result(dtype, causa
     queries = Spans.tile([1100, 40])  # longer than where plain products stop paying
     q, k, v = (x.detach().to(dtype) for x in tensors(1140, 1140))
     expected = attend(q.double(), k.double(), v.double(), queries, queries, causal, kernel="reference")
-    found = attend(q, k, v, queries, queries, causal, kernel="padded")
+    output = attend(q, k, v, queries, queries, causal, kernel="padded")
     tolerance = 1e-5 if dtype == torch.float32 else 3e-2
-    torch.testing.assert_close(found.double(), expected, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(output.double(), expected, atol=tolerance, rtol=tolerance)
 
 
 def test_segments_do_not_see_each_other():
@@ -79,21 +79,21 @@ def test_varlen_kernel_equals_reference(name):
     q, k, v = tensors(int(queries.lengths.sum()), int(keys.ends.max()))
     expected = outputs_and_gradients("reference", q, k, v, queries, keys, causal)
     gpu = [x.detach().to("cuda", torch.bfloat16).requires_grad_() for x in (q, k, v)]
-    found = outputs_and_gradients("varlen", *gpu, queries, keys, causal)
-    for one, other in zip(expected, found, strict=True):
+    output = outputs_and_gradients("varlen", *gpu, queries, keys, causal)
+    for one, other in zip(expected, output, strict=True):
         torch.testing.assert_close(one, other.cpu().double(), atol=5e-2, rtol=5e-2)
 
 
 def plain_varlen(query, key, value, query_ends, key_ends, longest_query, longest_key, window_size):
     """Stands in for the CUDA kernel, which leaves rows without keys undefined."""
-    found = []
+    outputs = []
     for i in range(len(query_ends) - 1):
         q = query[query_ends[i] : query_ends[i + 1]].transpose(0, 1)
         k, v = (x[key_ends[i] : key_ends[i + 1]].transpose(0, 1) for x in (key, value))
         assert 0 < q.shape[1] <= longest_query and 0 < k.shape[1] <= longest_key
         causal = window_size == (-1, 0)
-        found.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(0, 1))
-    return torch.cat(found)
+        outputs.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(0, 1))
+    return torch.cat(outputs)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -103,8 +103,8 @@ def test_varlen_leaves_out_segments_with_an_empty_side(name, monkeypatch):
     keys = queries if keys is None else keys
     tensors_of = tensors(int(queries.lengths.sum()), int(keys.ends.max()))
     expected = outputs_and_gradients("reference", *tensors_of, queries, keys, causal)
-    found = outputs_and_gradients("varlen", *tensors_of, queries, keys, causal)
-    for one, other in zip(expected, found, strict=True):
+    output = outputs_and_gradients("varlen", *tensors_of, queries, keys, causal)
+    for one, other in zip(expected, output, strict=True):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-10)
 
 
@@ -121,14 +121,17 @@ def test_layers_share_what_is_built_for_a_pattern(longest, causal, monkeypatch):
     spans = Spans.tile([longest, 3, longest - 2])
     pattern = AttentionPattern(spans, spans, causal, int(spans.lengths.sum()))
     q, k, v = (x.detach().float() for x in tensors(pattern.query_total, pattern.key_total))
-    distances = Distances(8, 20, HEADS, causal=causal)
+    distances = DistanceBiases(8, 20, HEADS, causal=causal)
     torch.nn.init.normal_(distances.table.weight)
-    numbered, masks = counting(monkeypatch, Distances, "numbers"), counting(monkeypatch, torch.Tensor, "triu_")
+    bucketed, masks = (
+        counting(monkeypatch, DistanceBiases, "find_buckets"),
+        counting(monkeypatch, torch.Tensor, "triu_"),
+    )
     results = [attend_pattern(q, k, v, pattern, distances=distances) for _ in range(3)]
     buckets = pattern.padded_layout(HEADS, q.device).buckets
-    assert len(numbered) == len(buckets)
+    assert len(bucketed) == len(buckets)
     assert len(masks) == len(buckets) * causal
-    assert all(bucket.hidden(torch.float32) is bucket.hidden(torch.float32) for bucket in buckets)
+    assert all(bucket.mask_bias(torch.float32) is bucket.mask_bias(torch.float32) for bucket in buckets)
     assert all(torch.equal(result, results[0]) for result in results)
     expected = attend_pattern(q, k, v, pattern, kernel="reference", distances=distances)
     torch.testing.assert_close(results[0], expected, atol=1e-5, rtol=1e-5)
@@ -183,7 +186,7 @@ def test_buckets_hold_similar_lengths():
 @pytest.mark.parametrize(
     ("queries", "keys", "causal", "message"),
     [
-        (Spans.tile([2, 3]), Spans.tile([5]), False, "aligned"),
+        (Spans.tile([2, 3]), Spans.tile([5]), False, "2 query segments but 1 key spans"),
         (Spans.tile([2, 3]), Spans.tile([3, 3]), True, "as long as"),
         (Spans(torch.tensor([0, 3]), torch.tensor([2, 2])), Spans.tile([2, 2]), False, "end to end"),
     ],
@@ -207,9 +210,9 @@ def test_spans_describe_themselves():
     assert spans.indices().tolist() == [0, 1, 2, 3, 4]
     assert Spans(torch.tensor([4, 0, 3]), torch.tensor([2, 0, 3])).indices().tolist() == [4, 5, 3, 4, 5]
     assert spans.select(torch.tensor([1, 0, 1])).starts.tolist() == [2, 0, 2]
-    assert spans.same_as(Spans(torch.tensor([0, 2]), torch.tensor([2, 3])))
-    assert not spans.same_as(Spans.tile([3, 2]))
+    assert spans.equals(Spans(torch.tensor([0, 2]), torch.tensor([2, 3])))
+    assert not spans.equals(Spans.tile([3, 2]))
     assert spans != Spans.tile([2, 3]), "patterns are kept by identity"
-    assert not spans.overlap()
-    assert Spans(torch.tensor([3, 0]), torch.tensor([2, 4])).overlap()
+    assert not spans.has_overlap()
+    assert Spans(torch.tensor([3, 0]), torch.tensor([2, 4])).has_overlap()
     assert "0+2" in repr(spans)

@@ -9,38 +9,44 @@ from docmt.model.scope import BoundaryTokens
 
 
 def test_frames_by_hand():
-    marks = {"SOURCE": [7], "TARGET": [8, 9]}
-    frame = BoundaryTokens.written("w </s> SOURCE", "</s> TARGET w </s>", marks)
-    assert (frame.source_opens, frame.source_closes) == ((), (2, 7))
-    assert (frame.target_opens, frame.target_closes, frame.goes_on) == ((2, 8, 9), True, False)
-    assert (frame.marks("source"), frame.marks("target"), frame.most_marks) == ((0, 2), (3, 1), 4)
-    assert not frame.opens_alike
-    assert FAMILIES["docmt"].frame(ModelConfig()) == BoundaryTokens()
-    thumt = FAMILIES["thumt"].frame(ModelConfig())
-    assert (thumt.source_opens, thumt.target_opens, thumt.target_closes) == ((), (0,), False)
+    language_tokens = {"SOURCE": [7], "TARGET": [8, 9]}
+    tokens = BoundaryTokens.parse("w </s> SOURCE", "</s> TARGET w </s>", language_tokens)
+    assert (tokens.source_prefix, tokens.source_suffix) == ((), (2, 7))
+    assert (tokens.target_prefix, tokens.target_has_end, tokens.predicts_boundary) == ((2, 8, 9), True, False)
+    assert (tokens.counts("source"), tokens.counts("target"), tokens.max_per_sentence) == ((0, 2), (3, 1), 4)
+    assert not tokens.target_starts_with_bos
+    assert FAMILIES["docmt"].boundary_tokens(ModelConfig()) == BoundaryTokens()
+    thumt = FAMILIES["thumt"].boundary_tokens(ModelConfig())
+    assert (thumt.source_prefix, thumt.target_prefix, thumt.target_has_end) == ((), (0,), False)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"source_mark": [5]}, r"model\.source_mark is set, but sentences of model\.family docmt have no such mark"),
-        ({"family": "marian", "source_mark": [5]}, "source_mark is set, but"),
-        ({"family": "bart", "target_mark": [5]}, "target_mark is set, but"),
-        ({"family": "mbart", "target_mark": [-1]}, r"model\.target_mark is -1: choose a number from 0"),
+        (
+            {"source_language_ids": [5]},
+            r"model\.source_language_ids is set, but model\.family docmt has no token for it",
+        ),
+        ({"family": "marian", "source_language_ids": [5]}, "source_language_ids is set, but"),
+        ({"family": "bart", "target_language_ids": [5]}, "target_language_ids is set, but"),
+        ({"family": "mbart", "target_language_ids": [-1]}, r"model\.target_language_ids is -1: choose a number from 0"),
         (
             {"family": "mbart", "source_vocabulary_size": 9},
-            "source_vocabulary_size is for model.family thumt, rfa, marian",
+            "source_vocabulary_size is only for model.family thumt, rfa, marian",
         ),
-        ({"family": "marian", "system": "document"}, "is for systems that keep to the sentences of the source"),
+        ({"family": "marian", "system": "document"}, "is for systems with one target sentence per source sentence"),
         ({"family": "marain"}, r"model\.family is 'marain': choose one of docmt"),
         ({"relative_buckets": 8}, r"model\.relative_buckets is set, but model\.position_encoding is sinusoidal"),
         ({"position_encoding": "relative", "relative_distance": 16}, r"relative_distance is 16: choose more than half"),
         ({"activation": "swish"}, r"model\.activation is 'swish': choose one of relu, gelu"),
         ({"output": "other"}, r"model\.output is 'other': choose one of auto, tied"),
-        ({"encoder_heads": 4}, "encoder_heads is for one of the families bert, roberta: leave it out"),
-        ({"family": "bert", "encoder_width": 24, "encoder_heads": 5}, r"encoder_width 24 must be a multiple of .* 5"),
-        ({"family": "bert", "encoder_heads": 7}, r"encoder_width 512 must be a multiple of .*encoder_heads 7"),
-        ({"family": "roberta", "system": "multihop"}, "an encoder for the source alone, but this multihop model reads"),
+        ({"encoder_heads": 4}, "encoder_heads is only for model.family bert, roberta: leave it out"),
+        (
+            {"family": "bert", "encoder_width": 24, "encoder_heads": 5},
+            r"encoder_width is 24: choose a multiple of .* .5",
+        ),
+        ({"family": "bert", "encoder_heads": 7}, r"encoder_width is 512: choose a multiple of .*encoder_heads .7"),
+        ({"family": "roberta", "system": "multihop"}, "cannot encode target text, but this multihop model reads"),
         ({"head_width": -1}, r"model\.head_width is -1: choose a number from 0"),
     ],
 )

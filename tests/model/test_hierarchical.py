@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from docmt.data import SentenceTokens, collate, cut
+from docmt.data import SentenceTokens, collate, cut_instances
 from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.attention import FullContext
 from docmt.model.layers import Hierarchy
@@ -33,8 +33,8 @@ def marked(document):
 
 def logits(model, source=SOURCE, target=TARGET):
     """Of each target sentence."""
-    found = model.logits([(marked(source), marked(target))])[0]
-    return found.split([len(sentence) + 2 for sentence in target])
+    logits_of_document = model.logits([(marked(source), marked(target))])[0]
+    return logits_of_document.split([len(sentence) + 2 for sentence in target])
 
 
 def changed(model, side):
@@ -59,13 +59,22 @@ def test_k_sentences_before_are_seen_and_no_more(name):
 @pytest.mark.parametrize(("limit", "most"), [(5, 1000), (11, 1000), (1000, 3)])
 def test_logits_do_not_depend_on_the_borders_of_instances(name, limit, most):
     model = build(**SYSTEMS[name])
-    source, target = SentenceTokens.of([SOURCE, SOURCE[:2]]), SentenceTokens.of([TARGET, TARGET[:2]])
+    source, target = (
+        SentenceTokens.from_documents([SOURCE, SOURCE[:2]]),
+        SentenceTokens.from_documents([TARGET, TARGET[:2]]),
+    )
     lengths = source.lengths, target.lengths, [0, len(SOURCE), len(SOURCE) + 2]
-    instances = cut(*lengths, model.system.context_spec(), limit=limit, max_sentences=most)
+    instances = cut_instances(*lengths, model.system.context_spec(), limit=limit, max_sentences=most)
     assert len(instances) > 3
     system = model.system
     batch = collate(
-        source, target, instances, range(len(instances)), SpecialTokens(40), model.parts.frame, system.predicts
+        source,
+        target,
+        instances,
+        range(len(instances)),
+        SpecialTokens(40),
+        model.parts.boundary_tokens,
+        system.labelled_sentences,
     )
     whole = torch.cat([*logits(model), *logits(model, SOURCE[:2], TARGET[:2])])
     torch.testing.assert_close(model.project(model(batch.inputs)), whole, atol=1e-5, rtol=1e-5)
@@ -73,17 +82,17 @@ def test_logits_do_not_depend_on_the_borders_of_instances(name, limit, most):
 
 def test_what_instances_hold():
     lengths = [len(sentence) for sentence in SOURCE]
-    found = {}
+    columns = {}
     for side in ("encoder", "decoder", "both"):
-        system = ModelConfig(**SIZES, **hierarchical(side=side, sentences=2)).chosen
-        instances = cut(lengths, lengths, [0, len(SOURCE)], system.context_spec(), max_sentences=3)
-        found[side] = [list(map(int, row)) for row in zip(*(vars(instances)[name] for name in FIELDS), strict=True)]
-    assert found["encoder"] == [[0, 0, 0, 3], [1, 3, 3, 6], [4, 6, 6, 8]]
-    assert found["decoder"] == [[0, 0, 0, 3], [1, 1, 3, 6], [4, 4, 6, 8]]
-    assert found["both"] == [[0, 0, 0, 3], [0, 1, 3, 6], [2, 4, 6, 8]]
+        system = ModelConfig(**SIZES, **hierarchical(side=side, sentences=2)).system_options
+        instances = cut_instances(lengths, lengths, [0, len(SOURCE)], system.context_spec(), max_sentences=3)
+        columns[side] = [list(map(int, row)) for row in zip(*(vars(instances)[name] for name in FIELDS), strict=True)]
+    assert columns["encoder"] == [[0, 0, 0, 3], [1, 3, 3, 6], [4, 6, 6, 8]]
+    assert columns["decoder"] == [[0, 0, 0, 3], [1, 1, 3, 6], [4, 4, 6, 8]]
+    assert columns["both"] == [[0, 0, 0, 3], [0, 1, 3, 6], [2, 4, 6, 8]]
 
 
-FIELDS = ("before", "first", "own", "last")
+FIELDS = ("before", "first", "first_output", "last")
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder", "both"])
@@ -91,18 +100,20 @@ FIELDS = ("before", "first", "own", "last")
 def test_a_new_model_is_the_sentence_model_bit_for_bit(side, normalization):
     sentence = build(system="sentence", normalization=normalization)
     pairs = [(marked(SOURCE), marked(TARGET)), (marked(SOURCE[:1]), marked(TARGET[:1]))]
-    for branch in ("exact", "published"):
+    for fusion in ("identity", "published"):
         config = ModelConfig(
-            **SIZES, dropout=0.0, normalization=normalization, **hierarchical(side=side, branch=branch)
+            **SIZES, dropout=0.0, normalization=normalization, **hierarchical(side=side, fusion=fusion)
         )
         torch.manual_seed(5)
         model = TranslationModel(config).eval()
-        loaded, own = sentence.state_dict(), model.state_dict()
-        assert {model.system.origin(name) for name in own} - {None} == set(loaded)
-        model.load_state_dict({name: loaded.get(model.system.origin(name), tensor) for name, tensor in own.items()})
+        loaded, weights = sentence.state_dict(), model.state_dict()
+        assert {model.system.initial_weight(name) for name in weights} - {None} == set(loaded)
+        model.load_state_dict(
+            {name: loaded.get(model.system.initial_weight(name), tensor) for name, tensor in weights.items()}
+        )
         found, wanted = model.logits(pairs), sentence.logits(pairs)
-        assert torch.equal(found[0], wanted[0]) == (branch == "exact")
-        # Where no sentence is before, neither branch changes anything.
+        assert torch.equal(found[0], wanted[0]) == (fusion == "identity")
+        # Where no sentence is before, neither form changes anything.
         first = len(TARGET[0]) + 2
         torch.testing.assert_close(found[0][:first], wanted[0][:first], atol=1e-6, rtol=1e-6)
         assert torch.equal(found[1], wanted[1])
@@ -118,45 +129,48 @@ def test_heads_have_their_own_width_where_the_model_is_no_multiple_of_their_numb
     assert weights["output.weight"].shape == (14, 55)
 
 
-def module(k=2, marks=(1, 1), exact=False, detach=False):
+def module(k=2, trim=(1, 1), identity=False, detach=False):
     torch.manual_seed(1)
-    made = Hierarchy(
-        Parts(ModelConfig(**SIZES)), AttentionScope(part="before", back=k, marks=marks), exact=exact, detach=detach
+    hierarchy = Hierarchy(
+        Parts(ModelConfig(**SIZES)),
+        AttentionScope(extent="neighbour", offset=k, trim=trim),
+        identity=identity,
+        detach=detach,
     )
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in hierarchy.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    return made.eval()
+    return hierarchy.eval()
 
 
 PACKED = pack([marked(SOURCE[:4]), marked([[], [], [7]])])  # sentences of 4, 5, 3, 4 and of 2, 2, 3 tokens
 STATES = torch.randn(23, 16, generator=torch.Generator().manual_seed(2))
 
 
-@pytest.mark.parametrize("marks", [(1, 1), (0, 1), (0, 0)])
-def test_marks_of_the_sentences_before_are_not_seen(marks):
-    hierarchy = module(marks=marks)
+@pytest.mark.parametrize("trim", [(1, 1), (0, 1), (0, 0)])
+def test_marks_of_the_sentences_before_are_not_seen(trim):
+    hierarchy = module(trim=trim)
     before = hierarchy(STATES, FullContext(PACKED))
     for position in range(4):
         states = STATES.clone()
         states[position] += 1.0
         after = hierarchy(states, FullContext(PACKED))
-        seen = marks[0] <= position < 4 - marks[1]
+        visible = trim[0] <= position < 4 - trim[1]
         differs = [
             not torch.equal(*pair) for pair in zip(before.split([4, 5, 3, 11]), after.split([4, 5, 3, 11]), strict=True)
         ]
-        assert differs == [True, seen, seen, False]
+        assert differs == [True, visible, visible, False]
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_without_words_before_states_stay_as_they_are(exact):
+@pytest.mark.parametrize("identity", [True, False])
+def test_without_words_before_states_stay_as_they_are(identity):
     """First sentences of documents, and those after sentences without words."""
-    found = module(exact=exact, k=9)(STATES, FullContext(PACKED))
-    assert found.isfinite().all()
-    assert torch.equal(found[:4], STATES[:4]) and torch.equal(found[16:], STATES[16:])
-    assert not (found[4:16] == STATES[4:16]).all(-1).any()
+    output = module(identity=identity, k=9)(STATES, FullContext(PACKED))
+    assert output.isfinite().all()
+    assert torch.equal(output[:4], STATES[:4]) and torch.equal(output[16:], STATES[16:])
+    assert not (output[4:16] == STATES[4:16]).all(-1).any()
     alone = pack([marked([[5]])])
-    assert torch.equal(module(exact=exact)(STATES[:3], FullContext(alone)), STATES[:3])
+    assert torch.equal(module(identity=identity)(STATES[:3], FullContext(alone)), STATES[:3])
 
 
 def test_a_missing_sentence_changes_nothing():
@@ -179,9 +193,9 @@ def test_detached_states_have_no_gradient_through_what_looks_at_them(detach):
     states = STATES.clone().requires_grad_()
     hierarchy(states, FullContext(PACKED))[9:12].sum().backward()
     reached = states.grad.abs().sum(-1) > 0
-    own = reached[9:12].all()
+    own_words = reached[9:12].all()
     words = reached[[1, 2, 5, 6, 7]]
-    assert own and (not words.any() if detach else words.all())
+    assert own_words and (not words.any() if detach else words.all())
     assert states.grad.isfinite().all()
     assert all(parameter.grad is not None for parameter in hierarchy.parameters())
 
@@ -191,11 +205,11 @@ def test_gradients_are_numbers_where_nothing_is_seen(name):
     model = build(**SYSTEMS[name]).train()
     for source, target in ((SOURCE[:1], TARGET[:1]), (SOURCE, TARGET)):
         batch = collate(
-            *(SentenceTokens.of([side]) for side in (source, target)),
-            cut([1] * len(source), None, [0, len(source)], model.system.context_spec()),
+            *(SentenceTokens.from_documents([side]) for side in (source, target)),
+            cut_instances([1] * len(source), None, [0, len(source)], model.system.context_spec()),
             [0],
             SpecialTokens(40),
-            model.parts.frame,
+            model.parts.boundary_tokens,
         )
         model(batch.inputs).square().sum().backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

@@ -58,7 +58,7 @@ VARIANTS = {
     "source": {"side": "source"},
     "target": {"side": "target"},
     "whole layers as keys": {"keys": "output"},
-    "published": {"branch": "published"},
+    "published": {"fusion": "published"},
     "two sentences": {"sentences": 2},
     "pre-norm": {"normalization": "pre"},
 }
@@ -69,33 +69,33 @@ def test_source_context_reaches_as_far_as_there_are_hops(name):
     model = build(**VARIANTS[name])
     system = model.system
     reach = system.sentences if system.side != "target" else 0
-    found = rows_that_differ(logits(model), logits(model, source=changed(DOCUMENT, 1)))
-    assert found == [1 <= row <= 1 + reach for row in range(6)]
+    differing = rows_that_differ(logits(model), logits(model, source=changed(DOCUMENT, 1)))
+    assert differing == [1 <= row <= 1 + reach for row in range(6)]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_draft_is_seen_by_its_sentence_and_those_behind_it(name):
     model = build(**VARIANTS[name])
-    found = rows_that_differ(logits(model), logits(model, drafts=changed(DRAFTS, 1)))
+    differing = rows_that_differ(logits(model), logits(model, drafts=changed(DRAFTS, 1)))
     reach = -1 if model.system.side == "source" else model.system.sentences
-    assert found == [1 <= row <= 1 + reach for row in range(6)]
+    assert differing == [1 <= row <= 1 + reach for row in range(6)]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_target_itself_is_seen_by_its_own_sentence_alone(name):
     model = build(**VARIANTS[name])
-    found = rows_that_differ(logits(model), logits(model, target=changed(TARGET, 1)))
-    assert found == [row == 1 for row in range(6)]
+    differing = rows_that_differ(logits(model), logits(model, target=changed(TARGET, 1)))
+    assert differing == [row == 1 for row in range(6)]
 
 
 def test_references_stand_for_the_drafts_before_but_not_for_the_own_one():
-    model = build(context="references")
+    model = build(target_context="references")
     plain = logits(model)
     same = logits(model, references=DRAFTS)
     assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(plain, same, strict=True))
     assert rows_that_differ(same, logits(model, references=changed(DRAFTS, 1))) == [2 <= row <= 4 for row in range(6)]
-    found = rows_that_differ(same, logits(model, references=DRAFTS, drafts=changed(DRAFTS, 1)))
-    assert found == [row == 1 for row in range(6)]
+    differing = rows_that_differ(same, logits(model, references=DRAFTS, drafts=changed(DRAFTS, 1)))
+    assert differing == [row == 1 for row in range(6)]
 
 
 @pytest.mark.parametrize(("direction", "order"), [("L2R", [3, 2, 1]), ("R2L", [1, 2, 3])])
@@ -104,30 +104,33 @@ def test_hops_go_from_the_farthest_sentence_to_the_nearest_or_back(direction, or
     for stack in (model.encoder, model.decoder):
         for number, layer in enumerate(stack):
             scopes = [hop.scope for hop in layer.hops.hops]
-            assert [scope.back for scope in scopes] == order
-            assert {scope.depth for scope in scopes} == {number}
+            assert [scope.offset for scope in scopes] == order
+            assert {scope.layer for scope in scopes} == {number}
 
 
 def test_the_fifth_sentence_hops_over_the_second_third_and_fourth_and_the_second_over_the_first_alone():
     sentences = Spans.tile([3, 4, 5, 6, 7, 8])
     memory = Memory(torch.zeros(33, 1), sentences, Spans.tile([33]))
     context = FullContext(memory, {"context": memory})
-    seen = [context.seen(AttentionScope("context", "before", back), memory.states)[1].keys for back in (3, 2, 1)]
-    assert [(int(own.starts[4]), int(own.lengths[4])) for own in seen] == [(3, 4), (7, 5), (12, 6)]
-    assert [int(own.lengths[1]) for own in seen] == [0, 0, 3]
-    assert [int(own.starts[1]) for own in seen][-1] == 0
+    spans = [
+        context.resolve_scope(AttentionScope("context", "neighbour", back), memory.states)[1].keys for back in (3, 2, 1)
+    ]
+    assert [(int(span.starts[4]), int(span.lengths[4])) for span in spans] == [(3, 4), (7, 5), (12, 6)]
+    assert [int(span.lengths[1]) for span in spans] == [0, 0, 3]
+    assert [int(span.starts[1]) for span in spans][-1] == 0
 
 
 def test_sentences_before_never_lie_in_another_document():
     sentences, documents = Spans.tile([2, 3, 4, 5]), Spans.tile([5, 0, 9])
-    assert sentences.before(documents, 1).lengths.tolist() == [0, 2, 0, 4]
-    assert sentences.before(documents, 2).lengths.tolist() == [0, 0, 0, 0]
-    assert sentences.before(Spans.tile([14]), 2).starts.tolist()[2:] == [0, 2]
+    assert sentences.select_preceding(documents, 1).lengths.tolist() == [0, 2, 0, 4]
+    assert sentences.select_preceding(documents, 2).lengths.tolist() == [0, 0, 0, 0]
+    assert sentences.select_preceding(Spans.tile([14]), 2).starts.tolist()[2:] == [0, 2]
+    assert sentences.select_preceding(documents, -1).lengths.tolist() == [3, 0, 5, 0]
 
 
 @pytest.mark.parametrize("normalization", ["post", "pre"])
 def test_without_context_hops_add_nothing_whatever_their_weights(normalization):
-    model = build(normalization=normalization, branch="published")
+    model = build(normalization=normalization, fusion="published")
     added = {}
     for name, module in model.named_modules():
         if isinstance(module, Hops):
@@ -168,9 +171,11 @@ def test_exact_branches_begin_as_the_sentence_model_bit_for_bit(normalization, o
     config = ModelConfig(**SIZES, dropout=0.0, normalization=normalization, system="sentence")
     sentence = TranslationModel(config).eval()
     model = TranslationModel(replace(config, system="multihop", multihop=MultiHop(**options))).eval()
-    loaded, own = sentence.state_dict(), model.state_dict()
-    assert {model.system.origin(name) for name in own} - {None} == set(loaded)
-    model.load_state_dict({name: loaded.get(model.system.origin(name), tensor) for name, tensor in own.items()})
+    loaded, weights = sentence.state_dict(), model.state_dict()
+    assert {model.system.initial_weight(name) for name in weights} - {None} == set(loaded)
+    model.load_state_dict(
+        {name: loaded.get(model.system.initial_weight(name), tensor) for name, tensor in weights.items()}
+    )
     pair = (DOCUMENT, TARGET)
     assert torch.equal(model.logits([pair], [DRAFTS])[0], sentence.logits([pair])[0])
 
@@ -179,9 +184,9 @@ def test_published_branches_do_not():
     torch.manual_seed(1)
     config = ModelConfig(**SIZES, dropout=0.0, system="sentence")
     sentence = TranslationModel(config).eval()
-    model = TranslationModel(replace(config, system="multihop", multihop=MultiHop(branch="published"))).eval()
+    model = TranslationModel(replace(config, system="multihop", multihop=MultiHop(fusion="published"))).eval()
     loaded = sentence.state_dict()
-    model.load_state_dict({n: loaded.get(model.system.origin(n), w) for n, w in model.state_dict().items()})
+    model.load_state_dict({n: loaded.get(model.system.initial_weight(n), w) for n, w in model.state_dict().items()})
     pair = (DOCUMENT, TARGET)
     assert not torch.allclose(model.logits([pair], [DRAFTS])[0], sentence.logits([pair])[0], atol=1e-3)
 
@@ -200,12 +205,12 @@ def test_gradients_reach_the_sentence_encoders_unless_they_are_frozen(sentence_e
 
 def test_what_reads_drafts_starts_from_a_reverse_model():
     system = build().system
-    assert system.origin_reverse("target_sentences.layers.1.attention.local.query.weight") == (
+    assert system.initial_reverse_weight("target_sentences.layers.1.attention.local.query.weight") == (
         "encoder.1.attention.local.query.weight"
     )
-    assert system.origin_reverse("target_sentences.embeddings.tokens.weight") == "tokens.weight"
-    assert system.origin_reverse("source_sentences.layers.1.attention.local.query.weight") is None
-    assert system.origin_reverse("encoder.0.attention.local.query.weight") is None
+    assert system.initial_reverse_weight("target_sentences.embeddings.tokens.weight") == "tokens.weight"
+    assert system.initial_reverse_weight("source_sentences.layers.1.attention.local.query.weight") is None
+    assert system.initial_reverse_weight("encoder.0.attention.local.query.weight") is None
 
 
 def test_two_embedding_tables_have_their_names_in_what_reads_drafts():
@@ -219,17 +224,19 @@ def test_two_embedding_tables_have_their_names_in_what_reads_drafts():
             parameter.add_(0.2 * torch.randn_like(parameter))
     before, after = ([[3, 0], [4, 0], [70, 0]] for _ in range(2))
     after[0] = [71, 0]  # an id that the source does not have
-    found = [logits(model, target=DRAFTS[:3], source=DOCUMENT[:3], drafts=drafts) for drafts in (before, after)]
-    assert rows_that_differ(*found) == [True] * 3
+    logits_of_drafts = [
+        logits(model, target=DRAFTS[:3], source=DOCUMENT[:3], drafts=drafts) for drafts in (before, after)
+    ]
+    assert rows_that_differ(*logits_of_drafts) == [True] * 3
     table = "target_sentences.embeddings.source_tokens.weight"
     assert model.state_dict()[table].shape == (80, 16)
-    assert model.system.origin(table) == "target_tokens.weight"
-    assert model.system.origin_reverse(table) == "source_tokens.weight"
+    assert model.system.initial_weight(table) == "target_tokens.weight"
+    assert model.system.initial_reverse_weight(table) == "source_tokens.weight"
 
 
 def test_references_are_refused_where_no_target_is_read():
-    with pytest.raises(DocmtError, match=r"model\.multihop\.context is references, but side source reads"):
-        build(side="source", context="references")
+    with pytest.raises(DocmtError, match=r"model\.multihop\.target_context is references, but side source reads"):
+        build(side="source", target_context="references")
 
 
 def test_without_drafts_the_reading_is_refused():

@@ -11,7 +11,7 @@ import torch
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, ModelInput, Packed, Spans, TranslationModel, attend, pack
 from docmt.model.attention import FullContext
-from docmt.model.config import Linear
+from docmt.model.model_config import Linear
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Group
@@ -133,10 +133,12 @@ def test_exact_branches_begin_as_the_sentence_model_bit_for_bit(gating, represen
     options = context(gating=gating, representation=representation, side=side)
     torch.manual_seed(5)
     model = TranslationModel(ModelConfig(**{**SIZES, "dropout": 0.0, "normalization": normalization, **options}))
-    loaded, own = sentence.state_dict(), model.state_dict()
-    used = {model.system.origin(name) for name in own} - {None}
+    loaded, weights = sentence.state_dict(), model.state_dict()
+    used = {model.system.initial_weight(name) for name in weights} - {None}
     assert used == set(loaded)
-    model.load_state_dict({name: loaded.get(model.system.origin(name), tensor) for name, tensor in own.items()})
+    model.load_state_dict(
+        {name: loaded.get(model.system.initial_weight(name), tensor) for name, tensor in weights.items()}
+    )
     model.eval()
     pairs = [(SOURCE, TARGET), (SOURCE[1:], TARGET[1:])]
     for one, other in zip(logits(model, pairs), sentence.logits(pairs), strict=True):
@@ -144,10 +146,10 @@ def test_exact_branches_begin_as_the_sentence_model_bit_for_bit(gating, represen
 
 
 def test_published_branches_do_not():
-    sentence, model = build(system="sentence"), build(**context(branch="published"))
+    sentence, model = build(system="sentence"), build(**context(fusion="published"))
     loaded = sentence.state_dict()
     model.load_state_dict(
-        {name: loaded.get(model.system.origin(name), tensor) for name, tensor in model.state_dict().items()}
+        {name: loaded.get(model.system.initial_weight(name), tensor) for name, tensor in model.state_dict().items()}
     )
     assert not torch.allclose(logits(model, [(SOURCE, TARGET)])[0], sentence.logits([(SOURCE, TARGET)])[0], atol=1e-3)
 
@@ -178,7 +180,7 @@ def test_usual_positions_are_known_from_the_config_alone(system):
     """Sentences that a system cannot tell apart otherwise have positions that run on; a stored config says which."""
     config = build(**{**SYSTEMS[system], "positions": "auto"}).config
     assert config.positions == ("document" if config.system in ("document", "concat") else "sentence")
-    assert config.restarts == (config.positions == "sentence")
+    assert config.restarts_positions == (config.positions == "sentence")
     assert ModelConfig.from_dict(asdict(config)) == config
 
 
@@ -206,8 +208,8 @@ def test_batched_equals_single(system, normalization):
     ("options", "encoder", "cross"),
     [
         ({"encoder_layers": 1}, ["sentence", "both"], ["both", "both"]),
-        ({"top": "group"}, ["sentence", "sentence"], ["sentence", "sentence"]),
-        ({"top": "global", "cross_layers": 1}, ["document", "document"], ["sentence", "document"]),
+        ({"top_attention": "group"}, ["sentence", "sentence"], ["sentence", "sentence"]),
+        ({"top_attention": "global", "cross_layers": 1}, ["document", "document"], ["sentence", "document"]),
         ({"self_locality": False, "cross_layers": 1}, ["document", "document"], ["sentence", "both"]),
         ({"cross_locality": False, "encoder_layers": 1}, ["sentence", "both"], ["document", "document"]),
         ("sentence", ["sentence", "sentence"], ["sentence", "sentence"]),
@@ -226,9 +228,9 @@ def test_scopes_of_the_ablations(options, encoder, cross):
 def scope_of(attention):
     """What a layer sees, by the parts that it has and by what these look at."""
     parts = {"sentence": attention.local, "document": attention.whole}
-    assert all(found is None or found.scope.part == part for part, found in parts.items())
+    assert all(each is None or each.scope.extent == part for part, each in parts.items())
     assert (attention.gate is not None) == (None not in parts.values())
-    return "both" if attention.gate is not None else next(part for part, found in parts.items() if found is not None)
+    return "both" if attention.gate is not None else next(part for part, each in parts.items() if each is not None)
 
 
 def test_decoder_attention_has_layers_of_its_own_number():
@@ -275,33 +277,39 @@ def test_published_initialisation():
 
 def test_learned_positions_end_with_a_sentence_for_the_user():
     model = build(position_encoding="learned", max_positions=8, positions="document")
-    with pytest.raises(DocmtError, match="12 tokens is longer than the 8 learned positions"):
+    with pytest.raises(DocmtError, match="12 tokens, but this model has only 8 learned positions"):
         logits(model, [(SOURCE, TARGET)])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 15}, "model.width 15"),
+        ({"width": 15}, "model.width is 15: choose an even multiple of model.heads"),
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"group": Group(encoder_layers=3)}, "model.group.encoder_layers is 3"),
         ({"group": Group(cross_layers=-1)}, "model.group.cross_layers is -1"),
-        ({"group": Group(top="all")}, "model.group.top is 'all': choose one of combined, group, global"),
-        ({"group": Group(gate_bias=math.nan)}, "model.group.gate_bias is nan"),
-        ({"system": "sentence", "group": Group(top="group")}, "model.group.top is set, but model.system is sentence"),
-        ({"concat": Concat(sentences=3)}, "model.concat.sentences is set, but model.system is group"),
         (
-            {"system": "concat", "concat": Concat(sentences=0)},
-            "model.concat.sentences is 0: choose a number from 1 to",
+            {"group": Group(top_attention="all")},
+            "model.group.top_attention is 'all': choose one of combined, group, global",
         ),
-        ({"system": "concat", "concat": Concat(keep="all")}, "model.concat.keep is 'all': choose one of last, prefix"),
+        ({"group": Group(gate_bias=math.nan)}, "model.group.gate_bias is nan"),
+        (
+            {"system": "sentence", "group": Group(top_attention="group")},
+            "model.group.top_attention is set, but model.system is sentence",
+        ),
+        ({"concat": Concat(sentences=3)}, "model.concat.sentences is set, but model.system is group"),
+        ({"system": "concat", "concat": Concat(sentences=0)}, "model.concat.sentences is 0: choose a number from 1 to"),
+        (
+            {"system": "concat", "concat": Concat(window_decoding="all")},
+            "model.concat.window_decoding is 'all': choose one of last, prefix",
+        ),
         (
             {"system": "concat", "concat": Concat(loss="last", padding_windows=True)},
-            "model.concat.padding_windows needs windows of several sentences",
+            "model.concat.padding_windows needs model.concat.sentences above 1",
         ),
         (
             {"system": "concat", "concat": Concat(sentences=1, padding_windows=True)},
-            "model.concat.padding_windows needs windows of several sentences",
+            "model.concat.padding_windows needs model.concat.sentences above 1",
         ),
         (context(sentences=0), "model.context.sentences is 0: choose a number from 1 to 10,000"),
         (context(layers=0), "model.context.layers is 0: choose a number from 1 to 1,000"),
@@ -319,7 +327,7 @@ def test_bad_settings_are_named(options, message):
 
 
 def test_sizes_come_from_the_preset_unless_given():
-    config = ModelConfig(preset="tiny", heads=8, vocabulary_size=50).filled()
+    config = ModelConfig(preset="tiny", heads=8, vocabulary_size=50).resolve()
     assert (config.width, config.feed_forward, config.heads, config.encoder_layers) == (256, 1024, 8, 6)
     assert ModelConfig.from_dict({"width": 16, "heads": 2}).width == 16
     with pytest.raises(DocmtError, match=r"unknown setting model\.wide"):
@@ -328,26 +336,26 @@ def test_sizes_come_from_the_preset_unless_given():
         ModelConfig.from_dict({"group": {"wide": 16}})
     with pytest.raises(DocmtError, match=r"model\.group\.self_locality is 1: choose true or false"):
         ModelConfig.from_dict({"group": {"self_locality": 1}})
-    with pytest.raises(DocmtError, match=r"model.group in the configuration is no group of settings"):
+    with pytest.raises(DocmtError, match=r"model.group in the configuration is not a group of settings"):
         ModelConfig.from_dict({"group": 1})
 
 
 OTHER_OPTIONS = {
     "group": {
-        "encoder_layers": 1, "decoder_layers": 0, "cross_layers": 1, "top": "global", "self_locality": False,
-        "cross_locality": False, "gate_bias": 1.5, "global_from": "local",
-        "global_attention": "linear", "join": "exact",
+        "encoder_layers": 1, "decoder_layers": 0, "cross_layers": 1, "top_attention": "global", "self_locality": False,
+        "cross_locality": False, "gate_bias": 1.5, "global_start": "local",
+        "global_attention": "linear", "fusion": "identity",
     },
-    "concat": {"sentences": 7, "loss": "last", "keep": "prefix", "attention": "linear"},
+    "concat": {"sentences": 7, "loss": "last", "window_decoding": "prefix", "attention": "linear"},
     "context": {
         "sentences": 3, "layers": 1, "representation": "bilstm", "side": "decoder", "gating": "residual",
-        "branch": "published",
+        "fusion": "published",
     },
     "multihop": {
-        "sentences": 2, "direction": "R2L", "side": "target", "context": "references", "keys": "output",
-        "sentence_encoders": "frozen", "branch": "published",
+        "sentences": 2, "direction": "R2L", "side": "target", "target_context": "references", "keys": "output",
+        "sentence_encoders": "frozen", "fusion": "published",
     },
-    "hierarchical": {"sentences": 2, "side": "both", "branch": "published", "detach": True},
+    "hierarchical": {"sentences": 2, "side": "both", "fusion": "published", "detach": True},
 }  # fmt: skip
 
 
@@ -358,30 +366,33 @@ def test_all_options_survive_their_dictionary(system):
     assert set(vars(default)) - set(options) <= {"padding_windows"}, "goes with the default loss only; see below"
     same = {name for name, value in options.items() if getattr(default, name) == value}
     assert same <= {"layers"}, "goes with the default representation only; see below"
-    chosen = {system: KINDS[system](**options)} if options else {}
-    if KINDS[system](**options).linear:
-        random = {"map": "random", "drawing": "quasi", "temperature": "dimension"}
-        gated = {"gate": "decay", "gates": "layer", "gate_start": 1.0}
-        chosen["linear"] = Linear(features=7, cross_features=9, rescale=False, **random, **gated)
-        assert all(value != getattr(Linear(), name) for name, value in vars(chosen["linear"]).items())
-    config = ModelConfig(**SIZES, system=system, **chosen)
-    assert config.chosen == KINDS[system](**options)
+    settings = {system: KINDS[system](**options)} if options else {}
+    if KINDS[system](**options).has_linear_attention:
+        random = {"feature_map": "random", "feature_sampling": "quasi", "temperature_per": "dimension"}
+        gated = {"gate": "decay", "gate_per": "layer", "gate_bias": 1.0}
+        settings["linear"] = Linear(features=7, cross_features=9, rescale_keys=False, **random, **gated)
+        assert all(value != getattr(Linear(), name) for name, value in vars(settings["linear"]).items())
+    config = ModelConfig(**SIZES, system=system, **settings)
+    assert config.system_options == KINDS[system](**options)
     assert ModelConfig.from_dict(asdict(config)) == config
-    assert ModelConfig.from_dict(asdict(config.filled())) == config.filled()
+    assert ModelConfig.from_dict(asdict(config.resolve())) == config.resolve()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"linear": Linear(features=3)}, "model.linear is set, but this group model has no linear attention"),
-        ({"group": Group(global_attention="linear", top="group")}, "is linear, but no layer attends to the document"),
         (
-            {"group": Group(global_attention="linear"), "linear": Linear(gate_start=1.0)},
-            "are of a gate, but model.linear.gate is none",
+            {"group": Group(global_attention="linear", top_attention="group")},
+            "is linear, but no layer has global attention",
         ),
         (
-            {"group": Group(global_attention="linear"), "linear": Linear(drawing="quasi")},
-            "are of random features, but model.linear.map is learned",
+            {"group": Group(global_attention="linear"), "linear": Linear(gate_bias=1.0)},
+            "gate_per or gate_bias is set, but model.linear.gate is none",
+        ),
+        (
+            {"group": Group(global_attention="linear"), "linear": Linear(feature_sampling="quasi")},
+            "feature_sampling or temperature_per is set, but model.linear.feature_map is learned",
         ),
     ],
 )
@@ -400,15 +411,15 @@ def test_context_layers_survive_their_dictionary():
 def test_padding_windows_survive_their_dictionary():
     config = ModelConfig(**SIZES, system="concat", concat=Concat(padding_windows=True))
     assert ModelConfig.from_dict(asdict(config)) == config
-    assert ModelConfig.from_dict(asdict(config)).chosen.context_spec().padding_windows
+    assert ModelConfig.from_dict(asdict(config)).system_options.context_spec().padding_windows
 
 
 def test_sentences_must_be_aligned():
     model = build()
     inputs = ModelInput(pack([SOURCE]), torch.arange(3), pack([TARGET[:2]]))
-    with pytest.raises(ValueError, match="aligned"):
+    with pytest.raises(ValueError, match="2 query segments but 3 key spans"):
         model(inputs)
-    with pytest.raises(ValueError, match="give the input a target"):
+    with pytest.raises(ValueError, match="set the target of the input"):
         model(ModelInput(pack([SOURCE]), torch.arange(3)))
 
 
@@ -430,7 +441,7 @@ def test_predicted_positions_alone_have_states(system):
 def test_filling_changes_nothing(system):
     model = build(**SYSTEMS[system])
     read = inputs(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
-    filled = read.filled(64, 1)
+    filled = read.pad_to_multiple(64, 1)
     assert len(filled.source.tokens) == len(filled.target.tokens) == 64
     assert read.drafts is None or len(filled.drafts.sentences) == len(filled.source.sentences)
     torch.testing.assert_close(model(filled)[: len(read.target.tokens)], model(read), atol=1e-5, rtol=1e-5)
@@ -463,9 +474,9 @@ def test_every_parameter_has_a_gradient(system):
 def test_patterns_that_see_nothing_have_gradients_of_zero(kernel):
     q, k, v = (torch.randn(n, 2, 4, requires_grad=True) for n in (5, 3, 3))
     keys = Spans(torch.tensor([0, 3]), torch.tensor([0, 0]))
-    found = attend(q, k, v, Spans.tile([2, 3]), keys, kernel=kernel)
-    assert not found.any()
-    found.sum().backward()
+    output = attend(q, k, v, Spans.tile([2, 3]), keys, kernel=kernel)
+    assert not output.any()
+    output.sum().backward()
     assert all(x.grad is not None and not x.grad.any() for x in (q, k, v))
 
 
@@ -478,16 +489,16 @@ def test_index_tensors_die_with_their_batch(system):
     try:
         read = inputs(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
         source, target = read.source, read.target
-        context = FullContext(target, model.memories(read), read.aligned)
-        x = model.place("target", model.lookup("target", target.tokens), target)
+        context = FullContext(target, model.compute_memories(read), read.alignment)
+        x = model.add_packed_positions("target", model.look_up_tokens("target", target.tokens), target)
         model.decode(x, context).sum().backward()
         patterns = list(context._patterns.values())
         assert patterns
-        watched = [weakref.ref(found) for found in (context, read, source.sentences, *patterns) if _has_weakref(found)]
+        watched = [weakref.ref(each) for each in (context, read, source.sentences, *patterns) if _has_weakref(each)]
         watched += [weakref.ref(tensor) for pattern in patterns for tensor in _tensors(pattern)]
         assert len(watched) > 2 * len(patterns)
         del source, target, read, context, x, patterns
-        assert [found() for found in watched if found() is not None] == []
+        assert [reference() for reference in watched if reference() is not None] == []
     finally:
         gc.enable()
 
@@ -509,13 +520,13 @@ def _tensors(value, depth=0):
             yield from _tensors(part, depth + 1)
 
 
-DOCMT, THUMT = BoundaryTokens(), BoundaryTokens.written("w </s>", "<s> w")
+DOCMT, THUMT = BoundaryTokens(), BoundaryTokens.parse("w </s>", "<s> w")
 
 
-def contexts_of(documents, count, frame):
+def contexts_of(documents, count, boundary_tokens):
     packed = pack(documents)
-    spans, index = packed.contexts(count, frame)
-    assert spans.tiles(len(index))
+    spans, index = packed.gather_contexts(count, boundary_tokens)
+    assert spans.is_tiling(len(index))
     return [part.tolist() for part in packed.tokens[index].split(spans.lengths.tolist())]
 
 
@@ -540,16 +551,16 @@ def test_contexts_of_sentences_that_only_close_by_hand():
 
 def test_only_keeps_some_sentences():
     packed = pack([SOURCE[:2], SOURCE[2:]])
-    kept, index = packed.only(torch.tensor([1, 2]))
-    assert kept.tokens.tolist() == [*SOURCE[1], *SOURCE[2]] == packed.tokens[index].tolist()
-    assert kept.sentences.same_as(Spans.tile([5, 3])) and kept.documents.same_as(Spans.tile([5, 3]))
+    selected, index = packed.select_sentences(torch.tensor([1, 2]))
+    assert selected.tokens.tolist() == [*SOURCE[1], *SOURCE[2]] == packed.tokens[index].tolist()
+    assert selected.sentences.equals(Spans.tile([5, 3])) and selected.documents.equals(Spans.tile([5, 3]))
 
 
 def test_packing_lays_documents_end_to_end():
     packed = pack([SOURCE[:2], SOURCE[2:]])
     assert packed.tokens.tolist() == [0, 5, 6, 2, 0, 7, 8, 9, 2, 0, 10, 2]
-    assert packed.sentences.same_as(Spans.tile([4, 5, 3]))
-    assert packed.documents.same_as(Spans.tile([9, 3]))
+    assert packed.sentences.equals(Spans.tile([4, 5, 3]))
+    assert packed.documents.equals(Spans.tile([9, 3]))
     assert isinstance(packed.to("cpu"), Packed)
 
 

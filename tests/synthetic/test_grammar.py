@@ -3,7 +3,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from docmt.synthetic import Pronoun, SyntheticDocument, generate
+from docmt.synthetic import Pronoun, SyntheticDocument, generate_documents
 from docmt.synthetic.lexicon import DISTRACTORS, INTRODUCTIONS, MENTIONS, NOUNS, PRONOUNS, WORDS, Case, Gender
 
 FORMS = {"er", "sie", "es", "ihn", "ihm", "ihr"}
@@ -11,7 +11,7 @@ FORMS = {"er", "sie", "es", "ihn", "ihm", "ihr"}
 
 @pytest.fixture(scope="module")
 def documents() -> list[SyntheticDocument]:
-    return generate(2000, seed=1)
+    return generate_documents(2000, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,9 @@ def words(sentence: str) -> list[str]:
 
 
 def test_the_same_seed_gives_the_same_documents() -> None:
-    assert generate(30, seed=5) == generate(30, seed=5)
-    assert generate(40, seed=5)[:30] == generate(30, seed=5)
-    assert generate(30, seed=5) != generate(30, seed=6)
+    assert generate_documents(30, seed=5) == generate_documents(30, seed=5)
+    assert generate_documents(40, seed=5)[:30] == generate_documents(30, seed=5)
+    assert generate_documents(30, seed=5) != generate_documents(30, seed=6)
 
 
 def test_documents_differ_and_have_five_to_ten_sentences(documents: list[SyntheticDocument]) -> None:
@@ -80,14 +80,14 @@ def test_the_antecedent_is_the_last_topic_noun(documents: list[SyntheticDocument
     genders = {noun.german: noun.gender for noun in NOUNS}
     for item in documents:
         for pronoun in item.pronouns:
-            place, noun = next(
+            index, noun = next(
                 (index, word)
                 for index in range(pronoun.sentence, -1, -1)
                 for word in words(item.document.target[index])
                 if word in genders
             )
             assert (noun, genders[noun]) == (pronoun.antecedent, pronoun.gender)
-            assert pronoun.sentence - place == pronoun.distance
+            assert pronoun.sentence - index == pronoun.distance
 
 
 def test_english_says_it_exactly_where_a_pronoun_is_marked(documents: list[SyntheticDocument]) -> None:
@@ -102,17 +102,17 @@ def test_no_sentence_holds_another_form_of_the_pronoun(documents: list[Synthetic
     for item in documents:
         marked = {pronoun.sentence for pronoun in item.pronouns}
         for index, sentence in enumerate(item.document.target):
-            found = [word for word in words(sentence.casefold()) if word in FORMS]
-            assert len(found) == (index in marked), sentence
+            forms = [word for word in words(sentence.casefold()) if word in FORMS]
+            assert len(forms) == (index in marked), sentence
 
 
-def test_no_place_is_named_right_before_a_pronoun(documents: list[SyntheticDocument]) -> None:
-    places = [word.english for slot in ("place", "outdoors", "landmark") for word in WORDS[slot]]
+def test_no_location_directly_precedes_a_pronoun(documents: list[SyntheticDocument]) -> None:
+    locations = [word.english for slot in ("place", "outdoors", "landmark") for word in WORDS[slot]]
     for item in documents:
         for pronoun in item.pronouns:
             before = item.document.source[pronoun.sentence - 1]
             if pronoun.distance > 1:
-                assert not any(place in before for place in places), before
+                assert not any(location in before for location in locations), before
 
 
 def test_sentences_are_short_and_well_formed(documents: list[SyntheticDocument]) -> None:
@@ -151,7 +151,7 @@ def test_a_vote_for_each_english_sentence_is_near_chance(documents: list[Synthet
             sentences[item.document.source[pronoun.sentence]].append(pronoun)
             sentences[pronoun.pattern].append(pronoun)
     right = total = 0
-    for item in generate(1000, seed=2):
+    for item in generate_documents(1000, seed=2):
         for pronoun in item.pronouns:
             known = sentences[item.document.source[pronoun.sentence]] or sentences[pronoun.pattern]
             right += majority(known) == pronoun.form

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from docmt.synthetic.grammar import noun_phrase
+from docmt.synthetic.grammar import make_noun_phrase
 from docmt.synthetic.lexicon import (
     ATTRIBUTES,
     DISTRACTORS,
@@ -75,7 +75,7 @@ def test_noun_phrases_are_declined() -> None:
     new, old = Attribute("new", "neu", "age"), Attribute("old", "alt", "age")
 
     def forms(noun: Noun, attribute: Attribute | None, definite: bool) -> list[str]:
-        phrase = noun_phrase(noun, attribute, definite)
+        phrase = make_noun_phrase(noun, attribute, definite)
         return [phrase.english, phrase.nominative, phrase.accusative, phrase.dative]
 
     assert forms(table, None, False) == ["a table", "ein Tisch", "einen Tisch", "einem Tisch"]
@@ -90,7 +90,7 @@ def test_noun_phrases_are_declined() -> None:
 
 
 def test_articles_before_vowels() -> None:
-    assert noun_phrase(Noun("umbrella", "Regenschirm", MASCULINE), None, False).english == "an umbrella"
+    assert make_noun_phrase(Noun("umbrella", "Regenschirm", MASCULINE), None, False).english == "an umbrella"
     # Nouns whose first letter would mislead the rule (an hour, a uniform) are not in the lexicon.
     words = [noun.english for noun in NOUNS] + [attribute.english for attribute in ATTRIBUTES]
     assert not [w for w in words if w.startswith(("uni", "use", "eu", "hour", "heir", "honest", "one"))]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus import ParallelDocument, read_parallel
-from docmt.synthetic import PHENOMENA, generate_phenomena, phenomenon_items, write_corpus, write_phenomena
+from docmt.documents.corpus_files import ParallelDocument, read_parallel
+from docmt.synthetic import PHENOMENA, generate_phenomena, make_phenomenon_items, write_corpus, write_phenomena
 
 SIZES = {"train": 2400, "dev": 48, "test": 288}
 
@@ -69,17 +69,17 @@ def test_the_contrastive_items_are_the_test_documents(corpus: Path, splits: dict
 @pytest.mark.full
 def test_candidates_are_shuffled_in_a_fixed_way() -> None:
     documents = generate_phenomena(5760, seed=3)
-    items = phenomenon_items(documents)
-    assert items == phenomenon_items(documents)
-    assert items[100:] == phenomenon_items(documents[100:])
+    items = make_phenomenon_items(documents)
+    assert items == make_phenomenon_items(documents)
+    assert items[100:] == make_phenomenon_items(documents[100:])
     for name, phenomenon in PHENOMENA.items():
         # Unshuffled, the first answer would always come first.
-        places = Counter(
+        positions = Counter(
             item.correct
             for item, document in zip(items, documents, strict=True)
             if item.phenomenon == name and document.correct == 0
         )
-        shares = [places[index] / places.total() for index in range(phenomenon.candidates)]
+        shares = [positions[index] / positions.total() for index in range(phenomenon.candidates)]
         assert all(0.5 * phenomenon.chance < share < 1.5 * phenomenon.chance for share in shares), name
 
 
@@ -111,6 +111,6 @@ def test_a_split_that_is_too_small_is_refused(tmp_path: Path) -> None:
         write_phenomena(tmp_path / "corpus", train=24, dev=10, test=24, seed=1)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("all of it")
-    with pytest.raises(DocmtError, match=r"thesis\.tex stands in it"):
+    with pytest.raises(DocmtError, match=r"it contains thesis\.tex"):
         write_phenomena(tmp_path / "thesis", train=24, dev=24, test=24, seed=1)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["thesis", "thesis.tex"]

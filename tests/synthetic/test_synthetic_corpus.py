@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus import read_parallel
-from docmt.synthetic import contrastive_items, generate, pronoun_accuracy, read_pronouns, write_corpus
+from docmt.documents.corpus_files import read_parallel
+from docmt.synthetic import generate_documents, make_contrastive_items, read_pronouns, score_pronouns, write_corpus
 from docmt.synthetic.lexicon import Gender
 
 
 def test_contrastive_candidates_differ_in_the_pronoun_alone() -> None:
-    documents = generate(200, seed=3)
-    items = contrastive_items(documents)
+    documents = generate_documents(200, seed=3)
+    items = make_contrastive_items(documents)
     pronouns = [(item.document, pronoun) for item in documents for pronoun in item.pronouns]
     assert len(items) == len(pronouns)
     assert len({item.id for item in items}) == len(items)
@@ -30,18 +30,18 @@ def test_contrastive_candidates_differ_in_the_pronoun_alone() -> None:
 
 
 def test_contrastive_candidates_are_shuffled_in_a_fixed_way() -> None:
-    documents = generate(300, seed=3)
-    items = contrastive_items(documents)
-    assert items == contrastive_items(documents)
+    documents = generate_documents(300, seed=3)
+    items = make_contrastive_items(documents)
+    assert items == make_contrastive_items(documents)
     # Unshuffled, the right candidate of a masculine pronoun would always come first.
     pronouns = [pronoun for item in documents for pronoun in item.pronouns]
     for gender in Gender:
-        places = [
+        positions = [
             item.correct
             for item, pronoun in zip(items, pronouns, strict=True)
             if pronoun.gender == gender and len(item.candidates) == 3
         ]
-        assert all(0.22 < places.count(index) / len(places) < 0.45 for index in range(3))
+        assert all(0.22 < positions.count(index) / len(positions) < 0.45 for index in range(3))
 
 
 def test_write_corpus(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_write_corpus(tmp_path: Path) -> None:
     assert [item.document.source for item in documents] == [document.source for document in splits["test"]]
     assert [item.document.target for item in documents] == [document.target for document in splits["test"]]
     lines = (directory / "test.contrastive.jsonl").read_text(encoding="utf-8").splitlines()
-    items = contrastive_items(documents)
+    items = make_contrastive_items(documents)
     assert len(lines) == len(items)
     for line, item in zip(lines, items, strict=True):
         record = json.loads(line)
@@ -91,7 +91,7 @@ def test_only_a_corpus_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for seed in (1, 2):
         write_corpus(directory, train=3, dev=1, test=1, seed=seed)
     (directory / "thesis.tex").write_text("all of it")
-    with pytest.raises(DocmtError, match=r"corpus is no synthetic corpus .*\(thesis\.tex stands in it\): name a new"):
+    with pytest.raises(DocmtError, match=r"corpus is not a synthetic corpus .*\(it contains thesis\.tex\)\. Name"):
         write_corpus(directory, train=3, dev=1, test=1, seed=1)
     assert (directory / "thesis.tex").read_text() == "all of it"
     (directory / "thesis.tex").unlink()
@@ -135,8 +135,8 @@ def test_a_missing_pronoun_file_is_named(tmp_path: Path) -> None:
 
 
 def test_references_score_one_hundred_per_cent() -> None:
-    documents = generate(200, seed=4)
-    score = pronoun_accuracy(documents, [item.document.target for item in documents])
+    documents = generate_documents(200, seed=4)
+    score = score_pronouns(documents, [item.document.target for item in documents])
     assert score.correct == score.total == sum(len(item.pronouns) for item in documents)
     assert score.accuracy == 1.0
     assert set(score.by_distance) == {1, 2, 3, 4}
@@ -144,14 +144,14 @@ def test_references_score_one_hundred_per_cent() -> None:
 
 
 def test_wrong_pronouns_are_counted_as_wrong() -> None:
-    documents = generate(100, seed=4)
-    items = iter(contrastive_items(documents))
+    documents = generate_documents(100, seed=4)
+    items = iter(make_contrastive_items(documents))
     total = right = 0
     for item in documents:
         for pronoun in item.pronouns:
             contrastive = next(items)
             for index, candidate in enumerate(contrastive.candidates):
-                score = pronoun_accuracy([item], [candidate])
+                score = score_pronouns([item], [candidate])
                 wrong = index != contrastive.correct
                 assert score.total - score.correct == wrong
                 correct, count = score.by_distance[pronoun.distance]
@@ -162,13 +162,13 @@ def test_wrong_pronouns_are_counted_as_wrong() -> None:
 
 
 def test_hits_inside_words_and_double_hits_do_not_count() -> None:
-    item = next(item for item in generate(50, seed=4) if item.pronouns[0].form in ("er", "Er"))
+    item = next(item for item in generate_documents(50, seed=4) if item.pronouns[0].form in ("er", "Er"))
     pronoun = item.pronouns[0]
 
     def right(sentence: str) -> bool:
         hypothesis = ["Das ist alles."] * len(item.document.target)
         hypothesis[pronoun.sentence] = sentence
-        return pronoun_accuracy([item], [hypothesis]).correct == 1
+        return score_pronouns([item], [hypothesis]).correct == 1
 
     assert right("Er ist schwer.") and right("Leider ist er, so Anna, schwer.") and right("ER!")
     assert not right("Der Herr ist hier.")
@@ -177,4 +177,4 @@ def test_hits_inside_words_and_double_hits_do_not_count() -> None:
 
 
 def test_no_pronouns_score_zero() -> None:
-    assert pronoun_accuracy([], []).accuracy == 0.0
+    assert score_pronouns([], []).accuracy == 0.0

@@ -26,5 +26,5 @@ def test_damaged_files_and_training_are_refused(tmp_path):
         (tmp_path / "dictionary.txt").write_bytes(damaged)
         with pytest.raises(DocmtError, match=r"dictionary.txt is damaged"):
             load_tokenizer(tmp_path)
-    with pytest.raises(DocmtError, match="comes with a converted model"):
+    with pytest.raises(DocmtError, match="cannot be trained"):
         train_tokenizer("dictionary", ["a"], 100)

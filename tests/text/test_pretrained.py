@@ -8,12 +8,12 @@ import sentencepiece
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from docmt.core.errors import DocmtError
-from docmt.synthetic import generate
+from docmt.synthetic import generate_documents
 from docmt.text import PretrainedTokenizer, load_tokenizer, train_tokenizer
-from docmt.text.pieces import JsonPieces, SpmPieces
-from docmt.text.pretrained import Vocabulary, kept
+from docmt.text.pretrained import Vocabulary, restrict_vocabulary
+from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
 
-TEXT = [sentence for document in generate(20, seed=2) for sentence in document.document.source]
+TEXT = [sentence for document in generate_documents(20, seed=2) for sentence in document.document.source]
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 
 
@@ -37,7 +37,7 @@ def json_tokenizer():
     trainer = trainers.BpeTrainer(initial_alphabet=alphabet, vocab_size=400, show_progress=False)
     library.train_from_iterator(TEXT, trainer)
     words = vocabulary(sorted(library.get_vocab()))
-    return same_on_both_sides(words, JsonPieces(library.to_str().encode(), words.words()))
+    return same_on_both_sides(words, JsonSubwordModel(library.to_str().encode(), words.word_ids()))
 
 
 def spm_tokenizer(kind="unigram"):
@@ -53,14 +53,14 @@ def spm_tokenizer(kind="unigram"):
     library = sentencepiece.SentencePieceProcessor()
     library.LoadFromSerializedProto(model.getvalue())
     words = vocabulary([library.id_to_piece(number) for number in range(3, library.get_piece_size())])
-    return same_on_both_sides(words, SpmPieces(model.getvalue(), words.words()))
+    return same_on_both_sides(words, SpmSubwordModel(model.getvalue(), words.word_ids()))
 
 
 def two_sided():
     source, target = json_tokenizer(), spm_tokenizer()
     return PretrainedTokenizer(
         {"source": source.vocabularies["source"], "target": target.vocabularies["target"]},
-        {"source": source.pieces["source"], "target": target.pieces["target"]},
+        {"source": source.subword_models["source"], "target": target.subword_models["target"]},
         {"de": ">>de<<"},
     )
 
@@ -76,10 +76,10 @@ def tokenizer(request):
 def test_a_pattern_without_an_end_is_an_error_that_names_the_sentence():
     split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
     model = {"type": "Unigram", "vocab": [["", 0.0], ["a", -1.0], ["b", -1.0]], "unk_id": 0}
-    pieces = JsonPieces(
+    pieces = JsonSubwordModel(
         json.dumps({"version": "1.0", "pre_tokenizer": split, "model": model}).encode(), {"a": 4, "b": 5}
     )
-    with pytest.raises(DocmtError, match=r"cannot split the sentence 'a{60}' \(.*shorten or change"):
+    with pytest.raises(DocmtError, match=r"cannot split the sentence 'a{60}' \(.*Shorten or change"):
         pieces.encode(["ab", "a" * 60 + "b", "b"])
     assert pieces.encode(["ab", "aaa"]) == [[4, 5], [4, 4, 4]]
 
@@ -89,7 +89,7 @@ def test_text_comes_back(tokenizer):
     for side in ("source", "target"):
         batch = tokenizer.encode_batch(["", *TEXT], side)
         assert batch[0] == []
-        words = set(tokenizer.vocabularies[side].words().values())
+        words = set(tokenizer.vocabularies[side].word_ids().values())
         assert words.issuperset(token for ids in batch for token in ids)
         assert tokenizer.decode_batch(batch, side) == ["", *TEXT]
 
@@ -98,14 +98,14 @@ def test_marks_and_unknown_rows_have_no_text(tokenizer):
     for side in ("source", "target"):
         size = len(tokenizer.vocabularies[side].symbols)
         ids = tokenizer.encode(TEXT[0], side)
-        mark = tokenizer.id_of(">>de<<", side)
+        mark = tokenizer.find_id(">>de<<", side)
         assert mark == size - 4
         assert tokenizer.decode([0, 1, 2, 3, mark, size - 3, *ids, size - 2, size - 1], side) == TEXT[0]
         with pytest.raises(ValueError, match=f"token id {size} is outside"):
             tokenizer.decode([size], side)
         with pytest.raises(ValueError, match="token id -1 is outside"):
             tokenizer.decode([-1], side)
-    assert tokenizer.id_of("nobody knows it", "target") is None
+    assert tokenizer.find_id("nobody knows it", "target") is None
     assert tokenizer.language_marks() == {"de": ">>de<<"}
 
 
@@ -113,14 +113,14 @@ def test_text_that_is_not_unicode_is_refused(tokenizer):
     with pytest.raises(DocmtError, match="lone surrogate"):
         tokenizer.encode("a \ud800", "source")
     with pytest.raises(DocmtError, match="lone surrogate"):
-        kept(tokenizer, [("source", "a \ud800")])
+        restrict_vocabulary(tokenizer, [("source", "a \ud800")])
 
 
 def test_a_side_is_needed_only_where_sides_differ():
     alike, different = json_tokenizer(), two_sided()
     assert alike.decode(alike.encode(TEXT[0])) == TEXT[0]
     for use in (lambda: different.encode("a"), lambda: different.decode([4])):
-        with pytest.raises(ValueError, match="say which side"):
+        with pytest.raises(ValueError, match="has two sides"):
             use()
     assert alike.shares_vocabulary
     assert not different.shares_vocabulary
@@ -130,7 +130,7 @@ def test_a_side_is_needed_only_where_sides_differ():
 def test_saved_and_loaded_it_is_the_same(tokenizer, tmp_path):
     tokenizer.save(tmp_path)
     read = load_tokenizer(tmp_path)
-    assert read.same_words(tokenizer)
+    assert read.has_same_vocabulary(tokenizer)
     for side in ("source", "target"):
         assert read.encode_batch(TEXT, side) == tokenizer.encode_batch(TEXT, side)
         assert read.rows(side) == tokenizer.rows(side)
@@ -138,30 +138,32 @@ def test_saved_and_loaded_it_is_the_same(tokenizer, tmp_path):
 
 def test_same_words():
     unigram, bpe = spm_tokenizer(), spm_tokenizer("bpe")
-    assert not unigram.same_words(bpe)
-    assert not unigram.same_words(json_tokenizer())
-    assert not unigram.same_words(train_tokenizer("bpe", TEXT, 300))
+    assert not unigram.has_same_vocabulary(bpe)
+    assert not unigram.has_same_vocabulary(json_tokenizer())
+    assert not unigram.has_same_vocabulary(train_tokenizer("bpe", TEXT, 300))
     words = unigram.vocabularies["source"]
     moved = Vocabulary(words.symbols, words.marks, tuple(reversed(words.rows)))
     both = ("source", "target")
-    assert unigram.same_words(PretrainedTokenizer(dict.fromkeys(both, moved), unigram.pieces, {}))
+    assert unigram.has_same_vocabulary(PretrainedTokenizer(dict.fromkeys(both, moved), unigram.subword_models, {}))
     unmarked = Vocabulary(words.symbols, frozenset(), words.rows)
-    assert not unigram.same_words(PretrainedTokenizer(dict.fromkeys(both, unmarked), unigram.pieces, {}))
+    assert not unigram.has_same_vocabulary(
+        PretrainedTokenizer(dict.fromkeys(both, unmarked), unigram.subword_models, {})
+    )
 
 
 def test_pruning_keeps_how_sentences_are_split(tokenizer):
     corpus = [(side, text) for text in TEXT[:10] for side in ("source", "target")]
-    small = kept(tokenizer, iter(corpus))
+    small = restrict_vocabulary(tokenizer, iter(corpus))
     assert small.vocabulary_size < tokenizer.vocabulary_size
     for side, text in corpus:
         before = [tokenizer.vocabularies[side].symbols[token] for token in tokenizer.encode(text, side)]
         assert [small.vocabularies[side].symbols[token] for token in small.encode(text, side)] == before
     for side in ("source", "target"):
         assert small.decode_batch(small.encode_batch(TEXT, side), side) == TEXT
-        assert small.id_of(">>de<<", side) == len(small.vocabularies[side].symbols) - 3
-    assert kept(tokenizer, [], always=()).id_of(">>de<<", "source") is None
+        assert small.find_id(">>de<<", side) == len(small.vocabularies[side].symbols) - 3
+    assert restrict_vocabulary(tokenizer, [], extra_symbols=()).find_id(">>de<<", "source") is None
     with pytest.raises(DocmtError, match="has no symbol '>>fr<<'"):
-        kept(tokenizer, corpus, always=[">>fr<<"])
+        restrict_vocabulary(tokenizer, corpus, extra_symbols=[">>fr<<"])
 
 
 def damaged(name, change):
@@ -187,7 +189,7 @@ def values(**changed):
         (damaged("vocabulary.json", values(vocabularies=[{"symbols": ["a"], "rows": [0], "marks": []}])), "damaged"),
         (
             damaged("vocabulary.json", values(vocabularies=[{"symbols": ["a"] * 6, "rows": [0] * 6, "marks": []}])),
-            "twice",
+            "duplicate",
         ),
         (
             damaged("vocabulary.json", values(vocabularies=[{"symbols": [1] * 6, "rows": [0] * 6, "marks": []}])),
@@ -218,5 +220,5 @@ def test_pieces_without_a_word_of_the_vocabulary_are_refused(tmp_path):
 
 
 def test_it_cannot_be_trained():
-    with pytest.raises(DocmtError, match="comes with a converted model"):
+    with pytest.raises(DocmtError, match="cannot be trained"):
         train_tokenizer("pretrained", TEXT)

@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 
 import docmt.text.tokenizer as tokenizer_module
 from docmt.core.errors import DocmtError
-from docmt.text import (
-    BpeTokenizer,
-    SentencePieceTokenizer,
-    SpecialTokens,
-    Tokenizer,
-    load_tokenizer,
-    train_tokenizer,
-)
+from docmt.text import BpeTokenizer, SentencePieceTokenizer, SpecialTokens, Tokenizer, load_tokenizer, train_tokenizer
 
 KINDS = ("bpe", "sentencepiece")
 SIZE = 400
@@ -156,11 +149,11 @@ def test_training_is_deterministic(tokenizers: dict[str, Tokenizer], kind: str, 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_largest_possible_vocabulary_is_named_and_possible(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     text = sentences(200)
-    with pytest.raises(DocmtError, match=r"100000 is larger than .* possible here is (\d+)$") as caught:
+    with pytest.raises(DocmtError, match=r"100000 is too large for .* at most (\d+)$") as caught:
         train_tokenizer(kind, text, 100_000)
     largest = int(str(caught.value).split()[-1])
     assert train_tokenizer(kind, text, largest).vocabulary_size == largest
-    with pytest.raises(DocmtError, match=f"possible here is {largest}"):
+    with pytest.raises(DocmtError, match=f"at most {largest}"):
         train_tokenizer(kind, text, largest + 1)
     assert capfd.readouterr() == ("", "")
 
@@ -172,7 +165,7 @@ def test_too_small_a_vocabulary(kind: str) -> None:
 
 
 def test_sentencepiece_names_the_smallest_vocabulary() -> None:
-    with pytest.raises(DocmtError, match=r"262 is too small for the characters .* possible here is (\d+)$") as caught:
+    with pytest.raises(DocmtError, match=r"262 is too small for the characters .* at least (\d+)$") as caught:
         train_tokenizer("sentencepiece", sentences(20), 262)
     smallest = int(str(caught.value).split()[-1])
     assert train_tokenizer("sentencepiece", sentences(20), smallest).vocabulary_size == smallest
@@ -180,9 +173,9 @@ def test_sentencepiece_names_the_smallest_vocabulary() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_to_learn_from(kind: str) -> None:
-    for nothing in ([], ["", ""]):
-        with pytest.raises(DocmtError, match="no text to learn"):
-            train_tokenizer(kind, nothing, SIZE)
+    for empty in ([], ["", ""]):
+        with pytest.raises(DocmtError, match="no text to train"):
+            train_tokenizer(kind, empty, SIZE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -393,7 +386,7 @@ def test_bpe_kind() -> None:
 
 
 def test_the_contract_knows_no_kind() -> None:
-    """`docmt.text.kinds` looks down on all kinds: none of them is imported inside of a function."""
+    """`docmt.text.tokenizer_registry` looks down on all kinds: none of them is imported inside of a function."""
     for path in Path(tokenizer_module.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("docmt"):

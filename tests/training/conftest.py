@@ -136,7 +136,7 @@ def config(tiny_config, tmp_path):
 
 @pytest.fixture
 def change(config):
-    """A function giving `config` with other settings: change(seed=1, stop__max_steps=3, model__group__top="group").
+    """A function giving `config` with other settings: change(seed=1, model__group__top_attention="group").
 
     With another system, the options of the group system are left out.
     """

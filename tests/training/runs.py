@@ -16,10 +16,10 @@ def metrics(run):
 
 
 def assert_equal_weights(one, other):
-    ours, theirs = load_file(one), load_file(other)
-    assert ours.keys() == theirs.keys()
-    for name in ours:
-        assert torch.equal(ours[name], theirs[name]), name
+    weights, expected = load_file(one), load_file(other)
+    assert weights.keys() == expected.keys()
+    for name in weights:
+        assert torch.equal(weights[name], expected[name]), name
 
 
 def assert_equal_runs(one, other):

@@ -14,10 +14,10 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import find_leftovers
 from docmt.model import TranslationModel
 from docmt.training import StopConfig, train
-from docmt.training.corpus import fit_model_config
-from docmt.training.finetune import initialize_from, trained
+from docmt.training.finetune import initialize_from, trainable_parameters
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
 from docmt.training.run_directory import finish_interrupted_swaps, save_checkpoint
+from docmt.training.training_corpus import fit_model_config
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def cut_short(path):
         ("optimizer.safetensors", cut_short, "optimizer.safetensors is damaged"),
         ("optimizer.safetensors", lambda path: path.unlink(), "optimizer.safetensors is missing"),
         ("state.json", lambda path: path.write_text('{"update": 2'), "state.json is damaged"),
-        ("state.json", lambda path: path.write_text('{"update": 2}'), "state.json is not understood"),
+        ("state.json", lambda path: path.write_text('{"update": 2}'), "state.json cannot be read"),
         ("state.json", lambda path: path.write_text("[]"), "state.json does not hold a JSON object"),
     ],
 )
@@ -88,13 +88,13 @@ def test_a_group_model_starts_from_a_sentence_model(change, store, tmp_path):
     assert (
         f"{len(new)} new tensors ({count:,} weights): encoder layer 2 (self-attention over the document, gates)" in log
     )
-    assert f"took {len(pretrained)} of {len(random)} weights from" in log
+    assert f"loaded {len(pretrained)} of {len(random)} weights from" in log
 
 
 def test_attention_over_the_document_may_start_as_that_within_sentences(change, store, tmp_path):
     train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
     pretrained = load_model(tmp_path / "first").state_dict()
-    config = change(model__group__global_from="local", initialize_from=tmp_path / "first")
+    config = change(model__group__global_start="local", initialize_from=tmp_path / "first")
     model = TranslationModel(fit_model_config(config.model, store))
     new = initialize_from(model, tmp_path / "first", store.tokenizer)
     assert new
@@ -103,7 +103,7 @@ def test_attention_over_the_document_may_start_as_that_within_sentences(change, 
         if name not in new:
             assert torch.equal(tensor, pretrained[name.replace(".whole.", ".local.")])
     # A model with group attention only has no weights under the global ones' names.
-    train(change(run=tmp_path / "grouped", model__group__top="group", stop__max_steps=1))
+    train(change(run=tmp_path / "grouped", model__group__top_attention="group", stop__max_steps=1))
     grouped = load_model(tmp_path / "grouped").state_dict()
     assert all(".gate." in name for name in initialize_from(model, tmp_path / "grouped", store.tokenizer))
     whole = "decoder.1.cross.whole.key.weight"
@@ -128,7 +128,7 @@ def test_closed_gates_begin_with_the_sentence_model(change, store, tmp_path):
 def test_loaded_weights_learn_more_slowly_and_resume_so(change, store, tmp_path):
     train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
     # One update of Adam from zero moments changes every weight by its learning rate.
-    settings = {"initialize_from": tmp_path / "first", "optimizer__loaded_scale": 0.25, "optimizer__warmup": 0}
+    settings = {"initialize_from": tmp_path / "first", "optimizer__pretrained_lr_scale": 0.25, "optimizer__warmup": 0}
     torch.manual_seed(0)
     config = change(run=tmp_path / "one", stop__max_steps=1, model__dropout=0.0, **settings)
     train(config)
@@ -164,9 +164,7 @@ def test_a_model_of_the_same_system_is_taken_whole(finished, store):
 
 def test_starting_from_unfit_models_is_refused(finished, change, store):
     wider = TranslationModel(fit_model_config(change(model__width=32).model, store))
-    with pytest.raises(
-        DocmtError, match=r"model.width is 32, but 16 in .* which this model is to start from: choose the same"
-    ):
+    with pytest.raises(DocmtError, match=r"model.width is 32, but 16 in .*, the start model. Set the same value"):
         initialize_from(wider, finished.run, store.tokenizer)
     tokenizer = type(store.tokenizer).train(["other words than those"] * 3, 263)
     with pytest.raises(DocmtError, match=r"another vocabulary .*docmt prepare --tokenizer"):
@@ -201,7 +199,7 @@ def test_a_start_that_was_killed_before_its_recipe_was_written_is_new(config):
 def test_a_directory_with_anything_else_in_it_is_not_new(config, name):
     (config.run / name).parent.mkdir(parents=True)
     (config.run / name).write_text("work")
-    with pytest.raises(DocmtError, match="is there already: choose another --run"):
+    with pytest.raises(DocmtError, match="already exists: choose another --run"):
         train(config)
     assert (config.run / name).read_text() == "work"
 
@@ -220,7 +218,7 @@ def test_a_start_that_fails_leaves_a_link_to_an_empty_directory(config):
         ({"update": [60]}, "update is .*give a whole number"),
         ({"position": None}, "position is None: give a whole number"),
         ({"epoch": -1}, "epoch is -1"),
-        ({"best": 3}, "best in state.json is no group"),
+        ({"best": 3}, "best in state.json is not a group"),
         ({"snapshots": [3]}, "snapshots is"),
         ({"interval": {"loss": "much"}}, "interval.loss is 'much': give a number"),
         ({"new_weights": [1]}, "new_weights is"),
@@ -229,7 +227,7 @@ def test_a_start_that_fails_leaves_a_link_to_an_empty_directory(config):
 def test_a_state_of_other_types_is_named(finished, changes, message):
     path = finished.run / "checkpoints" / "last" / "state.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    with pytest.raises(DocmtError, match=rf"state\.json is not understood \(.*{message}"):
+    with pytest.raises(DocmtError, match=rf"state\.json cannot be read \(.*{message}"):
         train(finished, resume=True)
 
 
@@ -248,7 +246,7 @@ def test_metrics_with_bytes_that_are_no_text(finished, caplog):
     path.write_bytes(b"\xff{\n" + before + b'{"update": 2, "x\xff')
     train(finished, resume=True)
     assert path.read_bytes().startswith(before)
-    assert "damaged lines are removed: 1" in caplog.text
+    assert "removed damaged lines: 1" in caplog.text
 
 
 def small_model():
@@ -260,7 +258,7 @@ def small_model():
 
 def restore_anew(path):
     model, optimizer = small_model()
-    restore_optimizer(trained(model), optimizer, path)
+    restore_optimizer(trainable_parameters(model), optimizer, path)
 
 
 def test_the_optimizer_of_a_partly_frozen_model(tmp_path):
@@ -268,25 +266,27 @@ def test_the_optimizer_of_a_partly_frozen_model(tmp_path):
     model, optimizer = small_model()
     model[1](model[0](torch.ones(2))).sum().backward()  # the last layer has no gradient yet
     optimizer.step()
-    save_checkpoint(tmp_path / "last", {"optimizer.safetensors": optimizer_tensors(trained(model), optimizer)}, {})
+    save_checkpoint(
+        tmp_path / "last", {"optimizer.safetensors": optimizer_tensors(trainable_parameters(model), optimizer)}, {}
+    )
     path = tmp_path / "last" / "optimizer.safetensors"
     other, restored = small_model()
-    restore_optimizer(trained(other), restored, path)
+    restore_optimizer(trainable_parameters(other), restored, path)
     assert len(restored.state) == 4
-    for ours, theirs in zip(model[1].parameters(), other[1].parameters(), strict=True):
-        assert optimizer.state[ours].keys() == restored.state[theirs].keys()
-        for key, value in optimizer.state[ours].items():
-            assert torch.equal(value, restored.state[theirs][key])
+    for parameter, restored_parameter in zip(model[1].parameters(), other[1].parameters(), strict=True):
+        assert optimizer.state[parameter].keys() == restored.state[restored_parameter].keys()
+        for key, value in optimizer.state[parameter].items():
+            assert torch.equal(value, restored.state[restored_parameter][key])
     for parameter in other[2].parameters():
         assert all(not value.any() for value in restored.state[parameter].values())
     tensors = load_file(path)
     (tmp_path / "last" / "state.json").write_text("{}")  # as of a version that wrote no checksums
     for name in ("1.weight.step", "2.bias.exp_avg"):
         save_file({key: value for key, value in tensors.items() if key != name}, path)
-        with pytest.raises(DocmtError, match=rf"lacks weights for {name}: copy the run directory again"):
+        with pytest.raises(DocmtError, match=rf"lacks weights for {name}\. Copy the run directory again"):
             restore_anew(path)
     save_file({**tensors, "0.weight.exp_avg": torch.zeros(3, 2)}, path)
-    with pytest.raises(DocmtError, match=r"has weights 0.weight.exp_avg, for which .*: copy the run directory again"):
+    with pytest.raises(DocmtError, match=r"has weights 0.weight.exp_avg, which .*\. Copy the run directory again"):
         restore_anew(path)
 
 
@@ -294,7 +294,7 @@ def test_the_optimizer_of_a_run_that_ended_before_its_first_update(tmp_path):
     """Earlier versions wrote no tensors then."""
     save_file({}, tmp_path / "optimizer.safetensors")
     model, optimizer = small_model()
-    restore_optimizer(trained(model), optimizer, tmp_path / "optimizer.safetensors")
+    restore_optimizer(trainable_parameters(model), optimizer, tmp_path / "optimizer.safetensors")
     assert not optimizer.state
 
 
@@ -305,7 +305,7 @@ def test_a_checkpoint_of_another_model_is_noticed_when_a_run_goes_on(config):
     path = next(config.run.glob("checkpoints/update-*/model.safetensors"))
     save_file({"a": torch.ones(2)}, path)
     updates = (config.run / "metrics.jsonl").read_text()
-    with pytest.raises(DocmtError, match=rf"{path} lacks weights for .*: it belongs to another model"):
+    with pytest.raises(DocmtError, match=rf"{path} lacks weights for .*\. It belongs to another model"):
         train(replace(config, stop=replace(config.stop, max_steps=100_000)), resume=True)
     assert (config.run / "metrics.jsonl").read_text() == updates
 
@@ -313,5 +313,5 @@ def test_a_checkpoint_of_another_model_is_noticed_when_a_run_goes_on(config):
 def test_an_average_of_two_models_is_refused(tmp_path):
     save_file({"a": torch.ones(2)}, tmp_path / "one")
     save_file({"b": torch.ones(2)}, tmp_path / "other")
-    with pytest.raises(DocmtError, match="are not of the same model"):
+    with pytest.raises(DocmtError, match="are different models"):
         average_weights([tmp_path / "one", tmp_path / "other"])

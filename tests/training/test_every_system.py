@@ -10,15 +10,15 @@ from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.config import Linear
-from docmt.model.linear import CHUNK
+from docmt.model.linear_kernels import CHUNK
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 from docmt.model.transformer import Parts
 from docmt.training import train
-from docmt.training.corpus import TrainingCorpus, fit_model_config
 from docmt.training.distributed import start_fabric
 from docmt.training.finetune import initialize_from
 from docmt.training.optimizer import Updater
+from docmt.training.training_corpus import TrainingCorpus, fit_model_config
 
 SYSTEMS = {
     "group": {},
@@ -34,19 +34,16 @@ SYSTEMS = {
         "model__linear": Linear(features=8, cross_features=8, gate="decay"),
     },
     "context": {"model__system": "context"},
-    "context, as published": {"model__system": "context", "model__context": Context(branch="published")},
+    "context, as published": {"model__system": "context", "model__context": Context(fusion="published")},
     "context in the encoder": {"model__system": "context", "model__context": Context(side="encoder")},
-    "context lstm": {
-        "model__system": "context",
-        "model__context": Context(representation="bilstm", gating="residual"),
-    },
+    "context lstm": {"model__system": "context", "model__context": Context(representation="bilstm", gating="residual")},
     "context embeddings": {"model__system": "context", "model__context": Context(representation="embedding")},
     "context, two layers": {"model__system": "context", "model__context": Context(layers=2, side="decoder")},
     "multihop": {"model__system": "multihop"},
-    "multihop, as published": {"model__system": "multihop", "model__multihop": MultiHop(branch="published")},
+    "multihop, as published": {"model__system": "multihop", "model__multihop": MultiHop(fusion="published")},
     "multihop after references": {
         "model__system": "multihop",
-        "model__multihop": MultiHop(sentences=2, context="references", direction="R2L"),
+        "model__multihop": MultiHop(sentences=2, target_context="references", direction="R2L"),
     },
     "multihop over the source": {
         "model__system": "multihop",
@@ -55,7 +52,7 @@ SYSTEMS = {
     "hierarchical": {"model__system": "hierarchical"},
     "hierarchical, as published": {
         "model__system": "hierarchical",
-        "model__hierarchical": Hierarchical(branch="published", detach=True),
+        "model__hierarchical": Hierarchical(fusion="published", detach=True),
     },
     "hierarchical in the decoder": {
         "model__system": "hierarchical",
@@ -74,7 +71,7 @@ def change(change, drafted, sentence_run):
 
     def changed(**settings):
         config = change(**{"store": drafted.directory, **settings})
-        return replace(config, drafter=sentence_run) if config.model.chosen.context_spec().drafts else config
+        return replace(config, drafter=sentence_run) if config.model.system_options.context_spec().drafts else config
 
     return changed
 
@@ -100,9 +97,9 @@ def test_every_system_trains_and_resumes_bit_for_bit(name, change, tmp_path):
 def test_label_tokens_are_known_before_collating(name, change, drafted):
     corpus = TrainingCorpus(drafted, change(**SYSTEMS[name]))
     total = 0
-    for indices in corpus.train.plan.epoch(0):
-        assert corpus.train.batch(indices).tokens == corpus.train.label_tokens(indices)
-        total += corpus.train.label_tokens(indices)
+    for indices in corpus.train.plan.batches_in_epoch(0):
+        assert corpus.train.build_batch(indices).tokens == corpus.train.count_label_tokens(indices)
+        total += corpus.train.count_label_tokens(indices)
     words = len(drafted.split("train").target.tokens) + 2 * len(drafted.split("train").target.lengths)
     windows = name in ("concat", "concat, padding windows", "concat, rfa")
     assert (total > words) if windows else (total == words)  # in windows sentences are predicted more than once
@@ -130,28 +127,28 @@ PROMISED = {
 @pytest.mark.parametrize("name", PROMISED)
 def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentence_run, drafted):
     """From one update to the next; before, some have no gradient, as what follows them is zero."""
-    config = change(**SYSTEMS[name], initialize_from=sentence_run, freeze="loaded", optimizer__warmup=0)
+    config = change(**SYSTEMS[name], initialize_from=sentence_run, freeze="pretrained", optimizer__warmup=0)
     config = replace(config, model=fit_model_config(config.model, drafted))
     torch.manual_seed(3)
     model, corpus = TranslationModel(config.model), TrainingCorpus(drafted, config)
     new = initialize_from(model, sentence_run, drafted.tokenizer)
     promised = {weight for weight in model.state_dict() if any(part in weight for part in PROMISED[name])}
     assert promised == set(new)
-    assert promised == {weight for weight in model.state_dict() if model.system.origin(weight) is None}
-    updater, updates = Updater(start_fabric(config), config, model, new), corpus.updates(0, 0)
+    assert promised == {weight for weight in model.state_dict() if model.system.initial_weight(weight) is None}
+    updater, updates = Updater(start_fabric(config), config, model, new), corpus.iterate_updates(0, 0)
     for number in range(1, 5):
         before = {weight: tensor.clone() for weight, tensor in model.state_dict().items()}
         updater.update(number, *next(updates))
     loaded = load_model(sentence_run).state_dict()
     for weight, tensor in model.state_dict().items():
         if weight not in promised:
-            assert torch.equal(tensor, loaded[model.system.origin(weight)]), weight
+            assert torch.equal(tensor, loaded[model.system.initial_weight(weight)]), weight
         elif not weight.endswith("key.bias"):  # has no effect on anything
             assert not torch.equal(tensor, before[weight]), weight
 
 
 def test_with_copies_only_gates_are_new(change, sentence_run, tmp_path):
-    settings = {"initialize_from": sentence_run, "freeze": "loaded", "model__group__global_from": "local"}
+    settings = {"initialize_from": sentence_run, "freeze": "pretrained", "model__group__global_start": "local"}
     train(change(run=tmp_path / "run", stop__max_steps=2, **settings))
     loaded = load_model(sentence_run).state_dict()
     for weight, tensor in load_model(tmp_path / "run").state_dict().items():
@@ -160,7 +157,7 @@ def test_with_copies_only_gates_are_new(change, sentence_run, tmp_path):
 
 
 def test_a_frozen_run_resumes_bit_for_bit(change, sentence_run, tmp_path):
-    settings = {**SYSTEMS["context"], "initialize_from": sentence_run, "freeze": "loaded"}
+    settings = {**SYSTEMS["context"], "initialize_from": sentence_run, "freeze": "pretrained"}
     train(change(run=tmp_path / "whole", stop__max_steps=6, **settings))
     train(change(run=tmp_path / "halves", stop__max_steps=3, **settings))
     train(change(run=tmp_path / "halves", stop__max_steps=6, **settings), resume=True)
@@ -170,8 +167,8 @@ def test_a_frozen_run_resumes_bit_for_bit(change, sentence_run, tmp_path):
 
 @pytest.mark.parametrize("name", ["sentence", "document", "concat"])
 def test_freezing_everything_is_refused(name, change, sentence_run):
-    with pytest.raises(DocmtError, match="freeze loaded would freeze everything"):
-        train(change(**SYSTEMS[name], initialize_from=sentence_run, freeze="loaded"))
+    with pytest.raises(DocmtError, match="freeze pretrained would freeze everything"):
+        train(change(**SYSTEMS[name], initialize_from=sentence_run, freeze="pretrained"))
 
 
 @pytest.mark.parametrize(
@@ -188,8 +185,8 @@ def test_a_new_model_says_what_the_sentence_model_says(name, change, sentence_ru
     if name.startswith(("document", "concat")):
         pairs = [([source], [target]) for source, target in (one, two)]
     drafts = [[[0, 11, 2] for _ in source] for source, _ in pairs] if model.system.context_spec().drafts else ()
-    for found, wanted in zip(model.logits(pairs, drafts), sentence.logits(pairs), strict=True):
-        assert torch.equal(found, wanted)
+    for logits, expected in zip(model.logits(pairs, drafts), sentence.logits(pairs), strict=True):
+        assert torch.equal(logits, expected)
 
 
 def test_models_without_a_place_are_refused(change, sentence_run, store, tmp_path):
@@ -197,11 +194,11 @@ def test_models_without_a_place_are_refused(change, sentence_run, store, tmp_pat
     for name in ("sentence", "document", "context"):
         model = TranslationModel(fit_model_config(change(**SYSTEMS[name]).model, store))
         with pytest.raises(
-            DocmtError, match=r"is a group model of 2\+2 layers, and this \w+ model has no place for its"
+            DocmtError, match=r"is a group model of 2\+2 layers, and its \S+ has no counterpart in this \w+ model"
         ):
             initialize_from(model, tmp_path / "group", store.tokenizer)
     smaller = fit_model_config(change(**SYSTEMS["context"], model__encoder_layers=1).model, store)
-    with pytest.raises(DocmtError, match=r"model.encoder_layers is 1, but 2 in .*sentence.*: choose the same"):
+    with pytest.raises(DocmtError, match=r"model.encoder_layers is 1, but 2 in .*sentence.* Set the same value"):
         initialize_from(TranslationModel(smaller), sentence_run, store.tokenizer)
 
 
@@ -286,7 +283,7 @@ def test_few_learned_positions_are_enough_for_short_instances(change, store):
 )
 def test_weights_of_equal_shapes_that_mean_something_else_are_refused(change, sentence_run, store, setting, value):
     config = fit_model_config(change(**SYSTEMS["context"], **{f"model__{setting}": value}).model, store)
-    with pytest.raises(DocmtError, match=rf"model.{setting} is {value!r}, but .* which this model is to start from"):
+    with pytest.raises(DocmtError, match=rf"model.{setting} is {value!r}, but .*, the start model"):
         initialize_from(TranslationModel(config), sentence_run, store.tokenizer)
 
 
@@ -298,7 +295,7 @@ LINEAR = {"model__group": Group(encoder_layers=1, decoder_layers=1, cross_layers
 def linear_run(tiny_config, tmp_path_factory):
     """The run directory of a group model with linear attention and gates."""
     run = tmp_path_factory.mktemp("linear") / "run"
-    linear = Linear(map="random", features=4, cross_features=6, gate="decay")
+    linear = Linear(feature_map="random", features=4, cross_features=6, gate="decay")
     model = replace(tiny_config.model, group=LINEAR["model__group"], linear=linear)
     train(replace(tiny_config, run=run, model=model, stop=replace(tiny_config.stop, max_steps=2)))
     return run
@@ -308,40 +305,43 @@ def linear_run(tiny_config, tmp_path_factory):
     ("options", "redrawn"),
     [
         ({}, ()),
-        ({"gate_start": 0.0}, ()),
+        ({"gate_bias": 0.0}, ()),
         ({"features": 5}, ("attention",)),
         ({"cross_features": 4}, ("cross",)),
-        ({"drawing": "quasi"}, ("attention", "cross")),
+        ({"feature_sampling": "quasi"}, ("attention", "cross")),
     ],
 )
 def test_random_features_are_no_weights_to_start_from(change, store, linear_run, options, redrawn):
-    linear = Linear(**{"map": "random", "features": 4, "cross_features": 6, "gate": "decay", **options})
+    linear = Linear(**{"feature_map": "random", "features": 4, "cross_features": 6, "gate": "decay", **options})
     model = TranslationModel(fit_model_config(change(**LINEAR, model__linear=linear).model, store))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     assert initialize_from(model, linear_run, store.tokenizer) == []
-    theirs = load_model(linear_run).state_dict()
+    pretrained = load_model(linear_run).state_dict()
     for name, tensor in model.state_dict().items():
-        own = name.endswith("matrices") and any(f".{block}." in name for block in redrawn)
-        assert torch.equal(tensor, before[name] if own else theirs[name]), name
+        is_redrawn = name.endswith("matrices") and any(f".{block}." in name for block in redrawn)
+        assert torch.equal(tensor, before[name] if is_redrawn else pretrained[name]), name
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": "dimension"}, r"model.linear.temperature is 'dimension', but 'head' in .*: choose the same"),
-        ({"map": "learned"}, r"model.linear.map is 'learned', but 'random' in"),
-        ({"rescale": False}, r"model.linear.rescale is False, but True in"),
+        (
+            {"temperature_per": "dimension"},
+            r"model.linear.temperature_per is 'dimension', but 'head' in .* Set the same value",
+        ),
+        ({"feature_map": "learned"}, r"model.linear.feature_map is 'learned', but 'random' in"),
+        ({"rescale_keys": False}, r"model.linear.rescale_keys is False, but True in"),
         ({"gate": "average"}, r"model.linear.gate is 'average', but 'decay' in"),
         ({"gate": "none"}, r"model.linear.gate is 'none', but 'decay' in"),
-        ({"gates": "layer"}, r"model.linear.gates is 'layer', but 'head' in"),
-        (None, r"has linear attention, and this one has none: choose linear attention for it as well, or another"),
+        ({"gate_per": "layer"}, r"model.linear.gate_per is 'layer', but 'head' in"),
+        (None, r"has linear attention, but this \w+ model has none. Set linear attention, or start from another"),
     ],
 )
 def test_linear_attention_starts_from_what_means_the_same(change, store, linear_run, settings, message):
     config = (
         change()
         if settings is None
-        else change(**LINEAR, model__linear=Linear(**{"map": "random", "gate": "decay", **settings}))
+        else change(**LINEAR, model__linear=Linear(**{"feature_map": "random", "gate": "decay", **settings}))
     )
     with pytest.raises(DocmtError, match=message):
         initialize_from(TranslationModel(fit_model_config(config.model, store)), linear_run, store.tokenizer)
@@ -349,7 +349,7 @@ def test_linear_attention_starts_from_what_means_the_same(change, store, linear_
 
 def test_gates_may_be_new(change, store, tmp_path):
     train(change(run=tmp_path / "plain", stop__max_steps=1, **LINEAR))
-    gated = change(**LINEAR, model__linear=Linear(gate="average", gates="layer"))
+    gated = change(**LINEAR, model__linear=Linear(gate="average", gate_per="layer"))
     model = TranslationModel(fit_model_config(gated.model, store))
     new = initialize_from(model, tmp_path / "plain", store.tokenizer)
     assert new
@@ -361,7 +361,7 @@ def unusual_store(tmp_path_factory):
     """Sentences longer than a chunk of linear attention and than an instance, and documents of one sentence."""
     folder = tmp_path_factory.mktemp("unusual")
     sources = [["bo " * 2 * CHUNK, "ka", "lu " * 40], ["me"], ["ni " * CHUNK], ["po"], ["ra su", "ta"]]
-    lines = [json.dumps({"source": source, "target": [own.upper() for own in source]}) for source in sources]
+    lines = [json.dumps({"source": source, "target": [sentence.upper() for sentence in source]}) for source in sources]
     (folder / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return prepare(PrepareConfig(store=folder / "store", train=[folder / "train.jsonl"], vocabulary_size=280))
 
@@ -414,9 +414,9 @@ def test_validation_by_bleu_in_low_precision(change, tmp_path, system):
 
 def test_a_gate_joins_states_of_different_precision():
     """A norm under autocast on a GPU gives float32, a projection bfloat16."""
-    model = ModelConfig(system="context", width=8, heads=2, vocabulary_size=20, context=Context(branch="published"))
-    branch = Parts(model.filled()).gated_residual(additive=False)
+    model = ModelConfig(system="context", width=8, heads=2, vocabulary_size=20, context=Context(fusion="published"))
+    branch = Parts(model.resolve()).build_gated_residual(additive=False)
     x, y = torch.randn(3, 8), torch.randn(3, 8)
     with torch.autocast("cpu", torch.bfloat16):
-        joined = branch.leave(x, y.bfloat16())
-    torch.testing.assert_close(joined.float(), branch.leave(x, y), atol=0.05, rtol=0.05)
+        joined = branch.add_output(x, y.bfloat16())
+    torch.testing.assert_close(joined.float(), branch.add_output(x, y), atol=0.05, rtol=0.05)

@@ -16,15 +16,15 @@ from docmt.cli.app import main
 from docmt.cli.commands.train import parser
 from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model.config import Linear
 from docmt.model.layers import FeedForward
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Context, Hierarchical
 from docmt.training import OptimizerConfig, TrainConfig, train
-from docmt.training.corpus import fit_model_config
 from docmt.training.distributed import start_fabric
-from docmt.training.finetune import adapters_of, initialize_from
+from docmt.training.finetune import find_adapters, initialize_from
 from docmt.training.optimizer import Updater
-from docmt.training.run_directory import kept_checkpoints
+from docmt.training.run_directory import select_snapshots
+from docmt.training.training_corpus import fit_model_config
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def assert_resumes_exactly(tune, tmp_path, **settings):
     tune("halves", stop__max_steps=6, resume=True, **settings)
     for run in ("whole", "halves"):  # the end of the first half was validated, too
         lines = [json.loads(line) for line in (tmp_path / run / "metrics.jsonl").read_text().splitlines()]
-        kept = [line for line in lines if line["update"] != 3 and "best" not in line]
-        (tmp_path / run / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in kept))
+        remaining = [line for line in lines if line["update"] != 3 and "best" not in line]
+        (tmp_path / run / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in remaining))
     assert_equal_runs(tmp_path / "whole", tmp_path / "halves")
 
 
@@ -69,53 +69,53 @@ def moved(weights, start):
 def test_the_last_pattern_that_fits_a_weight_is_its_rate(tune, start, config):
     """One update of Adam from zero moments moves every weight by its learning rate."""
     rate = config.optimizer.learning_rate
-    rates = ["encoder.*=0.5", "encoder.1.*=0", "*.inner.bias=0.25", "tokens*=0"]
-    found = moved(tune(optimizer__rates=rates, optimizer__loaded_scale=0.5), start)
-    assert found["encoder.0.feed_forward.outer.weight"] == pytest.approx(0.25 * rate, rel=0.01)
-    assert found["decoder.0.feed_forward.outer.weight"] == pytest.approx(0.5 * rate, rel=0.01)
-    assert found["encoder.1.feed_forward.outer.weight"] == found["tokens.weight"] == 0
+    lr_factors = ["encoder.*=0.5", "encoder.1.*=0", "*.inner.bias=0.25", "tokens*=0"]
+    changes = moved(tune(optimizer__lr_factors=lr_factors, optimizer__pretrained_lr_scale=0.5), start)
+    assert changes["encoder.0.feed_forward.outer.weight"] == pytest.approx(0.25 * rate, rel=0.01)
+    assert changes["decoder.0.feed_forward.outer.weight"] == pytest.approx(0.5 * rate, rel=0.01)
+    assert changes["encoder.1.feed_forward.outer.weight"] == changes["tokens.weight"] == 0
     for layer in ("encoder.0", "encoder.1", "decoder.1"):
-        assert found[f"{layer}.feed_forward.inner.bias"] == pytest.approx(0.125 * rate, rel=0.01)
+        assert changes[f"{layer}.feed_forward.inner.bias"] == pytest.approx(0.125 * rate, rel=0.01)
 
 
 @pytest.mark.full
 def test_rates_without_a_start_and_after_a_resumption(tune, tmp_path):
-    assert_resumes_exactly(tune, tmp_path, initialize_from=None, optimizer__rates=["encoder.*=0.1", "tokens.*=3"])
-    assert "rates:\n  - encoder.*=0.1\n" in (tmp_path / "whole" / "recipe.yaml").read_text()
+    assert_resumes_exactly(tune, tmp_path, initialize_from=None, optimizer__lr_factors=["encoder.*=0.1", "tokens.*=3"])
+    assert "lr_factors:\n  - encoder.*=0.1\n" in (tmp_path / "whole" / "recipe.yaml").read_text()
 
 
 @pytest.mark.parametrize(
-    ("rates", "message"),
+    ("lr_factors", "message"),
     [
         (
             ["encodr.0.feed*=2"],
-            r"optimizer.rates has 'encodr.0.feed\*', which fits no weight here: the nearest are enc",
+            r"optimizer.lr_factors has 'encodr.0.feed\*', which matches no weight. The nearest names: enc",
         ),
         (
             ["encoder.0.*=2", "encoder.*=2"],
-            r"optimizer.rates has 'encoder.0.\*=2', which has no effect: its weights are",
+            r"optimizer.lr_factors has 'encoder.0.\*=2', which has no effect: its weights are",
         ),
     ],
 )
-def test_rates_of_no_weights(tune, rates, message, tmp_path):
+def test_rates_of_no_weights(tune, lr_factors, message, tmp_path):
     with pytest.raises(DocmtError, match=message):
-        tune(optimizer__rates=rates)
+        tune(optimizer__lr_factors=lr_factors)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
     ("rate", "message"),
     [
-        ("encoder.*", r"optimizer.rates has 'encoder.\*': give pattern=factor, such as encoder.\*=0.1"),
-        ("=1", "optimizer.rates has '=1': give pattern"),
-        ("a=much", "optimizer.rates has 'a=much': give pattern"),
-        ("a=1001", "optimizer.rates, factor of 'a', is 1001.0: choose a number from 0 to 1,000"),
-        ("a=nan", "optimizer.rates, factor of 'a', is nan: choose"),
+        ("encoder.*", r"optimizer.lr_factors has 'encoder.\*': give pattern=factor, such as encoder.\*=0.1"),
+        ("=1", "optimizer.lr_factors has '=1': give pattern"),
+        ("a=much", "optimizer.lr_factors has 'a=much': give pattern"),
+        ("a=1001", "optimizer.lr_factors, factor of 'a', is 1001.0: choose a number from 0 to 1,000"),
+        ("a=nan", "optimizer.lr_factors, factor of 'a', is nan: choose"),
     ],
 )
 def test_rates_that_are_none(rate, message):
     with pytest.raises(DocmtError, match=message):
-        OptimizerConfig(rates=[rate])
+        OptimizerConfig(lr_factors=[rate])
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_rates_that_are_none(rate, message):
         pytest.param("decoder", ("decoder",), marks=pytest.mark.full),
         ("*.key.*, embeddings", (".key.", "tokens.")),
         pytest.param("tokens*,encoder.*", ("tokens.", "encoder"), marks=pytest.mark.full),
-        ("loaded", ("",)),
+        ("pretrained", ("",)),
     ],
 )
 def test_what_is_frozen_stays_and_the_rest_moves(tune, start, freeze, parts, tmp_path):
@@ -142,21 +142,21 @@ def test_what_is_frozen_stays_and_the_rest_moves(tune, start, freeze, parts, tmp
 
 
 def test_a_partly_frozen_run_resumes_exactly(tune, tmp_path):
-    assert_resumes_exactly(tune, tmp_path, freeze="embeddings,encoder", optimizer__rates=["decoder.*=0.5"])
+    assert_resumes_exactly(tune, tmp_path, freeze="embeddings,encoder", optimizer__lr_factors=["decoder.*=0.5"])
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"freeze": "encodr.0.feed*"}, r"freeze has 'encodr.0.feed\*', which fits no loaded weight here: the nearest"),
-        ({"freeze": "*.gate.*"}, r"freeze has '\*.gate.\*', which fits no loaded weight"),
+        ({"freeze": "encodr.0.feed*"}, r"freeze has 'encodr.0.feed\*', which matches no loaded weight. The nearest"),
+        ({"freeze": "*.gate.*"}, r"freeze has '\*.gate.\*', which matches no loaded weight"),
         (
-            {"freeze": "encoder", "optimizer__rates": ["encoder.0.attention.local.*=2"]},
-            "optimizer.rates has .*, which has no effect: its weights are frozen",
+            {"freeze": "encoder", "optimizer__lr_factors": ["encoder.0.attention.local.*=2"]},
+            "optimizer.lr_factors has .*, which has no effect: its weights are frozen",
         ),
         (
-            {"freeze": "*", "optimizer__loaded_scale": 0.5},
-            "optimizer.loaded_scale has no effect, as all loaded weights are frozen: leave it out",
+            {"freeze": "*", "optimizer__pretrained_lr_scale": 0.5},
+            "optimizer.pretrained_lr_scale has no effect, as all loaded weights are frozen: leave it out",
         ),
         (
             {"freeze": "embeddings,encoder,decoder", "model__system": "sentence"},
@@ -176,49 +176,49 @@ ADAPTERS = {"adapters__rank": 2, "adapters__alpha": 8.0}
 def adapted(change, sentence_run, store):
     """A function that gives a group model from the sentence model before and after adapters of these settings."""
 
-    def made(**settings):
+    def build(**settings):
         config = change(initialize_from=sentence_run, model__dropout=0.0, **{**ADAPTERS, **settings})
         config = replace(config, model=fit_model_config(config.model, store))
         torch.manual_seed(2)
         model = TranslationModel(config.model)
         new = initialize_from(model, sentence_run, store.tokenizer)
-        plain = deepcopy(model)
-        return plain, Updater(start_fabric(config), config, model, new)
+        unadapted = deepcopy(model)
+        return unadapted, Updater(start_fabric(config), config, model, new)
 
-    return made
+    return build
 
 
 PAIRS = [([[0, 5, 6, 2], [0, 7, 2]], [[0, 8, 2], [0, 9, 10, 2]])]
 
 
 def test_adapters_begin_with_the_loaded_model_and_end_in_its_weights(adapted):
-    plain, updater = adapted(adapters__modules="*.query, *.inner")
-    model, [before] = updater.model, plain.logits(PAIRS)
-    assert len(adapters_of(model)) == 2 + 2 * 2 + 4  # queries of encoder and decoder, feed-forwards; new ones are not
+    unadapted, updater = adapted(adapters__modules="*.query, *.inner")
+    model, [before] = updater.model, unadapted.logits(PAIRS)
+    assert len(find_adapters(model)) == 2 + 2 * 2 + 4  # queries of encoder and decoder, feed-forwards; new ones are not
     assert torch.equal(model.logits(PAIRS)[0], before)
     with torch.no_grad():
-        for module in adapters_of(model).values():
+        for module in find_adapters(model).values():
             module.up.normal_()
     [changed] = model.logits(PAIRS)
     assert not torch.allclose(changed, before, atol=0.1)
     updater.finish()
-    assert model.state_dict().keys() == plain.state_dict().keys()
-    assert [type(own) for own in model.modules()] == [type(own) for own in plain.modules()]
+    assert model.state_dict().keys() == unadapted.state_dict().keys()
+    assert [type(module) for module in model.modules()] == [type(module) for module in unadapted.modules()]
     torch.testing.assert_close(model.logits(PAIRS)[0], changed)
 
 
 def test_what_is_adapted_changes_by_a_small_rank(tune, start, tmp_path):
-    weights = tune(**ADAPTERS, stop__max_steps=4, optimizer__rates=["*.up=16"])
+    weights = tune(**ADAPTERS, stop__max_steps=4, optimizer__lr_factors=["*.up=16"])
     last = load_model(tmp_path / "run" / "checkpoints" / "last").state_dict()
     for name, tensor in start.items():
         if name.endswith((".query.weight", ".value.weight")):
             assert torch.linalg.matrix_rank(weights[name] - tensor, rtol=1e-4) == 2
         else:
             assert torch.equal(weights[name], tensor) and torch.equal(last[name], tensor), name
-    once = tune("once", **ADAPTERS, optimizer__rates=["*.up=16"])
+    single = tune("once", **ADAPTERS, optimizer__lr_factors=["*.up=16"])
     for name in weights.keys() - start.keys():
         if not name.endswith("key.bias"):
-            assert not torch.equal(weights[name], once[name]), name
+            assert not torch.equal(weights[name], single[name]), name
 
 
 def test_a_run_with_adapters_resumes_exactly(tune, tmp_path):
@@ -227,11 +227,11 @@ def test_a_run_with_adapters_resumes_exactly(tune, tmp_path):
     assert_resumes_exactly(tune, tmp_path, **settings)
     file = "checkpoints/last/adapters.safetensors"
     assert_equal_weights(tmp_path / "whole" / file, tmp_path / "halves" / file)
-    average_models(kept_checkpoints(tmp_path / "whole", "last", 2), tmp_path / "mean")
+    average_models(select_snapshots(tmp_path / "whole", "last", 2), tmp_path / "mean")
     assert_equal_weights(tmp_path / "mean" / "model.safetensors", tmp_path / "whole" / "model" / "model.safetensors")
-    assert main(["train", "--resume", str(tmp_path / "whole"), "--max_steps", "7", "-q"]) == 0  # its recipe is read
+    assert main(["train", "--resume", str(tmp_path / "whole"), "--max-steps", "7", "-q"]) == 0  # its recipe is read
     (tmp_path / "halves" / file).unlink()
-    with pytest.raises(DocmtError, match=r"adapters\.safetensors is missing: copy the directory again"):
+    with pytest.raises(DocmtError, match=r"adapters\.safetensors is missing\. Copy the whole directory again"):
         tune("halves", stop__max_steps=8, resume=True, **settings)
 
 
@@ -241,30 +241,24 @@ def test_adapters_alone(tune, start, tmp_path):
     assert {name for name in start if not torch.equal(weights[name], start[name])} == {
         name for name in start if name.endswith((".query.weight", ".value.weight"))
     }
-    assert "adapters of rank 2 beside 12 linear modules" in (tmp_path / "run" / "train.log").read_text()
+    assert "added adapters of rank 2 to 12 linear modules" in (tmp_path / "run" / "train.log").read_text()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"adapters__modules": "*.quer"},
-            r"adapters.modules has '\*.quer', which fits no linear module here: the near",
-        ),
-        ({"adapters__modules": "*.gate.*"}, r"adapters.modules has '\*.gate.\*', which fits no linear module"),
+        ({"adapters__modules": "*.quer"}, r"adapters.modules has '\*.quer', which matches no linear module. The near"),
+        ({"adapters__modules": "*.gate.*"}, r"adapters.modules has '\*.gate.\*', which matches no linear module"),
         ({"adapters__rank": 17}, r"adapters.rank is 17, but encoder.0.\S+ has 16 x 16 weights: choose at most 16"),
+        ({"freeze": "encoder"}, "freeze is 'encoder', but adapters.rank is 2, which freezes all loaded weights"),
         (
-            {"freeze": "encoder"},
-            "freeze is 'encoder', but adapters.rank is 2, with which all loaded weights are frozen",
-        ),
-        (
-            {"optimizer__loaded_scale": 0.5},
-            "optimizer.loaded_scale has no effect on frozen .* without adapters",
+            {"optimizer__pretrained_lr_scale": 0.5},
+            "optimizer.pretrained_lr_scale has no effect on frozen .* without adapters",
         ),
         ({"initialize_from": None}, "adapters.rank is set but initialize_from is not: name the model to start from"),
         ({"adapters__rank": 0}, "adapters.alpha is set but adapters.rank is 0: choose a rank, or leave it out"),
         ({"adapters__rank": -1}, "adapters.rank is -1: choose a number from 0 to 65,536"),
-        ({"adapters__modules": "a,"}, "adapters.modules is 'a,': give patterns with one comma between two"),
+        ({"adapters__modules": "a,"}, "adapters.modules is 'a,': give patterns separated by single commas"),
     ],
 )
 def test_adapters_that_make_no_sense(tune, settings, message):
@@ -274,14 +268,14 @@ def test_adapters_that_make_no_sense(tune, settings, message):
 
 SYSTEMS = [
     {"model__attention_dropout": 0.1},
-    {"model__system": "multihop", "batches__accumulate": 2},
+    {"model__system": "multihop", "batches__gradient_accumulation": 2},
     {"model__system": "context", "model__context": Context(representation="bilstm", gating="residual")},
     {"model__system": "hierarchical", "model__hierarchical": Hierarchical(side="both", sentences=2)},
     {
         "model__family": "rfa",
         "model__system": "concat",
         "model__concat": Concat(sentences=2, attention="linear"),
-        "model__linear": Linear(features=8, cross_features=8, gate="decay", map="random"),
+        "model__linear": Linear(features=8, cross_features=8, gate="decay", feature_map="random"),
     },
 ]
 
@@ -329,7 +323,7 @@ def test_weights_in_bfloat16_learn_in_float32(tune, start, tmp_path, freeze):
         elif ".feed_forward.inner.weight" in name:
             assert steps == pytest.approx(1e-6, rel=0.1)
     for file in ("checkpoints/last/model.safetensors", "checkpoints/last/optimizer.safetensors"):
-        assert {own.dtype for own in load_file(tmp_path / "run" / file).values()} == {torch.float32}
+        assert {tensor.dtype for tensor in load_file(tmp_path / "run" / file).values()} == {torch.float32}
 
 
 @pytest.mark.parametrize(
@@ -337,11 +331,11 @@ def test_weights_in_bfloat16_learn_in_float32(tune, start, tmp_path, freeze):
     [
         pytest.param({}, marks=pytest.mark.full, id="all"),
         pytest.param(ADAPTERS, id="adapters"),
-        pytest.param({"freeze": "loaded"}, marks=pytest.mark.full, id="frozen"),
+        pytest.param({"freeze": "pretrained"}, marks=pytest.mark.full, id="frozen"),
     ],
 )
 def test_a_run_with_weights_in_bfloat16_resumes_exactly(tune, tmp_path, settings):
-    more = {"model__dropout": 0.1, "optimizer__clip_norm": 0.5, "batches__accumulate": 2}
+    more = {"model__dropout": 0.1, "optimizer__clip_norm": 0.5, "batches__gradient_accumulation": 2}
     assert_resumes_exactly(tune, tmp_path, **BF16, **more, **settings)
 
 
@@ -367,9 +361,9 @@ def options(*arguments):
 def test_options_are_flags_and_recipes(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     start = "initialize_from: MODEL\nfreeze: decoder, *.key.*\n"
-    recipe.write_text(f"{start}optimizer:\n  rates: ['encoder.*=0.1', 'tokens*=0']\n")
-    flags = ["--initialize_from", "MODEL", "--freeze", "decoder, *.key.*", "--rates", "encoder.*=0.1", "tokens*=0"]
-    for found in (options(*flags), options("--config", str(recipe))):
-        assert found.optimizer.rates == ["encoder.*=0.1", "tokens*=0"]
-        assert found.frozen == ["decoder", "*.key.*"]
-        assert TrainConfig.from_dict(found.to_dict()) == found
+    recipe.write_text(f"{start}optimizer:\n  lr_factors: ['encoder.*=0.1', 'tokens*=0']\n")
+    flags = ["--initialize-from", "MODEL", "--freeze", "decoder, *.key.*", "--lr-factors", "encoder.*=0.1", "tokens*=0"]
+    for config in (options(*flags), options("--config", str(recipe))):
+        assert config.optimizer.lr_factors == ["encoder.*=0.1", "tokens*=0"]
+        assert config.freeze_patterns == ["decoder", "*.key.*"]
+        assert TrainConfig.from_dict(config.to_dict()) == config

@@ -8,7 +8,7 @@ from docmt.training import objective
 from docmt.training.objective import smoothed_cross_entropy
 
 
-def plain_cross_entropy(states, embedding, labels, smoothing):
+def reference_cross_entropy(states, embedding, labels, smoothing):
     """The same written out with the whole [T, V] in memory."""
     log_p = F.log_softmax(F.linear(states, embedding).float(), dim=-1)
     nll = F.nll_loss(log_p, labels, reduction="sum")
@@ -33,8 +33,8 @@ def outcome(function, states, embedding, labels, smoothing):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("chunk", [7, 45, 512])
 def test_values_and_gradients_are_those_of_torch(tensors, smoothing, chunk, monkeypatch):
-    monkeypatch.setattr(objective, "_CHUNK", chunk)
-    monkeypatch.setattr(objective, "_ROWS", 32 if chunk == 7 else 2**16)
+    monkeypatch.setattr(objective, "_MIN_CHUNK_TOKENS", chunk)
+    monkeypatch.setattr(objective, "_GRADIENT_ROWS", 32 if chunk == 7 else 2**16)
     states, embedding, labels = tensors
     loss, nll, *gradients = outcome(smoothed_cross_entropy, *tensors, smoothing)
     logits = F.linear(states, embedding)
@@ -42,8 +42,8 @@ def test_values_and_gradients_are_those_of_torch(tensors, smoothing, chunk, monk
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(nll, F.cross_entropy(logits, labels, reduction="sum"), rtol=1e-5, atol=1e-5)
     expected_gradients = torch.autograd.grad(3 * expected, (states, embedding))
-    for ours, theirs in zip(gradients, expected_gradients, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_a_bias_counts_and_is_not_trained(tensors):
@@ -55,29 +55,29 @@ def test_a_bias_counts_and_is_not_trained(tensors):
     expected = F.cross_entropy(logits, labels, label_smoothing=0.1, reduction="sum")
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(nll, F.cross_entropy(logits, labels, reduction="sum"), rtol=1e-5, atol=1e-5)
-    for ours, theirs in zip(gradients, torch.autograd.grad(expected, (states, embedding)), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    for gradient, expected_gradient in zip(gradients, torch.autograd.grad(expected, (states, embedding)), strict=True):
+        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_the_plain_version_is_the_same(tensors):
-    for ours, theirs in zip(
-        outcome(smoothed_cross_entropy, *tensors, 0.1), outcome(plain_cross_entropy, *tensors, 0.1), strict=True
+    for gradient, expected_gradient in zip(
+        outcome(smoothed_cross_entropy, *tensors, 0.1), outcome(reference_cross_entropy, *tensors, 0.1), strict=True
     ):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_bfloat16_is_close_and_its_gradients_stay_float32(tensors):
-    exact = outcome(plain_cross_entropy, *tensors, 0.1)
+    exact = outcome(reference_cross_entropy, *tensors, 0.1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        plain = outcome(plain_cross_entropy, *tensors, 0.1)
+        reference = outcome(reference_cross_entropy, *tensors, 0.1)
         fused = outcome(smoothed_cross_entropy, *tensors, 0.1)
 
-    def error(found):
-        return torch.stack([(a - b).norm() / b.norm() for a, b in zip(found, exact, strict=True)])
+    def error(outcomes):
+        return torch.stack([(a - b).norm() / b.norm() for a, b in zip(outcomes, exact, strict=True)])
 
     assert all(tensor.dtype == torch.float32 for tensor in fused)
     assert (error(fused) > 0).all(), "autocast had no effect"
-    assert (error(fused) < 1.5 * error(plain) + 1e-4).all()
+    assert (error(fused) < 1.5 * error(reference) + 1e-4).all()
     assert (error(fused) < 0.02).all()
 
 

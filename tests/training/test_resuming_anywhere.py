@@ -1,6 +1,7 @@
 """A run goes on from any folder, as its recipe names store and start from the root on."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from runs import Killed, assert_equal_runs, kill_before
 from docmt.cli.app import main
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
-from docmt.training import TrainConfig, train
+from docmt.training import train
 
 
 @pytest.fixture
@@ -38,13 +39,16 @@ def test_a_run_goes_on_from_another_folder(project, change, tmp_path, monkeypatc
     assert_equal_runs(run, tmp_path / "whole")
 
 
-def test_a_run_of_an_earlier_version_goes_on(project):
+def test_a_run_of_an_earlier_version_gets_one_sentence(project, capsys):
     """Version 0.3.0 called the store `data`."""
     path = project / "runs" / "one" / "recipe.yaml"
     path.write_text(path.read_text().replace("store: ", "data: "))
-    assert TrainConfig.from_dict(yaml.safe_load(path.read_text())).store == project / "stores" / "small"
-    assert main(["train", "--resume", "runs/one"]) == 0
-    assert "\nstore: " in f"\n{path.read_text()}"
+    assert main(["train", "--resume", "runs/one"]) == 2
+    assert re.fullmatch(
+        r"docmt: error: .*recipe.yaml has the setting data, which this version of docmt does not know. "
+        r"Resume the run with the version that began it, or start a new run with --initialize-from runs/one\n",
+        capsys.readouterr().err,
+    )
 
 
 @pytest.mark.full
@@ -61,7 +65,7 @@ def test_a_store_that_is_gone_is_asked_for(project, capsys):
     assert main(["train", "--resume", "runs/one"]) == 2
     message = f"{project / 'stores' / 'small'} is not a prepared store (statistics.json: No such file or directory); "
     assert capsys.readouterr().err.startswith(f"docmt: error: {message}")
-    assert main(["train", "--resume", "runs/one", "--data", "moved/small"]) == 0
+    assert main(["train", "--resume", "runs/one", "--store", "moved/small"]) == 0
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ from docmt.model.systems import Group
 from docmt.model.systems.base import ContextSpec
 from docmt.text import Tokenizer
 from docmt.training import train
-from docmt.training.corpus import Split
+from docmt.training.training_corpus import BatchedSplit
 
 SIDES = ("source", "target")
 
@@ -40,14 +40,14 @@ def exchanged(store, tmp_path_factory):
 
 
 def test_a_reversed_store_is_that_of_the_exchanged_corpus(store, exchanged):
-    found = store.reversed()
-    assert format_statistics(found.statistics) == format_statistics(exchanged.statistics)
+    reversed_store = store.reversed()
+    assert format_statistics(reversed_store.statistics) == format_statistics(exchanged.statistics)
     for name in store.splits:
         for side in SIDES:
-            assert found.split(name).documents(side) == exchanged.split(name).documents(side)
-            lengths = [getattr(made.split(name), side).lengths for made in (found, exchanged)]
+            assert reversed_store.split(name).documents(side) == exchanged.split(name).documents(side)
+            lengths = [getattr(each.split(name), side).lengths for each in (reversed_store, exchanged)]
             assert np.array_equal(*lengths)
-    back = found.reversed()
+    back = reversed_store.reversed()
     assert back.statistics == store.statistics
     assert back.split("dev").documents("source") == store.split("dev").documents("source")
 
@@ -75,11 +75,14 @@ def test_only_the_same_direction_is_resumed(change, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "what"), [("languages", ("xx", "yy"), "rules"), ("shares_vocabulary", False, "a vocabulary")]
+    ("name", "value", "difference"),
+    [("languages", ("xx", "yy"), "rules"), ("shares_vocabulary", False, "vocabularies")],
 )
-def test_tokenizers_with_two_sides_are_refused(config, monkeypatch, name, value, what):
+def test_tokenizers_with_two_sides_are_refused(config, monkeypatch, name, value, difference):
     monkeypatch.setattr(Tokenizer, name, property(lambda self: value))
-    with pytest.raises(DocmtError, match=f"cannot be reversed, as its bpe tokenizer has {what} for each side of its"):
+    with pytest.raises(
+        DocmtError, match=f"cannot be reversed: its bpe tokenizer has separate {difference} for source and"
+    ):
         train(replace(config, reverse=True))
     assert not config.run.exists()
 
@@ -94,4 +97,4 @@ def test_damage_is_told_of_the_file_on_the_disk(store, config):
     split = store.reversed().split("train")
     split.target = replace(split.target, tokens=np.zeros_like(split.target.tokens))
     with pytest.raises(DocmtError, match=r"train.source_tokens.npy is damaged"):
-        Split(split, replace(config, reverse=True), store.tokenizer.specials)
+        BatchedSplit(split, replace(config, reverse=True), store.tokenizer.specials)

@@ -10,8 +10,8 @@ from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model.systems import MultiHop
 from docmt.training import train
-from docmt.training.corpus import fit_model_config
 from docmt.training.finetune import initialize_from
+from docmt.training.training_corpus import fit_model_config
 
 
 @pytest.fixture(scope="session")
@@ -37,28 +37,28 @@ def test_each_sentence_encoder_is_that_of_its_direction(change, store, two_model
     model = multihop(change, store, keys=keys)
     forward, reverse = (load_model(run).state_dict() for run in two_models)
     new = initialize_from(model, two_models[0], store.tokenizer, two_models[1])
-    own = model.state_dict()
-    for name in own:
+    state = model.state_dict()
+    for name in state:
         if name.startswith("target_sentences.layers."):
-            assert torch.equal(own[name], reverse[name.replace("target_sentences.layers.", "encoder.")])
+            assert torch.equal(state[name], reverse[name.replace("target_sentences.layers.", "encoder.")])
         elif name.startswith("source_sentences.layers."):
-            assert torch.equal(own[name], forward[name.replace("source_sentences.layers.", "encoder.")])
+            assert torch.equal(state[name], forward[name.replace("source_sentences.layers.", "encoder.")])
         elif ".hops" in name or ".draft" in name:
             assert name in new
         elif not name.startswith("target_sentences."):
-            assert torch.equal(own[name], forward[name]), name
-    assert torch.equal(own["target_sentences.embeddings.tokens.weight"], reverse["tokens.weight"])
-    assert set(new) == {name for name in own if model.system.origin(name) is None}
+            assert torch.equal(state[name], forward[name]), name
+    assert torch.equal(state["target_sentences.embeddings.tokens.weight"], reverse["tokens.weight"])
+    assert set(new) == {name for name in state if model.system.initial_weight(name) is None}
 
 
 def test_without_a_reverse_model_the_forward_model_serves(change, store, two_models):
     model = multihop(change, store)
     forward = load_model(two_models[0]).state_dict()
     initialize_from(model, two_models[0], store.tokenizer)
-    own = model.state_dict()
+    state = model.state_dict()
     name = "attention.local.query.weight"
-    assert torch.equal(own[f"target_sentences.layers.1.{name}"], forward[f"encoder.1.{name}"])
-    assert torch.equal(own["target_sentences.embeddings.tokens.weight"], forward["tokens.weight"])
+    assert torch.equal(state[f"target_sentences.layers.1.{name}"], forward[f"encoder.1.{name}"])
+    assert torch.equal(state["target_sentences.embeddings.tokens.weight"], forward["tokens.weight"])
 
 
 def test_what_has_no_use_for_a_reverse_model_refuses_it(change, store, two_models):
@@ -68,7 +68,7 @@ def test_what_has_no_use_for_a_reverse_model_refuses_it(change, store, two_model
     ):
         model = TranslationModel(fit_model_config(change(**options).model, store))
         with pytest.raises(
-            DocmtError, match=r"initialize_reverse_from is set, but this \w+ model has no encoder of target"
+            DocmtError, match=r"initialize_reverse_from is set, but this \w+ model does not encode target"
         ):
             initialize_from(model, two_models[0], store.tokenizer, two_models[1])
 
@@ -79,7 +79,7 @@ def test_a_reverse_model_must_be_a_sentence_model_of_the_same_sizes(change, stor
         initialize_from(multihop(change, store), two_models[0], store.tokenizer, tmp_path / "context")
     sentence = {"model__system": "sentence", "model__feed_forward": 64}
     train(change(run=tmp_path / "wide", stop__max_steps=1, reverse=True, **sentence))
-    with pytest.raises(DocmtError, match=r"model.feed_forward is 32, but 64 in .*wide.*: choose the same"):
+    with pytest.raises(DocmtError, match=r"model.feed_forward is 32, but 64 in .*wide.* Set the same value"):
         initialize_from(multihop(change, store), two_models[0], store.tokenizer, tmp_path / "wide")
 
 
@@ -93,7 +93,7 @@ def test_a_start_from_a_model_of_other_languages_is_told(change, store, two_mode
     for languages, warnings in ((("xx", "yy"), 0), (("yy", "xx"), 1)):
         initialize_from(multihop(change, store), two_models[0], store.tokenizer, languages=languages)
         assert sum(record.levelname == "WARNING" for record in caplog.records) == warnings
-    assert "translates from xx to yy, but this model is to translate from yy to xx" in caplog.text
+    assert "translates from xx to yy, but this training translates from yy to xx" in caplog.text
 
 
 def test_a_reverse_model_alone_is_no_start(change, two_models):

@@ -17,13 +17,13 @@ from safetensors.torch import load_file
 
 from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
-from docmt.core.files import ENTRY
+from docmt.core.files import CHECKSUMS_KEY
 from docmt.training import ObjectiveConfig, ValidationConfig, train
-from docmt.training.corpus import TrainingCorpus
 from docmt.training.distributed import start_fabric
+from docmt.training.training_corpus import TrainingCorpus
 from docmt.training.validation import DevBleu
 
-GOES_ON = "go on from the last checkpoint with docmt train --resume {}"
+GOES_ON = "Continue from the last checkpoint with docmt train --resume {}"
 
 
 def wait_for(condition, process):
@@ -61,7 +61,7 @@ def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
 def test_two_processes_share_the_translation_of_the_dev_split(change, store, tmp_path):
     """The first one translated all of it, while the others waited, at most until their connection timed out."""
     settings = {"model__dropout": 0.0, "objective": ObjectiveConfig(), "stop__max_steps": 4}
-    config = change(run=tmp_path / "one", batches__accumulate=2, **settings)
+    config = change(run=tmp_path / "one", batches__gradient_accumulation=2, **settings)
     train(config)
     script = tmp_path / "script.py"
     script.write_text(
@@ -73,7 +73,7 @@ def test_two_processes_share_the_translation_of_the_dev_split(change, store, tmp
         "    return translate_ids(model, documents, *rest, **more)\n"
         "counts, validation.translate_ids = [], noted\n"
         "result = train(TrainConfig.from_dict(yaml.safe_load(open(sys.argv[1]))))\n"
-        "open(f'{sys.argv[1]}.{int(result.leads)}', 'w').write(str(counts))\n"
+        "open(f'{sys.argv[1]}.{int(result.is_main_process)}', 'w').write(str(counts))\n"
     )
     validation = ValidationConfig(every=4, best_by="d_bleu", beam=2)
     recipe = tmp_path / "recipe.yaml"
@@ -97,7 +97,7 @@ def test_two_processes_fine_tune_as_one_would_with_twice_the_batches(change, sen
     settings = {"adapters__rank": 2, "precision": "bfloat16-weights", "activation_checkpointing": True}
     settings |= {"model__dropout": 0.0, "objective": ObjectiveConfig(), "stop__max_steps": 4}
     config = change(initialize_from=sentence_run, **settings)
-    train(replace(config, run=tmp_path / "one", batches=replace(config.batches, accumulate=2)))
+    train(replace(config, run=tmp_path / "one", batches=replace(config.batches, gradient_accumulation=2)))
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(replace(config, run=tmp_path / "two", devices=2).to_dict()))
     command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
@@ -117,10 +117,10 @@ def test_a_process_that_would_not_notice_is_ended(tmp_path):
         "import subprocess, sys, threading, time\n"
         "from pathlib import Path\n"
         "from docmt.training import distributed\n"
-        "distributed._GRACE = 0.1\n"
+        "distributed._GRACE_SECONDS = 0.1\n"
         "others = [subprocess.Popen([sys.executable, '-c', c]) for c in ('exit(1)', 'import time; time.sleep(600)')]\n"
         "print(others[1].pid, flush=True)\n"
-        "threading.Thread(target=distributed.end_with_the_first, args=(others, Path('r')), daemon=True).start()\n"
+        "threading.Thread(target=distributed.exit_when_one_fails, args=(others, Path('r')), daemon=True).start()\n"
         "time.sleep(600)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -144,7 +144,9 @@ def test_another_number_of_processes_is_refused(config):
     path = config.run / "checkpoints" / "last" / "state.json"
     state = json.loads(path.read_text())
     assert state.pop("processes") == 1
-    state.pop(ENTRY)
+    state.pop(CHECKSUMS_KEY)
     path.write_text(json.dumps({**state, "processes": 2}))
-    with pytest.raises(DocmtError, match=r"was trained by 2 process\(es\), not 1, which .*: start as many again"):
+    with pytest.raises(
+        DocmtError, match=r"was trained with 2 process\(es\), but 1 would change .* Start as many as before"
+    ):
         train(config, resume=True)

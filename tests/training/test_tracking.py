@@ -9,18 +9,18 @@ import pytest
 from runs import Killed, kill_before, metrics
 
 from docmt.training import train
-from docmt.training.reporting import tag_of
+from docmt.training.reporting import tensorboard_tag
 
 
 @pytest.fixture
 def writers(monkeypatch):
     """Stands in for TensorBoard's writer: every writer that is made, with its points."""
-    made = []
+    writers = []
 
     class Writer:
         def __init__(self, folder, purge_step):
             self.folder, self.purge_step, self.points, self.flushed, self.closed = folder, purge_step, [], 0, False
-            made.append(self)
+            writers.append(self)
 
         def add_scalar(self, tag, value, step):
             self.points.append((tag, step, value))
@@ -32,7 +32,7 @@ def writers(monkeypatch):
             self.closed = True
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
-    return made
+    return writers
 
 
 def test_every_number_of_the_metrics_is_a_point(change, writers):
@@ -43,7 +43,9 @@ def test_every_number_of_the_metrics_is_a_point(change, writers):
     assert writer.closed
     lines = [json.loads(line) for line in (config.run / "metrics.jsonl").read_text().splitlines()]
     skipped = {"update", "epoch", "seconds", "best"}
-    expected = [(tag_of(name), line["update"], line[name]) for line in lines for name in line if name not in skipped]
+    expected = [
+        (tensorboard_tag(name), line["update"], line[name]) for line in lines for name in line if name not in skipped
+    ]
     assert writer.points == expected
     tags = {tag for tag, _, _ in writer.points}
     assert tags >= {"train/loss", "train/nll", "train/ppl", "train/learning_rate", "train/gradient_norm"}
@@ -61,9 +63,9 @@ def test_a_resumed_run_takes_the_place_of_what_was_lost(change, writers, monkeyp
     first, second = writers
     assert first.flushed == 2  # with the checkpoints after updates 4 and 5
     assert second.purge_step == 6
-    kept = [point for point in first.points if point[1] < second.purge_step] + second.points
-    assert len({point[:2] for point in kept}) == len(kept)
-    assert {step for tag, step, _ in kept if tag == "train/loss"} == {2, 4, 6, 8, 10, 12}
+    visible = [point for point in first.points if point[1] < second.purge_step] + second.points
+    assert len({point[:2] for point in visible}) == len(visible)
+    assert {step for tag, step, _ in visible if tag == "train/loss"} == {2, 4, 6, 8, 10, 12}
 
 
 @pytest.mark.parametrize("method", ["__init__", "add_scalar", "flush", "close"])
@@ -74,15 +76,15 @@ def test_trouble_is_told_once_and_the_training_goes_on(change, writers, monkeypa
     monkeypatch.setattr(sys.modules["torch.utils.tensorboard"].SummaryWriter, method, full)
     config = change(tensorboard="true")
     assert train(config).model is not None
-    assert caplog.text.count("nothing more is written for TensorBoard ([Errno 28] No space left on device)") == 1
+    assert caplog.text.count("TensorBoard logging has stopped ([Errno 28] No space left on device)") == 1
     assert len(metrics(config.run)) == 9
 
 
 def test_without_tensorboard_nothing_is_loaded(change, monkeypatch, caplog):
-    found = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
 
-    def not_installed(name, *rest):
-        return None if name == "tensorboard" else found(name, *rest)
+    def not_installed(name, *arguments):
+        return None if name == "tensorboard" else find_spec(name, *arguments)
 
     monkeypatch.setattr("docmt.training.reporting.find_spec", not_installed)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # to import it fails

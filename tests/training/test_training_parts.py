@@ -10,25 +10,25 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from docmt.checkpoint.averaging import average_weights, updates_to_average
+from docmt.checkpoint.averaging import average_weights, select_updates
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 from docmt.training import StopConfig, TrainConfig
-from docmt.training.config import first_difference
-from docmt.training.corpus import TrainingCorpus, UpdatePlan, fit_model_config
-from docmt.training.distributed import start_fabric, will_lead
-from docmt.training.objective import drop_words, rate_in_epoch
-from docmt.training.optimizer import Updater, constant, inverse_square_root, seed_of
-from docmt.training.run_directory import BestSoFar
+from docmt.training.distributed import is_main_process, start_fabric
+from docmt.training.objective import drop_words, word_dropout_rate
+from docmt.training.optimizer import Updater, constant_with_warmup, derive_seed, inverse_square_root
+from docmt.training.run_directory import BestValidation
+from docmt.training.train_config import first_difference
+from docmt.training.training_corpus import TrainingCorpus, UpdatePlan, fit_model_config
 
 
 def test_the_learning_rate_rises_and_falls():
     rates = [inverse_square_root(update, 5e-4, 4000) for update in (1, 2000, 4000, 16000)]
     assert rates == pytest.approx([1.25e-7, 2.5e-4, 5e-4, 2.5e-4])
     assert inverse_square_root(1, 1.0, 0) == 1.0
-    assert [constant(update, 8.0, 4) for update in (1, 2, 4, 400)] == [2.0, 4.0, 8.0, 8.0]
-    assert constant(1, 1.0, 0) == 1.0
+    assert [constant_with_warmup(update, 8.0, 4) for update in (1, 2, 4, 400)] == [2.0, 4.0, 8.0, 8.0]
+    assert constant_with_warmup(1, 1.0, 0) == 1.0
     assert inverse_square_root(4, 1.0, 0) == 0.5
 
 
@@ -48,12 +48,12 @@ def test_word_dropout_hides_words_only_at_its_rate():
 
 
 def test_word_dropout_is_a_step():
-    assert [rate_in_epoch(0.3, 2, epoch) for epoch in range(4)] == [0.3, 0.3, 0.0, 0.0]
+    assert [word_dropout_rate(0.3, 2, epoch) for epoch in range(4)] == [0.3, 0.3, 0.0, 0.0]
 
 
 def test_best_so_far_counts_validations_without_improvement():
-    best = BestSoFar(higher_is_better=False)
-    assert [best.improves(score, update) for update, score in enumerate([3.0, 2.0, 2.0, math.nan, 2.5], 1)] == [
+    best = BestValidation(higher_is_better=False)
+    assert [best.add_score(score, update) for update, score in enumerate([3.0, 2.0, 2.0, math.nan, 2.5], 1)] == [
         True,
         True,
         False,
@@ -61,19 +61,19 @@ def test_best_so_far_counts_validations_without_improvement():
         False,
     ]
     assert (best.score, best.update, best.since) == (2.0, 2, 3)
-    assert best.out_of(3)
-    assert not best.out_of(4)
-    assert not best.out_of(0)
-    higher = BestSoFar(higher_is_better=True)
-    assert [higher.improves(score, 1) for score in (math.nan, 1.0, 2.0, 1.5)] == [False, True, True, False]
+    assert best.exceeds_patience(3)
+    assert not best.exceeds_patience(4)
+    assert not best.exceeds_patience(0)
+    higher = BestValidation(higher_is_better=True)
+    assert [higher.add_score(score, 1) for score in (math.nan, 1.0, 2.0, 1.5)] == [False, True, True, False]
 
 
 def test_which_updates_are_averaged():
     measured = [(1, 5.0), (2, 3.0), (3, 4.0), (4, 6.0)]
-    assert updates_to_average(measured, "none", 2, False) == []
-    assert updates_to_average(measured, "last", 2, False) == [(3, 4.0), (4, 6.0)]
-    assert updates_to_average(measured, "best", 2, False) == [(2, 3.0), (3, 4.0)]
-    assert updates_to_average(measured, "best", 2, True) == [(1, 5.0), (4, 6.0)]
+    assert select_updates(measured, "none", 2, False) == []
+    assert select_updates(measured, "last", 2, False) == [(3, 4.0), (4, 6.0)]
+    assert select_updates(measured, "best", 2, False) == [(2, 3.0), (3, 4.0)]
+    assert select_updates(measured, "best", 2, True) == [(1, 5.0), (4, 6.0)]
 
 
 def test_averages_are_means(tmp_path):
@@ -101,18 +101,21 @@ def test_averages_are_means(tmp_path):
         ({"precision": "float16"}, "precision is 'float16': choose one of float32, bfloat16"),
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"log_every": 0}, "log_every is 0"),
-        ({"optimizer__loaded_scale": 0.2}, "optimizer.loaded_scale is set but initialize_from is not"),
-        ({"model__group__global_from": "local"}, "model.group.global_from is set but initialize_from is not"),
+        ({"optimizer__pretrained_lr_scale": 0.2}, "optimizer.pretrained_lr_scale is set but initialize_from is not"),
+        ({"model__group__global_start": "local"}, "model.group.global_start is set but initialize_from is not"),
         ({"model__group__gate_bias": 101.0}, "model.group.gate_bias is 101.0: choose a number from -100 to 100"),
         ({"model__group__gate_bias": math.nan}, "model.group.gate_bias is nan"),
-        ({"freeze": "loaded"}, "freeze is set but initialize_from is not"),
-        ({"freeze": "none,encoder"}, "freeze is 'none,encoder': choose none, loaded, or any of embeddings, encoder"),
+        ({"freeze": "pretrained"}, "freeze is set but initialize_from is not"),
+        ({"freeze": "none,encoder"}, "freeze is 'none,encoder': choose none, pretrained, or any of embeddings, enc"),
         ({"freeze": "encoder,,decoder"}, "freeze is 'encoder,,decoder': choose"),
         (
-            {"freeze": "loaded", "initialize_from": Path("m"), "optimizer__loaded_scale": 0.5},
-            "optimizer.loaded_scale has no effect on frozen weights",
+            {"freeze": "pretrained", "initialize_from": Path("m"), "optimizer__pretrained_lr_scale": 0.5},
+            "optimizer.pretrained_lr_scale has no effect on frozen weights",
         ),
-        ({"optimizer__loaded_scale": 0}, "optimizer.loaded_scale is 0: choose a number from 1e-06 to 1,000"),
+        (
+            {"optimizer__pretrained_lr_scale": 0},
+            "optimizer.pretrained_lr_scale is 0: choose a number from 1e-06 to 1,000",
+        ),
         ({"batches__train_share": 0}, "batches.train_share is 0: choose a number from 1e-09 to 1"),
         ({"batches__train_share": 1.5}, "batches.train_share is 1.5: choose"),
     ],
@@ -138,7 +141,7 @@ def test_a_configuration_survives_its_dictionary(change):
         TrainConfig.from_dict({"store": "x", "run": "y", "optimizer": {"warmup": "long"}}, "r.yaml")
     with pytest.raises(DocmtError, match=r"model.group.self_locality is 0: choose true or false"):
         TrainConfig.from_dict({"store": "x", "run": "y", "model": {"group": {"self_locality": 0}}})
-    with pytest.raises(DocmtError, match="model in the recipe is no group"):
+    with pytest.raises(DocmtError, match="model in the recipe is not a group"):
         TrainConfig.from_dict({"store": "x", "run": "y", "model": 3})
 
 
@@ -168,8 +171,8 @@ def test_where_the_model_to_start_from_is_does_not_count(change, tmp_path, monke
 
 
 def test_seeds_are_stable_and_differ():
-    assert seed_of(1, 2, 3) == 12997252459554536576
-    assert len({seed_of(1, update, place) for update in range(50) for place in range(4)}) == 200
+    assert derive_seed(1, 2, 3) == 12997252459554536576
+    assert len({derive_seed(1, update, batch) for update in range(50) for batch in range(4)}) == 200
 
 
 @pytest.fixture
@@ -180,24 +183,24 @@ def tiny(change, store):
 
     def updater(**settings):
         torch.manual_seed(5)
-        chosen = replace(config, **settings)
-        return Updater(start_fabric(chosen), chosen, TranslationModel(config.model))
+        changed = replace(config, **settings)
+        return Updater(start_fabric(changed), changed, TranslationModel(config.model))
 
     return config, TrainingCorpus(store, config), updater
 
 
 def gradients(updater, corpus, batches):
     """Sums and gradients of one update."""
-    total = sum(corpus.train.label_tokens(indices) for indices, weight in batches if weight)
-    kept = {}
+    total = sum(corpus.train.count_label_tokens(indices) for indices, weight in batches if weight)
+    gradients = {}
 
     def keep():
-        kept.update({name: p.grad.clone() for name, p in updater.model.named_parameters()})
+        gradients.update({name: p.grad.clone() for name, p in updater.model.named_parameters()})
 
     updater.optimizer.zero_grad = keep
-    laid_out = [corpus.train.batch(indices) for indices, _ in batches]
+    laid_out = [corpus.train.build_batch(indices) for indices, _ in batches]
     result = updater.update(1, UpdatePlan(batches, total), laid_out)
-    return result.sums, kept
+    return result.sums, gradients
 
 
 def test_accumulated_batches_are_one_big_batch(tiny):
@@ -214,52 +217,54 @@ def test_gradients_of_weights_in_bfloat16_are_summed_in_float32(tiny):
     """They were summed in bfloat16, where what is small beside the sum is lost."""
     _, corpus, updater = tiny
     batches = [(np.array([number]), 1.0) for number in range(6)]
-    tokens = sum(corpus.train.label_tokens(indices) for indices, _ in batches)
+    tokens = sum(corpus.train.count_label_tokens(indices) for indices, _ in batches)
 
     def master_gradients(batches):
-        made, found = updater(precision="bfloat16-weights"), {}
-        made.optimizer.zero_grad = lambda: found.update({name: p.grad.clone() for name, p in made.trained.items()})
-        laid_out = [corpus.train.batch(indices) for indices, _ in batches]
-        made.update(1, UpdatePlan(batches, tokens), laid_out)
-        return found
+        bf16_updater, gradients = updater(precision="bfloat16-weights"), {}
+        bf16_updater.optimizer.zero_grad = lambda: gradients.update(
+            {name: p.grad.clone() for name, p in bf16_updater.trainable.items()}
+        )
+        laid_out = [corpus.train.build_batch(indices) for indices, _ in batches]
+        bf16_updater.update(1, UpdatePlan(batches, tokens), laid_out)
+        return gradients
 
     together, single = master_gradients(batches), [master_gradients([batch]) for batch in batches]
     name = "decoder.1.feed_forward.inner.weight"
     assert together[name].dtype == torch.float32
-    assert torch.equal(together[name], sum(found[name] for found in single))
+    assert torch.equal(together[name], sum(gradients[name] for gradients in single))
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_processes_share_an_epoch(change, store, world, accumulate):
-    config = change(batches__accumulate=accumulate, batches__batch_tokens=40)
+@pytest.mark.parametrize("gradient_accumulation", [1, 2])
+def test_processes_share_an_epoch(change, store, world, gradient_accumulation):
+    config = change(batches__gradient_accumulation=gradient_accumulation, batches__batch_tokens=40)
     ranks = [TrainingCorpus(store, config, rank, world) for rank in range(world)]
-    planned = ranks[0].train.plan.epoch(1)
-    position, seen = 0, []
+    planned = ranks[0].train.plan.batches_in_epoch(1)
+    position, covered = 0, []
     while True:
-        plans = [corpus.update(1, position) for corpus in ranks]
+        plans = [corpus.plan_update(1, position) for corpus in ranks]
         assert len({len(plan.batches) for plan in plans}) == 1, "every process must take part in every round"
         counted = [indices for plan in plans for indices, weight in plan.batches if weight]
-        seen += [indices.tolist() for indices in counted]
-        assert {plan.label_tokens for plan in plans} == {sum(map(ranks[0].train.label_tokens, counted))}
+        covered += [indices.tolist() for indices in counted]
+        assert {plan.label_tokens for plan in plans} == {sum(map(ranks[0].train.count_label_tokens, counted))}
         position = plans[0].position
         if plans[0].ends_epoch:
             break
-    assert sorted(seen) == sorted(indices.tolist() for indices in planned)
+    assert sorted(covered) == sorted(indices.tolist() for indices in planned)
 
 
 def test_updates_go_on_for_ever_and_from_anywhere(change, store):
     corpus = TrainingCorpus(store, change(batches__batch_tokens=40))
 
     def steps(epoch, position, count):
-        updates = islice(corpus.updates(epoch, position), count)
+        updates = islice(corpus.iterate_updates(epoch, position), count)
         return [(plan.epoch, plan.position, plan.batches[0][0].tolist()) for plan, _ in updates]
 
-    count = corpus.updates_in(0)
-    found = steps(0, 0, 2 * count + 1)
-    assert [step[:2] for step in found[: count + 1]] == [*((0, number + 1) for number in range(count)), (1, 1)]
+    count = corpus.count_updates(0)
+    expected = steps(0, 0, 2 * count + 1)
+    assert [step[:2] for step in expected[: count + 1]] == [*((0, number + 1) for number in range(count)), (1, 1)]
     for start in range(count):
-        assert steps(0, start, 3) == found[start : start + 3]
+        assert steps(0, start, 3) == expected[start : start + 3]
 
 
 def test_the_sentence_system_sees_single_sentences(change, store):
@@ -310,4 +315,4 @@ def test_one_process_of_several_leads(monkeypatch, environment, leads):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert will_lead() == leads
+    assert is_main_process() == leads

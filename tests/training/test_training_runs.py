@@ -21,12 +21,12 @@ from safetensors.torch import load_file
 from docmt.analysis import KINDS, attention_entropy
 from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
-from docmt.core.files import ENTRY
+from docmt.core.files import CHECKSUMS_KEY
 from docmt.data import PrepareConfig, prepare
 from docmt.training import train
-from docmt.training.corpus import Split, TrainingCorpus
 from docmt.training.loop import Training
 from docmt.training.run_directory import RunDirectory
+from docmt.training.training_corpus import BatchedSplit, TrainingCorpus
 
 
 def test_a_run_leaves_a_model_and_its_history(config):
@@ -52,7 +52,7 @@ def test_a_run_leaves_a_model_and_its_history(config):
         pytest.param(3, {}, marks=pytest.mark.full),  # before the first checkpoint
         (9, {"checkpoints__average": "best", "checkpoints__average_count": 2, "validation__every": 0}),
         pytest.param(8, {"batches__train_share": 0.5}, marks=pytest.mark.full),
-        (8, {"batches__accumulate": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5}),
+        (8, {"batches__gradient_accumulation": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5}),
     ],
 )
 def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_before, settings):
@@ -68,10 +68,10 @@ def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_
 
 def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
     """On by default beside an accelerator only; here on the CPU, killed and resumed."""
-    settings = {"batches__accumulate": 2, "stop__max_steps": 10}  # over the end of several epochs
+    settings = {"batches__gradient_accumulation": 2, "stop__max_steps": 10}  # over the end of several epochs
     train(change(run=tmp_path / "plain", **settings))
-    monkeypatch.setattr("docmt.training.loop._lays_out_ahead", lambda device: True)
-    threads, original = set(), Split.batch
+    monkeypatch.setattr("docmt.training.loop._uses_prefetching", lambda device: True)
+    threads, original = set(), BatchedSplit.build_batch
 
     def noted(self, indices):
         threads.add(threading.current_thread() is threading.main_thread())
@@ -81,15 +81,15 @@ def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_before(patch, 7)
         train(config)
-    monkeypatch.setattr(Split, "batch", noted)
+    monkeypatch.setattr(BatchedSplit, "build_batch", noted)
     train(config, resume=True)
     assert_equal_runs(config.run, tmp_path / "plain")
     assert threads == {False, True}  # batches of updates, and of validations
 
 
 def test_what_goes_wrong_ahead_is_told(change, monkeypatch):
-    monkeypatch.setattr("docmt.training.loop._lays_out_ahead", lambda device: True)
-    monkeypatch.setattr(Split, "batch", lambda self, indices: 1 / 0)
+    monkeypatch.setattr("docmt.training.loop._uses_prefetching", lambda device: True)
+    monkeypatch.setattr(BatchedSplit, "build_batch", lambda self, indices: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train(change())
 
@@ -164,7 +164,7 @@ def test_a_second_signal_acts_as_usual(change, monkeypatch):
     twice = [signal.SIGINT, signal.SIGTERM]
     monkeypatch.setattr(Training, "_update", lambda self: (list(map(signal.raise_signal, twice)), original(self))[1])
     assert train(config, resume=True).interrupted, "of two at the same moment the second is passed over"
-    monkeypatch.setattr("docmt.training.distributed._AT_ONCE", -1.0)
+    monkeypatch.setattr("docmt.training.distributed._SAME_SIGNAL_SECONDS", -1.0)
     monkeypatch.setattr(Training, "_update", lambda self: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
     with pytest.raises(KeyboardInterrupt):
         train(config, resume=True)
@@ -180,7 +180,7 @@ def test_more_updates_may_be_added_to_a_finished_run(change):
 def test_an_existing_run_is_not_overwritten(change):
     config = change(stop__max_steps=1)
     train(config)
-    with pytest.raises(DocmtError, match=r"run is there already: add --resume"):
+    with pytest.raises(DocmtError, match=r"run already exists: add --resume"):
         train(config)
     with pytest.raises(DocmtError, match=r"optimizer.warmup is 5 but was 4"):
         train(change(stop__max_steps=1, optimizer__warmup=5), resume=True)
@@ -189,7 +189,7 @@ def test_an_existing_run_is_not_overwritten(change):
 def test_a_foreign_directory_is_left_alone(config):
     config.run.mkdir()
     (config.run / "thesis.txt").write_text("years of work")
-    with pytest.raises(DocmtError, match=r"there already: choose another --run"):
+    with pytest.raises(DocmtError, match=r"already exists: choose another --run"):
         train(config)
     with pytest.raises(DocmtError, match=r"no run to resume .*recipe.yaml is missing"):
         train(config, resume=True)
@@ -197,14 +197,14 @@ def test_a_foreign_directory_is_left_alone(config):
 
 def test_a_training_that_cannot_begin_removes_only_its_own_files(change, monkeypatch):
     """A scheduler may put its log into the run directory at any moment: it was removed with the rest."""
-    config = change(optimizer__rates=["no_such_weight=2"])
+    config = change(optimizer__lr_factors=["no_such_weight=2"])
 
     def slow_corpus(*arguments):
         (config.run / "slurm-1.out").write_text("job 1 starts")
         return TrainingCorpus(*arguments)
 
     monkeypatch.setattr("docmt.training.loop.TrainingCorpus", slow_corpus)
-    with pytest.raises(DocmtError, match=r"fits no weight here"):
+    with pytest.raises(DocmtError, match=r"matches no weight"):
         train(config)
     assert [path.name for path in config.run.iterdir()] == ["slurm-1.out"]
     (config.run / "slurm-1.out").unlink()
@@ -224,7 +224,7 @@ def test_a_run_of_another_version_is_refused_in_one_sentence(change):
     train(config)
     state = config.run / "checkpoints" / "last" / "state.json"
     values = json.loads(state.read_text())
-    del values["processes"], values[ENTRY]
+    del values["processes"], values[CHECKSUMS_KEY]
     state.write_text(json.dumps(values))
     with pytest.raises(DocmtError, match=r"it has no processes.* written by another version of docmt"):
         train(change(stop__max_steps=8), resume=True)
@@ -233,8 +233,8 @@ def test_a_run_of_another_version_is_refused_in_one_sentence(change):
 def test_other_data_at_the_same_place_is_refused(change, monkeypatch):
     config = change(stop__max_steps=2)
     train(config)
-    monkeypatch.setattr("docmt.training.corpus.TrainingCorpus.fingerprint", "00000000")
-    with pytest.raises(DocmtError, match=r"is not what the run .* was started with"):
+    monkeypatch.setattr("docmt.training.training_corpus.TrainingCorpus.fingerprint", "00000000")
+    with pytest.raises(DocmtError, match=r"differs from that of the run .*\. Restore the old store"):
         train(config, resume=True)
 
 
@@ -254,7 +254,7 @@ def test_another_dev_split_at_the_same_place_is_refused(change, store, tmp_path,
         np.save(dev / "target_tokens.npy", tokens[::-1].copy())
         del values["splits"]["dev"]["crc32"]
     statistics.write_text(json.dumps(values))
-    with pytest.raises(DocmtError, match=r"the dev data in .* is not what the run .* was started with \(text\): put"):
+    with pytest.raises(DocmtError, match=r"the dev data in .* differs from that of the run .* \(text\). Restore"):
         train(replace(config, stop=replace(config.stop, max_steps=4)), resume=True)
 
 
@@ -300,21 +300,26 @@ def test_a_tiny_model_learns_by_heart(change):
     assert losses[-1] < 0.5
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_an_epoch_shows_every_instance_once(change, monkeypatch, accumulate):
-    seen = []
-    original = Split.batch
+@pytest.mark.parametrize("gradient_accumulation", [1, 2])
+def test_an_epoch_shows_every_instance_once(change, monkeypatch, gradient_accumulation):
+    drawn = []
+    original = BatchedSplit.build_batch
 
     def recording(self, indices):
         if len(self.instances) > 10:  # 24 documents to train on, 6 in the dev split
-            seen.extend(indices.tolist())
+            drawn.extend(indices.tolist())
         return original(self, indices)
 
-    config = change(stop__max_steps=0, stop__max_epochs=1, batches__batch_tokens=40, batches__accumulate=accumulate)
-    monkeypatch.setattr(Split, "batch", recording)
+    config = change(
+        stop__max_steps=0,
+        stop__max_epochs=1,
+        batches__batch_tokens=40,
+        batches__gradient_accumulation=gradient_accumulation,
+    )
+    monkeypatch.setattr(BatchedSplit, "build_batch", recording)
     train(config)
-    assert sorted(seen) == list(range(len(set(seen))))
-    assert len(set(seen)) >= 24
+    assert sorted(drawn) == list(range(len(set(drawn))))
+    assert len(set(drawn)) >= 24
 
 
 @pytest.mark.full
@@ -344,18 +349,20 @@ def test_entropy_is_recorded_and_changes_nothing_else(change, tmp_path):
         assert names & set(line) == (names if "valid_loss" in line else set())
         assert all(0 < line[name] < 6 for name in names if name in line)
     assert len([line for line in lines if "valid_loss" in line]) == 3
-    plain = [{name: value for name, value in line.items() if name not in names} for line in lines]
-    assert plain == metrics(change().run)
+    unmeasured = [{name: value for name, value in line.items() if name not in names} for line in lines]
+    assert unmeasured == metrics(change().run)
     assert_equal_weights(measured.run / "model/model.safetensors", change().run / "model/model.safetensors")
 
 
 def test_recorded_entropy_is_that_of_the_validated_weights(change, store):
     config = change(validation__entropy=True, stop__max_steps=4)
     train(config)
-    dev = Split(store.split("dev"), config, store.tokenizer.specials)
-    found = attention_entropy(load_model(config.run), [dev.batch(indices) for indices in dev.plan.in_order()])
+    dev = BatchedSplit(store.split("dev"), config, store.tokenizer.specials)
+    entropies = attention_entropy(
+        load_model(config.run), [dev.build_batch(indices) for indices in dev.plan.batches_in_order()]
+    )
     line = metrics(config.run)[-1]
-    assert {f"entropy_{kind}": pytest.approx(bits, abs=1e-9) for kind, bits in found.items()} == {
+    assert {f"entropy_{kind}": pytest.approx(bits, abs=1e-9) for kind, bits in entropies.items()} == {
         name: value for name, value in line.items() if name.startswith("entropy_")
     }
 
@@ -363,9 +370,9 @@ def test_recorded_entropy_is_that_of_the_validated_weights(change, store):
 def test_averages_of_the_last_weights(change):
     config = change(checkpoints__average="last", checkpoints__average_count=2)
     train(config)
-    kept = sorted(path.name for path in (config.run / "checkpoints").glob("update-*"))
-    assert kept == ["update-12", "update-8"]
-    first, second = (load_file(config.run / "checkpoints" / name / "model.safetensors") for name in kept)
+    snapshots = sorted(path.name for path in (config.run / "checkpoints").glob("update-*"))
+    assert snapshots == ["update-12", "update-8"]
+    first, second = (load_file(config.run / "checkpoints" / name / "model.safetensors") for name in snapshots)
     for name, tensor in load_file(config.run / "model" / "model.safetensors").items():
         torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
 
@@ -412,29 +419,29 @@ def test_a_full_disk_leaves_the_previous_checkpoint(change, monkeypatch):
 @pytest.mark.full
 def test_two_processes_make_the_updates_of_one(change, tmp_path):
     settings = {"model__dropout": 0.0, "objective__word_dropout": 0.0, "validation__entropy": True, "log_every": 1}
-    alone = change(run=tmp_path / "alone", batches__accumulate=2, **settings)
+    alone = change(run=tmp_path / "alone", batches__gradient_accumulation=2, **settings)
     train(alone)
     together = change(run=tmp_path / "together", **settings)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     process = run_in_background(together, tmp_path, *launcher)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
-    ours, theirs = metrics(alone.run), metrics(together.run)
-    assert [line["update"] for line in ours] == [line["update"] for line in theirs]
-    for one, other in zip(ours, theirs, strict=True):
+    single, shared = metrics(alone.run), metrics(together.run)
+    assert [line["update"] for line in single] == [line["update"] for line in shared]
+    for one, other in zip(single, shared, strict=True):
         for name in one:
             if name != "best":
                 assert one[name] == pytest.approx(other[name], rel=1e-4), (name, one["update"])
 
 
-def spoil(monkeypatch, update, what):
+def spoil(monkeypatch, update, target):
     """Makes the loss of this update no number or, after it, a weight."""
     original = Training._update
 
     def spoiled(self):
         ended = original(self)
         if self.state.update == update:
-            if what == "loss":
+            if target == "loss":
                 self.sums += float("nan")
             else:
                 next(self.model.parameters()).data.view(-1)[0] = float("nan")
@@ -445,11 +452,13 @@ def spoil(monkeypatch, update, what):
 
 def test_a_loss_that_is_no_number_ends_the_run(config, monkeypatch):
     spoil(monkeypatch, 3, "loss")
-    with pytest.raises(DocmtError, match=r"loss is nan by update 4: train again with a lower optimizer\.learning_rate"):
+    with pytest.raises(
+        DocmtError, match=r"loss is nan after update 4. Train again with a lower optimizer\.learning_rate"
+    ):
         train(config)
 
 
-@pytest.mark.parametrize("what", ["loss", "weights"])
+@pytest.mark.parametrize("target", ["loss", "weights"])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -458,11 +467,13 @@ def test_a_loss_that_is_no_number_ends_the_run(config, monkeypatch):
         {"log_every": 100, "validation__best_by": "d_bleu", "checkpoints__average": "last"},
     ],
 )
-def test_what_is_no_number_is_never_saved(change, monkeypatch, what, settings):
+def test_what_is_no_number_is_never_saved(change, monkeypatch, target, settings):
     """It was looked for at log_every only: a validation or the end saved it before."""
     config = change(**settings)
-    spoil(monkeypatch, 7, what)
-    with pytest.raises(DocmtError, match=r"^the (loss|largest weight) is nan by update \d+: train again .*clip_norm$"):
+    spoil(monkeypatch, 7, target)
+    with pytest.raises(
+        DocmtError, match=r"^the (loss|largest weight) is nan after update \d+. Train again .*clip_norm$"
+    ):
         train(config)
     assert not config.run.joinpath("model").exists()
     for weights in config.run.rglob("model.safetensors"):
@@ -488,9 +499,9 @@ def test_averages_of_the_last_checkpoints_without_a_dev_split(change, store_with
         train(config)
     train(config, resume=True)
     assert_equal_runs(config.run, tmp_path / "whole")
-    kept = sorted(path.name for path in (config.run / "checkpoints").glob("update-*"))
-    assert kept == ["update-10", "update-12"]
-    first, second = (load_file(config.run / "checkpoints" / name / "model.safetensors") for name in kept)
+    snapshots = sorted(path.name for path in (config.run / "checkpoints").glob("update-*"))
+    assert snapshots == ["update-10", "update-12"]
+    first, second = (load_file(config.run / "checkpoints" / name / "model.safetensors") for name in snapshots)
     for name, tensor in load_file(config.run / "model" / "model.safetensors").items():
         torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
 
@@ -523,6 +534,6 @@ def test_a_full_disk_under_the_log_is_not_shown(config, capsys):
     config.run.mkdir()
     (config.run / "train.log").symlink_to("/dev/full")
     run = RunDirectory(config.run)
-    with run.logging():
+    with run.log_to_file():
         logging.getLogger("docmt").info("something")
     assert capsys.readouterr().err == ""

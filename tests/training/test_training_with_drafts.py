@@ -16,13 +16,13 @@ from docmt.checkpoint.model_directory import find_drafter
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens
 from docmt.decoding import SearchConfig, Translator, translate_ids
-from docmt.decoding.drafting import load_drafter
+from docmt.decoding.drafter import load_drafter
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
-from docmt.experiments.runs import evaluate_run, stored_scores
+from docmt.experiments.runs import evaluate_run, load_scores
 from docmt.model.systems import Group, MultiHop
 from docmt.training import train
-from docmt.training.corpus import TrainingCorpus
+from docmt.training.training_corpus import TrainingCorpus
 
 SEARCH = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
 HOPS = {"model__system": "multihop", "model__multihop": MultiHop(sentences=2), "model__group": Group()}
@@ -39,40 +39,37 @@ def hops(change, drafted, sentence_run, tmp_path):
 def translated(model, sources=(("bo ka", "lu"), ("me",))):
     translator = Translator(model, device="cpu", search=SEARCH)
     documents = [translator.tokenizer.encode_batch(source, "source") for source in sources]
-    return translator.drafts(documents), [translator.translate(". ".join(source)) for source in sources]
+    return translator.draft_documents(documents), [translator.translate(". ".join(source)) for source in sources]
 
 
 def test_batches_have_the_drafts_of_their_sentences(hops, drafted, change):
     corpus = TrainingCorpus(drafted, hops("run"))
     assert corpus.fingerprint != TrainingCorpus(drafted, change(**SENTENCE)).fingerprint
     for name, split in (("train", corpus.train), ("dev", corpus.dev)):
-        drafts, words = drafted.split(name).drafts, drafted.split(name)
-        for indices in split.plan.in_order():
-            inputs = split.batch(indices).inputs
+        drafts, stored = drafted.split(name).drafts, drafted.split(name)
+        for indices in split.plan.batches_in_order():
+            inputs = split.build_batch(indices).inputs
             assert inputs.references is None
             numbers = [n for i in indices for n in range(split.instances.before[i], split.instances.last[i])]
-            for packed, own in (
-                (inputs.drafts, drafts),
-                (inputs.source, words.source),
-            ):
-                found = packed.tokens.split(packed.sentences.lengths.tolist())
-                wanted = [[0, *own.tokens[own.offsets[n] : own.offsets[n + 1]], 2] for n in numbers]
-                assert [sentence.tolist() for sentence in found] == wanted
+            for packed, words in ((inputs.drafts, drafts), (inputs.source, stored.source)):
+                sentences = packed.tokens.split(packed.sentences.lengths.tolist())
+                wanted = [[0, *words.tokens[words.offsets[n] : words.offsets[n + 1]], 2] for n in numbers]
+                assert [sentence.tolist() for sentence in sentences] == wanted
 
 
 def test_references_are_for_training_alone(hops, drafted):
-    corpus = TrainingCorpus(drafted, hops("run", model__multihop=MultiHop(sentences=2, context="references")))
-    [indices, *_] = corpus.train.plan.in_order()
-    inputs = corpus.train.batch(indices).inputs
+    corpus = TrainingCorpus(drafted, hops("run", model__multihop=MultiHop(sentences=2, target_context="references")))
+    [indices, *_] = corpus.train.plan.batches_in_order()
+    inputs = corpus.train.build_batch(indices).inputs
     assert len(inputs.references.sentences) == len(inputs.drafts.sentences) == len(inputs.source.sentences)
     assert not torch.equal(inputs.references.tokens, inputs.drafts.tokens)
-    assert corpus.dev.batch(corpus.dev.plan.in_order()[0]).inputs.references is None
+    assert corpus.dev.build_batch(corpus.dev.plan.batches_in_order()[0]).inputs.references is None
 
 
 @pytest.mark.parametrize("context", ["drafts", pytest.param("references", marks=pytest.mark.full)])
 def test_a_killed_run_resumes_bit_for_bit(hops, monkeypatch, tmp_path, context):
     settings = {
-        "model__multihop": MultiHop(sentences=2, context=context),
+        "model__multihop": MultiHop(sentences=2, target_context=context),
         "stop__max_steps": 4,
         "checkpoints__every": 2,
     }
@@ -99,13 +96,17 @@ def test_models_and_checkpoints_have_their_drafter(hops, drafted, sentence_run, 
         assert find_drafter(run / "checkpoints" / name) == run / "drafter"
     assert (drafts, unfinished) == translated(run / "checkpoints" / "update-2")
     train(hops("run", **settings), resume=True)
-    found = translated(run)
+    translations = translated(run)
     moved = shutil.copytree(run / "model", tmp_path / "moved")
     shutil.rmtree(run)
-    assert translated(moved) == found
+    assert translated(moved) == translations
     wanted = load_drafter(sentence_run, drafted.tokenizer, "cpu", "float32")
     assert wanted.search == SearchConfig(beam=4)
-    assert found[0] == drafts == wanted.drafts([drafted.tokenizer.encode_batch(d) for d in (("bo ka", "lu"), ("me",))])
+    assert (
+        translations[0]
+        == drafts
+        == wanted.draft_documents([drafted.tokenizer.encode_batch(d) for d in (("bo ka", "lu"), ("me",))])
+    )
     assert "the model in `drafter` writes them" in (moved / "README.md").read_text()
 
 
@@ -116,29 +117,30 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     dev, evaluation = drafted.split("dev"), EvaluationConfig(SEARCH)
     tested = SimpleNamespace(split=lambda name: dev)  # a store whose test split is what is dev here
     evaluate_run(config, tested, evaluation)
-    scores = stored_scores(config.run, evaluation)
+    scores = load_scores(config.run, evaluation)
     translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
     sources, specials = dev.documents("source"), translator.tokenizer.specials
-    drafts = translator.drafts(sources)
-    found = translate_ids(translator.model, sources, specials, SEARCH, drafts=drafts)
+    drafts = translator.draft_documents(sources)
+    translations = translate_ids(translator.model, sources, specials, SEARCH, drafts=drafts)
     texts = [
-        [translator.tokenizer.decode_batch(own, "target") for own in side] for side in (found, dev.documents("target"))
+        [translator.tokenizer.decode_batch(document, "target") for document in side]
+        for side in (translations, dev.documents("target"))
     ]
     assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
     by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))
     evaluate_run(config, tested, by_instance)
-    assert stored_scores(config.run, by_instance)["sentences"] == len(dev.source.lengths)
+    assert load_scores(config.run, by_instance)["sentences"] == len(dev.source.lengths)
 
 
 @pytest.mark.full
 def test_a_drafter_that_is_missing(hops, tmp_path):
     train(hops("run", stop__max_steps=1))
-    for model, place, whole in (
+    for model, path, whole in (
         ("run/model", "run/model/drafter", "model"),
         ("run/checkpoints/last", "run/drafter", "run"),
     ):
-        shutil.rmtree(tmp_path / place)
-        message = rf"reads drafts, but the model that writes them is missing \(.*{place}\): copy the {whole} directory"
+        shutil.rmtree(tmp_path / path)
+        message = rf"the model that writes them is missing \(.*{path}\)\. Copy the whole {whole} directory"
         with pytest.raises(DocmtError, match=message):
             Translator(tmp_path / model, device="cpu")
     train(hops("run", stop__max_steps=2), resume=True)
@@ -154,15 +156,13 @@ def test_a_drafter_that_is_another(hops, tmp_path):
     values = json.loads(config.read_text())
     values["source_language"], values["target_language"] = values["target_language"], values["source_language"]
     config.write_text(json.dumps(values))
-    with pytest.raises(
-        DocmtError, match=r"translates from yy to xx, but .*run.*, which is to read its drafts, from xx to"
-    ):
+    with pytest.raises(DocmtError, match=r"translates from yy to xx, but .*run.* translates from xx to"):
         Translator(tmp_path / "run", device="cpu")
 
 
 def test_a_store_without_drafts_is_refused(change, tmp_path):
     with pytest.raises(
-        DocmtError, match=r"multihop system reads drafts, but .*store.train has none: translate the source"
+        DocmtError, match=r"multihop system reads drafts, but .*store.train has none. Translate the source"
     ):
         train(change(run=tmp_path / "run", **HOPS))
     assert not (tmp_path / "run").exists()
@@ -178,22 +178,20 @@ def test_a_run_does_not_go_on_with_other_drafts(hops, prepare_with_drafts, chang
     train(config)
     other = prepare_with_drafts(replace(SEARCH, max_length_extra=1.0))
     longer = replace(config, stop=replace(config.stop, max_steps=3))
-    with pytest.raises(
-        DocmtError, match=r"the training data in .* is not what the run .* was started with \(drafts or"
-    ):
+    with pytest.raises(DocmtError, match=r"the training data in .* differs from that of the run .* \(drafts or"):
         train(replace(longer, store=other.directory), resume=True)
     train(longer, resume=True)
 
 
 @pytest.mark.full
 def test_other_systems_do_not_care_about_drafts(change, store, drafted, tmp_path):
-    plain = change(store=drafted.directory, run=tmp_path / "plain", stop__max_steps=1, **SENTENCE)
-    train(plain)
-    train(replace(plain, store=store.directory, stop=replace(plain.stop, max_steps=2)), resume=True)
+    sentence_config = change(store=drafted.directory, run=tmp_path / "plain", stop__max_steps=1, **SENTENCE)
+    train(sentence_config)
+    train(replace(sentence_config, store=store.directory, stop=replace(sentence_config.stop, max_steps=2)), resume=True)
 
 
 def test_the_drafter_is_named_or_that_of_the_start(hops, change, sentence_run, tmp_path):
-    with pytest.raises(DocmtError, match=r"no model is named that writes them at translation: add --drafter"):
+    with pytest.raises(DocmtError, match=r"needs a model that writes drafts at translation. Add --drafter"):
         train(hops("run", drafter=None, stop__max_steps=1))
     assert not (tmp_path / "run").exists()
     train(hops("one", drafter=None, initialize_from=sentence_run, stop__max_steps=1))
@@ -210,7 +208,7 @@ def test_stores_and_drafters_of_an_earlier_version(hops, store, sentence_run, tm
     old = shutil.copytree(store.directory, tmp_path / "old")
     (old / "drafts").mkdir()
     with pytest.raises(
-        DocmtError, match=r"old.drafts is of docmt 0.3.0 and no longer read: translate the source texts"
+        DocmtError, match=r"old.drafts has the unsupported format of docmt 0.3.0. Translate the source texts"
     ):
         train(hops("run", store=old))
     train(hops("run", stop__max_steps=1))
@@ -255,6 +253,6 @@ def test_averages_carry_the_drafter(hops, change, sentence_run, tmp_path):
     with pytest.raises(DocmtError, match=r"other reads drafts of another model than .*one"):
         average_models([tmp_path / "one", tmp_path / "other"], tmp_path / "no")
     with pytest.raises(
-        DocmtError, match=r"one and .*other cannot translate as one: they read drafts of different models"
+        DocmtError, match=r"one and .*other cannot form an ensemble: they read drafts of different models"
     ):
         Translator([tmp_path / "one", tmp_path / "other"], device="cpu")

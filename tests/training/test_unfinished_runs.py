@@ -13,8 +13,8 @@ from docmt.checkpoint.weights import save_tensors
 from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.training import train
-from docmt.training.corpus import fit_model_config
 from docmt.training.finetune import initialize_from
+from docmt.training.training_corpus import fit_model_config
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_checkpoint_is_a_model_directory(unfinished, store, name):
         Document.from_sentences(["bo ka", "me"])
     )
     assert len(translation.document.sentences) == 2
-    assert load_model_tokenizer(checkpoint).same_words(store.tokenizer)
+    assert load_model_tokenizer(checkpoint).has_same_vocabulary(store.tokenizer)
     assert load_languages(checkpoint) == ("xx", "yy")
     update = 4 if name == "update-4" else 8
     assert f"those after update {update} of an unfinished training" in (checkpoint / "README.md").read_text()
@@ -46,21 +46,21 @@ def test_a_checkpoint_is_a_model_directory(unfinished, store, name):
 def test_a_run_gives_its_best_model_then_its_last_then_the_finished_one(unfinished, caplog, change):
     best = unfinished / "checkpoints" / "best"
 
-    def given():
+    def load_with_messages():
         caplog.clear()
         tensor = load_model(unfinished).tokens.weight
         return tensor, [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
-    tensor, said = given()
+    tensor, messages = load_with_messages()
     assert torch.equal(tensor, load_file(best / "model.safetensors")["tokens.weight"])
-    assert said == [f"the run {unfinished} is not finished: taking its best model so far (update 8)"]
+    assert messages == [f"the run {unfinished} is not finished. Using its best model so far (update 8)"]
     shutil.rmtree(best)
-    tensor, said = given()
-    assert said == [f"the run {unfinished} is not finished: taking its last checkpoint (update 8)"]
+    tensor, messages = load_with_messages()
+    assert messages == [f"the run {unfinished} is not finished. Using its last checkpoint (update 8)"]
     train(change(checkpoints__average="last", checkpoints__average_count=2), resume=True)
-    tensor, said = given()
+    tensor, messages = load_with_messages()
     assert torch.equal(tensor, load_file(unfinished / "model" / "model.safetensors")["tokens.weight"])
-    assert said == []
+    assert messages == []
 
 
 def test_a_training_may_start_from_an_unfinished_run(unfinished, store, change, caplog):
@@ -68,14 +68,14 @@ def test_a_training_may_start_from_an_unfinished_run(unfinished, store, change, 
     assert initialize_from(model, unfinished, store.tokenizer) == []
     best = load_file(unfinished / "checkpoints" / "best" / "model.safetensors")
     assert all(torch.equal(tensor, best[name]) for name, tensor in model.state_dict().items())
-    assert "taking its best model so far (update 8)" in caplog.text
+    assert "Using its best model so far (update 8)" in caplog.text
 
 
 def test_checkpoints_of_weights_alone_are_no_models(unfinished):
     for config in unfinished.rglob("config.json"):
         config.unlink()
     with pytest.raises(
-        DocmtError, match=r"has no finished model yet .* nor a checkpoint with a config.json: go on with"
+        DocmtError, match=r"has no model yet: .* and checkpoints with a config.json are missing\. Continue"
     ):
         load_model(unfinished)
     with pytest.raises(DocmtError, match=r"best.config.json: there is no such file"):
@@ -85,5 +85,5 @@ def test_checkpoints_of_weights_alone_are_no_models(unfinished):
 def test_real_damage_is_told_at_once(unfinished):
     for name in ("best", "last"):
         save_tensors(unfinished / "checkpoints" / name / "model.safetensors", {"other": torch.zeros(1)})
-    with pytest.raises(DocmtError, match=r"best/model.safetensors has .*copy the directory again"):
+    with pytest.raises(DocmtError, match=r"best/model.safetensors has .*Copy the directory again"):
         load_model(unfinished)

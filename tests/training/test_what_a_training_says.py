@@ -10,13 +10,13 @@ from runs import metrics
 from docmt.model import TranslationModel
 from docmt.model.systems import Context, Group
 from docmt.training import StopConfig, train
-from docmt.training.corpus import fit_model_config
-from docmt.training.reporting import RecentUpdates, new_weights_in_words, seconds_left
-from docmt.training.run_directory import BestSoFar, TrainingState
+from docmt.training.reporting import RecentUpdates, describe_new_weights, estimate_eta
+from docmt.training.run_directory import BestValidation, TrainingState
+from docmt.training.training_corpus import fit_model_config
 
 
 def test_the_beginning_and_the_end_are_told(change):
-    config = change(batches__accumulate=2, stop__max_epochs=9, stop__max_minutes=0.5)
+    config = change(batches__gradient_accumulation=2, stop__max_epochs=9, stop__max_minutes=0.5)
     train(config)
     log = (config.run / "train.log").read_text()
     for line in (
@@ -25,7 +25,7 @@ def test_the_beginning_and_the_end_are_told(change):
         f"data {config.store}: train 24 documents, 60 sentence pairs, 258 and 220 tokens; dev 6 documents, 13 sentence "
         "pairs, 56 and 48 tokens\n",
         "an update sees up to 128 tokens x 2 on each device, an epoch has 2 updates; on cpu, float32\n",
-        "it ends after 12 update(s) or 9 epoch(s) or 0.5 minute(s) or 10 validation(s) without improvement\n",
+        "training stops after 12 update(s) or 9 epoch(s) or 0.5 minute(s) or 10 validation(s) without improvement\n",
         "finished: 12 updates are done; the model is best of the validations (update ",
         "best validation: dev loss ",
         f"try: docmt translate {config.run} FILE\n",
@@ -36,7 +36,9 @@ def test_the_beginning_and_the_end_are_told(change):
 
 def test_part_of_the_data_and_of_the_weights(change, tmp_path):
     train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
-    config = change(initialize_from=tmp_path / "first", freeze="loaded", batches__train_share=0.5, stop__max_steps=1)
+    config = change(
+        initialize_from=tmp_path / "first", freeze="pretrained", batches__train_share=0.5, stop__max_steps=1
+    )
     train(config)
     log = (config.run / "train.log").read_text()
     assert "20,784 weights, of which 4,848 are trained" in log
@@ -64,12 +66,12 @@ def test_part_of_the_data_and_of_the_weights(change, tmp_path):
 def test_new_weights_are_told_by_what_they_are_for(change, store, settings, new, words):
     model = TranslationModel(fit_model_config(change(**settings).model, store))
     tensors = model.state_dict()
-    new = new or [name for name in tensors if model.system.origin(name) is None]
+    new = new or [name for name in tensors if model.system.initial_weight(name) is None]
     count = sum(tensors[name].numel() for name in new)
-    said = new_weights_in_words(new, model)
+    description = describe_new_weights(new, model)
     start = f"{len(new)} new tensors ({count:,} weights): "
-    assert said.startswith(start)
-    assert sorted(said.removeprefix(start).split("; ")) == sorted(words.split("; "))
+    assert description.startswith(start)
+    assert sorted(description.removeprefix(start).split("; ")) == sorted(words.split("; "))
 
 
 @pytest.mark.parametrize(("device", "reads"), [("cpu", 50), ("cuda", 2)])
@@ -93,11 +95,11 @@ def test_the_loss_shown_is_that_of_the_last_updates(device, reads):
 
 
 def state(update=100, epoch=2, seconds=50.0):
-    return TrainingState(best=BestSoFar(higher_is_better=False), update=update, epoch=epoch, seconds=seconds)
+    return TrainingState(best=BestValidation(higher_is_better=False), update=update, epoch=epoch, seconds=seconds)
 
 
 @pytest.mark.parametrize(
-    ("stop", "left"),
+    ("stop", "seconds"),
     [
         ({"max_steps": 300}, 200 * 0.5),
         ({"max_epochs": 4}, (4 / 2.5 - 1) * 100 * 0.5),
@@ -108,15 +110,15 @@ def state(update=100, epoch=2, seconds=50.0):
         ({"patience": 3}, None),
     ],
 )
-def test_the_time_left_is_that_to_the_nearest_limit(stop, left):
-    assert seconds_left(StopConfig(**stop), state(), 0.5, (100, 50.0)) == pytest.approx(left)
+def test_the_time_left_is_that_to_the_nearest_limit(stop, seconds):
+    assert estimate_eta(StopConfig(**stop), state(), 0.5, (100, 50.0)) == pytest.approx(seconds)
     if "max_minutes" not in stop:
-        assert seconds_left(StopConfig(**stop), state(), 0.5, (0, 0.0)) is None
+        assert estimate_eta(StopConfig(**stop), state(), 0.5, (0, 0.0)) is None
 
 
 def test_the_progress_line(change, monkeypatch, capsys):
     """Loss, speed, learning rate, the last validation and the time left, where only minutes limit a training."""
-    monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
     train(change(stop__max_steps=0, stop__max_minutes=60, stop__patience=2, optimizer__learning_rate=1e-12))
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training (updates)")]
     assert len(lines) == 12

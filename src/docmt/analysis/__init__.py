@@ -1,4 +1,4 @@
-"""Looking into models and trainings: attention entropy, and figures of how a training went."""
+"""Analysis of models and trainings: attention entropy, training curves and figures."""
 
 import lazy_loader
 

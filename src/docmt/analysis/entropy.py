@@ -1,7 +1,7 @@
 """Attention entropy and gates of a model over a corpus (Bao et al. 2021, figures 4, 5 and 8).
 
-Weights are averaged over the heads first; then every query has the entropy -sum p log2 p in bits, from 0 (all on one
-token) to log2 n (even over n tokens). Measured from outside of the model (`docmt.analysis.looks`).
+Weights are averaged over the heads. The entropy of a query is -sum p log2 p in bits, from 0 (all weight on one token)
+to log2 n (uniform over n tokens). Weights come from `docmt.analysis.attention_records`.
 
 Notation as in `model/` (T packed tokens, H heads, k = d / H).
 """
@@ -18,100 +18,108 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from docmt.analysis.looks import Block, GateLook, Look, Site, TokenLook, attention_sites, bits, watching
-from docmt.core.plain_text import aligned
+from docmt.analysis.attention_records import (
+    AttentionRecord,
+    GateRecord,
+    Site,
+    TokenAttentionRecord,
+    WeightBlock,
+    attention_sites,
+    entropy_bits,
+    record_attention,
+)
+from docmt.core.plain_text import align_columns
 from docmt.data import Batch
 from docmt.model import ModelInput, Spans, TranslationModel
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.transformer import evaluating
+from docmt.model.transformer import evaluation_mode
 
 KINDS = tuple(
     f"{site}_{scope}" for site in ("encoder_self", "decoder_self", "decoder_cross") for scope in ("local", "global")
 )
-"""What is told apart in most systems: local attention stays within sentences, global attention sees the whole instance.
-Attention to another memory is named after it, as in encoder_context_local, and attention to a sentence before ends in
-_before. What looks at several sentences before at once does so at their words (_before), then at them (_sentences)."""
+"""Kinds of attention in most systems: local attention stays in a sentence, global attention sees the whole instance.
+Attention to another memory is named after it, such as encoder_context_local. Attention to a previous sentence ends in
+_before. Hierarchical attention attends to words (_before), then to sentences (_sentences)."""
 
 
 class EntropyMeter:
-    """Entropies added up by kind; only the kinds that the model has.
+    """Sums of entropies by the kinds of attention that a model has.
 
-    Each layer of a kind meets the same queries, so one mean over layers and queries is the mean over layers of the
-    means over queries.
+    All layers of a kind have the same queries, so the mean over layers and queries is the mean of the layers' means.
     """
 
     def __init__(self, kinds: Iterable[str]) -> None:
         self.bits = dict.fromkeys(sorted(set(kinds), key=lambda kind: (*KINDS, kind).index(kind)), 0.0)
         """sums over layers and query tokens"""
         self.queries = dict.fromkeys(self.bits, 0)
-        """how many entropies each sum is made of"""
+        """number of entropies in each sum"""
 
     def add(self, kind: str, entropies: Tensor) -> None:
-        """Adds the entropies [n] of some queries of one layer."""
+        """Add the entropies [n] of queries of one layer."""
         self.bits[kind] += entropies.sum(dtype=torch.float64).item()
         self.queries[kind] += entropies.numel()
 
     def means(self) -> dict[str, float]:
-        """Bits per query and layer, by kind; kinds that met no query are left out."""
-        return mean_bits(self.bits, self.queries)
+        """Return bits per query and layer by kind. Kinds without a query are left out."""
+        return mean_entropies(self.bits, self.queries)
 
 
-def mean_bits(bits: Mapping[str, float], queries: Mapping[str, float]) -> dict[str, float]:
-    """Sums divided by their counts; kinds without a count are left out."""
+def mean_entropies(bits: Mapping[str, float], queries: Mapping[str, float]) -> dict[str, float]:
+    """Divide sums of entropies by their counts. Kinds without a query are left out."""
     return {kind: total / queries[kind] for kind, total in bits.items() if queries[kind]}
 
 
 def attention_entropy(model: TranslationModel, batches: Iterable[Batch]) -> dict[str, float]:
-    """Mean attention entropy of the model on these batches, in bits, for each of `KINDS` that it has.
+    """Return the mean attention entropy of a model on batches, in bits, for each of `KINDS` that it has.
 
-    The mean is over all query tokens of all batches (decoder: the decoder input) and over the layers that have this
-    kind of attention. Dropout is off; the model's mode is left as it was.
+    The mean is over all query tokens (decoder: the decoder input) and over the layers with this kind of attention.
+    Dropout is off. The mode of the model is restored.
     """
-    with evaluating(model), torch.no_grad(), measuring_entropy(model) as meter:
+    with evaluation_mode(model), torch.no_grad(), measure_entropy(model) as meter:
         for batch in batches:
             model(batch.inputs.to(model.device))
     return meter.means()
 
 
 @contextmanager
-def measuring_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
-    """While the block runs, every forward pass of `model` adds to the meter, and computes what it computes without.
+def measure_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
+    """Add the entropies of every full pass of `model` to the meter while the block runs.
 
-    A pass takes about 1.5 times as long (256-wide model, 500-token instances, CPU), so measure in validation, not in
-    every update; there, the tokens that fill up training batches would count as well. Decoding step by step does
-    not pass through here.
+    A pass takes about 1.5 times as long (256-wide model, 500-token instances, CPU). Measure in validation, not in
+    training, where padding tokens would count as well. Incremental decoding is not measured.
     """
     meter = EntropyMeter(site.kind for site in attention_sites(model))
 
-    def measure(look: Look) -> None:
-        for block in look.blocks():
-            meter.add(look.site.kind, mean_bits_of(block)[block.real])
+    def measure(record: AttentionRecord) -> None:
+        for block in record.blocks():
+            meter.add(record.site.kind, block_entropies(block)[block.is_query])
 
-    with watching(model, measure):
+    with record_attention(model, measure):
         yield meter
 
 
-def mean_bits_of(block: Block) -> Tensor:
-    """Entropy in bits [n, q] of the weights of each query, averaged over the heads first."""
-    return bits(block.shares().mean(1))
+def block_entropies(block: WeightBlock) -> Tensor:
+    """Return the entropy in bits [n, q] of each query's weights, averaged over the heads."""
+    return entropy_bits(block.shares().mean(1))
 
 
-FAR_BACK = 4
-ENTROPIES = "attention entropy in bits: of the mean over the heads, and of each head"
-DISTANCES = "where attention looks, in sentences: percent of its weight, mean over the heads"
-TEMPERATURES = "temperatures of linear attention: the lower, the more a head chooses"
-SENTENCE_GATES = "gates of sentences: share of all that was said that is left to the next one (0 to 1), of each head"
-GATES = "gates: share of the context that they let in, where there is any (0 to 1; mean and deviation over elements)"
+MAX_DISTANCE = 4
+"""Largest distance with its own table column. Larger ones share it."""
+ENTROPIES = "attention entropy in bits: of the mean over heads, and of each head"
+DISTANCES = "attention by distance in sentences: percent of weight, mean over heads"
+TEMPERATURES = "temperatures of linear attention: lower is sharper"
+SENTENCE_GATES = "sentence gates: share of the history passed to the next sentence (0 to 1), by head"
+GATES = "gates: share of context let in, where there is context (0 to 1; mean and deviation over elements)"
 
 
 @dataclass
-class Mean:
-    """Means of columns of numbers, whose rows come bit by bit."""
+class RunningMean:
+    """Running means of columns."""
 
     count: int = 0
-    """rows"""
+    """number of rows"""
     total: Tensor | float = 0.0
-    """[k] of the columns"""
+    """[k] sums of the columns"""
 
     def add(self, rows: Tensor) -> None:
         """Add rows [n, k]."""
@@ -119,29 +127,29 @@ class Mean:
         self.total = self.total + rows.sum(0, dtype=torch.float64).cpu()
 
     def values(self) -> list[float]:
-        """Return the mean of each column; empty where there is no row."""
+        """Return the mean of each column, empty without rows."""
         return (torch.as_tensor(self.total) / self.count).tolist() if self.count else []
 
 
 @dataclass
 class AttentionSums:
-    """What one attention did."""
+    """Sums over the queries of one attention."""
 
-    entropies: Mean = field(default_factory=Mean)
-    """in bits, of each query: of the weights that are averaged over the heads first, then of those of each head"""
+    entropies: RunningMean = field(default_factory=RunningMean)
+    """entropies in bits: of the mean over heads, then of each head"""
     distances: dict[int, Tensor] = field(default_factory=dict)
-    """weights [H + 1] (the last: of even attention) by how many sentences before the one that asks those are that are
-    seen (below 0: after it), where it chooses among several"""
+    """weights [H + 1] (last: of uniform attention) by distance: sentences from the key back to the query, negative for
+    later keys"""
 
-    def add_distances(self, block: Block, distances: Tensor, counts: Tensor) -> None:
+    def add_distances(self, block: WeightBlock, distances: Tensor, is_counted: Tensor) -> None:
         """Add the weights of one block.
 
-        distances [n, q, l]: how many sentences before the one that asks those are that are seen; counts [n, q] bool:
-        which queries count.
+        distances [n, q, l]: sentences from key back to query. is_counted [n, q] bool: queries to count.
         """
-        even = block.seen / block.seen.sum(-1, keepdim=True).clamp(min=1)  # [n, q or 1, l]
+        uniform = block.visible / block.visible.sum(-1, keepdim=True).clamp(min=1)  # [n, q or 1, l]
         shares = block.shares()
-        weights = torch.cat((shares, even[:, None].expand_as(shares[:, :1])), dim=1).cpu() * counts[:, None, :, None]
+        weights = torch.cat((shares, uniform[:, None].expand_as(shares[:, :1])), dim=1).cpu()
+        weights = weights * is_counted[:, None, :, None]
         least = int(distances.min())
         totals = torch.zeros(int(distances.max()) - least + 1, weights.shape[1], dtype=torch.float64)
         totals.index_add_(0, (distances - least).flatten(), weights.permute(0, 2, 3, 1).flatten(0, 2).double())
@@ -150,70 +158,71 @@ class AttentionSums:
                 self.distances[distance] = total + self.distances.get(distance, 0)
 
     def shares(self) -> dict[int, list[float]]:
-        """By distance, of each head, and last of even attention: how much of its weight is there."""
+        """Return the share of the weight at each distance, by head and last for uniform attention."""
         total = sum(self.distances.values())
         return {distance: (weights / total).tolist() for distance, weights in sorted(self.distances.items())}
 
 
 @dataclass
 class LinearSums:
-    """What one linear attention has learned, and how far the gates of sentences, if it has any, are open."""
+    """Temperatures and sentence gates of one linear attention."""
 
     temperatures: list[float]
-    """of each head"""
-    left: Mean = field(default_factory=Mean)
-    """what each sentence that has another one after it leaves to that one: of each head, from 0 (nothing) to 1"""
+    """temperature of each head"""
+    sentence_gates: RunningMean = field(default_factory=RunningMean)
+    """share of the history that a sentence passes to the next one, by head"""
 
 
-def mean_and_deviation(sums: Mean) -> tuple[float, float]:
-    """Return the mean of a number, of which it and its square are added up, and its standard deviation."""
+def mean_and_deviation(sums: RunningMean) -> tuple[float, float]:
+    """Return mean and standard deviation from the means of a number and its square."""
     mean, square = sums.values()
     return mean, math.sqrt(max(square - mean**2, 0.0))
 
 
 @dataclass
 class AttentionReport:
-    """Of every attention and every gate that met a token, in the order of the model's modules."""
+    """Entropies, distances and gates of a model, in the order of its modules."""
 
     attentions: dict[Site, AttentionSums] = field(default_factory=dict)
     linear: dict[Site, LinearSums] = field(default_factory=dict)
-    gates: dict[Site, Mean] = field(default_factory=dict)
-    """of the share of the context that they let in, and of its square, over tokens where there is any, and elements"""
+    gates: dict[Site, RunningMean] = field(default_factory=dict)
+    """share of the context that a gate lets in, and its square, over elements of tokens with context"""
 
-    def look(self, look: Look, source: Spans, translated: Tensor) -> None:
-        """Add what one attention looks at in a pass.
+    def add_attention(self, record: AttentionRecord, source: Spans, translated: Tensor) -> None:
+        """Add the record of one attention.
 
-        source: the S sentences of the packed source; translated [S] bool: others are read as context alone.
+        source: the S sentences of the packed source. translated: [S] bool, False for sentences read only as context.
         """
-        for block in look.blocks():
-            if not block.real.any():
+        for block in record.blocks():
+            if not block.is_query.any():
                 continue
-            sums = self.attentions.setdefault(look.site, AttentionSums())
+            sums = self.attentions.setdefault(record.site, AttentionSums())
             shares = block.shares()
-            entropies = bits(torch.cat((shares.mean(1, keepdim=True), shares), dim=1))  # [n, 1 + H, q]
-            sums.entropies.add(entropies.transpose(1, 2)[block.real])
-            if look.chooses:
-                asking = look.query_sentences()[block.queries.cpu()]  # [n, q]
-                seen = look.key_sentences(source)[block.keys.cpu()]  # [n, l]
-                counts = block.real.cpu() & translated[asking]
-                sums.add_distances(block, asking[:, :, None] - seen[:, None], counts)
-        if isinstance(look, TokenLook) and isinstance(look.attention, LinearAttention):
-            temperatures = look.attention.features.temperatures().tolist()
-            self.linear.setdefault(look.site, LinearSums(temperatures)).left.add(look.left())
+            entropies = entropy_bits(torch.cat((shares.mean(1, keepdim=True), shares), dim=1))  # [n, 1 + H, q]
+            sums.entropies.add(entropies.transpose(1, 2)[block.is_query])
+            if record.sees_several_sentences:
+                query_sentences = record.query_sentences()[block.queries.cpu()]  # [n, q]
+                key_sentences = record.key_sentences(source)[block.keys.cpu()]  # [n, l]
+                is_counted = block.is_query.cpu() & translated[query_sentences]
+                sums.add_distances(block, query_sentences[:, :, None] - key_sentences[:, None], is_counted)
+        if isinstance(record, TokenAttentionRecord) and isinstance(record.attention, LinearAttention):
+            temperatures = record.attention.features.temperatures().tolist()
+            sentence_gates = self.linear.setdefault(record.site, LinearSums(temperatures)).sentence_gates
+            sentence_gates.add(record.sentence_gates())
 
-    def gate(self, gate: GateLook, source: Spans) -> None:
-        """Add how far a gate was open in a pass; source: the sentences of the packed source."""
-        there = gate.there(source)
-        shares = gate.shares[there.to(gate.shares.device)].double().flatten()
+    def add_gate(self, record: GateRecord, source: Spans) -> None:
+        """Add the record of one gate. source: sentences of the packed source."""
+        has_context = record.has_context(source)
+        shares = record.shares[has_context.to(record.shares.device)].double().flatten()
         if shares.numel():
-            self.gates.setdefault(gate.site, Mean()).add(torch.stack((shares, shares.square()), dim=1))
+            self.gates.setdefault(record.site, RunningMean()).add(torch.stack((shares, shares.square()), dim=1))
 
     def to_json(self) -> dict[str, Any]:
-        """Lists of all attentions and of all gates."""
+        """Return lists of all attentions and gates as JSON values."""
         return {
             "attentions": [
                 {
-                    **_place(site),
+                    **_site_fields(site),
                     "queries": sums.entropies.count,
                     "entropy": round(sums.entropies.values()[0], 6),
                     "head_entropies": _rounded(sums.entropies.values()[1:]),
@@ -224,78 +233,80 @@ class AttentionReport:
             ],
             "linear": [
                 {
-                    **_place(site),
+                    **_site_fields(site),
                     "temperatures": _rounded(sums.temperatures),
-                    "sentence_gates": _rounded(sums.left.values()),
+                    "sentence_gates": _rounded(sums.sentence_gates.values()),
                 }
                 for site, sums in self.linear.items()
             ],
             "gates": [
-                {**_place(site), "context_share": share, "deviation": deviation}
+                {**_site_fields(site), "context_share": share, "deviation": deviation}
                 for site, sums in self.gates.items()
                 for share, deviation in [_rounded(mean_and_deviation(sums))]
             ],
         }
 
     def format(self) -> str:
-        """Tables for people."""
+        """Return the report as tables."""
         entropies = {site: sums.entropies.values() for site, sums in self.attentions.items()}
         linear = self.linear.items()
         temperatures = {site: _mean_and_all(sums.temperatures) for site, sums in linear if sums.temperatures}
-        sentence_gates = {site: _mean_and_all(sums.left.values()) for site, sums in linear if sums.left.count}
+        sentence_gates = {
+            site: _mean_and_all(sums.sentence_gates.values()) for site, sums in linear if sums.sentence_gates.count
+        }
         gates = {site: mean_and_deviation(sums) for site, sums in self.gates.items()}
         tables = {
             ENTROPIES: _by_head(entropies, 2),
             DISTANCES: self._distances(),
             TEMPERATURES: _by_head(temperatures, 3),
             SENTENCE_GATES: _by_head(sentence_gates, 3),
-            GATES: [["", "layer", "mean", "deviation"], *_numbers(gates, 3)],
+            GATES: [["", "layer", "mean", "deviation"], *_value_rows(gates, 3)],
         }
-        return "\n\n".join("\n".join([title, *aligned(rows)]) for title, rows in tables.items() if rows[1:])
+        return "\n\n".join("\n".join([title, *align_columns(rows)]) for title, rows in tables.items() if rows[1:])
 
     def _distances(self) -> list[list[str]]:
-        nearer = [f"{distance} before" for distance in range(FAR_BACK - 1, 0, -1)]
-        rows = [["", "layer", f"{FAR_BACK}+ before", *nearer, "own", "after"]]
+        nearer = [f"{distance} before" for distance in range(MAX_DISTANCE - 1, 0, -1)]
+        rows = [["", "layer", f"{MAX_DISTANCE}+ before", *nearer, "same", "after"]]
         by_kind: dict[str, list[tuple[Site, dict[int, list[float]]]]] = {}
         for site, sums in self.attentions.items():
             if sums.distances:
                 by_kind.setdefault(site.kind, []).append((site, sums.shares()))
         for layers in by_kind.values():
             for site, shares in layers:
-                means = {distance: sum(own[:-1]) / len(own[:-1]) for distance, own in shares.items()}
-                rows.append([*_named(site), *_by_distance(means)])
-            even = {distance: own[-1] for distance, own in layers[0][1].items()}  # all layers see the same
-            rows.append(["  if it were even", "", *_by_distance(even)])
+                means = {distance: sum(heads) / len(heads) for distance, (*heads, _) in shares.items()}
+                rows.append([*_site_cells(site), *_distance_cells(means)])
+            uniform = {distance: share for distance, (*_, share) in layers[0][1].items()}  # equal in all layers
+            rows.append(["  if uniform", "", *_distance_cells(uniform)])
         return rows
 
 
 def _by_head(values: Mapping[Site, Sequence[float]], digits: int) -> list[list[str]]:
-    """Return a table of the mean and of each head."""
+    """Return a table with the mean and each head."""
     columns = max(map(len, values.values()), default=0)
-    return [["", "layer", "mean", *(f"head {number}" for number in range(1, columns))], *_numbers(values, digits)]
+    return [["", "layer", "mean", *(f"head {number}" for number in range(1, columns))], *_value_rows(values, digits)]
 
 
-def _numbers(values: Mapping[Site, Sequence[float]], digits: int) -> list[list[str]]:
-    return [[*_named(site), *(f"{value:.{digits}f}" for value in row)] for site, row in values.items()]
+def _value_rows(values: Mapping[Site, Sequence[float]], digits: int) -> list[list[str]]:
+    return [[*_site_cells(site), *(f"{value:.{digits}f}" for value in row)] for site, row in values.items()]
 
 
 def _mean_and_all(values: Sequence[float]) -> list[float]:
     return [sum(values) / len(values), *values]
 
 
-def _by_distance(shares: Mapping[int, float]) -> list[str]:
-    """Cells in percent, from the farthest before to those after."""
-    cells = [0.0] * (FAR_BACK + 2)
+def _distance_cells(shares: Mapping[int, float]) -> list[str]:
+    """Return cells in percent, from the farthest previous sentence to later ones."""
+    cells = [0.0] * (MAX_DISTANCE + 2)
     for distance, share in shares.items():
-        cells[FAR_BACK - max(min(distance, FAR_BACK), -1)] += 100 * share
+        cells[MAX_DISTANCE - max(min(distance, MAX_DISTANCE), -1)] += 100 * share
     return [f"{cell:.1f}" for cell in cells]
 
 
-def _place(site: Site) -> dict[str, Any]:
+def _site_fields(site: Site) -> dict[str, Any]:
     return {"kind": site.kind, "layer": site.layer, **({"back": site.back} if site.back else {})}
 
 
-def _named(site: Site) -> list[str]:
+def _site_cells(site: Site) -> list[str]:
     words = site.kind.replace("_", " ")
     return [f"{words} {site.back}" if site.back else words, str(site.layer)]
 
@@ -304,21 +315,21 @@ def _rounded(values: Iterable[float]) -> list[float]:
     return [round(value, 6) for value in values]
 
 
-def look_at_corpus(
+def report_attention(
     model: TranslationModel, passes: Iterable[tuple[ModelInput, Tensor]], report: AttentionReport | None = None
 ) -> AttentionReport:
-    """Add what the model does in these passes to a report, or to a new one, and return it.
+    """Add the attentions and gates of these passes to a report, or to a new one, and return it.
 
-    A pass is what the model reads, and [S] bool: which sentences of the source are translated. Means are over all
-    query tokens, also of what is only read as context; where attention looks is that of the sentences that are
-    translated. Dropout is off; the model's mode is left as it was.
+    A pass is a model input and [S] bool, which source sentences are translated. Means are over all query tokens,
+    including context. Distances are only those of translated sentences. Dropout is off. The mode of the model is
+    restored.
     """
     report = AttentionReport() if report is None else report
-    with evaluating(model):
+    with evaluation_mode(model):
         for inputs, translated in passes:
             source = inputs.source.sentences
-            looking = partial(report.look, source=source, translated=translated)
-            gating = partial(report.gate, source=source)
-            with torch.no_grad(), watching(model, looking, gating):
+            on_attention = partial(report.add_attention, source=source, translated=translated)
+            on_gate = partial(report.add_gate, source=source)
+            with torch.no_grad(), record_attention(model, on_attention, on_gate):
                 model(inputs)
     return report

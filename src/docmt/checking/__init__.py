@@ -1,4 +1,4 @@
-"""What a person can see in a translation without a reference: `docmt check`."""
+"""The consistency report of `docmt check`: faults of a translation that need no reference and no model."""
 
 import lazy_loader
 

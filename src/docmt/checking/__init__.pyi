@@ -1,4 +1,4 @@
-from .checks import Translated as Translated
+from .checks import PairedDocuments as PairedDocuments
 from .checks import check_documents as check_documents
 from .checks import check_files as check_files
 from .checks import read_translation as read_translation
@@ -6,5 +6,5 @@ from .findings import KINDS as KINDS
 from .findings import CheckConfig as CheckConfig
 from .findings import CheckReport as CheckReport
 from .findings import Finding as Finding
-from .findings import Place as Place
-from .findings import page as page
+from .findings import MarkedSentence as MarkedSentence
+from .findings import render_html as render_html

@@ -1,4 +1,4 @@
-"""All checks of a translation, and how its files are read."""
+"""Read translations from files and run all checks."""
 
 from __future__ import annotations
 
@@ -9,36 +9,40 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Literal
 
-from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, Place, is_certain
-from docmt.checking.languages import FORMAL, FUNCTION_WORDS, base_language, is_unspaced, language_of
-from docmt.checking.preserved import carried
-from docmt.checking.sentences import (
-    Copies,
-    Lengths,
-    duplicates,
-    empty,
-    formality,
-    lengths,
-    loops,
-    repetitions,
-    untranslated,
+from docmt.checking.consistency import WordKinds, find_inconsistent_names, find_inconsistent_terms, find_links
+from docmt.checking.copied_content import check_content
+from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, MarkedSentence, is_certain
+from docmt.checking.languages import FORMAL, FUNCTION_WORDS, base_language, detect_language, is_unspaced
+from docmt.checking.sentence_checks import (
+    CopyCounts,
+    LengthModel,
+    find_duplicates,
+    find_empty,
+    find_inconsistent_repeats,
+    find_loops,
+    find_mixed_formality,
+    find_untranslated,
+    find_unusual_lengths,
 )
-from docmt.checking.terms import WordKinds, find_links, names, terms
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import decoded_lines
+from docmt.core.plain_text import read_lines
 from docmt.documents import Document, ParallelDocument, read_documents
-from docmt.documents.corpus import read_hypothesis
+from docmt.documents.corpus_files import read_hypothesis
 from docmt.documents.document import read_input
-from docmt.documents.formats import check_name, is_jsonl
+from docmt.documents.input_formats import check_name, is_jsonl
 
 Layout = Literal["auto", "lines", "text"]
 _MARKDOWN = (".md", ".markdown")
-_SHOWN = 3
+_MAX_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
-class Translated:
-    """A source with its translation. Documents whose numbers of sentences differ are in `findings` alone."""
+class PairedDocuments:
+    """The documents of a source and its translation.
+
+    `findings` holds one for each document whose sides have different numbers of sentences; those are not in
+    `documents`.
+    """
 
     documents: list[ParallelDocument]
     findings: list[Finding]
@@ -46,98 +50,99 @@ class Translated:
 
 def read_translation(
     source: Path, target: Path | None, layout: Layout = "auto", config: CheckConfig | None = None
-) -> Translated:
-    """The documents of a source file and of its translation, or of a JSONL file with both sides.
+) -> PairedDocuments:
+    """Read a source file and its translation, or a JSONL file with both sides.
 
-    layout: "lines" is a sentence a line, "text" running text (of the languages of the configuration, or English),
-    "auto" running text for Markdown and lines for all else. Raises DocmtError for files that cannot be read or have
-    other documents than each other.
+    layout: "lines" is one sentence a line, "text" running text in the languages of the configuration (default:
+    English), "auto" running text for Markdown and lines otherwise. Raises DocmtError for files that cannot be read,
+    and for sides with different numbers of documents.
     """
     if target is None and not is_jsonl(source):
-        raise DocmtError(f"{source} has one side alone: name the file with its translation too")
+        raise DocmtError(f"{source} has only one side. Name the file with its translation too.")
     if layout == "text" or (layout == "auto" and source.suffix in _MARKDOWN):
         if target is None or is_jsonl(source):
-            raise DocmtError(f"{source} is JSONL, which is no running text: leave --layout out")
+            raise DocmtError(f"{source} is JSONL, not running text. Leave --layout out.")
         config = config or CheckConfig()
-        return _running_text(source, target, (config.source_language or "en", config.target_language or "en"))
+        return _pair_running_text(source, target, (config.source_language or "en", config.target_language or "en"))
     check_name(source)
-    named = list(read_documents(source, "source"))
-    ours = [sentences for _, sentences in named]
+    named_documents = list(read_documents(source, "source"))
+    source_documents = [sentences for _, sentences in named_documents]
     if target is None:
-        theirs = [sentences for _, sentences in read_documents(source, "target")]
+        target_documents = [sentences for _, sentences in read_documents(source, "target")]
     else:
         check_name(target)
-        theirs = read_hypothesis(target, source, ours)
-    if not any(map(len, ours)):
-        raise DocmtError(f"{source} has no sentences, so nothing can be checked: give a file with text")
-    if len(ours) != len(theirs):
+        target_documents = read_hypothesis(target, source, source_documents)
+    if not any(map(len, source_documents)):
+        raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
+    if len(source_documents) != len(target_documents):
         raise DocmtError(
-            f"{source} has {len(ours)} documents and {target} {len(theirs)}: give the same documents in the same order "
-            "(--layout text takes both for running text)"
+            f"{source} has {len(source_documents)} documents but {target} has {len(target_documents)}. "
+            "Give the same documents in the same order, or --layout text for running text."
         )
     documents, findings = [], []
-    paired = zip(named, theirs, _line_numbers(source, ours), strict=True)
+    paired = zip(named_documents, target_documents, _line_numbers(source, source_documents), strict=True)
     for number, ((id, sentences), translated, lines) in enumerate(paired, 1):
         if len(sentences) == len(translated):
             documents.append(ParallelDocument(id, tuple(sentences), tuple(translated), number, lines))
         else:
-            findings.append(_miscounted(id, sentences, translated))
-    return Translated(documents, findings)
+            findings.append(_report_miscount(id, sentences, translated))
+    return PairedDocuments(documents, findings)
 
 
-def _miscounted(id: str, source: Sequence[str], target: Sequence[str]) -> Finding:
-    """The finding for a document of unequal sides, with its last sentences, where they part most clearly."""
+def _report_miscount(id: str, source: Sequence[str], target: Sequence[str]) -> Finding:
+    """Return the finding for a document with different numbers of sentences, with its last sentences."""
     last = max(len(source), len(target))
-    shown = range(max(0, last - _SHOWN), last)
+    examples = range(max(0, last - _MAX_EXAMPLES), last)
     pairs = list(zip_longest(source, target, fillvalue=""))
-    places = tuple(Place(id, number + 1, 0, *pairs[number]) for number in shown)
-    what = f"{len(source)} sentences have a translation of {len(target)}; nothing else of this document is checked"
-    return Finding("sentence_count", what, places, "sure")
+    sentences = tuple(MarkedSentence(id, index + 1, 0, *pairs[index]) for index in examples)
+    message = f"{len(source)} source sentences but {len(target)} target sentences; the document is not checked further"
+    return Finding("sentence_count", message, sentences, "sure")
 
 
 def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[int, ...]]:
-    """Where the sentences stand in a text file; of JSONL nothing is told."""
+    """Return the line of each sentence of a text file, or nothing for JSONL."""
     if is_jsonl(path):
         return [() for _ in documents]
-    numbered = decoded_lines(path)
+    numbered = read_lines(path)
     return [
         tuple(next(number for number, line in numbered if line.strip() == sentence) for sentence in document)
         for document in documents
     ]
 
 
-def _running_text(source: Path, target: Path, languages: tuple[str, str]) -> Translated:
-    """Two files of running text, line by line.
+def _pair_running_text(source: Path, target: Path, languages: tuple[str, str]) -> PairedDocuments:
+    """Pair the sentences of two files of running text, line by line.
 
-    A translation that is segmented anew may get other sentences: a line with other numbers of them on the two sides is
-    one pair. So is a line in which one side has no word. Raises DocmtError where lines cannot be paired.
+    If the two sides of a line have different numbers of sentences, or one has no word, the whole line is one pair.
+    Raises DocmtError if lines cannot be paired.
     """
     documents = [_read_running_text(path, language) for path, language in zip((source, target), languages, strict=True)]
-    ours, theirs = map(_sentences_by_line, documents)
+    source_lines, target_lines = map(_sentences_by_line, documents)
     lines = [document.text().rstrip("\n").split("\n") for document in documents]
     if len(lines[0]) == len(lines[1]):
-        for number in ours.keys() ^ theirs.keys():
-            ours.setdefault(number, [lines[0][number - 1].strip()])
-            theirs.setdefault(number, [lines[1][number - 1].strip()])
-    if len(ours) != len(theirs):
+        for number in source_lines.keys() ^ target_lines.keys():
+            source_lines.setdefault(number, [lines[0][number - 1].strip()])
+            target_lines.setdefault(number, [lines[1][number - 1].strip()])
+    if len(source_lines) != len(target_lines):
         raise DocmtError(
-            f"{source} has {len(ours)} lines of text and {target} {len(theirs)}, so it cannot be told which belong "
-            "together: give a translation that keeps the lines, or files of a sentence a line"
+            f"{source} has {len(source_lines)} lines of text but {target} has {len(target_lines)}. "
+            "Give a translation that keeps the lines, or files with one sentence a line."
         )
     pairs = [
-        (line, *pair)
-        for line, other in zip(sorted(ours), sorted(theirs), strict=True)
-        for pair in _paired(ours[line], theirs[other])
+        (source_line, *pair)
+        for source_line, target_line in zip(sorted(source_lines), sorted(target_lines), strict=True)
+        for pair in _pair_line(source_lines[source_line], target_lines[target_line])
     ]
     if not pairs:
-        raise DocmtError(f"{source} has no sentences, so nothing can be checked: give a file with text")
+        raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
     numbers, *sides = (tuple(column) for column in zip(*pairs, strict=True))
-    return Translated([ParallelDocument(source.name, sides[0], sides[1], 1, numbers)], [])
+    return PairedDocuments([ParallelDocument(source.name, sides[0], sides[1], 1, numbers)], [])
 
 
-def _paired(one: Sequence[str], other: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the sentences of a line with those of its translation, or, of other numbers, the whole lines."""
-    yield from zip(one, other, strict=True) if len(one) == len(other) else [(" ".join(one), " ".join(other))]
+def _pair_line(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the sentence pairs of a line, or the whole lines if the numbers of sentences differ."""
+    equal = len(sources) == len(targets)
+    yield from zip(sources, targets, strict=True) if equal else [(" ".join(sources), " ".join(targets))]
 
 
 def _read_running_text(path: Path, language: str) -> Document:
@@ -148,7 +153,7 @@ def _read_running_text(path: Path, language: str) -> Document:
 
 
 def _sentences_by_line(document: Document) -> dict[int, list[str]]:
-    """Return the sentences of every line that has any, by the number of the line."""
+    """Return the sentences of every line that has any, by line number."""
     sentences: dict[int, list[str]] = {}
     line = 1
     for gap, sentence in zip(document.gaps, document.sentences, strict=False):
@@ -158,12 +163,12 @@ def _sentences_by_line(document: Document) -> dict[int, list[str]]:
 
 
 Check = Callable[[int, ParallelDocument], Iterator[Finding]]
-"""Is given the number of the first sentence of a document, counted through all, and the document."""
-CARRIED = frozenset({"number", "url", "placeholder", "bracket"})
-Done = Callable[[int], object]
-"""Is told how many sentences were done since it was told last."""
-_LOOKED_AT = 5000
-"""Sentences that the language of a text is found by."""
+"""Called with the index of a document's first sentence, over all documents, and the document."""
+CONTENT_KINDS = frozenset({"number", "url", "placeholder", "bracket"})
+OnProgress = Callable[[int], object]
+"""Called with the number of sentences checked since the last call."""
+_DETECTION_SENTENCES = 5000
+"""Sentences from which the language of a text is detected."""
 
 
 def check_files(
@@ -173,11 +178,11 @@ def check_files(
     *,
     layout: Layout = "auto",
     kinds: Collection[str] = tuple(KINDS),
-    done: Done | None = None,
+    on_progress: OnProgress | None = None,
 ) -> CheckReport:
-    """Checks a translation; for the files see `read_translation`, for the rest `check_documents`."""
-    found = read_translation(Path(source), Path(target) if target is not None else None, layout, config)
-    return check_documents(found.documents, config, kinds=kinds, done=done, before=found.findings)
+    """Check a translation; see `read_translation` for the files and `check_documents` for the rest."""
+    paired = read_translation(Path(source), Path(target) if target is not None else None, layout, config)
+    return check_documents(paired.documents, config, kinds=kinds, on_progress=on_progress, earlier=paired.findings)
 
 
 def check_documents(
@@ -185,64 +190,64 @@ def check_documents(
     config: CheckConfig | None = None,
     *,
     kinds: Collection[str] = tuple(KINDS),
-    done: Done | None = None,
-    before: Sequence[Finding] = (),
+    on_progress: OnProgress | None = None,
+    earlier: Sequence[Finding] = (),
 ) -> CheckReport:
-    """Everything of these kinds that a person can see in translated documents, whose sentences may be empty.
+    """Check translated documents, whose sentences may be empty, for findings of these kinds.
 
-    `before`: findings that there already are (documents that cannot be paired).
+    earlier: findings to include, such as documents that cannot be paired.
     """
     config = config or CheckConfig()
     texts = _first_sentences(documents)
     codes = config.source_language, config.target_language
-    source, target = (base_language(code or language_of(text)) for code, text in zip(codes, texts, strict=True))
+    source, target = (base_language(code or detect_language(text)) for code, text in zip(codes, texts, strict=True))
     unspaced = any(map(is_unspaced, texts))
     wanted = set(kinds)
     if unspaced:
         wanted -= {"name", "term"}
     if target not in FORMAL:
         wanted -= {"formality"}
-    found = list(before)
-    for portion in _portions(documents, config.portion):
-        checks = _checks(portion, config, (source, target), wanted)
+    findings = list(earlier)
+    for portion in _split_into_portions(documents, config.batch_sentences):
+        checks = _build_checks(portion, config, (source, target), wanted)
         first = 0
         for document in portion:
             for check in checks:
-                found += check(first, document)
+                findings += check(first, document)
             first += len(document)
-            if done is not None:
-                done(len(document))
-    found = [finding for finding in found if finding.kind in kinds]
+            if on_progress is not None:
+                on_progress(len(document))
+    findings = [finding for finding in findings if finding.kind in kinds]
     order = list(KINDS)
-    shown = sorted((each for each in found if is_certain(each, config.certainty)), key=lambda f: order.index(f.kind))
-    hidden = Counter(each.kind for each in found if not is_certain(each, config.certainty))
+    visible = [finding for finding in findings if is_certain(finding, config.certainty)]
+    hidden = Counter(finding.kind for finding in findings if not is_certain(finding, config.certainty))
     return CheckReport(
         config=config,
-        documents=len(documents) + sum(each.kind == "sentence_count" for each in before),
+        documents=len(documents) + sum(each.kind == "sentence_count" for each in earlier),
         sentences=sum(map(len, documents)),
         source_language=source,
         target_language=target,
-        findings=shown,
+        findings=sorted(visible, key=lambda finding: order.index(finding.kind)),
         hidden=hidden,
         notes=list(_notes(set(kinds), source, target, unspaced)),
     )
 
 
 def _first_sentences(documents: Sequence[ParallelDocument]) -> list[list[str]]:
-    """Return the first sentences of both sides, by which their languages are found."""
+    """Return the first sentences of both sides, for language detection."""
     sides = (
         (sentence for document in documents for sentence in document.source),
         (sentence for document in documents for sentence in document.target),
     )
-    return [list(islice(side, _LOOKED_AT)) for side in sides]
+    return [list(islice(side, _DETECTION_SENTENCES)) for side in sides]
 
 
-def _portions(documents: Sequence[ParallelDocument], most: int) -> Iterator[list[ParallelDocument]]:
-    """Documents of together about as many sentences as are checked together."""
+def _split_into_portions(documents: Sequence[ParallelDocument], max_sentences: int) -> Iterator[list[ParallelDocument]]:
+    """Yield consecutive documents of about `max_sentences` sentences together."""
     portion: list[ParallelDocument] = []
     size = 0
     for document in documents:
-        if portion and size + len(document) > most:
+        if portion and size + len(document) > max_sentences:
             yield portion
             portion, size = [], 0
         portion.append(document)
@@ -251,41 +256,43 @@ def _portions(documents: Sequence[ParallelDocument], most: int) -> Iterator[list
         yield portion
 
 
-def _checks(
+def _build_checks(
     documents: Sequence[ParallelDocument], config: CheckConfig, languages: tuple[str, str], wanted: Set[str]
 ) -> list[Check]:
-    """What looks for the wanted kinds in a document, with what the documents together say of words and lengths."""
+    """Return the checks of the wanted kinds, with word and length statistics of these documents."""
     checks: dict[str, Check] = {
-        "empty": lambda _, document: empty(document),
-        "loop": lambda _, document: loops(document, config),
-        "duplicate": lambda _, document: duplicates(document, config),
-        "repetition": lambda _, document: repetitions(document, config),
-        "formality": lambda _, document: formality(document, languages[1]),
+        "empty": lambda _, document: find_empty(document),
+        "loop": lambda _, document: find_loops(document, config),
+        "duplicate": lambda _, document: find_duplicates(document, config),
+        "repetition": lambda _, document: find_inconsistent_repeats(document, config),
+        "formality": lambda _, document: find_mixed_formality(document, languages[1]),
     }
     if "untranslated" in wanted:
-        copies = Copies.of(documents)
-        checks["untranslated"] = lambda _, document: untranslated(document, config, languages, copies)
-    if "length" in wanted and (usual := Lengths.of(documents)) is not None:
-        checks["length"] = lambda _, document: lengths(document, config, usual)
+        copies = CopyCounts.from_documents(documents)
+        checks["untranslated"] = lambda _, document: find_untranslated(document, config, languages, copies)
+    if "length" in wanted and (length_model := LengthModel.fit(documents)) is not None:
+        checks["length"] = lambda _, document: find_unusual_lengths(document, config, length_model)
     if wanted & {"name", "term"}:
-        ours = WordKinds.of([document.source for document in documents], languages[0], config.term_documents)
-        checks["name"] = lambda _, document: names(document, config, ours, languages[1])
+        sources = [document.source for document in documents]
+        source_kinds = WordKinds.from_documents(sources, languages[0], config.term_documents)
+        checks["name"] = lambda _, document: find_inconsistent_names(document, config, source_kinds, languages[1])
     if "term" in wanted:
-        theirs = WordKinds.of([document.target for document in documents], languages[1])
+        target_kinds = WordKinds.from_documents([document.target for document in documents], languages[1])
         links = find_links(documents, languages)
-        checks["term"] = lambda first, document: terms(first, document, config, (ours, theirs), links)
-    chosen = [check for kind, check in checks.items() if kind in wanted]
-    if wanted & CARRIED:
-        chosen.append(lambda _, document: carried(document, config, languages))
-    return chosen
+        kinds = source_kinds, target_kinds
+        checks["term"] = lambda first, document: find_inconsistent_terms(first, document, config, kinds, links)
+    selected = [check for kind, check in checks.items() if kind in wanted]
+    if wanted & CONTENT_KINDS:
+        selected.append(lambda _, document: check_content(document, config, languages))
+    return selected
 
 
 def _notes(kinds: Collection[str], source: str, target: str, unspaced: bool) -> Iterator[str]:
-    """What was not checked, and why."""
+    """Yield what was not checked, and why."""
     if unspaced and {"name", "term"} & set(kinds):
-        yield "names and terms were not checked: a side is of a script without spaces between words"
+        yield "names and terms were not checked: one side is in a script without spaces between words"
     if "formality" in kinds and target not in FORMAL:
-        known = f"no words of address are known for {target}" if target else "the language is not known"
-        yield f"formality was not checked: {known} (--target_language)"
+        reason = f"no forms of address are known for {target}" if target else "the language is unknown"
+        yield f"formality was not checked: {reason} (--target-language)"
     if "untranslated" in kinds and not {source, target} <= FUNCTION_WORDS.keys():
-        yield "untranslated sentences were found by comparison alone: the commonest words of a language are not known"
+        yield "untranslated sentences were found by comparison only: no function words are known for a language"

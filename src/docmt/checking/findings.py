@@ -1,4 +1,4 @@
-"""What is looked for in a translation, what was found and where, and the report as a page."""
+"""The kinds of findings, their settings, and the report with its HTML page."""
 
 from __future__ import annotations
 
@@ -10,70 +10,68 @@ from itertools import groupby
 from typing import Any, Literal, get_args
 
 from docmt.core.errors import printable
-from docmt.core.options import MANY, check_fields, ranged
+from docmt.core.settings import MANY, check_fields, ranged
 from docmt.documents import ParallelDocument
 
 KINDS: Mapping[str, str] = {
-    "sentence_count": "documents whose translation has another number of sentences",
+    "sentence_count": "documents with a different number of source and target sentences",
     "empty": "sentences without a translation",
-    "untranslated": "sentences left as they are in the source, or in its language",
-    "loop": "words that are said again and again",
+    "untranslated": "sentences left in the source language",
+    "loop": "words or phrases repeated in a row",
     "duplicate": "different sentences with the same translation",
     "length": "translations that are far too short or too long for their source",
-    "number": "numbers that are lost or new",
-    "url": "web and mail addresses that are lost or new",
-    "placeholder": "placeholders and tags that are lost or new",
-    "bracket": "brackets without their partners",
-    "name": "names translated in several ways in a document",
-    "term": "terms translated in several ways in a document",
-    "repetition": "the same sentence translated in several ways in a document",
-    "formality": "formal and informal address in a document",
+    "number": "numbers missing or added",
+    "url": "web and mail addresses missing or added",
+    "placeholder": "placeholders and tags missing or added",
+    "bracket": "unbalanced brackets",
+    "name": "names translated inconsistently in a document",
+    "term": "terms translated inconsistently in a document",
+    "repetition": "the same sentence translated inconsistently in a document",
+    "formality": "formal and informal address mixed in a document",
 }
-"""What is looked for, by the names that options and JSON have for it, in the order of reports."""
+"""Kinds of findings by the names that options and JSON use, in report order."""
 Certainty = Literal["sure", "likely", "possible"]
 CERTAINTIES = get_args(Certainty)
 
 
 @dataclass(frozen=True)
 class CheckConfig:
-    """From where on something in a translation is told; a share is between 0 and 1."""
+    """The thresholds of the checks. Shares are between 0 and 1."""
 
     source_language: str = ""
-    """code of the language of the source, such as en; found by its commonest words if left out"""
+    """language code of the source, such as en (default: detected)"""
     target_language: str = ""
-    """code of the language of the translation, as source_language. Formality needs it, numbers in words do too"""
+    """language code of the translation (default: detected); needed for formality and number words"""
     certainty: Certainty = "likely"
-    """the least certain findings that are shown; less certain ones are counted"""
+    """least certainty of findings to show; less certain ones are only counted"""
     length_factor: float = ranged(2.0, 1, 1000)
-    """a translation is too short or too long by this factor, against the ratio of characters in the whole file"""
+    """report translations this many times too long or too short, by the file's length ratio"""
     length_deviation: float = ranged(6.0, 0, 1000)
-    """and lies this many (robust) standard deviations off; they grow with the root of the length (Gale and Church
-    1993), so that short sentences may differ more"""
+    """report lengths at least this many robust standard deviations off (Gale and Church 1993)"""
     loop_repetitions: int = ranged(3, 2, 1000)
-    """how often one or two words follow each other to be a loop; of three words and more, twice are enough"""
+    """repetitions of one or two words that make a loop; longer phrases need two"""
     duplicate_words: int = ranged(6, 1, 1000)
-    """words that a translation of several different sentences has at least"""
+    """shortest translation, in words, to compare with others in the document"""
     similarity: float = ranged(0.5, 0, 1)
-    """share of words that two source sentences have in common to be the same in other words: their translations may
-    be equal"""
+    """share of common words above which two sources may have the same translation"""
     copied_share: float = ranged(0.8, 0, 1)
-    """share of the words of a translation that stand in its source, in the same order, to be left untranslated"""
+    """share of target words copied from the source that makes a sentence untranslated"""
     number_words: int = ranged(12, 0, 100)
-    """numbers up to this one may be written in words in languages whose number words are not known"""
+    """largest number that may be spelled out if the language's number words are unknown"""
     term_occurrences: int = ranged(3, 2, MANY)
-    """sentences of a document with a term, at least, to ask whether it is translated in one way"""
+    """fewest sentences of a document with a term, to check its consistency"""
     term_share: float = ranged(0.6, 0, 1)
-    """share of the commonest translation of a term in the whole file, at least: words without one are no terms"""
+    """least share of a term's usual translation in the file"""
     term_documents: float = ranged(0.2, 0, 1)
-    """share of the documents of a file (of ten and more) that a term stands in at most: it is what some are about"""
+    """largest share of documents that contain a term (if the file has ten or more)"""
     term_evidence: int = ranged(3, 1, MANY)
-    """sentences of the file in which a word translates the term, at least, to be one of its translations"""
+    """fewest sentences of the file in which a word translates the term"""
     name_similarity: float = ranged(0.7, 0, 1)
-    """share of letters that a word has in common with a name to be another spelling of it"""
+    """share of letters in common that makes a word another spelling of a name"""
     repetition_words: int = ranged(4, 1, 1000)
-    """words that a source sentence has at least, to be asked whether it is translated in one way"""
-    portion: int = ranged(25_000, 100, MANY)
-    """sentences checked together: memory grows with it; what words translate each other is found in a portion alone"""
+    """shortest source sentence, in words, to check for consistent translation"""
+    batch_sentences: int = ranged(25_000, 100, MANY)
+    """sentences checked together; more take more memory, but give better word alignments"""
 
     def __post_init__(self) -> None:
         check_fields(self, "check.")
@@ -83,14 +81,14 @@ Spans = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Place:
-    """One sentence with its translation; marks are (start, end) in characters of what it is about."""
+class MarkedSentence:
+    """One sentence with its translation. Marks are the (start, end) to highlight, in characters."""
 
     document: str
     sentence: int
     """counted from 1 in its document"""
     line: int
-    """in the source file; 0 if it has no lines"""
+    """in the source file, 0 if unknown"""
     source: str
     target: str
     source_marks: Spans = ()
@@ -99,21 +97,26 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a person should look at."""
+    """A possible fault for a person to look at."""
 
     kind: str
     """one of KINDS"""
-    what: str
-    """in words, with what it is about in quotes"""
-    places: tuple[Place, ...]
+    message: str
+    """description, with quoted text"""
+    sentences: tuple[MarkedSentence, ...]
     certainty: Certainty = "likely"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as values that `json.dumps` takes."""
+        places = [asdict(sentence) for sentence in self.sentences]
+        return {"kind": self.kind, "what": self.message, "places": places, "certainty": self.certainty}
 
 
 @dataclass(frozen=True)
 class CheckReport:
     """All findings of a translation, in the order of KINDS and of the text.
 
-    `hidden`: how many findings of each kind are less certain than asked for; `notes`: what could not be checked.
+    `hidden`: number of findings below the requested certainty, by kind. `notes`: checks that could not run, and why.
     """
 
     config: CheckConfig
@@ -126,16 +129,16 @@ class CheckReport:
     notes: Sequence[str] = ()
 
     def counts(self) -> dict[str, int]:
-        """The number of findings of every kind, those of which there are none included."""
-        found = Counter(finding.kind for finding in self.findings)
-        return {kind: found[kind] for kind in KINDS}
+        """Return the number of findings of every kind, zeros included."""
+        counts = Counter(finding.kind for finding in self.findings)
+        return {kind: counts[kind] for kind in KINDS}
 
-    def of_kind(self, kind: str) -> list[Finding]:
-        """The findings of one kind."""
+    def select(self, kind: str) -> list[Finding]:
+        """Return the findings of one kind."""
         return [finding for finding in self.findings if finding.kind == kind]
 
     def to_json(self) -> dict[str, Any]:
-        """In types that `json.dumps` takes."""
+        """Return the report as values that `json.dumps` takes."""
         return {
             "documents": self.documents,
             "sentences": self.sentences,
@@ -145,19 +148,21 @@ class CheckReport:
             "hidden": dict(self.hidden),
             "notes": list(self.notes),
             "settings": asdict(self.config),
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding.to_json() for finding in self.findings],
         }
 
 
-def place(document: ParallelDocument, number: int, source: Iterable[Any] = (), target: Iterable[Any] = ()) -> Place:
-    """The place of a sentence (from 0) of a document, with what is marked in it."""
-    line = document.lines[number] if document.lines else 0
-    texts = document.source[number], document.target[number]
-    return Place(document.id, number + 1, line, *texts, tuple(source), tuple(target))
+def mark_sentence(
+    document: ParallelDocument, index: int, source: Iterable[Any] = (), target: Iterable[Any] = ()
+) -> MarkedSentence:
+    """Return sentence `index` (from 0) of a document with its source and target marks."""
+    line = document.lines[index] if document.lines else 0
+    texts = document.source[index], document.target[index]
+    return MarkedSentence(document.id, index + 1, line, *texts, tuple(source), tuple(target))
 
 
 def is_certain(finding: Finding, least: str) -> bool:
-    """Whether a finding is as certain as asked for."""
+    """Return whether a finding is at least as certain as `least`."""
     return CERTAINTIES.index(finding.certainty) <= CERTAINTIES.index(least)
 
 
@@ -184,10 +189,10 @@ h3 { font-size: 1rem; margin: 1rem 0 0 }
 """
 
 
-def page(report: CheckReport, title: str, most: int) -> str:
-    """The page; of each kind it shows `most` findings, and says how many there are."""
+def render_html(report: CheckReport, title: str, limit: int) -> str:
+    """Return the report as an HTML page, with at most `limit` findings of each kind."""
     sections = [
-        _section(kind, list(found), most) for kind, found in groupby(report.findings, key=lambda found: found.kind)
+        _section(kind, list(group), limit) for kind, group in groupby(report.findings, key=lambda finding: finding.kind)
     ]
     return "\n".join(
         [
@@ -207,41 +212,41 @@ def _summary(report: CheckReport) -> str:
     rows = []
     for kind, count in report.counts().items():
         name = f'<a href="#{kind}">{KINDS[kind]}</a>' if count else KINDS[kind]
-        hidden = f"{report.hidden[kind]:,} less certain ones are not shown" if report.hidden[kind] else ""
+        hidden = f"{report.hidden[kind]:,} less certain, not shown" if report.hidden[kind] else ""
         if count or hidden:
             rows.append(f'<tr><td>{count:,}</td><td>{name}</td><td class="less">{hidden}</td></tr>')
     notes = "".join(f"<p>{_text(note)}</p>" for note in report.notes)
     counted = f"<p>{report.documents:,} documents, {report.sentences:,} sentences, {_text(languages)}.</p>"
     if not rows:
-        return f"{counted}{notes}<p>Nothing was found.</p>"
+        return f"{counted}{notes}<p>No findings.</p>"
     return f'{counted}{notes}<table class="summary">{"".join(rows)}</table>'
 
 
-def _section(kind: str, found: Sequence[Finding], most: int) -> str:
-    """All findings of one kind."""
-    left = len(found) - most
-    more = f"<p>{left:,} more are in the JSON (--json).</p>" if left > 0 else ""
-    shown = "".join(map(_finding, found[:most]))
+def _section(kind: str, findings: Sequence[Finding], limit: int) -> str:
+    """Return the HTML section with the findings of one kind."""
+    omitted = len(findings) - limit
+    more = f"<p>{omitted:,} more are in the JSON (--json).</p>" if omitted > 0 else ""
+    visible = "".join(map(_finding, findings[:limit]))
     title = KINDS[kind][0].upper() + KINDS[kind][1:]
-    return f'<details open id="{kind}"><summary>{title} ({len(found):,})</summary>{shown}{more}</details>'
+    return f'<details open id="{kind}"><summary>{title} ({len(findings):,})</summary>{visible}{more}</details>'
 
 
-def _finding(found: Finding) -> str:
-    rows = "".join(map(_row, found.places))
-    sure = "" if found.certainty == "sure" else f' <span class="less">({found.certainty})</span>'
-    head = '<tr><th class="where">where</th><th>source</th><th>translation</th></tr>'
-    return f"<h3>{_text(found.what)}{sure}</h3>\n<table>{head}{rows}</table>\n"
+def _finding(finding: Finding) -> str:
+    rows = "".join(map(_row, finding.sentences))
+    sure = "" if finding.certainty == "sure" else f' <span class="less">({finding.certainty})</span>'
+    head = '<tr><th class="where">location</th><th>source</th><th>translation</th></tr>'
+    return f"<h3>{_text(finding.message)}{sure}</h3>\n<table>{head}{rows}</table>\n"
 
 
-def _row(place: Place) -> str:
-    line = f", line {place.line}" if place.line else ""
-    where = f"document {place.document}, sentence {place.sentence}{line}"
-    source, target = _marked(place.source, place.source_marks), _marked(place.target, place.target_marks)
-    return f'<tr><td class="where">{_text(where)}</td><td dir="auto">{source}</td><td dir="auto">{target}</td></tr>'
+def _row(sentence: MarkedSentence) -> str:
+    line = f", line {sentence.line}" if sentence.line else ""
+    location = f"document {sentence.document}, sentence {sentence.sentence}{line}"
+    source, target = _marked(sentence.source, sentence.source_marks), _marked(sentence.target, sentence.target_marks)
+    return f'<tr><td class="where">{_text(location)}</td><td dir="auto">{source}</td><td dir="auto">{target}</td></tr>'
 
 
 def _marked(text: str, spans: Spans) -> str:
-    """The text with these stretches marked."""
+    """Return escaped text with these spans highlighted."""
     parts, position = [], 0
     for start, end in sorted(spans):
         if start >= position:
@@ -251,5 +256,5 @@ def _marked(text: str, spans: Spans) -> str:
 
 
 def _text(text: str) -> str:
-    """Text of strangers: nothing in it is markup, and nothing moves what stands around it."""
+    """Return untrusted text without markup or control characters."""
     return escape(printable(text))

@@ -1,4 +1,4 @@
-"""Words: what is known of languages, how alike words are, and which language a text is of."""
+"""Language data, word similarity, and language detection."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from docmt.core.options import read_data
+from docmt.core.settings import read_package_yaml
 
-_DATA = read_data(__package__, "languages.yaml")
+_DATA = read_package_yaml(__package__, "languages.yaml")
 
 
 def _word_sets(name: str) -> Mapping[str, frozenset[str]]:
@@ -20,53 +20,53 @@ def _word_sets(name: str) -> Mapping[str, frozenset[str]]:
 
 
 FUNCTION_WORDS = _word_sets("function_words")
-"""The commonest words of a language, which say what language a text is in."""
+"""The most frequent words of a language, for language detection."""
 DETERMINERS = _word_sets("determiners")
-"""What stands before nouns."""
+"""Words before nouns."""
 NOUNS_ARE_CAPITALISED = frozenset(_DATA["capital_nouns"].split())
 HALF = frozenset(_DATA["half"].split())
-"""Six and a half is 6.5."""
+"""Words for one half: six and a half is 6.5."""
 NUMBER_WORDS: Mapping[str, Mapping[int, tuple[str, ...]]] = {
     language: {int(value): tuple(beginnings.split()) for value, beginnings in numbers.items()}
     for language, numbers in _DATA["numbers"].items()
 }
-"""How the words of a number begin, ordinals and parts included."""
+"""Beginnings of the words for a number, ordinals and fractions included."""
 FORMAL: Mapping[str, str] = _DATA["formal"]
-"""Words of formal address, as regular expressions."""
+"""Regular expressions for words of formal address."""
 INFORMAL: Mapping[str, str] = _DATA["informal"]
 PLURAL_IS_FORMAL = frozenset(_DATA["plural_is_formal"].split())
-"""Languages whose formal address is also that of several people."""
+"""Languages in which formal address is also the plural."""
 
 WORD = re.compile(r"\w+(?:[\u0300-\u036f]+\w*)*")
 Token = tuple[int, int, str]
 """(start, end, word)"""
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 STEM = 6
-"""Characters of a stem. Words that begin alike mostly are forms of one word; where they are not, too little is told."""
-_CLEAR = 2.0
-"""How many times as many function words as any other language the language of a text has."""
-_ENOUGH = 10
+"""Characters of a stem. Most words with the same beginning are forms of one word."""
+_MIN_RATIO = 2.0
+"""Least ratio of a language's function words to those of the next language."""
+_MIN_FUNCTION_WORDS = 10
 
 
-def words(text: str) -> list[str]:
-    """The words of a text, in lower case."""
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
     return WORD.findall(text.lower())
 
 
-def found_tokens(text: str) -> list[Token]:
-    """The words of a text, as they are written, and where they stand."""
-    return [(found.start(), found.end(), found[0]) for found in WORD.finditer(text)]
+def tokenize_uncached(text: str) -> list[Token]:
+    """Return the words of a text as written, with their positions."""
+    return [(match.start(), match.end(), match[0]) for match in WORD.finditer(text)]
 
 
 @lru_cache(maxsize=1 << 12)
-def tokens(text: str) -> tuple[Token, ...]:
-    """The same, kept for those who ask for the words of the sentences of one document several times."""
-    return tuple(found_tokens(text))
+def tokenize(text: str) -> tuple[Token, ...]:
+    """Return `tokenize_uncached(text)`, cached for repeated use of the sentences of one document."""
+    return tuple(tokenize_uncached(text))
 
 
 @lru_cache(maxsize=1 << 18)
-def folded(word: str) -> str:
-    """The word in lower case and without accents."""
+def fold(word: str) -> str:
+    """Return the word in lower case without accents."""
     if word.isascii():
         return word.lower()
     bare = unicodedata.normalize("NFD", word.lower().replace("ß", "ss"))
@@ -74,55 +74,57 @@ def folded(word: str) -> str:
 
 
 def stem(word: str) -> str:
-    """How the word begins."""
-    return folded(word)[:STEM]
+    """Return the beginning of a folded word."""
+    return fold(word)[:STEM]
 
 
-def similar(one: str, other: str, least: float = 0.0) -> float:
-    """The share of letters that two words have in common, in the same order; or, where that is below `least`, perhaps
-    0."""
-    shorter, longer = sorted((len(folded(one)), len(folded(other))))
-    return _similar(one, other) if 2 * shorter >= least * (shorter + longer) else 0.0
+def letter_similarity(one: str, other: str, least: float = 0.0) -> float:
+    """Return the share of letters that two words have in common in order.
+
+    If it is below `least`, the result may be 0.
+    """
+    shorter, longer = sorted((len(fold(one)), len(fold(other))))
+    return _letter_ratio(one, other) if 2 * shorter >= least * (shorter + longer) else 0.0
 
 
 @lru_cache(maxsize=1 << 16)
-def _similar(one: str, other: str) -> float:
-    return SequenceMatcher(None, folded(one), folded(other), autojunk=False).ratio()
+def _letter_ratio(one: str, other: str) -> float:
+    return SequenceMatcher(None, fold(one), fold(other), autojunk=False).ratio()
 
 
-def alike(one: str, other: str) -> bool:
-    """Whether two words may well be forms of one word, or one a part of the other (in a compound)."""
-    one, other = sorted((folded(one), folded(other)), key=len)
-    return one[:4] in other or (len(one) < 4 and other.startswith(one)) or similar(one, other) >= 0.7
+def are_related(one: str, other: str) -> bool:
+    """Return whether two words may be forms of one word, or one a part of the other in a compound."""
+    one, other = sorted((fold(one), fold(other)), key=len)
+    return one[:4] in other or (len(one) < 4 and other.startswith(one)) or letter_similarity(one, other) >= 0.7
 
 
-def overlap(one: Sequence[str], other: Sequence[str]) -> float:
-    """The share of words that two sentences have in common (Jaccard)."""
+def word_overlap(one: Sequence[str], other: Sequence[str]) -> float:
+    """Return the share of words that two sentences have in common (Jaccard)."""
     first, second = set(one), set(other)
     return len(first & second) / max(1, len(first | second))
 
 
-def language_of(sentences: Iterable[str]) -> str:
-    """The code of the language that the text is in by its function words; empty where that is not clear."""
-    counts = Counter(word for sentence in sentences for word in words(sentence))
-    found = sorted(
-        ((sum(counts[word] for word in known), code) for code, known in FUNCTION_WORDS.items()), reverse=True
+def detect_language(sentences: Iterable[str]) -> str:
+    """Return the language code of a text by its function words, or an empty string if unclear."""
+    counts = Counter(word for sentence in sentences for word in split_words(sentence))
+    ranking = sorted(
+        ((sum(counts[word] for word in words), code) for code, words in FUNCTION_WORDS.items()), reverse=True
     )
-    (most, code), (second, _) = found[:2]
-    return code if most >= _ENOUGH and most >= _CLEAR * second else ""
+    (most, code), (second, _) = ranking[:2]
+    return code if most >= _MIN_FUNCTION_WORDS and most >= _MIN_RATIO * second else ""
 
 
 def base_language(code: str) -> str:
-    """The code of a language without that of its country or script: de for de_AT."""
+    """Return a language code without country or script: de for de_AT."""
     return re.split("[-_]", code.lower(), maxsplit=1)[0]
 
 
 def is_unspaced(sentences: Sequence[str]) -> bool:
-    """Whether the text is of a script without spaces between words."""
+    """Return whether the text is in a script without spaces between words."""
     text = "".join(sentences[:1000])
     return 3 * len(_UNSPACED.findall(text)) > len(text)
 
 
-def quoted(texts: Iterable[str]) -> str:
-    """Texts in quotes, with commas between."""
+def quote(texts: Iterable[str]) -> str:
+    """Return texts in quotation marks, separated by commas."""
     return ", ".join(f"“{text}”" for text in texts)

@@ -1,4 +1,4 @@
-"""The mean of the weights of several checkpoints as one model."""
+"""Averages of the weights of several checkpoints."""
 
 from __future__ import annotations
 
@@ -11,85 +11,86 @@ from torch import Tensor
 from docmt.checkpoint.model_directory import (
     ModelCard,
     find_drafter,
+    have_same_drafter,
     load_languages,
     load_model,
     load_model_config,
     load_model_tokenizer,
     load_model_weights,
-    same_drafters,
     save_model,
 )
 from docmt.checkpoint.weights import read_weights
 from docmt.core.errors import DocmtError
-from docmt.core.options import difference, plain
+from docmt.core.settings import find_differences, to_mapping
 
-# What two models may have been trained with and still be of one architecture.
-_NO_MATTER = ("preset", "dropout", "attention_dropout")
+# Settings in which averaged models may differ.
+_MAY_DIFFER = ("preset", "dropout", "attention_dropout")
 
 
 def average_models(models: Sequence[Path | str], output: Path) -> None:
-    """Writes a model directory with the mean of the weights of these models, whose card says so.
+    """Write a model directory with the mean of the weights of these models.
 
-    models: model directories, checkpoints, or runs, which stand for their models (see `find_model`).
-    Raises DocmtError for models of another architecture or vocabulary than the first, and for an output that is there.
+    models: model directories, checkpoints, or runs (see `find_model`).
+    Raises DocmtError for models of different architectures or vocabularies, and for an existing output.
     """
-    first, *others = models
+    first, *further = models
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise DocmtError(f"{output} is there already: remove it, or choose another --output")
-    for other in others:
-        _check_alike(first, other)
+        raise DocmtError(f"{output} exists already. Remove it, or choose another --output")
+    for model_path in further:
+        _check_compatible(first, model_path)
     languages = {load_languages(model) for model in models}
     source, target = languages.pop() if len(languages) == 1 else ("", "")
     model = load_model(first)
-    model.load_state_dict(_mean((str(model), load_model_weights(model)) for model in models))
+    model.load_state_dict(_average((str(model), load_model_weights(model)) for model in models))
     facts = {"weights": f"mean of those of {len(models)} models", "averaged": ", ".join(map(str, models))}
     card = ModelCard(output.resolve().name, source_language=source, target_language=target, training=facts)
     drafter = find_drafter(first) if model.system.context_spec().drafts else None
     save_model(output, model, load_model_tokenizer(first), card, drafter)
 
 
-def _check_alike(first: Path | str, other: Path | str) -> None:
-    ours, theirs = plain(load_model_config(first)), plain(load_model_config(other))
-    for name, value, found in difference(ours, theirs):
-        if name not in _NO_MATTER:
+def _check_compatible(first: Path | str, second: Path | str) -> None:
+    configs = to_mapping(load_model_config(first)), to_mapping(load_model_config(second))
+    for name, first_value, second_value in find_differences(*configs):
+        if name not in _MAY_DIFFER:
             raise DocmtError(
-                f"model.{name} is {found!r} in {other}, but {value!r} in {first}: average models of one architecture"
+                f"model.{name} is {second_value!r} in {second}, but {first_value!r} in {first}. Average models of one "
+                "architecture"
             )
-    if not load_model_tokenizer(first).same_words(load_model_tokenizer(other)):
-        raise DocmtError(f"{other} has another vocabulary than {first}: average models of one tokenizer")
-    if load_model_config(first).chosen.context_spec().drafts and not same_drafters(first, other):
-        raise DocmtError(f"{other} reads drafts of another model than {first}: average models of one store")
+    if not load_model_tokenizer(first).has_same_vocabulary(load_model_tokenizer(second)):
+        raise DocmtError(f"{second} has another vocabulary than {first}. Average models of one tokenizer")
+    if load_model_config(first).system_options.context_spec().drafts and not have_same_drafter(first, second):
+        raise DocmtError(f"{second} reads drafts of another model than {first}. Average models of one store")
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the tensors of safetensors files with the same names, summed in float64.
+    """Return the mean of the tensors of safetensors files, summed in float64.
 
     Raises DocmtError if a file is missing or damaged, or has other tensors than the first.
     """
-    return _mean((str(path), read_weights(path)) for path in paths)
+    return _average((str(path), read_weights(path)) for path in paths)
 
 
-def _mean(models: Iterable[tuple[str, dict[str, Tensor]]]) -> dict[str, Tensor]:
-    """The mean of the tensors of each model (what to call it, tensors by name), one model in memory at a time."""
-    found = iter(models)
-    first, weights = next(found)
+def _average(models: Iterable[tuple[str, dict[str, Tensor]]]) -> dict[str, Tensor]:
+    """Return the mean of named models, given as (model name, tensors by name). Keeps one model in memory at a time."""
+    iterator = iter(models)
+    first, weights = next(iterator)
     sums, count = {name: tensor.double() for name, tensor in weights.items()}, 1
-    for other, tensors in found:
+    for model_name, tensors in iterator:
         for name in {**weights, **tensors}:
             if name not in tensors or name not in weights or tensors[name].shape != weights[name].shape:
-                raise DocmtError(f"{other} and {first} are not of the same model (at {name}): copy the run again")
+                raise DocmtError(f"{model_name} and {first} are different models (at {name}). Copy the run again")
             sums[name] += tensors[name]
         count += 1
     return {name: (total / count).to(weights[name].dtype) for name, total in sums.items()}
 
 
-def updates_to_average(
-    measured: Sequence[tuple[int, float]], which: Literal["none", "last", "best"], count: int, higher_is_better: bool
+def select_updates(
+    scores: Sequence[tuple[int, float]], policy: Literal["none", "last", "best"], count: int, higher_is_better: bool
 ) -> list[tuple[int, float]]:
-    """Those of the (update, score) pairs, in order of time, whose weights belong to the average so far."""
-    if which == "none":
+    """Return the (update, score) pairs, in order of time, whose weights belong to the average so far."""
+    if policy == "none":
         return []
-    if which == "last":
-        return list(measured[-count:])
-    ranked = sorted(measured, key=lambda pair: -pair[1] if higher_is_better else pair[1])
+    if policy == "last":
+        return list(scores[-count:])
+    ranked = sorted(scores, key=lambda pair: -pair[1] if higher_is_better else pair[1])
     return sorted(ranked[:count])

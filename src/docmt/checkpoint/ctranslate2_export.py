@@ -1,4 +1,4 @@
-"""Sentence models of docmt as model directories of CTranslate2, which find the same."""
+"""Export of docmt sentence models to CTranslate2 model directories with equal results."""
 
 from __future__ import annotations
 
@@ -14,140 +14,141 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.checkpoint.model_directory import check_new, load_model, load_model_tokenizer
+from docmt.checkpoint.model_directory import check_not_existing, load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, parse_json, read_json
-from docmt.core.options import shown
+from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
-from docmt.model.layers import GATED
+from docmt.model.layers import GATED_PREFIX
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import ContextSpec
 from docmt.model.transformer import Parts
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
-from docmt.text.bpe import parse_library
-from docmt.text.pieces import JsonPieces, SpmPieces
+from docmt.text.bpe import parse_tokenizer_json
 from docmt.text.sentencepiece_tokenizer import spm_to_json
+from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
 from docmt.text.tokenizer import SIDES, Side, SpecialTokens
 
-UNCHANGED = "float32"
-"""The type that weights have in docmt."""
+UNQUANTIZED = "float32"
+"""The type of docmt's weights."""
 TOKENIZER_FILE, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
-POSITIONS = 1024
-"""Computed positions that are written at least: CTranslate2 reads no longer sentences unless told so."""
-NEVER = -1e4
-"""Bias of what the model never says: finite in float16, and its exponential is 0 in all types."""
+MIN_POSITIONS = 1024
+"""Fewest computed positions that are written. They limit the sentence length in CTranslate2."""
+IMPOSSIBLE = -1e4
+"""Logit bias of tokens that the model cannot generate: finite in float16, and its exponential is 0 in all types."""
 _NAMES = {"bos_token": 0, "pad_token": 1, "eos_token": 2, "unk_token": 3}
 _SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<eod>", "<mask>")
-_SAMPLE, _TOGETHER = 20_000, 25
-"""Words with which a tokenizer is tried, and how many of them in a sentence."""
+_SAMPLE_WORDS, _WORDS_PER_SENTENCE = 20_000, 25
+"""Number of words that a tokenizer.json is tested with, and how many in a sentence."""
 
 
-def export_ctranslate2(model_directory: Path | str, output: Path, quantization: str = UNCHANGED) -> dict[str, Any]:
-    """Writes the sentence model in a model directory as one of CTranslate2, and returns its config.json.
+def export_ctranslate2(model_directory: Path | str, output: Path, quantization: str = UNQUANTIZED) -> dict[str, Any]:
+    """Write the sentence model in a model directory as a CTranslate2 model, and return its config.json.
 
-    Tokens have docmt's ids. The entry `docmt` says what a caller has to give: the marks before and after the words of a
-    source sentence, and what follows the first token of a translation (`target_prefix`); and which tokenizer is in the
-    directory: the tokenizer.json of one that puts these marks around a sentence, or the files of transformers'
-    MarianTokenizer, or docmt's own where there are neither. quantization: the type of the weights in the file, such as
-    int8. Raises DocmtError, naming the setting, for a model that CTranslate2 cannot compute, and where its package is
-    missing. The directory is complete or not there.
+    Tokens have docmt's ids. The entry `docmt` of the config holds the boundary tokens around a source sentence, the
+    tokens after the first of a translation (`target_prefix`), and the kind of tokenizer: a tokenizer.json that adds
+    the boundary tokens, files of transformers' MarianTokenizer, or else docmt's files. quantization: the type of the
+    weights, such as int8. Raises DocmtError, naming the setting, for an unsupported model, and if the package is
+    missing. Nothing is written on failure.
     """
-    specs = _library()
+    specs = _import_specs()
     model, tokenizer = _load_sentence_model(model_directory, output)
-    spec = _spec(specs, model)
-    texts = {side: token_texts(tokenizer, side) for side in SIDES}
-    _name_unknown(texts)
+    spec = _build_spec(specs, model)
+    texts = {side: list_token_texts(tokenizer, side) for side in SIDES}
+    _share_unknown_text(texts)
     spec.register_source_vocabulary(texts["source"])
     spec.register_target_vocabulary(texts["target"])
-    config, frame, target = spec.config, model.parts.frame, texts["target"]
+    config, boundary_tokens, target = spec.config, model.parts.boundary_tokens, texts["target"]
     config.bos_token, config.eos_token, config.unk_token = (
         target[token] for token in (SpecialTokens.bos, SpecialTokens.eos, SpecialTokens.unk)
     )
-    config.decoder_start_token, *prefix = (target[mark] for mark in frame.target_opens)
+    config.decoder_start_token, *prefix = (target[mark] for mark in boundary_tokens.target_prefix)
     config.layer_norm_epsilon = model.parts.family.norm_epsilon
-    before, after = ([texts["source"][mark] for mark in own] for own in (frame.source_opens, frame.source_closes))
-    given: dict[str, Any] = {"source_opens": before, "source_closes": after, "target_prefix": prefix}
+    entries: dict[str, Any] = {
+        "source_opens": [texts["source"][mark] for mark in boundary_tokens.source_prefix],
+        "source_closes": [texts["source"][mark] for mark in boundary_tokens.source_suffix],
+        "target_prefix": prefix,
+    }
     with atomic_directory(output) as folder:
-        config.add_attribute("docmt", {**given, "tokenizer": _write_tokenizer(folder, tokenizer, frame)})
+        entries["tokenizer"] = _write_tokenizer(folder, tokenizer, boundary_tokens)
+        config.add_attribute("docmt", entries)
         spec.validate()
-        spec.optimize(quantization=None if quantization == UNCHANGED else quantization)
+        spec.optimize(quantization=None if quantization == UNQUANTIZED else quantization)
         spec.save(str(folder))
     values: dict[str, Any] = config.to_dict()
     return values
 
 
 def _load_sentence_model(model_directory: Path | str, output: Path) -> tuple[TranslationModel, Tokenizer]:
-    """The model in a model directory, and its tokenizer, to be written to `output`.
+    """Load the model and tokenizer of a model directory.
 
-    Raises DocmtError where the output is there already, and for a model that is no sentence model or does not fit its
-    tokenizer.
+    Raises DocmtError if `output` exists, if the model is not a sentence model, or if it does not match its tokenizer.
     """
-    check_new(output)
+    check_not_existing(output)
     model, tokenizer = load_model(model_directory), load_model_tokenizer(model_directory)
     config = model.config
-    if config.chosen.context_spec() != ContextSpec(sentences=1):
+    if config.system_options.context_spec() != ContextSpec(sentences=1):
         raise DocmtError(
-            f"{model_directory} is a model of system {config.system}: only a sentence model, which reads nothing but "
-            "one sentence, has a form in CTranslate2"
+            f"{model_directory} is a model of system {config.system}. CTranslate2 only supports sentence models"
         )
     sizes = config.vocabulary_size, config.source_vocabulary_size or config.vocabulary_size
     if sizes != (tokenizer.vocabulary_size, tokenizer.source_vocabulary_size):
         raise DocmtError(
-            "the model's tokenizer has another number of tokens than the model: copy the tokenizer's files again"
+            "the model's tokenizer has another number of tokens than the model. Copy the tokenizer's files again"
         )
     return model.requires_grad_(False), tokenizer
 
 
-def no_form(config: ModelConfig, name: str) -> DocmtError:
-    """The error for a setting that CTranslate2 has no model for."""
+def unsupported_error(config: ModelConfig, name: str) -> DocmtError:
+    """Return the error for a setting that the export does not support."""
     return DocmtError(
-        f"the model has model.{name} {shown(getattr(config, name))}: with its other settings, that is no model of "
-        "CTranslate2 that docmt can write"
+        f"the model has model.{name} {quote(getattr(config, name))}. With its other settings, docmt cannot export it "
+        "to CTranslate2"
     )
 
 
-def _library() -> Any:
-    """What CTranslate2's package writes models with. Raises DocmtError where it is missing."""
+def _import_specs() -> Any:
+    """Return the module of CTranslate2 that writes models. Raises DocmtError if the package is missing."""
     try:
         from ctranslate2 import specs
     except ImportError as error:
         raise DocmtError(
-            "models of CTranslate2 are written by its package, which is missing here: pip install docmt[ctranslate2]"
+            "the export needs the package ctranslate2, which is not installed. Run: pip install docmt[ctranslate2]"
         ) from error
     return specs
 
 
-def _name_unknown(texts: Mapping[Side, list[str]]) -> None:
-    """Gives the token for what is not in a vocabulary one text on both sides, in place: there is one entry for it."""
+def _share_unknown_text(texts: Mapping[Side, list[str]]) -> None:
+    """Set one text for <unk> on both sides, in place, because CTranslate2 has one entry for it."""
     unk = SpecialTokens.unk
-    taken = {text for own in texts.values() for token, text in enumerate(own) if token != unk}
-    name = next(name for name in mark_names("<unk>") if name not in taken)
-    for own in texts.values():
-        own[unk] = name
+    used = {text for side_texts in texts.values() for token, text in enumerate(side_texts) if token != unk}
+    name = next(name for name in mark_name_variants("<unk>") if name not in used)
+    for side_texts in texts.values():
+        side_texts[unk] = name
 
 
-def _spec(specs: Any, model: TranslationModel) -> Any:
-    """The model as that package writes it. Raises DocmtError for what CTranslate2 cannot compute."""
+def _build_spec(specs: Any, model: TranslationModel) -> Any:
+    """Convert the model to a CTranslate2 spec. Raises DocmtError for an unsupported setting."""
     parts, config = model.parts, model.config
     if parts.encoder.family.norm_epsilon != parts.family.norm_epsilon:
-        raise no_form(config, "family")  # one entry of config.json has that of both
-    if not parts.frame.target_opens:
-        raise no_form(config, "target_mark")
+        raise unsupported_error(config, "family")  # config.json has one entry for both
+    if not parts.boundary_tokens.target_prefix:
+        raise unsupported_error(config, "target_language_ids")
     if parts.family.source_bias and parts.encoder.sizes.position_encoding == "relative":
-        raise no_form(config, "family")  # the bias is part of the positions there
-    encoder = _stack(specs, specs.TransformerEncoderSpec, model, "source")
-    decoder = _stack(specs, specs.TransformerDecoderSpec, model, "target")
+        raise unsupported_error(config, "family")  # the export adds the bias to absolute positions
+    encoder = _build_stack(specs, specs.TransformerEncoderSpec, model, "source")
+    decoder = _build_stack(specs, specs.TransformerDecoderSpec, model, "target")
     _fill_head(decoder, model)
     return specs.TransformerSpec(encoder, decoder)
 
 
-def _stack(specs: Any, kind: Any, model: TranslationModel, side: Side) -> Any:
-    """The encoder or the decoder: what reads this side."""
-    parts, stack = model.parts.of(side), "encoder" if side == "source" else "decoder"
+def _build_stack(specs: Any, kind: Any, model: TranslationModel, side: Side) -> Any:
+    """Convert the encoder (source) or the decoder (target)."""
+    parts, stack = model.parts.for_side(side), "encoder" if side == "source" else "decoder"
     sizes, relative = parts.sizes, parts.sizes.position_encoding == "relative"
-    activation = sizes.activation.removeprefix(GATED)
+    activation = sizes.activation.removeprefix(GATED_PREFIX)
     spec = kind(
         len(getattr(model, stack)),
         sizes.heads,
@@ -160,56 +161,56 @@ def _stack(specs: Any, kind: Any, model: TranslationModel, side: Side) -> Any:
     )
     spec.scale_embeddings = sizes.scale_embeddings
     tokens = spec.embeddings[0] if side == "source" else spec.embeddings
-    tokens.weight = getattr(model, parts.table(side)).weight
+    tokens.weight = getattr(model, parts.table_name(side)).weight
     if not relative:
-        spec.position_encodings.encodings = _positions(model, side)
+        spec.position_encodings.encodings = _position_vectors(model, side)
     if sizes.embedding_normalization:
         _fill_norm(spec.layernorm_embedding, getattr(model, f"{side}_norm"))
-    for place, layer in zip(spec.layer, getattr(model, stack), strict=True):
-        _fill_attention(place.self_attention, layer.attention.local, layer.attention_residual.norm, parts)
+    for layer_spec, layer in zip(spec.layer, getattr(model, stack), strict=True):
+        _fill_attention(layer_spec.self_attention, layer.attention.local, layer.attention_residual.norm, parts)
         if relative:
             distances = layer.attention.local.distances
-            place.self_attention.relative_attention_bias = distances.table.weight
-            place.self_attention.relative_attention_max_distance = np.int32(sizes.relative_distance)
+            layer_spec.self_attention.relative_attention_bias = distances.table.weight
+            layer_spec.self_attention.relative_attention_max_distance = np.int32(sizes.relative_distance)
         if side == "target":
-            _fill_attention(place.attention, layer.cross.local, layer.cross_residual.norm, parts)
-        _fill_linear(place.ffn.linear_0, layer.feed_forward.inner)
+            _fill_attention(layer_spec.attention, layer.cross.local, layer.cross_residual.norm, parts)
+        _fill_linear(layer_spec.ffn.linear_0, layer.feed_forward.inner)
         if layer.feed_forward.factor is not None:
-            _fill_linear(place.ffn.linear_0_noact, layer.feed_forward.factor)
-        _fill_linear(place.ffn.linear_1, layer.feed_forward.outer)
-        _fill_norm(place.ffn.layer_norm, layer.feed_forward_residual.norm)
+            _fill_linear(layer_spec.ffn.linear_0_noact, layer.feed_forward.factor)
+        _fill_linear(layer_spec.ffn.linear_1, layer.feed_forward.outer)
+        _fill_norm(layer_spec.ffn.layer_norm, layer.feed_forward_residual.norm)
     if parts.pre_norm:
         _fill_norm(spec.layer_norm, getattr(model, f"{stack}_norm"))
     return spec
 
 
-def _positions(model: TranslationModel, side: Side) -> Tensor:
-    """Position vectors of a side [count, d]."""
-    sizes = model.parts.of(side).sizes
-    count = sizes.max_positions if sizes.position_encoding == "learned" else max(sizes.max_positions, POSITIONS)
+def _position_vectors(model: TranslationModel, side: Side) -> Tensor:
+    """Return the position vectors of a side [count, d]."""
+    sizes = model.parts.for_side(side).sizes
+    count = sizes.max_positions if sizes.position_encoding == "learned" else max(sizes.max_positions, MIN_POSITIONS)
     table: Tensor = getattr(model, f"{side}_positions")(torch.arange(count))
     return model.source_bias(table) if side == "source" and model.parts.family.source_bias else table
 
 
 def _fill_head(spec: Any, model: TranslationModel) -> None:
-    """Put in the matrix [V, d] and the bias [V] that make logits. What the model never says has a row, too."""
-    head = model.whole_head()
+    """Set the output matrix [V, d] and bias [V]. Tokens that the model cannot generate get a row, too."""
+    head = model.full_head()
     weight, bias = head.weight, head.bias
     missing = head.first, model.config.vocabulary_size - head.first - len(weight)
     if any(missing):
-        bias = F.pad(torch.zeros(len(weight)) if bias is None else bias, missing, value=NEVER)
+        bias = F.pad(torch.zeros(len(weight)) if bias is None else bias, missing, value=IMPOSSIBLE)
         weight = F.pad(weight, (0, 0, *missing))
     spec.projection.weight = weight
     if bias is not None:
-        spec.projection.bias = bias.clamp(min=NEVER)
-        if not model.parts.family.says_padding:
-            spec.projection.bias[SpecialTokens.pad] = NEVER
+        spec.projection.bias = bias.clamp(min=IMPOSSIBLE)
+        if not model.parts.family.can_generate_padding:
+            spec.projection.bias[SpecialTokens.pad] = IMPOSSIBLE
     if head.scale != 1.0:
         spec.scale_outputs = head.scale
 
 
 def _fill_attention(spec: Any, attention: Attention, norm: nn.Module, parts: Parts) -> None:
-    """Put in attention and its norm; that to the sequence itself has queries, keys and values in one matrix."""
+    """Set the weights of an attention and its norm. Self-attention has one matrix for queries, keys and values."""
     sizes, query, key, value = parts.sizes, attention.query, attention.key, attention.value
     spec.queries_scale = (sizes.attention_width // sizes.heads) ** -0.5 if parts.family.scaled else 1.0
     groups = ((query, key, value),) if len(spec.linear) == 2 else ((query,), (key, value))
@@ -219,9 +220,9 @@ def _fill_attention(spec: Any, attention: Attention, norm: nn.Module, parts: Par
 
 
 def _fill_linear(spec: Any, *maps: nn.Linear) -> None:
-    spec.weight = torch.cat([each.weight for each in maps])
+    spec.weight = torch.cat([linear.weight for linear in maps])
     if maps[0].bias is not None:
-        spec.bias = torch.cat([each.bias for each in maps])
+        spec.bias = torch.cat([linear.bias for linear in maps])
 
 
 def _fill_norm(spec: Any, norm: nn.Module) -> None:
@@ -231,25 +232,25 @@ def _fill_norm(spec: Any, norm: nn.Module) -> None:
         spec.beta = weights["bias"]
 
 
-def _write_tokenizer(folder: Path, tokenizer: Tokenizer, frame: BoundaryTokens) -> str:
-    """Write the files of a tokenizer, and return what they are: tokenizer.json, `MarianTokenizer` or `docmt`.
+def _write_tokenizer(folder: Path, tokenizer: Tokenizer, boundary_tokens: BoundaryTokens) -> str:
+    """Write the files of a tokenizer, and return their kind: tokenizer.json, `MarianTokenizer` or `docmt`.
 
-    A tokenizer.json puts the marks of the frame around a sentence. MarianTokenizer is for two languages that are split
-    in two ways. Where neither can do what docmt's tokenizer does, that one is written as docmt has it.
+    A tokenizer.json adds the boundary tokens. MarianTokenizer is for languages with two subword models. docmt's files
+    are written if neither can express the tokenizer.
     """
     settings: dict[str, Any] = {"clean_up_tokenization_spaces": getattr(tokenizer, "clean_up", False)}
     if isinstance(tokenizer, PretrainedTokenizer) and not tokenizer.sides_alike:
-        spm = all(isinstance(pieces, SpmPieces) for pieces in tokenizer.pieces.values())
-        if spm and SpecialTokens.bos not in frame.source_opens:
+        spm = all(isinstance(pieces, SpmSubwordModel) for pieces in tokenizer.subword_models.values())
+        if spm and SpecialTokens.bos not in boundary_tokens.source_prefix:
             _write_marian(folder, tokenizer, settings)
             return "MarianTokenizer"
-    elif (data := _tokenizer_json(tokenizer, frame)) is not None:
+    elif (data := _build_tokenizer_json(tokenizer, boundary_tokens)) is not None:
         (folder / TOKENIZER_FILE).write_bytes(data)
-        texts = token_texts(tokenizer, "target")
+        texts = list_token_texts(tokenizer, "target")
         settings |= {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_input_names": ["input_ids", "attention_mask"],
-            "split_special_tokens": True,  # text that looks like a mark is text
+            "split_special_tokens": True,  # text that looks like a special token is text
             **{name: texts[token] for name, token in _NAMES.items()},
         }
         _write_json(folder / TOKENIZER_CONFIG, settings)
@@ -259,9 +260,9 @@ def _write_tokenizer(folder: Path, tokenizer: Tokenizer, frame: BoundaryTokens) 
 
 
 def _write_marian(folder: Path, tokenizer: PretrainedTokenizer, settings: Mapping[str, Any]) -> None:
-    """The files of transformers' MarianTokenizer, which puts `</s>` behind sentences itself."""
+    """Write the files of transformers' MarianTokenizer, which adds `</s>` to sentences itself."""
     for side in SIDES:
-        (folder / f"{side}.spm").write_bytes(tokenizer.pieces[side].data)
+        (folder / f"{side}.spm").write_bytes(tokenizer.subword_models[side].data)
         name = "target_vocab.json" if side == "target" and not tokenizer.shares_vocabulary else "vocab.json"
         symbols = tokenizer.vocabularies[side].symbols
         _write_json(folder / name, {symbol: token for token, symbol in enumerate(symbols) if symbol is not None})
@@ -270,23 +271,23 @@ def _write_marian(folder: Path, tokenizer: PretrainedTokenizer, settings: Mappin
     _write_json(folder / TOKENIZER_CONFIG, {**settings, **{name: symbols[token] for name, token in _NAMES.items()}})
 
 
-def _tokenizer_json(tokenizer: Tokenizer, frame: BoundaryTokens) -> bytes | None:
-    """A tokenizer.json with docmt's ids and the marks of the frame; None where it would give other ids than docmt."""
+def _build_tokenizer_json(tokenizer: Tokenizer, boundary_tokens: BoundaryTokens) -> bytes | None:
+    """Return a tokenizer.json with docmt's ids and boundary tokens, or None if its ids would differ from docmt's."""
     try:
-        described = _described(tokenizer)
-        if described is None:
+        splitter = _describe_splitter(tokenizer)
+        if splitter is None:
             return None
-        texts, words = token_texts(tokenizer, "target"), _words(tokenizer)
-        values = _with_ids(described, texts, {texts[token] for token in words})
-        values["post_processor"] = _template(frame, texts)
+        texts, words = list_token_texts(tokenizer, "target"), _word_ids(tokenizer)
+        values = _assign_ids(splitter, texts, {texts[token] for token in words})
+        values["post_processor"] = _boundary_template(boundary_tokens, texts)
         data = json.dumps(values, ensure_ascii=False).encode()
-        return data if _gives_same_ids(data, tokenizer, frame, texts, words) else None
-    except ValueError:  # what the format cannot say, or the library cannot read
+        return data if _has_same_ids(data, tokenizer, boundary_tokens, texts, words) else None
+    except ValueError:  # the format cannot express it, or the library cannot read it
         return None
 
 
-def _described(tokenizer: Tokenizer) -> dict[str, Any] | None:
-    """What splits text into the words of a tokenizer, as a tokenizer.json. Raises ValueError where it cannot say so."""
+def _describe_splitter(tokenizer: Tokenizer) -> dict[str, Any] | None:
+    """Return a tokenizer.json that splits text into words, or None. Raises ValueError if it cannot express this."""
     if isinstance(tokenizer, BpeTokenizer):
         values: dict[str, Any] = parse_json(tokenizer.to_json().encode())
         values["normalizer"] = {"type": "Prepend", "prepend": " "}
@@ -296,59 +297,61 @@ def _described(tokenizer: Tokenizer) -> dict[str, Any] | None:
     if isinstance(tokenizer, SentencePieceTokenizer):
         return spm_to_json(tokenizer.model)
     if isinstance(tokenizer, PretrainedTokenizer):
-        pieces = tokenizer.pieces["target"]
-        return dict(parse_json(pieces.data) if isinstance(pieces, JsonPieces) else spm_to_json(pieces.data, strip=True))
+        pieces = tokenizer.subword_models["target"]
+        return dict(
+            parse_json(pieces.data) if isinstance(pieces, JsonSubwordModel) else spm_to_json(pieces.data, strip=True)
+        )
     return None
 
 
-def _words(tokenizer: Tokenizer) -> range | list[int]:
-    """The ids that text can become."""
+def _word_ids(tokenizer: Tokenizer) -> range | list[int]:
+    """Return the ids that text can become."""
     if isinstance(tokenizer, PretrainedTokenizer):
-        return list(tokenizer.vocabularies["target"].words().values())
+        return list(tokenizer.vocabularies["target"].word_ids().values())
     return range(SpecialTokens.first_word, tokenizer.specials.eod)
 
 
-def token_texts(tokenizer: Tokenizer, side: Side) -> list[str]:
-    """What is written for each id of a side, each another text."""
-    tokenizer = tokenizer.of(side)
+def list_token_texts(tokenizer: Tokenizer, side: Side) -> list[str]:
+    """Return distinct texts for all ids of a side."""
+    tokenizer = tokenizer.for_side(side)
     if isinstance(tokenizer, PretrainedTokenizer):
         symbols = list(tokenizer.vocabularies[side].symbols)
     else:
         words = _word_texts(tokenizer, side)
         known = set(words)
-        marks = [next(name for name in mark_names(mark) if name not in known) for mark in _SPECIALS]
+        marks = [next(name for name in mark_name_variants(mark) if name not in known) for mark in _SPECIALS]
         symbols = [*marks[:4], *words, *marks[4:]]
-    # What nobody has a text for has one with a blank in it, as no piece has.
+    # A blank makes the text of an unknown symbol unique, because no piece has one.
     return [f"<unused {token}>" if text is None else text for token, text in enumerate(symbols)]
 
 
 def _word_texts(tokenizer: Tokenizer, side: Side) -> list[str]:
-    """The text of every id that is a word."""
+    """Return the text of every word."""
     if isinstance(tokenizer, SentencePieceTokenizer):
         return tokenizer.pieces()
     if isinstance(tokenizer, DictionaryTokenizer):
         return list(tokenizer.source_symbols if side == "source" else tokenizer.symbols)
-    with TemporaryDirectory() as folder:  # bpe and moses-bpe, which are what their library writes of them
+    with TemporaryDirectory() as folder:  # bpe and moses-bpe save their library's file
         tokenizer.save(Path(folder))
         vocabulary = read_json(Path(folder, TOKENIZER_FILE))["model"]["vocab"]
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def mark_names(mark: str) -> Iterator[str]:
-    """Names for a mark, the usual one first: text of the training corpus may have become a word like it."""
+def mark_name_variants(mark: str) -> Iterator[str]:
+    """Yield names for a special token, the usual one first, because a word may have the same text."""
     yield mark
     yield from (f"{mark[:-1]}_{number}>" for number in count(1))
 
 
-def _with_ids(values: dict[str, Any], texts: Sequence[str], words: Collection[str]) -> dict[str, Any]:
-    """A tokenizer.json in which every text has its number for an id; those that are no words are marks.
+def _assign_ids(values: dict[str, Any], texts: Sequence[str], words: Collection[str]) -> dict[str, Any]:
+    """Return a tokenizer.json in which ids are indices in `texts`, and all texts but words are special tokens.
 
-    Raises ValueError where it splits text into pieces that are no words.
+    Raises ValueError if it splits text into other pieces than words.
     """
     model, unk = dict(values["model"]), texts[SpecialTokens.unk]
     pieces = {piece for piece, _ in model["vocab"]} if model["type"] == "Unigram" else model["vocab"].keys()
-    if more := pieces - set(words) - {unk, ""}:
-        raise ValueError(f"{min(more)!r} is no word of the vocabulary")
+    if unknown := pieces - set(words) - {unk, ""}:
+        raise ValueError(f"{min(unknown)!r} is no word of the vocabulary")
     ordinary = {token["content"]: token for token in values["added_tokens"] if token["content"] in words}
     if model["type"] == "Unigram":
         scores = {piece: score for piece, score in model["vocab"] if piece in words}
@@ -366,34 +369,34 @@ def _with_ids(values: dict[str, Any], texts: Sequence[str], words: Collection[st
     return {**values, "model": model, "added_tokens": added, "truncation": None, "padding": None}
 
 
-def _template(frame: BoundaryTokens, texts: Sequence[str]) -> dict[str, Any]:
-    """What puts marks around a sentence."""
+def _boundary_template(boundary_tokens: BoundaryTokens, texts: Sequence[str]) -> dict[str, Any]:
+    """Return a post-processor that adds boundary tokens to a sentence."""
 
-    def around(sequence: str) -> list[dict[str, Any]]:
+    def add_boundaries(sequence: str) -> list[dict[str, Any]]:
         before, after = (
             [{"SpecialToken": {"id": texts[mark], "type_id": 0}} for mark in marks]
-            for marks in (frame.source_opens, frame.source_closes)
+            for marks in (boundary_tokens.source_prefix, boundary_tokens.source_suffix)
         )
         return [*before, {"Sequence": {"id": sequence, "type_id": 0}}, *after]
 
-    marks = {*frame.source_opens, *frame.source_closes}
+    marks = {*boundary_tokens.source_prefix, *boundary_tokens.source_suffix}
     special = {texts[mark]: {"id": texts[mark], "ids": [mark], "tokens": [texts[mark]]} for mark in marks}
-    pair = [*around("A"), *around("B")]
-    return {"type": "TemplateProcessing", "single": around("A"), "pair": pair, "special_tokens": special}
+    single, pair = add_boundaries("A"), [*add_boundaries("A"), *add_boundaries("B")]
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
 
 
-def _gives_same_ids(
-    data: bytes, tokenizer: Tokenizer, frame: BoundaryTokens, texts: Sequence[str], words: Sequence[int]
+def _has_same_ids(
+    data: bytes, tokenizer: Tokenizer, boundary_tokens: BoundaryTokens, texts: Sequence[str], words: Sequence[int]
 ) -> bool:
-    """Whether the library, with this tokenizer.json, gives sentences the ids of docmt's tokenizer."""
-    library = parse_library(data)
+    """Return whether the library with this tokenizer.json gives sample sentences the ids of docmt's tokenizer."""
+    library = parse_tokenizer_json(data)
     library.encode_special_tokens = True
     marks = set(texts) - {texts[token] for token in words}
-    some = words[:: max(len(words) // _SAMPLE, 1)]
-    parts = [some[first : first + _TOGETHER] for first in range(0, len(some), _TOGETHER)]
-    sentences = [text for text in tokenizer.decode_batch(parts, "target") if not any(mark in text for mark in marks)]
+    sample = words[:: max(len(words) // _SAMPLE_WORDS, 1)]
+    batch = [sample[start : start + _WORDS_PER_SENTENCE] for start in range(0, len(sample), _WORDS_PER_SENTENCE)]
+    sentences = [text for text in tokenizer.decode_batch(batch, "target") if not any(mark in text for mark in marks)]
     return all(
-        library.encode(sentence).ids == [*frame.source_opens, *ids, *frame.source_closes]
+        library.encode(sentence).ids == [*boundary_tokens.source_prefix, *ids, *boundary_tokens.source_suffix]
         for sentence, ids in zip(sentences, tokenizer.encode_batch(sentences, "target"), strict=True)
     )
 

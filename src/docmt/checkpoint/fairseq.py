@@ -1,7 +1,7 @@
-"""Checkpoints of code built on fairseq: what they share, and those of the G-Transformer (Bao et al. 2021).
+"""Readers of fairseq checkpoints, and the converter of G-Transformer checkpoints (Bao et al. 2021).
 
-Such a checkpoint holds weights by name and the command line arguments of its training. Its vocabulary lies in a
-dictionary file beside the training data (`dict.en.txt`: a symbol and its count on each line).
+A checkpoint holds weights by name and the command line arguments of its training. Its vocabulary is a dictionary
+file beside the training data (`dict.en.txt`: a symbol and its count on each line).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.hf_model import about_family
-from docmt.checkpoint.model_directory import ModelCard, check_new, save_model
-from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors, renamed
+from docmt.checkpoint.hf_model import get_hf_format
+from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save_model
+from docmt.checkpoint.weights import apply_renames, build_from_weights, read_symbols, read_tensors
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
-BART = about_family("bart")
-"""Whose parameters have the names that fairseq gives them."""
+BART = get_hf_format("bart")
+"""The format of BART, whose parameters have fairseq's names."""
 _NO_WEIGHTS = re.compile(r"(^|\.)(version|_float_tensor)$")
 
-# Arguments of the architecture with the only value that docmt's models have.
+# Arguments of the architecture that must have this value, because docmt's models support no other.
 _FIXED: dict[str, object] = {
     "no_scale_embedding": False,
     "no_token_positional_embeddings": False,
@@ -42,11 +42,11 @@ _FIXED: dict[str, object] = {
     "no_decoder_final_norm": False,
     "quant_noise_scalar": 0,
 }
-# The same for what acts in training alone: the weights translate without it.
+# Arguments that must have this value but only act in training, so that translation can ignore them.
 _FIXED_IN_TRAINING = dict.fromkeys(
     ("activation_dropout", "relu_dropout", "encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"), 0
 )
-# Arguments that must agree, since docmt's model has one setting for both.
+# Arguments that must be equal, because docmt's model has one setting for both.
 _EQUAL = (
     ("encoder_embed_dim", "decoder_embed_dim"),
     ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
@@ -59,106 +59,109 @@ _EQUAL = (
 
 
 def read_checkpoint(path: Path, arguments: Path | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights and training arguments: those in the checkpoint, or in args.json beside a safetensors file, or in
-    another JSON file that is named. Raises DocmtError where one of them is missing or damaged."""
-    weights, own = _read(path)
-    values = read_arguments(arguments) if arguments is not None else own
+    """Return weights and training arguments of a checkpoint.
+
+    arguments: a JSON file; by default the checkpoint itself, or args.json beside a safetensors file. Raises DocmtError
+    if one of them is missing or damaged.
+    """
+    weights, stored = _read_file(path)
+    values = read_arguments(arguments) if arguments is not None else stored
     if values is None:
-        raise DocmtError(f"{path} holds no training arguments: give them as a JSON file with --arguments")
+        raise DocmtError(f"{path} has no training arguments. Add a JSON file of them with --arguments")
     return {name: tensor for name, tensor in weights.items() if not _NO_WEIGHTS.search(name)}, values
 
 
-def check_copies(path: Path, weights: Mapping[str, Tensor], shared: str, copies: Sequence[str]) -> Tensor:
-    """The matrix of that name. Raises DocmtError where there is none, or copies of it that are others."""
+def check_shared_matrix(path: Path, weights: Mapping[str, Tensor], shared: str, copies: Sequence[str]) -> Tensor:
+    """Return the shared matrix. Raises DocmtError if it is missing or a copy differs from it."""
     if shared not in weights:
-        raise DocmtError(f"{path} has no {shared}: it is another kind of checkpoint")
+        raise DocmtError(f"{path} has no {shared}. It is another kind of checkpoint")
     for name in copies:
         if name in weights and not torch.equal(weights[name], weights[shared]):
-            raise DocmtError(f"{path} has a {name} of its own: docmt's model shares {shared}")
+            raise DocmtError(f"{path} has a {name} that differs from {shared}. docmt's model shares one matrix")
     return weights[shared]
 
 
 def check_arguments(
     values: Mapping[str, Any], fixed: Mapping[str, object], equal: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Raises DocmtError naming what docmt's models cannot express.
+    """Raise DocmtError for the first argument that docmt's models cannot express.
 
-    fixed: further arguments with the only value that the model has; equal: further ones that must agree.
+    fixed: further arguments that must have a value. equal: further pairs of arguments that must be equal.
     """
-    for name, wanted in {**_FIXED, **_FIXED_IN_TRAINING, **fixed}.items():
-        if (found := values.get(name, wanted)) != wanted and (found or wanted):
-            advice = f": to translate with it, give its arguments with {name} = 0 (--arguments)"
+    for name, required in {**_FIXED, **_FIXED_IN_TRAINING, **fixed}.items():
+        if (value := values.get(name, required)) != required and (value or required):
+            advice = f". To translate with it, use --arguments with {name} = 0"
             raise DocmtError(
-                f"the checkpoint was trained with {name} = {found!r}, which docmt's model does not have"
+                f"the checkpoint was trained with {name} = {value!r}, which docmt's model does not support"
                 f"{advice if name in _FIXED_IN_TRAINING else ''}"
             )
-    for one, other in (*_EQUAL, *equal):
-        if values.get(one, values.get(other)) != values.get(other, values.get(one)):
+    for first, second in (*_EQUAL, *equal):
+        if values.get(first, values.get(second)) != values.get(second, values.get(first)):
             raise DocmtError(
-                f"the checkpoint was trained with {one} = {values[one]!r} and {other} = {values[other]!r}: "
+                f"the checkpoint was trained with {first} = {values[first]!r} and {second} = {values[second]!r}. "
                 "docmt's model has one setting for both"
             )
 
 
-def sizes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a model that are called otherwise in these arguments."""
+def read_common_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model settings that all fairseq checkpoints have, under docmt's names."""
     return {
-        "width": needed(values, "encoder_embed_dim"),
-        "feed_forward": needed(values, "encoder_ffn_embed_dim"),
-        "heads": needed(values, "encoder_attention_heads"),
-        "encoder_layers": needed(values, "encoder_layers"),
-        "decoder_layers": needed(values, "decoder_layers"),
-        "activation": choice(values, "activation_fn", {"relu": "relu", "gelu": "gelu"}),
-        "dropout": number(values, "dropout", 0.0),
-        "attention_dropout": number(values, "attention_dropout", 0.0),
+        "width": require_argument(values, "encoder_embed_dim"),
+        "feed_forward": require_argument(values, "encoder_ffn_embed_dim"),
+        "heads": require_argument(values, "encoder_attention_heads"),
+        "encoder_layers": require_argument(values, "encoder_layers"),
+        "decoder_layers": require_argument(values, "decoder_layers"),
+        "activation": read_choice(values, "activation_fn", {"relu": "relu", "gelu": "gelu"}),
+        "dropout": read_number(values, "dropout", 0.0),
+        "attention_dropout": read_number(values, "attention_dropout", 0.0),
     }
 
 
 def read_dictionary(path: Path, rows: int, specials: int) -> list[str]:
-    """Return the symbols of a dictionary file, in order, filled up as fairseq does where the file is not.
+    """Return the symbols of a dictionary file in order, padded as fairseq does.
 
-    rows: how many the checkpoint has; specials: how many of them are for symbols that such a file does not have. Raises
-    DocmtError for what is no dictionary, or another checkpoint's.
+    rows: number of embeddings in the checkpoint. specials: how many of them are for symbols outside the file. Raises
+    DocmtError for an invalid dictionary or one of another checkpoint.
     """
     symbols = []
-    for place, line in enumerate(read_symbols(path, "the dictionary"), 1):
+    for number, line in enumerate(read_symbols(path, "the dictionary"), 1):
         if not line:
             continue
-        symbol, _, times = line.rpartition(" ")
-        if not symbol or not times.isdigit():
-            raise DocmtError(f"line {place} of {path} is not a symbol and its count: give the checkpoint's dict.*.txt")
+        symbol, _, frequency = line.rpartition(" ")
+        if not symbol or not frequency.isdigit():
+            raise DocmtError(f"line {number} of {path} is not a symbol and its count. Use the checkpoint's dict.*.txt")
         symbols.append(symbol)
     missing = rows - specials - len(symbols)
     if not 0 <= missing < 8:  # dictionaries are padded to a multiple of 8 entries
         raise DocmtError(
-            f"{path} has {len(symbols)} symbols, but the checkpoint {rows} rows, {specials} special tokens among them: "
-            "give the dictionary of this checkpoint"
+            f"{path} has {len(symbols)} symbols, but the checkpoint has {rows} embeddings, {specials} of them for "
+            "special tokens. Use the dictionary of this checkpoint"
         )
     known = set(symbols)
-    names = (f"madeupword{place:04d}" for place in count())
+    names = (f"madeupword{number:04d}" for number in count())
     return symbols + list(islice((name for name in names if name not in known), missing))
 
 
-def check_different(path: Path, symbols: Sequence[str]) -> None:
-    """Raises DocmtError where a symbol of a vocabulary stands twice."""
+def check_no_duplicates(path: Path, symbols: Sequence[str]) -> None:
+    """Raise DocmtError for a duplicate symbol in a vocabulary."""
     if len(set(symbols)) < len(symbols):
-        raise DocmtError(f"{path} has a symbol twice: give the vocabulary file of the checkpoint")
+        raise DocmtError(f"{path} has a duplicate symbol. Use the vocabulary file of the checkpoint")
 
 
 def save_converted(
     output: Path, model: TranslationModel, tokenizer: DictionaryTokenizer, origin: str, values: Mapping[str, Any]
 ) -> TranslationModel:
-    """Writes a converted model with a card, and returns it; origin: what it was converted from."""
+    """Write a converted model with a card, and return it. origin: description of the checkpoint."""
     source, target = (str(values.get(f"{side}_lang") or "") for side in ("source", "target"))
     card = ModelCard(source_language=source, target_language=target, training={"converted_from": origin})
     save_model(output, model, tokenizer, card)
     return model.eval()
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
-    """Weights and, where they are there, training arguments. Code in the file is never run."""
+def _read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
+    """Return weights and training arguments (or None) of a file. Code in the file is never run."""
     if not path.exists():
-        raise DocmtError(f"there is no file {path}: give a checkpoint (.pt or .safetensors)")
+        raise DocmtError(f"there is no file {path}. Name a checkpoint (.pt or .safetensors)")
     if path.suffix == ".safetensors":
         beside = path.parent / "args.json"
         return read_tensors(path), read_arguments(beside) if beside.is_file() else None
@@ -167,58 +170,58 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         blocked = re.search(r"GLOBAL (\S+)", str(error))
-        what = f"it asks for {blocked[1]}" if blocked else "it is damaged, or holds more than tensors and arguments"
+        reason = f"it needs {blocked[1]}" if blocked else "it is damaged, or holds more than tensors and arguments"
         raise DocmtError(
-            f"{path} cannot be opened without running code from it ({what}): save its weights as safetensors where it "
-            "was trained, with its arguments in args.json beside them"
+            f"{path} cannot be opened without running code from it ({reason}). Save its weights as safetensors where "
+            "it was trained, with its arguments in args.json beside them"
         ) from error
-    except Exception as error:  # where the file is none of torch's, its bytes lead anywhere
+    except Exception as error:  # a file of another format can raise anything
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise DocmtError(f"{path} is damaged or no checkpoint ({reason}): copy it again from where it came") from error
+        raise DocmtError(f"{path} is damaged or not a checkpoint ({reason}). Copy it again from its source") from error
     weights = content.get("model") if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(tensor, Tensor) for tensor in weights.values()):
-        raise DocmtError(f"{path} is no fairseq checkpoint: it has no weights under 'model'")
-    found = content.get("args")
-    values = vars(found) if isinstance(found, argparse.Namespace) else found
+        raise DocmtError(f"{path} is not a fairseq checkpoint. It has no weights under 'model'")
+    arguments = content.get("args")
+    values = vars(arguments) if isinstance(arguments, argparse.Namespace) else arguments
     return weights, values if isinstance(values, dict) else None
 
 
 def read_arguments(path: Path) -> dict[str, Any]:
-    """The training arguments in a JSON file: all of it, or its entry `args` or `parameters`. Raises DocmtError."""
+    """Return the training arguments in a JSON file: its entry `args` or `parameters`, or all of it."""
     if not path.exists():
-        raise DocmtError(f"there is no file {path}: give the JSON file with the checkpoint's training arguments")
+        raise DocmtError(f"there is no file {path}. Name a JSON file of the checkpoint's training arguments")
     values = read_json(path)
-    return next((own for name in ("args", "parameters") if isinstance(own := values.get(name), dict)), values)
+    return next((entry for name in ("args", "parameters") if isinstance(entry := values.get(name), dict)), values)
 
 
-def needed(values: Mapping[str, Any], name: str) -> Any:
-    """The argument. Raises DocmtError where it is missing."""
+def require_argument(values: Mapping[str, Any], name: str) -> Any:
+    """Return an argument. Raises DocmtError if it is missing."""
     if name not in values:
-        raise DocmtError(f"the checkpoint's arguments lack {name}: give the arguments it was trained with")
+        raise DocmtError(f"the checkpoint's arguments lack {name}. Use the arguments it was trained with")
     return values[name]
 
 
-def number(values: Mapping[str, Any], name: str, default: float) -> float:
-    """The argument, or the default where it is missing or None. Raises DocmtError for what is no number."""
+def read_number(values: Mapping[str, Any], name: str, default: float) -> float:
+    """Return a number, or the default if it is missing or None. Raises DocmtError for another type."""
     value = values.get(name)
     if value is None:
         return default
     if not isinstance(value, int | float):
-        raise DocmtError(f"the checkpoint's arguments have {name} = {value!r}, which is no number: mend them")
+        raise DocmtError(f"the checkpoint's arguments have {name} = {value!r}. It must be a number")
     return value
 
 
-def choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) -> str:
-    """What docmt calls the argument's value. Raises DocmtError for one that is not known, or missing."""
-    value = needed(values, name)
+def read_choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) -> str:
+    """Return docmt's name of an argument's value. Raises DocmtError for an unknown or missing one."""
+    value = require_argument(values, name)
     if value not in tuple(known):
         raise DocmtError(
-            f"the checkpoint was trained with {name} = {value!r}, where docmt's model knows {', '.join(known)}"
+            f"the checkpoint was trained with {name} = {value!r}. docmt's model supports {', '.join(known)}"
         )
     return known[value]
 
 
-# The G-Transformer: its names of parameters and ours, applied in this order.
+# Patterns of G-Transformer parameter names and their docmt names, applied in this order.
 _NAMES = (
     (r"self_attn_local", "attention.local"),
     (r"self_attn_global", "attention.whole"),
@@ -227,9 +230,9 @@ _NAMES = (
     (r"encoder_attn_global", "cross.whole"),
     (r"encoder_attn_gate\.0", "cross.gate.linear"),
     (r"^encoder\.embed_tokens", "tokens"),
-    *BART.names,
+    *BART.weight_names,
 )
-# Copies of the one embedding matrix.
+# Copies of the shared embedding matrix.
 _COPIES = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
 
 
@@ -242,20 +245,19 @@ def convert_gtransformer(
     sentences: bool = False,
     instance_tokens: int = 512,
 ) -> TranslationModel:
-    """Writes the checkpoint as a docmt model directory, whose logits are those of the published code.
+    """Write a G-Transformer checkpoint as a docmt model directory with the same logits.
 
-    checkpoint: a fairseq `.pt` or the weights as safetensors; arguments: a JSON file with the training arguments,
-    needed where the checkpoint does not hold them; sentences: the checkpoint was trained without document mode on
-    single sentences, so that it is a sentence model. Raises DocmtError for a damaged file, and for anything in the
-    architecture that docmt's model does not have, by its name.
+    checkpoint: a fairseq `.pt` or a safetensors file. arguments: a JSON file of the training arguments, if the
+    checkpoint has none. sentences: it was trained on single sentences, so it becomes a sentence model. Raises
+    DocmtError for a damaged file, and for an unsupported architecture, naming the argument.
     """
-    check_new(output)
+    check_not_existing(output)
     weights, values = read_checkpoint(checkpoint, arguments)
-    embedding = check_copies(checkpoint, weights, "encoder.embed_tokens.weight", _COPIES)
-    config = replace(architecture(values, len(embedding), sentences=sentences), instance_tokens=instance_tokens)
-    symbols, end_row = _symbols(dictionary, values, len(embedding))
-    model = load_renamed(config, rename(weights, config), checkpoint)
-    # The row of the target language marks the end of a document: docmt keeps that one before <mask>.
+    embedding = check_shared_matrix(checkpoint, weights, "encoder.embed_tokens.weight", _COPIES)
+    config = replace(read_architecture(values, len(embedding), sentences=sentences), instance_tokens=instance_tokens)
+    symbols, end_row = _read_words(dictionary, values, len(embedding))
+    model = build_from_weights(config, rename_weights(weights, config), checkpoint)
+    # The symbol of the target language ends a document. docmt's <eod> has the id before <mask>.
     last, rows = SpecialTokens(config.vocabulary_size).eod, model.head().weight
     with torch.no_grad():
         rows[[end_row, last]] = rows[[last, end_row]]
@@ -263,65 +265,65 @@ def convert_gtransformer(
     return save_converted(output, model, DictionaryTokenizer(symbols), origin, values)
 
 
-def architecture(values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False) -> ModelConfig:
-    """docmt's description of a model trained with these arguments. Raises DocmtError naming what it cannot express."""
-    learned = bool(needed(values, "encoder_learned_pos"))
+def read_architecture(values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False) -> ModelConfig:
+    """Return the config of a model trained with these arguments. Raises DocmtError for unsupported ones."""
+    learned = bool(require_argument(values, "encoder_learned_pos"))
     positions = "max_source_positions", "max_target_positions"
     check_arguments(values, {"share_all_embeddings": True}, [positions] if learned else [])
-    mode = choice(values, "doc_mode", {"partial": "group", "full": "document"})
+    mode = read_choice(values, "doc_mode", {"partial": "group", "full": "document"})
     if sentences and mode == "group":
-        raise DocmtError("the checkpoint was trained with doc_mode = 'partial': it is no sentence model")
+        raise DocmtError("the checkpoint was trained with doc_mode = 'partial'. It is not a sentence model")
     options: dict[str, Any] = {"system": "sentence" if sentences else mode}
     if mode == "group":
-        layers = {site: needed(values, f"{site}_ctxlayers") for site in ("encoder", "decoder", "cross")}
+        layers = {site: require_argument(values, f"{site}_ctxlayers") for site in ("encoder", "decoder", "cross")}
         options["group"] = {f"{site}_layers": count for site, count in layers.items()}
     return ModelConfig.from_dict(
         {
             **options,
             "vocabulary_size": vocabulary_size,
-            **sizes(values),
-            "normalization": "pre" if needed(values, "encoder_normalize_before") else "post",
+            **read_common_settings(values),
+            "normalization": "pre" if require_argument(values, "encoder_normalize_before") else "post",
             "embedding_normalization": bool(values.get("layernorm_embedding", False)),
             "positions": "document",
             "position_encoding": "learned" if learned else "sinusoidal",
-            "max_positions": max(int(number(values, name, 1024)) for name in positions),
+            "max_positions": max(int(read_number(values, name, 1024)) for name in positions),
         }
     )
 
 
-def rename(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """The weights under docmt's names; copies of the embedding are left out."""
-    found = {}
+def rename_weights(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+    """Return the weights under docmt's names, without copies of the embeddings."""
+    result = {}
     for name, tensor in weights.items():
         if name in _COPIES:
             continue
-        ours = parameter_name(name, config)
-        if ours.endswith("_positions.table.weight"):
+        docmt_name = find_docmt_name(name, config)
+        if docmt_name.endswith("_positions.table.weight"):
             tensor = tensor[BART.first_position :]
-        found[ours] = tensor.float()
-    return found
+        result[docmt_name] = tensor.float()
+    return result
 
 
-def parameter_name(name: str, config: ModelConfig) -> str:
-    """docmt's name of a parameter of theirs."""
-    name = renamed(name, _NAMES)
-    # They call an attention local whatever it sees; ours is named so that it starts from theirs.
+def find_docmt_name(name: str, config: ModelConfig) -> str:
+    """Return docmt's name of a parameter of the checkpoint."""
+    name = apply_renames(name, _NAMES)
+    # The checkpoint also calls an attention over the whole document local, docmt calls it whole.
     whole = name.replace(".local.", ".whole.")
-    return whole if config.chosen.origin(whole) == name else name
+    return whole if config.system_options.initial_weight(whole) == name else name
 
 
-def _symbols(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tuple[list[str], int]:
-    """The words in docmt's order of ids, and the row of the symbol that ends a document in theirs."""
-    languages = [f"[{code}]" for code in str(needed(values, "langs")).split(",")]
-    target = f"[{needed(values, 'target_lang')}]"
+def _read_words(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tuple[list[str], int]:
+    """Return the words in docmt's order, and the checkpoint's row of the symbol that ends a document."""
+    languages = [f"[{code}]" for code in str(require_argument(values, "langs")).split(",")]
+    target = f"[{require_argument(values, 'target_lang')}]"
     if target not in languages:
         raise DocmtError(f"target_lang is not among the langs {', '.join(languages)} of the checkpoint's arguments")
     first = SpecialTokens.first_word
-    # Behind the dictionary come the languages and <mask>.
+    # The languages and <mask> follow the dictionary.
     symbols = read_dictionary(path, vocabulary_size, first + len(languages) + 1) + languages
     end_row = first + symbols.index(target)
     last = SpecialTokens(vocabulary_size).eod
     symbols[end_row - first] = symbols[last - first]
     symbols.pop()
-    check_different(path, symbols)
+    check_no_duplicates(path, symbols)
     return symbols, end_row

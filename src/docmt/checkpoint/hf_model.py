@@ -1,6 +1,6 @@
-"""A directory of the library transformers: its config and its weights, read without that library.
+"""Reader of transformers model directories (config and weights), without that library.
 
-Weights come from safetensors files alone, in one piece or in shards with an index; pickled ones are refused.
+Weights are read from safetensors, in one file or in shards with an index. Pickled weights are refused.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.hf_tokenizer import TOKENIZER_CONFIG, read_if_there
+from docmt.checkpoint.hf_tokenizer import TOKENIZER_CONFIG, read_optional_json
 from docmt.checkpoint.model_directory import ModelCard, save_encoder
-from docmt.checkpoint.weights import WEIGHTS_FILE, load_renamed, open_tensors, read_shapes, renamed
+from docmt.checkpoint.weights import WEIGHTS_FILE, apply_renames, build_from_weights, open_tensors, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
-from docmt.core.options import shown
+from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.embeddings import sinusoids
+from docmt.model.embeddings import build_sinusoids
 from docmt.model.families import FAMILIES
-from docmt.model.families.family import HuggingFace
-from docmt.model.scope import MARKS
+from docmt.model.families.conventions import HuggingFace
+from docmt.model.scope import SPECIAL_TOKEN_IDS
 from docmt.text import PretrainedTokenizer
 from docmt.text.tokenizer import SIDES, Side
 
@@ -33,172 +33,182 @@ _FIRST_POSITION = 2  # row of the first position in tables of M2M100; earlier ro
 CONFIG_FILE = "config.json"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
-_NO_WEIGHTS, _BUFFER = ("I64",), "position_ids"  # some have numbers of positions beside their weights
+_SKIPPED_TYPES, _POSITION_BUFFER = ("I64",), "position_ids"  # some files hold position numbers beside weights
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights by name, which are read from their files when they are asked for."""
+    """Weights of a directory, read from their files on demand."""
 
     directory: Path
     shapes: Mapping[str, Sequence[int]]
     files: Mapping[str, Path]
 
-    def tensor(self, name: str) -> Tensor:
-        """The weights of this name, float32."""
+    def read_tensor(self, name: str) -> Tensor:
+        """Return one tensor as float32."""
         with open_tensors(self.files[name]) as file:
-            found: Tensor = file.get_tensor(name)
-        return found.float()
+            tensor: Tensor = file.get_tensor(name)
+        return tensor.float()
 
-    def rows(self, name: str, wanted: Sequence[int]) -> Tensor:
-        """These rows of a table [rows, d], float32; a row of -1 is zero."""
-        return _rows(self.tensor(name), wanted)
+    def read_rows(self, name: str, rows: Sequence[int]) -> Tensor:
+        """Return rows of a table as float32 [rows, d]. Row -1 is zero."""
+        return _select_rows(self.read_tensor(name), rows)
 
-    def same(self, one: str, other: str) -> bool:
-        """Whether two tables are equal."""
-        return self.shapes[one] == self.shapes[other] and torch.equal(self.tensor(one), self.tensor(other))
+    def are_equal(self, first: str, second: str) -> bool:
+        """Return whether two tables are equal."""
+        equal_shapes = self.shapes[first] == self.shapes[second]
+        return equal_shapes and torch.equal(self.read_tensor(first), self.read_tensor(second))
 
 
-def _rows(table: Tensor, wanted: Sequence[int]) -> Tensor:
-    """Return these rows of a table or vector; a row of -1 is zero."""
-    numbers = torch.tensor(wanted)
-    found = table[numbers.clamp(min=0)]
-    found[numbers < 0] = 0.0
-    return found
+def _select_rows(table: Tensor, rows: Sequence[int]) -> Tensor:
+    """Return rows of a table or vector. Row -1 is zero."""
+    indices = torch.tensor(rows)
+    selected = table[indices.clamp(min=0)]
+    selected[indices < 0] = 0.0
+    return selected
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """What config.json says. Raises DocmtError where there is none."""
+    """Return the entries of config.json. Raises DocmtError if it is missing."""
     if not directory.is_dir():
         raise DocmtError(
-            f"there is no directory {directory}: give one with {CONFIG_FILE}, weights and tokenizer files (nothing is "
+            f"there is no directory {directory}. Name one with {CONFIG_FILE}, weights and tokenizer files (nothing is "
             "downloaded)"
         )
     if (directory / "snapshots").is_dir():
-        raise DocmtError(f"{directory} is the folder of a cache: give the directory in its folder snapshots")
+        raise DocmtError(f"{directory} is the folder of a cache. Name the directory in its folder snapshots")
     if not (directory / CONFIG_FILE).is_file():
         raise DocmtError(
-            f"{directory} has no {CONFIG_FILE}: give a directory of a pretrained model, as `save_pretrained` writes it"
+            f"{directory} has no {CONFIG_FILE}. Name a directory of a pretrained model, as `save_pretrained` writes it"
         )
     return read_json(directory / CONFIG_FILE)
 
 
 def open_weights(directory: Path) -> Weights:
-    """The weights in a directory. Raises DocmtError where there are none in safetensors, or some are missing."""
-    table: Any = {}
+    """Return the weights of a directory. Raises DocmtError if there are no safetensors or some are missing."""
+    weight_map: Any = {}
     if (directory / WEIGHTS_FILE).is_file():
         files = {WEIGHTS_FILE}
     elif (directory / INDEX_FILE).is_file():
-        table = read_json(directory / INDEX_FILE).get("weight_map")
-        if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
-            raise DocmtError(f"{directory / INDEX_FILE} has no weight_map: copy it again from where it came")
-        files = {Path(name).name for name in table.values()}
+        weight_map = read_json(directory / INDEX_FILE).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+            raise DocmtError(f"{directory / INDEX_FILE} has no weight_map. Copy it again from its source")
+        files = {Path(name).name for name in weight_map.values()}
     else:
         for name in _PICKLED:
             if (directory / name).is_file():
                 raise DocmtError(
-                    f"{directory} has its weights in {name}, which is not opened, as it may hold code: save it with "
+                    f"{directory} has its weights in {name}, which may hold code and is not opened. Save it with "
                     f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
                 )
-        raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}: copy it again, complete")
+        raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}. Copy the whole directory again")
     shapes: dict[str, Sequence[int]] = {}
-    places: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in (directory / name for name in sorted(files)):
-        own = read_shapes(path, skipped=_NO_WEIGHTS)
-        shapes |= own
-        places |= dict.fromkeys(own, path)
-    if missing := sorted(name for name in table.keys() - shapes.keys() if not name.endswith(_BUFFER)):
-        raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {INDEX_FILE} names: copy it again")
-    return Weights(directory, shapes, places)
+        file_shapes = read_shapes(path, skipped=_SKIPPED_TYPES)
+        shapes |= file_shapes
+        paths |= dict.fromkeys(file_shapes, path)
+    if missing := sorted(name for name in weight_map.keys() - shapes.keys() if not name.endswith(_POSITION_BUFFER)):
+        raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {INDEX_FILE} names. Copy it again")
+    return Weights(directory, shapes, paths)
 
 
-START = "decoder_start_token_id"
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+START_TOKEN_ENTRY = "decoder_start_token_id"
+_VALUE_TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
-def family_of(directory: Path, values: Mapping[str, Any]) -> str:
-    """The name of the family that the directory's model is of. Raises DocmtError where docmt has none."""
-    kind = values.get("model_type")
-    known = {name: own.huggingface for name, own in FAMILIES.items() if own.huggingface is not None}
-    fitting = [name for name, about in known.items() if kind in about.types]
-    if not fitting:
-        why = "" if values.get("is_encoder_decoder") else ", a model without an encoder and a decoder"
+def detect_family(directory: Path, values: Mapping[str, Any]) -> str:
+    """Return the family of the directory's model. Raises DocmtError if docmt has none for it."""
+    model_type = values.get("model_type")
+    formats = {name: family.huggingface for name, family in FAMILIES.items() if family.huggingface is not None}
+    matches = [name for name, hf_format in formats.items() if model_type in hf_format.model_types]
+    if not matches:
+        note = "" if values.get("is_encoder_decoder") else ", not an encoder-decoder model"
         raise DocmtError(
-            f"{directory / CONFIG_FILE} has model_type {shown(kind)}{why}: docmt translates with encoder-decoder "
-            f"models of the types {_types(encoders=False)}, and starts trainings from encoders of the types "
-            f"{_types(encoders=True)}"
+            f"{directory / CONFIG_FILE} has model_type {quote(model_type)}{note}. docmt reads encoder-decoder models "
+            f"of the types {_model_types(encoders=False)}, and encoders of the types {_model_types(encoders=True)}"
         )
-    tokenizer = values.get("tokenizer_class") or read_if_there(directory / TOKENIZER_CONFIG).get("tokenizer_class")
-    start, pad = (id_in_generation(directory, values, entry) for entry in (START, "pad_token_id"))
+    tokenizer = values.get("tokenizer_class") or read_optional_json(directory / TOKENIZER_CONFIG).get("tokenizer_class")
+    start, pad = (read_generation_id(directory, values, entry) for entry in (START_TOKEN_ENTRY, "pad_token_id"))
     pad_begins = None in (start, pad) or start == pad
-    told = [name for name in fitting if tokenizer in known[name].tokenizers or known[name].pad_begins is pad_begins]
-    return (told or fitting)[0]
+    exact = [
+        name
+        for name in matches
+        if tokenizer in formats[name].tokenizers or formats[name].starts_with_padding is pad_begins
+    ]
+    return (exact or matches)[0]
 
 
-def about_family(name: str) -> HuggingFace:
-    """How transformers has a family."""
-    about = FAMILIES[name].huggingface
-    assert about is not None
-    return about
+def get_hf_format(name: str) -> HuggingFace:
+    """Return the layout of a family in transformers directories."""
+    hf_format = FAMILIES[name].huggingface
+    assert hf_format is not None
+    return hf_format
 
 
-def read_sizes(directory: Path, values: Mapping[str, Any], about: HuggingFace) -> dict[str, Any]:
-    """The sizes that config.json says, by our names. Raises DocmtError, naming the entry, for what our model is not."""
+def read_sizes(directory: Path, values: Mapping[str, Any], hf_format: HuggingFace) -> dict[str, Any]:
+    """Return the sizes in config.json under docmt's names. Raises DocmtError for an unsupported entry."""
     path = directory / CONFIG_FILE
-    for entry, allowed in about.fixed.items():
-        if (found := values.get(entry, about.usual.get(entry, allowed[0]))) not in allowed:
+    for entry, allowed in hf_format.supported_values.items():
+        if (value := values.get(entry, hf_format.defaults.get(entry, allowed[0]))) not in allowed:
             raise DocmtError(
-                f"{path} has {entry} = {shown(found)}, where docmt's model has {' or '.join(map(shown, allowed))}"
+                f"{path} has {entry} = {quote(value)}. docmt's model needs {' or '.join(map(quote, allowed))}"
             )
-    sizes = dict(about.sizes)
-    for name, entries in about.entries.items():
-        found = {entry: _entry(path, values, entry, about) for entry in entries}
-        first, *others = entries
-        if different := [entry for entry in others if found[entry] != found[first]]:
+    sizes = dict(hf_format.fixed_sizes)
+    for name, entries in hf_format.entries.items():
+        settings = {entry: _read_entry(path, values, entry, hf_format) for entry in entries}
+        first, *copies = entries
+        if different := [entry for entry in copies if settings[entry] != settings[first]]:
             raise DocmtError(
-                f"{path} has {first} = {found[first]} and {different[0]} = {found[different[0]]}: docmt's model has "
-                "one setting for both"
+                f"{path} has {first} = {settings[first]} and {different[0]} = {settings[different[0]]}. docmt's model "
+                "has one setting for both"
             )
-        sizes[name] = found[first]
+        sizes[name] = settings[first]
     return sizes
 
 
-def _entry(path: Path, values: Mapping[str, Any], entry: str, about: HuggingFace) -> Any:
-    """An entry of a config as our setting has it."""
-    usual, value = about.usual[entry], values.get(entry)
-    if isinstance(usual, str) and usual in about.usual:
-        return _entry(path, values if value is None else {usual: value}, usual, about)
-    value = usual if value is None else value
-    kind = float if isinstance(usual, float) else type(usual)
+def _read_entry(path: Path, values: Mapping[str, Any], entry: str, hf_format: HuggingFace) -> Any:
+    """Return an entry of config.json, or its default, as the value of docmt's setting."""
+    default, value = hf_format.defaults[entry], values.get(entry)
+    if isinstance(default, str) and default in hf_format.defaults:
+        return _read_entry(path, values if value is None else {default: value}, default, hf_format)
+    value = default if value is None else value
+    kind = float if isinstance(default, float) else type(default)
     if isinstance(value, bool) != (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
-        raise DocmtError(f"{path} has {entry} = {shown(value)}: give {_KINDS[kind]}")
-    known = about.values.get(entry)
+        raise DocmtError(f"{path} has {entry} = {quote(value)}. It must be {_VALUE_TYPES[kind]}")
+    known = hf_format.value_names.get(entry)
     if known is not None and str(value) not in known:
-        raise DocmtError(f"{path} has {entry} = {shown(value)}, where docmt's model knows {', '.join(known)}")
+        raise DocmtError(f"{path} has {entry} = {quote(value)}. docmt's model supports {', '.join(known)}")
     return value if known is None else known[str(value)]
 
 
-def id_in_generation(directory: Path, values: Mapping[str, Any], entry: str) -> Any:
-    """An id that matters in translation: what generation_config.json says, or else config.json (`values`)."""
-    found = read_if_there(directory / "generation_config.json").get(entry)
-    return values.get(entry) if found is None else found
+def read_generation_id(directory: Path, values: Mapping[str, Any], entry: str) -> Any:
+    """Return a token id that translation needs, from generation_config.json or else config.json (`values`)."""
+    value = read_optional_json(directory / "generation_config.json").get(entry)
+    return values.get(entry) if value is None else value
 
 
-def _types(*, encoders: bool) -> str:
-    """The types of model that are read, of encoders or of others."""
-    families = [own for own in FAMILIES.values() if (own.encoder is not None) == encoders]
-    return ", ".join(sorted({kind for own in families if own.huggingface for kind in own.huggingface.types}))
+def _model_types(*, encoders: bool) -> str:
+    """Return a list of the supported model types, of encoders or of encoder-decoders."""
+    families = [family for family in FAMILIES.values() if (family.encoder is not None) == encoders]
+    return ", ".join(
+        sorted({kind for family in families if family.huggingface for kind in family.huggingface.model_types})
+    )
 
 
-def check_start(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
-    """Raises DocmtError where translations begin with another token than in the model's family."""
-    start = id_in_generation(directory, values, START)
+def check_start_token(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
+    """Raise DocmtError if translations begin with another token than in the model's family."""
+    start = read_generation_id(directory, values, START_TOKEN_ENTRY)
     rows, first = tokenizer.rows("target"), FAMILIES[family].target.split()[0]
-    fits = start == rows[MARKS[first]] if first in MARKS else start != rows[MARKS["<s>"]]
-    if start is not None and not fits:
+    is_expected = (
+        start == rows[SPECIAL_TOKEN_IDS[first]]
+        if first in SPECIAL_TOKEN_IDS
+        else start != rows[SPECIAL_TOKEN_IDS["<s>"]]
+    )
+    if start is not None and not is_expected:
         raise DocmtError(
-            f"{directory} says {START} {shown(start)}, where models of family {family} begin with {first}: if docmt "
-            "exported it, use the model that it was made from"
+            f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. If "
+            "docmt exported it, use the original model"
         )
 
 
@@ -207,141 +217,142 @@ HEAD, SOFTMAX, BIAS = "lm_head", "softmax", "head_bias.vector"
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A model in a directory of transformers."""
+    """An encoder-decoder model in a transformers directory."""
 
     family: str
     sizes: Mapping[str, Any]
-    """by the names that docmt's settings have for them"""
+    """Sizes by docmt's names"""
     weights: Weights
     tables: Mapping[str, str]
-    """by the name of each of our tables of tokens, and of our matrix of the softmax if it has one: theirs"""
+    """Weight names in the directory by docmt's table names, and by `softmax` if it has a separate matrix"""
 
     @classmethod
-    def of(cls, directory: Path, family: str, values: Mapping[str, Any]) -> Pretrained:
-        """What the directory has; values: its config.json. Raises DocmtError for what docmt's model cannot be."""
-        about = about_family(family)
-        sizes, weights = read_sizes(directory, values, about), open_weights(directory)
-        tables = find_tables(weights, about, tied=values.get("tie_word_embeddings") is not False)
+    def open(cls, directory: Path, family: str, values: Mapping[str, Any]) -> Pretrained:
+        """Open a directory. values: its config.json. Raises DocmtError for an unsupported architecture."""
+        hf_format = get_hf_format(family)
+        sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory)
+        tables = find_tables(weights, hf_format, tied=values.get("tie_word_embeddings") is not False)
         for name, side in (("source_vocabulary_size", "source"), ("vocabulary_size", "target")):
             if name in sizes:
-                check_rows(weights, _table(tables, side), about.entries[name][0], sizes.pop(name))
-        scaled = values["model_type"] in about.scaled_types and values.get("tie_word_embeddings") is not False
+                check_rows(weights, _table_name(tables, side), hf_format.entries[name][0], sizes.pop(name))
+        scaled = values["model_type"] in hf_format.scaled_types and values.get("tie_word_embeddings") is not False
         if values.get("scale_decoder_outputs", scaled) and scaled:
             sizes["output"] = "scaled"
         if SOFTMAX in tables:
-            sizes["output"] = "own"
+            sizes["output"] = "untied"
         return cls(family, sizes, weights, tables)
 
     @property
     def rows(self) -> tuple[int, int]:
-        """How many entries the vocabularies of source and target have."""
-        source, target = (self.weights.shapes[_table(self.tables, side)][0] for side in SIDES)
+        """Return the numbers of embeddings of source and target."""
+        source, target = (self.weights.shapes[_table_name(self.tables, side)][0] for side in SIDES)
         return source, target
 
-    def model(self, rows: Mapping[Side, Sequence[int]], options: Mapping[str, Any]) -> TranslationModel:
-        """The model, its tokens in docmt's order: rows has for each id of a side the row that theirs has, or -1.
+    def build_model(self, rows: Mapping[Side, Sequence[int]], options: Mapping[str, Any]) -> TranslationModel:
+        """Return the model with tokens in docmt's order.
 
-        options: further settings of the model. Raises DocmtError for weights that do not fit.
+        rows: for each docmt id of a side its row in the directory's table, or -1. options: further model settings.
+        Raises DocmtError for weights that do not match the config.
         """
-        apart = "source_tokens" in self.tables
+        has_two_tables = "source_tokens" in self.tables
         config = ModelConfig.from_dict(
             {
                 "system": "sentence",
                 "family": self.family,
                 "vocabulary_size": len(rows["target"]),
-                "source_vocabulary_size": len(rows["source"]) if apart else 0,
+                "source_vocabulary_size": len(rows["source"]) if has_two_tables else 0,
                 **self.sizes,
                 **options,
             }
         )
-        return load_renamed(config, self._renamed(config, rows), self.weights.directory)
+        return build_from_weights(config, self._rename_weights(config, rows), self.weights.directory)
 
-    def _renamed(self, config: ModelConfig, rows: Mapping[Side, Sequence[int]]) -> dict[str, Tensor]:
-        """The weights by docmt's names."""
-        about, found = about_family(self.family), dict[str, Tensor]()
+    def _rename_weights(self, config: ModelConfig, rows: Mapping[Side, Sequence[int]]) -> dict[str, Tensor]:
+        """Return the weights under docmt's names."""
+        hf_format, result = get_hf_format(self.family), dict[str, Tensor]()
         family = FAMILIES[config.family]
-        first, last = family.unpredicted
+        first, last = family.ids_without_logits
         predicted = rows["target"][first : len(rows["target"]) - last]
-        for ours, theirs in self.tables.items():
-            side: Side = "source" if ours == "source_tokens" else "target"
-            found[f"{ours}.weight"] = self.weights.rows(theirs, predicted if ours == SOFTMAX else rows[side])
-        tables = {f"{name}.weight" for names in about.tables.values() for name in names}
+        for table, name in self.tables.items():
+            side: Side = "source" if table == "source_tokens" else "target"
+            result[f"{table}.weight"] = self.weights.read_rows(name, predicted if table == SOFTMAX else rows[side])
+        tables = {f"{name}.weight" for names in hf_format.token_tables.values() for name in names}
         for name in self.weights.shapes:
             if name in tables:
                 continue
-            if re.search(about.no_weights, name):
+            if re.search(hf_format.ignored_weights, name):
                 self._check_positions(name)
                 continue
-            ours, tensor = renamed(name, about.names), self.weights.tensor(name)
-            if ours.endswith("_positions.table.weight"):
-                tensor = tensor[about.first_position :]
-            found[ours] = tensor
+            docmt_name, tensor = apply_renames(name, hf_format.weight_names), self.weights.read_tensor(name)
+            if docmt_name.endswith("_positions.table.weight"):
+                tensor = tensor[hf_format.first_position :]
+            result[docmt_name] = tensor
         target_rows = self.rows[1]
-        bias = found.pop(BIAS, torch.zeros(1, target_rows)).flatten()
+        bias = result.pop(BIAS, torch.zeros(1, target_rows)).flatten()
         if len(bias) != target_rows:
             raise DocmtError(
-                f"{self.weights.directory} has a bias of {len(bias)} logits, but {target_rows} rows: copy it again"
+                f"{self.weights.directory} has a bias of {len(bias)} logits but {target_rows} embeddings. Copy it again"
             )
         if family.head_bias:
-            found[BIAS] = _rows(bias, predicted)
+            result[BIAS] = _select_rows(bias, predicted)
         elif bias.any():
-            raise DocmtError(f"{self.weights.directory} has a bias of logits, which family {config.family} has not")
-        return found
+            raise DocmtError(f"{self.weights.directory} has a bias of logits. Family {config.family} has none")
+        return result
 
     def _check_positions(self, name: str) -> None:
-        """Raise DocmtError for a table of positions that differs from the one that docmt computes."""
-        table, family = self.weights.tensor(name)[_FIRST_POSITION:], FAMILIES[self.family]
-        computed = sinusoids(*table.shape, _FIRST_POSITION, frequencies=family.frequencies)
-        if not torch.allclose(table, computed, atol=0.01):  # it may have been rounded
+        """Raise DocmtError if a table of positions differs from docmt's computed one."""
+        table, family = self.weights.read_tensor(name)[_FIRST_POSITION:], FAMILIES[self.family]
+        computed = build_sinusoids(*table.shape, _FIRST_POSITION, frequencies=family.frequencies)
+        if not torch.allclose(table, computed, atol=0.01):  # a loose tolerance, because it may have been rounded
             raise DocmtError(
-                f"{self.weights.directory} has positions of its own in {name}, but models of family {self.family} "
-                "compute them: if docmt exported it, use the model that it was made from"
+                f"{self.weights.directory} has learned positions in {name}, but models of family {self.family} "
+                "compute them. If docmt exported it, use the original model"
             )
 
 
-def _table(tables: Mapping[str, str], side: str) -> str:
-    """The name of their table of tokens of a side."""
+def _table_name(tables: Mapping[str, str], side: str) -> str:
+    """Return the weight name of a side's embeddings."""
     return tables.get("tokens") or tables[f"{side}_tokens"]
 
 
 def check_rows(weights: Weights, table: str, entry: str, rows: int) -> None:
-    """Raise DocmtError where a table of tokens has other rows than an entry of config.json says."""
-    if (has := weights.shapes[table][0]) != rows:
+    """Raise DocmtError if a table of embeddings has another size than config.json says in `entry`."""
+    if (actual := weights.shapes[table][0]) != rows:
         raise DocmtError(
-            f"{weights.directory} has {has} rows in {table}, but {CONFIG_FILE} says {entry} = {rows}: copy it again, "
-            "complete"
+            f"{weights.directory} has {actual} rows in {table}, but {CONFIG_FILE} has {entry} = {rows}. Copy the whole "
+            "directory again"
         )
 
 
-def find_tables(weights: Weights, about: HuggingFace, *, tied: bool) -> dict[str, str]:
-    """By the name of each of our tables (and of the softmax, if it is no table): the name of theirs.
+def find_tables(weights: Weights, hf_format: HuggingFace, *, tied: bool) -> dict[str, str]:
+    """Return the weight names by docmt's table names, and by `softmax` if it has a separate matrix.
 
-    tied: config.json does not say that the softmax has a matrix of its own. Raises DocmtError where what should be
-    copies of one table are not equal.
+    tied: config.json allows that the softmax shares the embeddings. Raises DocmtError if copies of one table differ.
     """
-    found: dict[str, str] = {}
-    there = {ours: [f"{name}.weight" for name in names] for ours, names in about.tables.items()}
-    there = {ours: [name for name in names if name in weights.shapes] for ours, names in there.items()}
-    own = [name for name in there["tokens"] if not name.startswith(HEAD)]
-    if not own:
-        name = about.tables["tokens"][0]
-        raise DocmtError(f"{weights.directory} has no weights for {name}: save a whole {about.architecture}")
-    apart = len(about.tables) > 1 and not all(weights.same(own[0], name) for name in own[1:])
-    for ours, names in there.items():
-        if (ours == "tokens") == apart:
+    result: dict[str, str] = {}
+    stored = {table: [f"{name}.weight" for name in names] for table, names in hf_format.token_tables.items()}
+    stored = {table: [name for name in names if name in weights.shapes] for table, names in stored.items()}
+    embeddings = [name for name in stored["tokens"] if not name.startswith(HEAD)]
+    if not embeddings:
+        name = hf_format.token_tables["tokens"][0]
+        raise DocmtError(f"{weights.directory} has no weights for {name}. Save a whole {hf_format.architecture}")
+    are_equal = all(weights.are_equal(embeddings[0], name) for name in embeddings[1:])
+    has_two_tables = len(hf_format.token_tables) > 1 and not are_equal
+    for table, names in stored.items():
+        if (table == "tokens") == has_two_tables:
             continue
-        first, *others = names
-        found[ours] = first
-        for name in others:
-            if weights.same(first, name):
+        first, *copies = names
+        result[table] = first
+        for name in copies:
+            if weights.are_equal(first, name):
                 continue
-            if not name.startswith(HEAD) or (tied and not about.scaled_types):
+            if not name.startswith(HEAD) or (tied and not hf_format.scaled_types):
                 raise DocmtError(
-                    f"{weights.directory} has {name} other than {first}, of which it should be a copy: save the model "
-                    "again, or untie them (tie_word_embeddings false)"
+                    f"{weights.directory} has {name} that differs from {first}, of which it should be a copy. Save the "
+                    "model again, or untie them (tie_word_embeddings false)"
                 )
-            found[SOFTMAX] = name
-    return found
+            result[SOFTMAX] = name
+    return result
 
 
 _TABLE, _POSITIONS, _TYPES = "source_tokens.weight", "source_positions.table.weight", "types.weight"
@@ -350,52 +361,58 @@ _MASKS = ("[MASK]", "<mask>")
 
 @dataclass(frozen=True)
 class PretrainedEncoder:
-    """An encoder in a directory of transformers."""
+    """An encoder in a transformers directory."""
 
     config: ModelConfig
-    """with the sizes of the encoder alone"""
+    """Sizes of the encoder alone"""
     weights: Weights
     names: Mapping[str, str]
-    """of its weights: by ours theirs"""
+    """Weight names in the directory by docmt's names"""
 
     @classmethod
-    def of(cls, directory: Path, family: str, values: Mapping[str, Any]) -> PretrainedEncoder:
-        """What the directory has; values: its config.json. Raises DocmtError for files that lack something."""
-        about = about_family(family)
-        sizes, weights = read_sizes(directory, values, about), open_weights(directory)
-        names = {renamed(name, about.names): name for name in weights.shapes if not re.search(about.no_weights, name)}
+    def open(cls, directory: Path, family: str, values: Mapping[str, Any]) -> PretrainedEncoder:
+        """Open a directory. values: its config.json. Raises DocmtError for incomplete files."""
+        hf_format = get_hf_format(family)
+        sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory)
+        names = {
+            apply_renames(name, hf_format.weight_names): name
+            for name in weights.shapes
+            if not re.search(hf_format.ignored_weights, name)
+        }
         if missing := [name for name in (_TABLE, _POSITIONS, _TYPES) if name not in names]:
-            raise DocmtError(f"{directory} has no weights for {missing[0].partition('.')[0]}: copy it again, complete")
+            name = missing[0].partition(".")[0]
+            raise DocmtError(f"{directory} has no weights for {name}. Copy the whole directory again")
         check_rows(weights, names[_TABLE], "vocab_size", sizes["source_vocabulary_size"])
-        own = {**sizes, "max_positions": sizes["max_positions"] - about.first_position}
-        config = ModelConfig.from_dict({"system": "sentence", "family": family, **own})
-        return cls(config, weights, names)
+        sizes["max_positions"] -= hf_format.first_position
+        return cls(ModelConfig.from_dict({"system": "sentence", "family": family, **sizes}), weights, names)
 
     @property
     def rows(self) -> tuple[int, int]:
-        """How many entries its vocabulary has, as for a source and a target."""
+        """Return the number of embeddings twice, as if for source and target."""
         return (self.config.source_vocabulary_size,) * 2
 
     def save(self, output: Path, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer, card: ModelCard) -> None:
-        """Writes it as a directory to start a training from.
+        """Write a directory to start a training from.
 
-        tokenizer: with the ids that it will have; whole: the same with all of the vocabulary, also of marks. Raises
-        DocmtError for weights that do not fit.
+        tokenizer: with the ids of the result, possibly restricted. whole: with the whole vocabulary. Raises DocmtError
+        for weights that do not match the config.
         """
         config = replace(self.config, source_vocabulary_size=tokenizer.source_vocabulary_size)
-        weights = self._renamed(tokenizer, whole)
-        load_renamed(config, weights, self.weights.directory, ("its config.json asks for", "copy it again, complete"))
+        weights = self._rename_weights(tokenizer, whole)
+        build_from_weights(
+            config, weights, self.weights.directory, ("its config.json needs", "Copy the whole directory again")
+        )
         save_encoder(output, config, weights, tokenizer, card)
 
-    def _renamed(self, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer) -> dict[str, Tensor]:
-        """The weights by docmt's names."""
+    def _rename_weights(self, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer) -> dict[str, Tensor]:
+        """Return the weights under docmt's names."""
         rows = tokenizer.rows("source")
-        for mask in (whole.id_of(text, "source") for text in _MASKS):
-            if mask is not None:  # words that word dropout hides look as those that it learned to find
+        for mask in (whole.find_id(text, "source") for text in _MASKS):
+            if mask is not None:  # word dropout then uses the mask of pretraining
                 rows[-1] = whole.rows("source")[mask]
-        found = {ours: self.weights.tensor(theirs) for ours, theirs in self.names.items() if ours != _TABLE}
-        found[_TABLE] = self.weights.rows(self.names[_TABLE], rows)
-        # All tokens are of the first type, so that its vector may as well be in those of positions.
-        first = about_family(self.config.family).first_position
-        found[_POSITIONS] = found[_POSITIONS][first:] + found.pop(_TYPES)[0]
-        return found
+        result = {name: self.weights.read_tensor(stored) for name, stored in self.names.items() if name != _TABLE}
+        result[_TABLE] = self.weights.read_rows(self.names[_TABLE], rows)
+        # All tokens are of the first type, so its vector is added to the positions.
+        first = get_hf_format(self.config.family).first_position
+        result[_POSITIONS] = result[_POSITIONS][first:] + result.pop(_TYPES)[0]
+        return result

@@ -1,9 +1,8 @@
-"""Tokenizers of pretrained models, as Hugging Face directories hold them.
+"""Readers of tokenizers in Hugging Face directories.
 
-Marian, mBART, mBART-50, M2M100, NLLB-200, BART, T5, mT5 and MADLAD, and the encoders BERT, RoBERTa and XLM-R: as a
-tokenizer.json, or as the SentencePiece models and vocabularies that came before it. What a directory's files say
-counts, also where a version of transformers does something else with them (MBartTokenizer of version 5 does not
-normalise, although mBART was trained so).
+Supported are Marian, mBART, mBART-50, M2M100, NLLB-200, BART, T5, mT5 and MADLAD, and the encoders BERT, RoBERTa and
+XLM-R, as a tokenizer.json or as the older SentencePiece models and vocabularies. The directory's files decide, even
+where a version of transformers deviates (MBartTokenizer of version 5 does not normalise, but mBART was trained so).
 """
 
 from __future__ import annotations
@@ -18,75 +17,81 @@ from typing import Any
 from docmt.checkpoint.weights import read_symbols
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json, read_bytes, read_json
-from docmt.text.bpe import parse_library
-from docmt.text.pieces import JsonPieces, Pieces, SpmPieces, restrict_json
+from docmt.text.bpe import parse_tokenizer_json
 from docmt.text.pretrained import PretrainedTokenizer, Vocabulary
-from docmt.text.sentencepiece_tokenizer import Kind, SpmPiece, read_pieces, restrict_spm
+from docmt.text.sentencepiece_tokenizer import PieceKind, SpmPiece, read_pieces, restrict_spm
+from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel, SubwordModel, restrict_tokenizer_json
 from docmt.text.tokenizer import SIDES, Side
 
-_ADVICE = "copy the directory again, complete"
-_SPECIAL_NAMES = ("bos", "pad", "eos", "unk")  # in the order of our ids
+_ADVICE = "Copy the whole directory again"
+_SPECIAL_NAMES = ("bos", "pad", "eos", "unk")  # in the order of docmt's ids
 _LANGUAGE_MARKS = {
     "marian": r">>(.+)<<",
     "m2m_100": r"__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3})",  # M2M100, NLLB
     "mbart": r"([a-z]{2}_[A-Z]{2})",
     "t5": r"<2([\w-]+)>",  # MADLAD
 }
-_SENTINEL = re.compile("▁?<extra_id_[0-9]+>")  # of T5's training; in mT5 they are pieces like others
+_SENTINEL = re.compile("▁?<extra_id_[0-9]+>")  # of T5's training, ordinary pieces in mT5
 
 
-def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, int]) -> PretrainedTokenizer:
-    """The tokenizer of a Hugging Face directory.
+def read_tokenizer(directory: Path, config: Mapping[str, Any], sizes: tuple[int, int]) -> PretrainedTokenizer:
+    """Return the tokenizer of a Hugging Face directory.
 
-    config: the parsed config.json; rows: how many embeddings the model has for the source and for the target.
-    Raises DocmtError where files are missing or damaged, or are not those of such a model.
+    config: the parsed config.json. sizes: numbers of embeddings of source and target. Raises DocmtError for missing,
+    damaged or inconsistent files.
     """
     model_type = str(config.get("model_type"))
-    names = read_names(directory, model_type)
-    is_language = re.compile(_LANGUAGE_MARKS.get(model_type, "(?!)")).fullmatch
-    found = find_pieces(directory, names)
-    if found["source"].ids is found["target"].ids and rows[0] != rows[1]:
+    settings = read_settings(directory, model_type)
+    match_language = re.compile(_LANGUAGE_MARKS.get(model_type, "(?!)")).fullmatch
+    sides = read_sides(directory, settings)
+    source_ids = sides["source"].ids
+    if source_ids is sides["target"].ids and sizes[0] != sizes[1]:
         raise DocmtError(
-            f"the model has {rows[0]} embeddings for the source and {rows[1]} for the target, where {directory} has "
-            f"one vocabulary: {_ADVICE}"
+            f"the model has {sizes[0]} source embeddings and {sizes[1]} target embeddings, but {directory} has one "
+            f"vocabulary. {_ADVICE}"
         )
-    given = read_if_there(directory / "generation_config.json"), config
-    special_ids = {name: value for values in given for name, value in values.items() if value is not None}
+    configs = read_optional_json(directory / "generation_config.json"), config
+    special_ids = {name: value for values in configs for name, value in values.items() if value is not None}
     vocabularies: dict[Side, Vocabulary] = {}
-    pieces: dict[Side, Pieces] = {}
+    models: dict[Side, SubwordModel] = {}
     languages: dict[str, str] = {}
-    alike = found["source"] is found["target"]
-    for side, size in zip(SIDES[alike:], rows[alike:], strict=True):
-        own = found[side]
-        marks = {match[0]: code for text in own.ids if (match := is_language(text)) for code in match.groups() if code}
-        sentinels = frozenset(filter(_SENTINEL.fullmatch, own.ids))
-        # The configuration has one id for each, that of the source.
-        known = special_ids if own.ids is found["source"].ids else {}
+    for name, size in zip(SIDES, sizes, strict=True):
+        if name == "source" and sides["source"] is sides["target"]:
+            continue  # read once, as the target
+        side = sides[name]
+        language_marks = {
+            match[0]: code for text in side.ids if (match := match_language(text)) for code in match.groups() if code
+        }
+        sentinels = frozenset(filter(_SENTINEL.fullmatch, side.ids))
+        # The configuration has the special ids of the source only.
+        known = special_ids if side.ids is source_ids else {}
         try:
-            vocabularies[side] = _side_vocabulary(own, own.marks | marks.keys() | sentinels, size, names, known)
-            pieces[side] = own.open(vocabularies[side].words())
+            vocabularies[name] = _build_vocabulary(
+                side, side.marks | language_marks.keys() | sentinels, size, settings, known
+            )
+            models[name] = side.open_model(vocabularies[name].word_ids())
         except ValueError as error:
-            raise DocmtError(f"{own.path} or a file beside it is damaged ({error}): {_ADVICE}") from error
-        languages |= {code: mark for mark, code in marks.items() if own.ids[mark] < size}
-    clean_up = names.settings.get("clean_up_tokenization_spaces") is True and not found["target"].is_bpe
-    both = {"source": vocabularies["target"], **vocabularies}, {"source": pieces["target"], **pieces}
+            raise DocmtError(f"{side.path} or a file beside it is damaged ({error}). {_ADVICE}") from error
+        languages |= {code: mark for mark, code in language_marks.items() if side.ids[mark] < size}
+    clean_up = settings.config.get("clean_up_tokenization_spaces") is True and not sides["target"].is_bpe
+    both = {"source": vocabularies["target"], **vocabularies}, {"source": models["target"], **models}
     return PretrainedTokenizer(*both, languages, clean_up)
 
 
-def _side_vocabulary(
-    found: TokenizerSide, marks: frozenset[str], size: int, names: Names, special_ids: Mapping[str, Any]
+def _build_vocabulary(
+    side: TokenizerSide, marks: frozenset[str], size: int, settings: TokenizerSettings, special_ids: Mapping[str, Any]
 ) -> Vocabulary:
-    """The rows of a model in the order of our ids, with what the tokenizer knows about them."""
+    """Return the vocabulary of a side in the order of docmt's ids. size: number of embeddings."""
     texts: dict[int, str] = {}
-    for text, row in found.ids.items():
+    for text, row in side.ids.items():
         if row >= size and text in marks:
-            continue  # the model has no embedding for this mark: it was made without it
+            continue  # the model has no embedding for this mark
         if type(row) is not int or not 0 <= row < size or texts.setdefault(row, text) != text:
             raise DocmtError(
-                f"{found.path.parent} has a tokenizer that gives {text!r} the id {row}, where the model has {size} "
-                f"embeddings, or another token has that id: {_ADVICE}"
+                f"the tokenizer in {side.path.parent} gives {text!r} the id {row}, but the model has {size} embeddings "
+                f"or another token has that id. {_ADVICE}"
             )
-    specials = _special_rows(found, size, names, special_ids)
+    specials = _find_special_rows(side, size, settings, special_ids)
     order = [specials[name] for name in _SPECIAL_NAMES]
     order += [row for row in range(size) if row not in specials.values()]
     symbols = [texts.get(row) for row in order]
@@ -94,20 +99,22 @@ def _side_vocabulary(
     return Vocabulary((*symbols, None, None), marked, (*order, -1, -1))
 
 
-def _special_rows(found: TokenizerSide, size: int, names: Names, special_ids: Mapping[str, Any]) -> dict[str, int]:
-    """The rows of <s>, <pad>, </s> and <unk>, each another one; -1 for what the model has none for."""
+def _find_special_rows(
+    side: TokenizerSide, size: int, settings: TokenizerSettings, special_ids: Mapping[str, Any]
+) -> dict[str, int]:
+    """Return distinct rows of <s>, <pad>, </s> and <unk>, or -1 for tokens that the model lacks."""
     rows: dict[str, int] = {}
-    for name in ("eos", "unk", "pad", "bos"):  # where two are one row, it is that of the first
-        row = special_ids.get(f"{name}_token_id", found.ids.get(names.special[name]))
+    for name in ("eos", "unk", "pad", "bos"):  # if two share a row, the first gets it
+        row = special_ids.get(f"{name}_token_id", side.ids.get(settings.special[name]))
         row = row[0] if isinstance(row, list) and row else row
         if row is None and name in ("eos", "unk"):
             raise DocmtError(
-                f"the vocabulary of {found.path} has no {names.special[name]!r}, its {name} token: {_ADVICE}"
+                f"the vocabulary of {side.path} has no {settings.special[name]!r}, its {name} token. {_ADVICE}"
             )
         if row is not None and (type(row) is not int or not 0 <= row < size):
             raise DocmtError(
-                f"the configuration in {found.path.parent} says {name}_token_id {row!r}, where the model has {size} "
-                f"embeddings: {_ADVICE}"
+                f"the configuration in {side.path.parent} has {name}_token_id {row!r}, but the model has {size} "
+                f"embeddings. {_ADVICE}"
             )
         rows[name] = -1 if row is None or row in rows.values() else row
     return rows
@@ -115,77 +122,87 @@ def _special_rows(found: TokenizerSide, size: int, names: Names, special_ids: Ma
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 _FILES = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
-_USUAL = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>", "sep": "</s>", "cls": "<s>"}
-_BERT = {name: f"[{name.upper()}]" for name in ("pad", "unk", "mask", "sep", "cls")}
+_DEFAULT_TEXTS = {
+    "bos": "<s>",
+    "pad": "<pad>",
+    "eos": "</s>",
+    "unk": "<unk>",
+    "mask": "<mask>",
+    "sep": "</s>",
+    "cls": "<s>",
+}
+_BERT_TEXTS = {name: f"[{name.upper()}]" for name in ("pad", "unk", "mask", "sep", "cls")}
 
 
 @dataclass(frozen=True)
-class Names:
-    """Special tokens by their text."""
+class TokenizerSettings:
+    """Special and added tokens of a directory's JSON files."""
 
     special: Mapping[str, str]
-    """the text of bos, pad, eos, unk, mask, sep and cls"""
+    """Texts of bos, pad, eos, unk, mask, sep and cls"""
     additional: tuple[str, ...]
-    """more tokens that text never becomes, such as codes of languages, in the order of their ids"""
-    rows: Mapping[str, int]
-    """ids of tokens that were added to a vocabulary"""
+    """Further tokens that text never becomes, such as language codes, in the order of their ids"""
+    added: Mapping[str, int]
+    """Ids of tokens that were added to a vocabulary"""
     ordinary: frozenset[str]
-    """those of them that text may become"""
-    settings: Mapping[str, Any]
-    """all of tokenizer_config.json"""
+    """Added tokens that text may become"""
+    config: Mapping[str, Any]
+    """Entries of tokenizer_config.json"""
 
     @property
     def marks(self) -> frozenset[str]:
-        """All that text never becomes."""
-        return frozenset({*self.special.values(), *self.additional, *self.rows} - self.ordinary)
+        """Return all tokens that text never becomes."""
+        return frozenset({*self.special.values(), *self.additional, *self.added} - self.ordinary)
 
 
-def read_names(directory: Path, model_type: str = "") -> Names:
-    """Reads what there is of these files. Raises DocmtError for one that is damaged.
+def read_settings(directory: Path, model_type: str = "") -> TokenizerSettings:
+    """Read the settings files that exist. Raises DocmtError for a damaged one.
 
-    model_type: as config.json has it. BERT, whose sentences are `[CLS] w [SEP]`, has other names, and these two for bos
-    and eos.
+    model_type: of config.json. BERT has other token texts, with `[CLS]` as bos and `[SEP]` as eos.
     """
     is_bert = model_type == "bert"
-    settings, specials, added = (read_if_there(directory / name) for name in _FILES)
+    config, specials, added = (read_optional_json(directory / name) for name in _FILES)
     try:
-        special = {**_USUAL, **_BERT} if is_bert else dict(_USUAL)
-        for values in (specials, settings):
-            special |= {name: _text(values[f"{name}_token"]) for name in _USUAL if values.get(f"{name}_token")}
+        special = {**_DEFAULT_TEXTS, **_BERT_TEXTS} if is_bert else dict(_DEFAULT_TEXTS)
+        for values in (specials, config):
+            special |= {
+                name: _token_text(values[f"{name}_token"]) for name in _DEFAULT_TEXTS if values.get(f"{name}_token")
+            }
         if is_bert:
             special |= {"bos": special["cls"], "eos": special["sep"]}
-        additional = [text for values in (specials, settings) for text in _additional(values)]
-        decoder = dict(settings.get("added_tokens_decoder") or {}).items()
-        rows = {str(text): int(row) for text, row in added.items()}
-        rows |= {_text(token): int(row) for row, token in decoder}
-        listed = {_text(token) for _, token in decoder if token.get("special")} | {*special.values(), *additional}
+        additional = [text for values in (specials, config) for text in _additional_tokens(values)]
+        decoder = dict(config.get("added_tokens_decoder") or {}).items()
+        added_ids = {str(text): int(row) for text, row in added.items()}
+        added_ids |= {_token_text(token): int(row) for row, token in decoder}
+        listed = {_token_text(token) for _, token in decoder if token.get("special")} | {*special.values(), *additional}
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DocmtError(
-            f"{directory / TOKENIZER_CONFIG} or a file beside it is damaged (its tokens: {error!r}): {_ADVICE}"
+            f"{directory / TOKENIZER_CONFIG} or a file beside it is damaged (its tokens: {error!r}). {_ADVICE}"
         ) from error
-    return Names(special, tuple(dict.fromkeys(additional)), rows, frozenset(rows.keys() - listed), settings)
+    ordinary = frozenset(added_ids.keys() - listed)
+    return TokenizerSettings(special, tuple(dict.fromkeys(additional)), added_ids, ordinary, config)
 
 
-def read_if_there(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, an empty one where there is no file. Raises DocmtError for a damaged one."""
+def read_optional_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, or an empty one if the file is missing. Raises DocmtError if damaged."""
     return read_json(path) if path.is_file() else {}
 
 
-def _additional(values: Mapping[str, Any]) -> Iterator[str]:
+def _additional_tokens(values: Mapping[str, Any]) -> Iterator[str]:
     for name in ("additional_special_tokens", "extra_special_tokens"):
         tokens = values.get(name) or []
-        yield from map(_text, tokens.values() if isinstance(tokens, dict) else tokens)
+        yield from map(_token_text, tokens.values() if isinstance(tokens, dict) else tokens)
 
 
-def _text(token: Any) -> str:
-    """A token is written as its text, or with properties beside it."""
+def _token_text(token: Any) -> str:
+    """Return the text of a token that is stored as text or as an object with properties."""
     text = token["content"] if isinstance(token, dict) else token
     if not isinstance(text, str):
-        raise ValueError(f"{text!r} is no token")
+        raise ValueError(f"{text!r} is not a token")
     return text
 
 
-# In the order of their ids. Directories that transformers 5 writes do not name them.
+# Language codes in the order of their ids. Directories of transformers 5 do not contain them.
 _M2M100_LANGUAGES = {
     "m2m100": (
         "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
@@ -194,108 +211,111 @@ _M2M100_LANGUAGES = {
     ),
     "wmt21": "en ha is ja cs ru zh de",
 }
-_T5_EXTRA_IDS, _MOST_EXTRA_IDS = 100, 10_000
+_T5_EXTRA_IDS, _MAX_EXTRA_IDS = 100, 10_000
 
 
 @dataclass(frozen=True)
 class TokenizerSide:
-    """What a directory has for one side."""
+    """Tokenizer files of one side."""
 
     path: Path
-    """the file with the pieces"""
+    """File of the subword model"""
     ids: Mapping[str, int]
-    """the row of every token by its text; the same object for both sides where they share a vocabulary"""
+    """Embedding row by token text, the same object for both sides if they share a vocabulary"""
     marks: frozenset[str]
-    """tokens that text never becomes"""
-    open: Callable[[Mapping[str, int]], Pieces]
-    """the pieces, where words have these ids; raises ValueError if the file is damaged"""
+    """Tokens that text never becomes"""
+    open_model: Callable[[Mapping[str, int]], SubwordModel]
+    """Loads the subword model for these word ids, and raises ValueError if the file is damaged"""
     is_bpe: bool = False
-    """whether it is a tokenizer.json of type BPE"""
+    """True for a tokenizer.json of type BPE"""
 
 
-def find_pieces(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
-    """What a directory has for each side; one object where it is the same. Raises DocmtError naming what is missing."""
+def read_sides(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
+    """Return the tokenizer files of each side, as one object if they are equal. Raises DocmtError if missing."""
     for files, read in _LAYOUTS.items():
         if all((directory / file).is_file() for file in files):
-            return read(directory, names)
-    looked_for = ", ".join(" with ".join(files) for files in _LAYOUTS)
-    raise DocmtError(f"{directory} has no tokenizer that docmt can read (it looked for {looked_for}): {_ADVICE}")
+            return read(directory, settings)
+    layouts = ", ".join(" with ".join(files) for files in _LAYOUTS)
+    raise DocmtError(f"{directory} has no tokenizer that docmt can read ({layouts}). {_ADVICE}")
 
 
-def _marian(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
-    source = _with_added(_vocabulary(directory / "vocab.json"), directory, names)
-    target = _vocabulary(directory / "target_vocab.json") if names.settings.get("separate_vocabs") else source
+def _read_marian(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
+    source = _add_tokens(_read_vocabulary(directory / "vocab.json"), directory, settings)
+    target = _read_vocabulary(directory / "target_vocab.json") if settings.config.get("separate_vocabs") else source
     paths = {side: directory / f"{side}.spm" for side in SIDES}
-    marks = names.marks.union(*(_marks(_read_spm(path)) for path in paths.values()))
-    return {"source": _spm(paths["source"], source, marks), "target": _spm(paths["target"], target, marks)}
+    marks = settings.marks.union(*(_control_symbols(_read_spm(path)) for path in paths.values()))
+    return {
+        "source": _side_from_spm(paths["source"], source, marks),
+        "target": _side_from_spm(paths["target"], target, marks),
+    }
 
 
-def _m2m100(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
+def _read_m2m100(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
     path = directory / "sentencepiece.bpe.model"
-    ids = _with_added(_vocabulary(directory / "vocab.json"), directory, names)
-    known = _M2M100_LANGUAGES.get(str(names.settings.get("language_codes")), _M2M100_LANGUAGES["m2m100"])
-    marks = [text for text in names.additional if text.startswith("__")] or [f"__{code}__" for code in known.split()]
-    for text in marks:
+    ids = _add_tokens(_read_vocabulary(directory / "vocab.json"), directory, settings)
+    known = _M2M100_LANGUAGES.get(str(settings.config.get("language_codes")), _M2M100_LANGUAGES["m2m100"])
+    codes = [text for text in settings.additional if text.startswith("__")] or [f"__{code}__" for code in known.split()]
+    for text in codes:
         ids.setdefault(text, len(ids))
-    return dict.fromkeys(SIDES, _spm(path, ids, names.marks.union(marks)))
+    return dict.fromkeys(SIDES, _side_from_spm(path, ids, settings.marks.union(codes)))
 
 
-def _fairseq(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
-    """mBART and NLLB: the four special tokens in fairseq's order, pieces, codes of languages, the mask."""
+def _read_fairseq(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
+    """Read mBART or NLLB: the four special tokens in fairseq's order, pieces, language codes, the mask."""
     path = directory / "sentencepiece.bpe.model"
     pieces = _read_spm(path)
     if [piece.text for piece in pieces[:3]] != ["<unk>", "<s>", "</s>"]:
-        raise DocmtError(f"{path} does not begin with <unk>, <s>, </s> as the models of mBART and NLLB do: {_ADVICE}")
-    begin = [names.special[name] for name in ("bos", "pad", "eos", "unk")]
+        raise DocmtError(f"{path} does not begin with <unk>, <s>, </s>, as models of mBART and NLLB do. {_ADVICE}")
+    begin = [settings.special[name] for name in ("bos", "pad", "eos", "unk")]
     ids = {text: row for row, text in enumerate([*begin, *(piece.text for piece in pieces[3:])])}
-    ids = _with_added(ids, directory, names)
-    if not {*names.additional, *names.rows} - {*names.special.values()}:
+    ids = _add_tokens(ids, directory, settings)
+    if not {*settings.additional, *settings.added} - {*settings.special.values()}:
         raise DocmtError(
-            f"{directory} does not name its codes of languages (additional_special_tokens in special_tokens_map.json): "
-            "save its tokenizer again, with a tokenizer.json"
+            f"{directory} lacks its language codes (additional_special_tokens in special_tokens_map.json). Save its "
+            "tokenizer again, with a tokenizer.json"
         )
-    for text in (*names.additional, names.special["mask"]):
+    for text in (*settings.additional, settings.special["mask"]):
         ids.setdefault(text, len(ids))
-    return dict.fromkeys(SIDES, _spm(path, ids, names.marks))
+    return dict.fromkeys(SIDES, _side_from_spm(path, ids, settings.marks))
 
 
-def _t5(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
+def _read_t5(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
     path = directory / "spiece.model"
     pieces = _read_spm(path)
-    ids = _with_added({piece.text: row for row, piece in enumerate(pieces)}, directory, names)
-    count = names.settings.get("extra_ids", _T5_EXTRA_IDS)
-    if type(count) is not int or not 0 <= count <= _MOST_EXTRA_IDS:
-        raise DocmtError(f"{directory} has a tokenizer_config.json that says extra_ids {count!r}: {_ADVICE}")
+    ids = _add_tokens({piece.text: row for row, piece in enumerate(pieces)}, directory, settings)
+    count = settings.config.get("extra_ids", _T5_EXTRA_IDS)
+    if type(count) is not int or not 0 <= count <= _MAX_EXTRA_IDS:
+        raise DocmtError(f"{directory} has a tokenizer_config.json with extra_ids {count!r}. {_ADVICE}")
     for number in range(count):
         ids.setdefault(f"<extra_id_{number}>", len(pieces) + count - 1 - number)
-    return dict.fromkeys(SIDES, _spm(path, ids, names.marks))
+    return dict.fromkeys(SIDES, _side_from_spm(path, ids, settings.marks))
 
 
-def _bart(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
-    """Byte-level BPE in two files: the vocabulary, and merges, a line for each in the order of their ranks."""
+def _read_bart(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
+    """Read byte-level BPE in two files: the vocabulary, and one merge a line in the order of ranks."""
     path = directory / "merges.txt"
     lines = read_symbols(path, "the list of merges")
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    before = {**byte_level, "add_prefix_space": names.settings.get("add_prefix_space") is True}
+    before = {**byte_level, "add_prefix_space": settings.config.get("add_prefix_space") is True}
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    model = {"type": "BPE", "vocab": _vocabulary(directory / "vocab.json"), "merges": merges}
+    model = {"type": "BPE", "vocab": _read_vocabulary(directory / "vocab.json"), "merges": merges}
     values = {"version": "1.0", "model": model, "pre_tokenizer": before, "decoder": byte_level}
-    return dict.fromkeys(SIDES, _json(path, json.dumps(values).encode(), names))
+    return dict.fromkeys(SIDES, _side_from_json(path, json.dumps(values).encode(), settings))
 
 
-def _bert(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
-    """WordPiece in one file, a piece a line."""
+def _read_bert(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
+    """Read WordPiece in one file, one piece a line."""
     path = directory / "vocab.txt"
     normalizer = {
         "type": "BertNormalizer",
         "clean_text": True,
-        "handle_chinese_chars": names.settings.get("tokenize_chinese_chars", True),
-        "strip_accents": names.settings.get("strip_accents"),  # null: where letters are made lower-case, too
-        "lowercase": names.settings.get("do_lower_case", True),
+        "handle_chinese_chars": settings.config.get("tokenize_chinese_chars", True),
+        "strip_accents": settings.config.get("strip_accents"),  # null: like "lowercase"
+        "lowercase": settings.config.get("do_lower_case", True),
     }
     model = {
         "type": "WordPiece",
-        "unk_token": names.special["unk"],
+        "unk_token": settings.special["unk"],
         "continuing_subword_prefix": "##",
         "max_input_chars_per_word": 100,
         "vocab": {piece: row for row, piece in enumerate(read_symbols(path, "the vocabulary"))},
@@ -303,78 +323,82 @@ def _bert(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
     decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
     splitter = {"type": "BertPreTokenizer"}
     values = {"version": "1.0", "model": model, "normalizer": normalizer, "pre_tokenizer": splitter, "decoder": decoder}
-    return dict.fromkeys(SIDES, _json(path, json.dumps(values).encode(), names))
+    return dict.fromkeys(SIDES, _side_from_json(path, json.dumps(values).encode(), settings))
 
 
-def _tokenizer_json(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
+def _read_tokenizer_json(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
     path = directory / "tokenizer.json"
-    return dict.fromkeys(SIDES, _json(path, read_bytes(path), names))
+    return dict.fromkeys(SIDES, _side_from_json(path, read_bytes(path), settings))
 
 
-_LAYOUTS: dict[tuple[str, ...], Callable[[Path, Names], dict[Side, TokenizerSide]]] = {
-    ("source.spm", "target.spm", "vocab.json"): _marian,
-    ("sentencepiece.bpe.model", "vocab.json"): _m2m100,
-    ("tokenizer.json",): _tokenizer_json,
-    ("sentencepiece.bpe.model",): _fairseq,
-    ("spiece.model",): _t5,
-    ("vocab.json", "merges.txt"): _bart,
-    ("vocab.txt",): _bert,
+_LAYOUTS: dict[tuple[str, ...], Callable[[Path, TokenizerSettings], dict[Side, TokenizerSide]]] = {
+    ("source.spm", "target.spm", "vocab.json"): _read_marian,
+    ("sentencepiece.bpe.model", "vocab.json"): _read_m2m100,
+    ("tokenizer.json",): _read_tokenizer_json,
+    ("sentencepiece.bpe.model",): _read_fairseq,
+    ("spiece.model",): _read_t5,
+    ("vocab.json", "merges.txt"): _read_bart,
+    ("vocab.txt",): _read_bert,
 }
-"""The first whose files are there is read."""
+"""Readers by their files. The first one with all files is used."""
 
 
-def _json(path: Path, data: bytes, names: Names) -> TokenizerSide:
+def _side_from_json(path: Path, data: bytes, settings: TokenizerSettings) -> TokenizerSide:
     try:
-        values = parse_json(parse_library(data).to_str().encode())  # as the library writes it today
+        values = parse_json(parse_tokenizer_json(data).to_str().encode())  # in the library's current format
     except ValueError as error:
-        raise DocmtError(f"{path} is damaged ({error}): {_ADVICE}") from error
+        raise DocmtError(f"{path} is damaged ({error}). {_ADVICE}") from error
     model = values["model"]
     if model["type"] not in ("Unigram", "BPE", "WordPiece"):
-        raise DocmtError(f"{path} has a model of type {model['type']}, where docmt reads Unigram, BPE and WordPiece")
+        raise DocmtError(f"{path} has a model of type {model['type']}. docmt reads Unigram, BPE and WordPiece")
     ids = dict(model["vocab"])
     if model["type"] == "Unigram":
         ids = {text: row for row, (text, _) in enumerate(model["vocab"])}
         if model["unk_id"] is None:
-            model["unk_id"] = ids.get(names.special["unk"])
+            model["unk_id"] = ids.get(settings.special["unk"])
     ids |= {token["content"]: token["id"] for token in values["added_tokens"]}
-    ids = _with_added(ids, path.parent, names)
+    ids = _add_tokens(ids, path.parent, settings)
     special = {token["content"] for token in values["added_tokens"] if token["special"]}
 
     is_bpe = model["type"] == "BPE"
     return TokenizerSide(
-        path, ids, names.marks | special, lambda words: JsonPieces(restrict_json(values, words), words), is_bpe
+        path,
+        ids,
+        settings.marks | special,
+        lambda words: JsonSubwordModel(restrict_tokenizer_json(values, words), words),
+        is_bpe,
     )
 
 
-def _spm(path: Path, ids: Mapping[str, int], marks: frozenset[str]) -> TokenizerSide:
+def _side_from_spm(path: Path, ids: Mapping[str, int], marks: frozenset[str]) -> TokenizerSide:
     data = read_bytes(path, "the SentencePiece model")
-    marks |= _marks(_read_spm(path))
-    return TokenizerSide(path, ids, marks, lambda words: SpmPieces(restrict_spm(data, ids.keys() - words), words))
+    marks |= _control_symbols(_read_spm(path))
+    return TokenizerSide(path, ids, marks, lambda words: SpmSubwordModel(restrict_spm(data, ids.keys() - words), words))
 
 
 def _read_spm(path: Path) -> list[SpmPiece]:
     try:
-        return read_pieces(read_bytes(path, "the SentencePiece model", advice=_ADVICE))
+        return read_pieces(read_bytes(path, "the SentencePiece model", advice="copy the whole directory again"))
     except ValueError as error:
-        raise DocmtError(f"{path} is damaged ({error}): {_ADVICE}") from error
+        raise DocmtError(f"{path} is damaged ({error}). {_ADVICE}") from error
 
 
-def _marks(pieces: list[SpmPiece]) -> frozenset[str]:
-    return frozenset(piece.text for piece in pieces if piece.kind in (Kind.UNKNOWN, Kind.CONTROL))
+def _control_symbols(pieces: list[SpmPiece]) -> frozenset[str]:
+    return frozenset(piece.text for piece in pieces if piece.kind in (PieceKind.UNKNOWN, PieceKind.CONTROL))
 
 
-def _vocabulary(path: Path) -> dict[str, int]:
+def _read_vocabulary(path: Path) -> dict[str, int]:
     values = read_json(path)
     if not all(type(row) is int for row in values.values()):
-        raise DocmtError(f"{path} is no vocabulary (a token has no number for an id): {_ADVICE}")
+        raise DocmtError(f"{path} is not a vocabulary (an id is not a number). {_ADVICE}")
     return values
 
 
-def _with_added(ids: Mapping[str, int], directory: Path, names: Names) -> dict[str, int]:
-    """A vocabulary with the tokens that were added to it. They must be marks: no model splits text into others."""
-    if unknown := names.ordinary - ids.keys():
+def _add_tokens(ids: Mapping[str, int], directory: Path, settings: TokenizerSettings) -> dict[str, int]:
+    """Add tokens to a vocabulary. Raises DocmtError for one that text can become but the model lacks."""
+    if unknown := settings.ordinary - ids.keys():
         raise DocmtError(
             f"text can become {min(unknown)!r}, which was added to the tokenizer in {directory} but is no piece of its "
-            "model: save that tokenizer again, with a tokenizer.json"
+            "model. Save that tokenizer again, with a tokenizer.json"
         )
-    return {**ids, **names.rows}
+    return {**ids, **settings.added}

@@ -1,7 +1,7 @@
-"""Checkpoints of the published code of Zhang et al. (2018), which is built on THUMT (TensorFlow).
+"""The converter of checkpoints of Zhang et al. (2018), whose code is built on THUMT (TensorFlow).
 
-Such a checkpoint has variables by name, here in a safetensors or .npz file; its parameters lie beside it as JSON, its
-two vocabularies (one symbol a line: <pad>, <eos>, <unk>, then the words) beside its training data.
+The variables are read from a safetensors or .npz file, and the hyperparameters from a JSON file beside it. The two
+vocabularies have one symbol a line: <pad>, <eos>, <unk>, then the words.
 """
 
 from __future__ import annotations
@@ -17,17 +17,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.fairseq import check_different, choice, needed, number, read_arguments, save_converted
-from docmt.checkpoint.model_directory import check_new
-from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors, renamed
+from docmt.checkpoint.fairseq import (
+    check_no_duplicates,
+    read_arguments,
+    read_choice,
+    read_number,
+    require_argument,
+    save_converted,
+)
+from docmt.checkpoint.model_directory import check_not_existing
+from docmt.checkpoint.weights import apply_renames, build_from_weights, read_symbols, read_tensors
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, Tokenizer
 
 _SPECIALS = ("<pad>", "<eos>", "<unk>")
-"""Their ids 0 to 2; ours are one higher, as <s> comes first."""
+"""Their ids 0 to 2. docmt's ids are one higher, because <s> comes first."""
 
-# Their names of parameters and ours, applied in this order; scopes of attention end in a sub-layer's name.
+# Patterns of their names and docmt's names, applied in this order. Attention scopes end in the name of a sub-layer.
 _NAMES = (
     (r"^(?:\w+/)?(encoder|decoder|context)/layer_norm/", r"\1_norm/"),
     (r"^(?:\w+/)?(encoder|decoder|context)/layer_(\d+)/", r"\1.\2."),
@@ -47,18 +54,18 @@ _NAMES = (
     (r"/(?:matrix|scale)$", ".weight"),
     (r"/(?:bias|offset)$", ".bias"),
 )
-# One variable of theirs holds several of ours, side by side.
+# Their variables that hold several parameters of docmt, concatenated along the last axis.
 _FUSED = {"qkv_transform": ("query", "key", "value"), "kv_transform": ("key", "value")}
 _EMBEDDINGS = {
     "bias": "source_bias.vector",
     "softmax": "softmax.weight",
     "source_embedding": "source_tokens.weight",
     "target_embedding": "target_tokens.weight",
-    "weights": "shared",  # of both sides, with shared_source_target_embedding
+    "weights": "shared",  # embeddings of both sides, with shared_source_target_embedding
 }
 _NO_WEIGHTS = re.compile(r"(^|/)(global_step|Adam(_\d+)?|beta\d_power|OptimizeLoss/.*|learning_rate)$|/Adam(_\d+)?$")
 
-# Parameters with the only value that docmt's model has.
+# Hyperparameters that must have this value, because docmt's model supports no other.
 _FIXED: dict[str, object] = {
     "attention_key_channels": 0,
     "attention_value_channels": 0,
@@ -78,66 +85,66 @@ def convert_thumt(
     context_sentences: int = 2,
     instance_tokens: int = 512,
 ) -> TranslationModel:
-    """Writes the checkpoint as a docmt model directory, whose logits are those of the published code.
+    """Write a checkpoint as a docmt model directory with the same logits.
 
-    checkpoint: safetensors or .npz of its variables; arguments: a JSON file with its parameters (default: args.json
-    beside it); context_sentences: how many a context line of its training data held. Raises DocmtError for a damaged
-    file, and for anything in the architecture that docmt's model does not have, by its name.
+    checkpoint: its variables as safetensors or .npz. arguments: a JSON file of its hyperparameters (default: args.json
+    beside it). context_sentences: number of sentences in a context line of its training data. Raises DocmtError for a
+    damaged file, and for an unsupported architecture, naming the hyperparameter.
     """
-    check_new(output)
+    check_not_existing(output)
     variables = read_variables(checkpoint)
     values = read_arguments(arguments or checkpoint.parent / "args.json")
-    tokenizer = DictionaryTokenizer(_symbols(target_vocabulary), _symbols(source_vocabulary))
-    config = architecture(values, variables, tokenizer, context_sentences)
-    weights = rename(variables)
+    tokenizer = DictionaryTokenizer(_read_words(target_vocabulary), _read_words(source_vocabulary))
+    config = read_architecture(values, variables, tokenizer, context_sentences)
+    weights = rename_variables(variables)
     if (shared := weights.pop("shared", None)) is not None:  # docmt's model has two tables, which begin as copies
         weights |= {"source_tokens.weight": shared, "target_tokens.weight": shared.clone()}
     for name in ("source_tokens.weight", "target_tokens.weight"):
-        if name in weights:  # rows for <s> before, for <eod> and <mask> behind
+        if name in weights:  # one row for <s> in front, two for <eod> and <mask> at the end
             weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
-    model = load_renamed(replace(config, instance_tokens=instance_tokens), weights, checkpoint)
+    model = build_from_weights(replace(config, instance_tokens=instance_tokens), weights, checkpoint)
     origin = f"{checkpoint.name}, a checkpoint of the code of Zhang et al. (2018)"
     return save_converted(output, model, tokenizer, origin, {})
 
 
 def read_variables(path: Path) -> dict[str, Tensor]:
-    """The weights in a safetensors or .npz file, in float32; other variables, such as Adam's, are left out."""
+    """Return the weights of a safetensors or .npz file as float32, without other variables such as Adam's."""
     if not path.is_file():
-        raise DocmtError(f"there is no file {path}: give the checkpoint's variables as .safetensors or .npz")
+        raise DocmtError(f"there is no file {path}. Name the checkpoint's variables as .safetensors or .npz")
     if path.suffix == ".npz":
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
         except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise DocmtError(f"{path} is damaged or no .npz file ({error}): write it again") from error
+            raise DocmtError(f"{path} is damaged or not an .npz file ({error}). Write it again") from error
     else:
         tensors = read_tensors(path)
     return {name.split(":")[0]: tensor.float() for name, tensor in tensors.items() if not _NO_WEIGHTS.search(name)}
 
 
-def architecture(
+def read_architecture(
     values: Mapping[str, Any], variables: Collection[str], tokenizer: Tokenizer, context_sentences: int
 ) -> ModelConfig:
-    """docmt's description of a model with these parameters. Raises DocmtError naming what it cannot express."""
-    for name, wanted in _FIXED.items():
-        if (found := values.get(name, wanted)) != wanted:
-            raise DocmtError(f"the checkpoint was trained with {name} = {found!r}, where docmt's model has {wanted!r}")
+    """Return the config of a model with these hyperparameters. Raises DocmtError for unsupported ones."""
+    for name, required in _FIXED.items():
+        if (value := values.get(name, required)) != required:
+            raise DocmtError(f"the checkpoint was trained with {name} = {value!r}. docmt's model needs {required!r}")
     context = [values.get(f"context_{side}_attention", True) for side in ("encoder", "decoder")]
     if not any("ctxenc" in name or "ctxdec" in name for name in variables):
-        context = [False, False]  # the sentence model has no such parameters
+        context = [False, False]  # the sentence model lacks these parameters
     source_size, target_size = tokenizer.source_vocabulary_size, tokenizer.vocabulary_size
     settings: dict[str, Any] = {"system": "sentence"}
     if any(context):
         kind = {"context_representation": "self_attention", **values}
         options = {
             "sentences": context_sentences,
-            "representation": choice(kind, "context_representation", _REPRESENTATIONS),
+            "representation": read_choice(kind, "context_representation", _REPRESENTATIONS),
             "side": "both" if all(context) else "encoder" if context[0] else "decoder",
             "gating": "gate" if values.get("context_gating", True) else "residual",
-            "branch": "published",
+            "fusion": "published",
         }
         if options["representation"] == "encoder":
-            options["layers"] = needed(values, "num_context_layers")
+            options["layers"] = require_argument(values, "num_context_layers")
         settings = {"system": "context", "context": options}
     return ModelConfig.from_dict(
         {
@@ -145,51 +152,52 @@ def architecture(
             "family": "thumt",
             "vocabulary_size": target_size,
             "source_vocabulary_size": source_size if source_size != target_size else 0,
-            "width": needed(values, "hidden_size"),
-            "feed_forward": needed(values, "filter_size"),
-            "heads": needed(values, "num_heads"),
-            "encoder_layers": needed(values, "num_encoder_layers"),
-            "decoder_layers": needed(values, "num_decoder_layers"),
+            "width": require_argument(values, "hidden_size"),
+            "feed_forward": require_argument(values, "filter_size"),
+            "heads": require_argument(values, "num_heads"),
+            "encoder_layers": require_argument(values, "num_encoder_layers"),
+            "decoder_layers": require_argument(values, "num_decoder_layers"),
             "normalization": "pre" if values.get("layer_preprocess", "none") == "layer_norm" else "post",
-            "dropout": number(values, "residual_dropout", 0.0),
-            "attention_dropout": number(values, "attention_dropout", 0.0),
+            "dropout": read_number(values, "residual_dropout", 0.0),
+            "attention_dropout": read_number(values, "attention_dropout", 0.0),
             "output": "tied" if values.get("shared_embedding_and_softmax_weights") else "auto",
             "positions": "sentence",
         }
     )
 
 
-def rename(variables: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights under docmt's names, in its layout: matrices are [out, in], fused ones are taken apart."""
-    found: dict[str, Tensor] = {}
+def rename_variables(variables: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights under docmt's names and in its layout: [out, in] matrices, fused ones split."""
+    weights: dict[str, Tensor] = {}
     for name, tensor in variables.items():
         if "bidirectional_rnn" in name:
-            found |= _lstm(name, tensor)
+            weights |= _convert_lstm(name, tensor)
         else:
-            for ours, part in parameters(name, tensor).items():
-                found[ours] = part.t() if name.endswith("/matrix") else part
-    return found
+            for docmt_name, part in split_variable(name, tensor).items():
+                weights[docmt_name] = part.t() if name.endswith("/matrix") else part
+    return weights
 
 
-def parameters(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """docmt's names for a variable of theirs, each with its part of the tensor (last axis), not transposed."""
+def split_variable(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    """Return the parts of a variable (along the last axis, not transposed) under docmt's names."""
     last = name.rpartition("/")[2]
     if last in _EMBEDDINGS and name.count("/") <= 1:
         return {_EMBEDDINGS[last]: tensor}
-    name = renamed(name, _NAMES)
+    name = apply_renames(name, _NAMES)
     for fused, parts in _FUSED.items():
         if f"{fused}/" in name or f"{fused}." in name:
             tensors = tensor.chunk(len(parts), dim=-1)
-            return {re.sub(rf"{fused}[/.]", f"{part}.", name): own for part, own in zip(parts, tensors, strict=True)}
+            names = (re.sub(rf"{fused}[/.]", f"{part}.", name) for part in parts)
+            return dict(zip(names, tensors, strict=True))
     return {name: tensor}
 
 
-def _lstm(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """An LSTM's kernel [input + d, 4 d] or bias [4 d], gates i j f o in theirs, i f j o in ours."""
+def _convert_lstm(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    """Convert an LSTM's kernel [input + d, 4 d] or bias [4 d] from gate order i j f o to PyTorch's i f j o."""
     suffix = "_reverse" if "/bw/" in name else ""
     i, j, f, o = tensor.chunk(4, dim=-1)
     if name.endswith("/bias"):
-        # They add 1 to the forget gate.
+        # Their code adds 1 to the forget gate.
         bias = torch.cat((i, f + 1, j, o))
         return {f"context.lstm.bias_ih_l0{suffix}": bias, f"context.lstm.bias_hh_l0{suffix}": torch.zeros_like(bias)}
     kernel = torch.cat((i, f, j, o), dim=-1).t()
@@ -200,10 +208,12 @@ def _lstm(name: str, tensor: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _symbols(path: Path) -> list[str]:
-    """The words of a vocabulary, without the three special symbols."""
+def _read_words(path: Path) -> list[str]:
+    """Return the words of a vocabulary, without the three special symbols."""
     symbols = read_symbols(path, "the vocabulary")
     if tuple(symbols[: len(_SPECIALS)]) != _SPECIALS:
-        raise DocmtError(f"{path} does not begin with {', '.join(_SPECIALS)}, a line each: give the checkpoint's vocab")
-    check_different(path, symbols)
+        raise DocmtError(
+            f"{path} does not begin with the lines {', '.join(_SPECIALS)}. Use the checkpoint's vocabulary"
+        )
+    check_no_duplicates(path, symbols)
     return symbols[len(_SPECIALS) :]

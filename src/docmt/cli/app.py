@@ -1,4 +1,4 @@
-"""The `docmt` command: finds the subcommand, and turns errors into one sentence and a status."""
+"""The `docmt` command: dispatch to a subcommand, error messages and exit status."""
 
 from __future__ import annotations
 
@@ -14,78 +14,78 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
-from docmt.core.logging import show_log, silence, standard_streams
+from docmt.core.logging import discard_output, show_log, standard_streams
 
 _log = logging.getLogger("docmt.cli")
 
 COMMANDS = {
-    "prepare": "corpus -> tokenizer and prepared store",
-    "train": "prepared store -> run directory with a model",
-    "translate": "text files -> translated text files",
-    "score": "log-probability of given translations",
-    "evaluate": "s-BLEU, d-BLEU and chrF of translations or of models, and which differ",
-    "probe": "whether models use their context, and where: test suites, and what context adds to references",
-    "check": "what can be seen in a translation without a reference: terms, numbers, address, lengths",
-    "inspect": "what a model is, what it looks at, how trainings went",
-    "average": "several models of one kind -> a model with the mean of their weights",
-    "convert": "checkpoint of another toolkit -> model directory",
-    "export": "sentence model -> directory of CTranslate2",
-    "reproduce": "published table or figure -> every run of it, the table and the figure",
-    "demo": "trains two small models on a synthetic corpus and shows what context gives",
-    "completion": "completes commands and options in bash, zsh or fish",
+    "prepare": "Learn a tokenizer and prepare parallel documents for training",
+    "train": "Train a model on a prepared store",
+    "translate": "Translate files with a model",
+    "score": "Compute log-probabilities of supplied translations",
+    "evaluate": "Score translations or models with BLEU and chrF, and compare systems",
+    "probe": "Measure with test suites and references whether models use context",
+    "check": "Report inconsistencies and errors in a translation, without a reference",
+    "inspect": "Describe a model, its attention, or the curves of trainings",
+    "average": "Average the weights of several models or checkpoints",
+    "convert": "Convert a checkpoint of another toolkit to a model directory",
+    "export": "Export a sentence model to CTranslate2",
+    "reproduce": "Run the experiments of a published table or figure",
+    "demo": "Train two small models on a synthetic corpus and compare them",
+    "completion": "Print a completion script for bash, zsh or fish",
 }
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_KEEP = 2**30  # bytes of free heap that stay
-_LARGEST = 2**27  # bytes; buffers up to this come from the heap
-OUT_OF_MEMORY = "out of memory: use smaller batches (--batch_tokens or --batches.batch_tokens)"
+_TRIM_BYTES = 2**30  # free heap that is not returned to the system
+_MMAP_BYTES = 2**27  # largest buffer on the heap
+OUT_OF_MEMORY = "out of memory: use smaller batches (--batch-tokens or --batches.batch-tokens)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
-    if arguments is None:  # a process of its own, which SIGTERM ends as Ctrl-C does
-        signal.signal(signal.SIGTERM, _interrupt)
+    """Run `docmt ARGUMENTS...` and return the exit status: 0 done, 2 user error, 130 interrupted."""
+    if arguments is None:  # in a separate process, SIGTERM acts as Ctrl-C does
+        signal.signal(signal.SIGTERM, _raise_interrupt)
     show_log()
     keep_freed_memory()
     with standard_streams():
-        return _guarded(list(sys.argv[1:] if arguments is None else arguments))
+        return _run_and_report_errors(list(sys.argv[1:] if arguments is None else arguments))
 
 
-def _interrupt(*signal_and_frame: Any) -> NoReturn:
-    """Raise KeyboardInterrupt, after passing the signal to child processes, which Ctrl-C reaches by itself."""
-    from multiprocessing import active_children  # no command waits for it at its start
+def _raise_interrupt(*signal_and_frame: Any) -> NoReturn:
+    """Raise KeyboardInterrupt after terminating child processes, which Ctrl-C reaches directly."""
+    from multiprocessing import active_children  # imported here to start faster
 
     for process in active_children():
         process.terminate()
     raise KeyboardInterrupt
 
 
-def _guarded(arguments: list[str]) -> int:
+def _run_and_report_errors(arguments: list[str]) -> int:
     try:
         status = _run(arguments)
         if sys.stdout is not None:
-            sys.stdout.flush()  # a full disk shows here, not after the end of the program
+            sys.stdout.flush()  # reports a full disk before the program ends
         return status
     except DocmtError as error:
-        return _fail(str(error))
+        return _report_error(str(error))
     except KeyboardInterrupt:
         _log.warning("interrupted")
         return INTERRUPTED
     except OSError as error:
         if not error.filename and sys.stdout is not None:
-            silence(sys.stdout)
-        return _fail(str(DocmtError(_refusal(error))))  # which is cut, as names may be of any length
+            discard_output(sys.stdout)
+        return _report_error(str(DocmtError(_describe_os_error(error))))  # DocmtError truncates long file names
     except (MemoryError, RuntimeError) as error:
         if is_out_of_memory(error):
-            return _fail(OUT_OF_MEMORY)
+            return _report_error(OUT_OF_MEMORY)
         raise
 
 
 def _run(arguments: list[str]) -> int:
     if len(arguments) > 1 and arguments[0] == "help" and arguments[1] in COMMANDS:
-        arguments = [arguments[1], "--help"]
+        arguments = [arguments[1], "--help", *arguments[2:]]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_usage())
+        print(_format_usage())
         return 0 if arguments else USAGE_ERROR
     if arguments[0] in ("-V", "--version"):
         from docmt import __version__
@@ -102,7 +102,7 @@ def _run(arguments: list[str]) -> int:
     return status
 
 
-def _usage() -> str:
+def _format_usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
@@ -113,35 +113,34 @@ def _usage() -> str:
             "",
             *lines,
             "",
-            "docmt COMMAND --help lists every option; options can also stand in a YAML file: docmt train recipe.yaml",
+            "Options can also be in a YAML file: docmt train recipe.yaml",
         ]
     )
 
 
-def _fail(sentence: str) -> int:
-    _log.error(sentence)
+def _report_error(message: str) -> int:
+    _log.error(message)
     return USAGE_ERROR
 
 
-def _refusal(error: OSError) -> str:
-    """What the operating system did not do, in one sentence."""
-    place = f"{error.filename}: " if error.filename else ""
-    advice = "free space or choose another place" if error.errno == errno.ENOSPC else "check the files that are named"
-    return f"{place}{error.strerror or error}; {advice}"
+def _describe_os_error(error: OSError) -> str:
+    """Return the message for an operating system error."""
+    path = f"{error.filename}: " if error.filename else ""
+    advice = "free space or choose another path" if error.errno == errno.ENOSPC else "check the files that are named"
+    return f"{path}{error.strerror or error}; {advice}"
 
 
 def keep_freed_memory() -> None:
-    """Raises glibc's thresholds (mallopt) so that freed tensors are reused without page faults.
+    """Raise glibc's thresholds (mallopt) so that freed tensors are reused without page faults.
 
-    Halves the page faults of CPU training (38,000 -> 20,000 an update of 4096 tokens, width 256), and makes decoding
-    with a vocabulary of 256,000 up to 1.5 times as fast; what it is worth depends on the machine. Larger buffers, such
-    as gradients of such a vocabulary, would leave holes of their size (a fifth of the peak of a small model with it).
-    Does nothing where there is no glibc.
+    This halves the page faults of CPU training (38,000 -> 20,000 an update of 4096 tokens, width 256). Decoding with a
+    vocabulary of 256,000 becomes up to 1.5 times as fast, depending on the machine. Larger buffers, such as gradients
+    of such a vocabulary, would fragment the heap (a fifth of the peak of a small model). Without glibc it does nothing.
     """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)
-        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST)
+        libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 
 
 if __name__ == "__main__":

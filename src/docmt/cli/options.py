@@ -25,26 +25,26 @@ import yaml
 
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
-from docmt.core.options import (
+from docmt.core.settings import (
     MANY,
-    OLD_NAME,
     build,
     check_fields,
     convert_or_raise,
-    default_of,
-    difference,
+    field_default,
     field_docs,
-    flat,
+    field_types,
+    find_differences,
+    flag_of,
+    flatten,
     is_required,
-    kinds_of,
-    nested,
-    plain,
-    read_yaml_lines,
-    wanted,
-    without_none,
+    nest,
+    read_yaml_with_lines,
+    strip_optional,
+    to_mapping,
+    value_hint,
 )
-from docmt.core.options import option as setting
-from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.core.settings import option as setting
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -57,30 +57,39 @@ Options = TypeVar("Options")
 # Two of one command must not share a name: where they do, neither has a short one there.
 SHORT_NAMES = {
     "input": "layout language join_lines",
-    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature compatibility",
-    "context": "instance_tokens overlap window",
+    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature implementation",
+    "context": "instance_tokens overlap window_decoding",
     "metrics": "protocol unit text language tokenize lowercase ter",
     "significance": "test resample samples seed",
-    "usage": "examples before",
-    "candidates": "normalization",
-    "check": "source_language target_language certainty length_factor term_share portion",
+    "cxmi": "examples replaced_sentences",
+    "contrastive": "normalization",
+    "check": "source_language target_language certainty length_factor term_share batch_sentences",
     "model": "system preset family vocabulary_size width feed_forward heads encoder_layers decoder_layers dropout "
     "positions max_positions instance_tokens",
-    "model.group": "gate_bias global_from",
-    "batches": "batch_tokens accumulate instance_lengths train_share",
+    "model.group": "gate_bias global_start",
+    "batches": "batch_tokens gradient_accumulation instance_lengths train_share",
     "objective": "label_smoothing word_dropout",
-    "optimizer": "learning_rate warmup loaded_scale rates clip_norm",
+    "optimizer": "learning_rate warmup pretrained_lr_scale lr_factors clip_norm",
     "stop": "max_steps max_epochs max_minutes patience",
     "adapters": "rank alpha modules",
 }
 # What other toolkits call an option.
-_MEANT = {"batch_size": "batch_tokens", "max_tokens": "batch_tokens", "beam_size": "beam", "lr": "learning_rate"}
+_MEANT = {
+    "nbest": "n_best",
+    "batch_size": "batch_tokens",
+    "max_tokens": "batch_tokens",
+    "beam_size": "beam",
+    "lr": "learning_rate",
+}
 # Options of `docmt evaluate` before 0.4 that are options of another command.
-_MOVED = dict.fromkeys(("suite", "context_usage", "candidates", "usage"), "probe")
+_MOVED = dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "probe")
 _NEAR = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
 _SWITCH = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _PRINT = ("help", "config", "print_config")
-_WIDEST, _COLUMN = 108, 34  # of the help
+_EVERYWHERE = ("help", "config", "print_config", "quiet")
+_WIDEST, _COLUMN, _EXAMPLES = 100, 30, 2  # of the help
+GENERAL = "general"
+"""The topic of the help for options without a group."""
 
 
 @dataclass
@@ -103,7 +112,6 @@ class Option:
     """of its section in the help"""
     owner: type
     """dataclass that it is a field of"""
-    old_name: str
 
     @property
     def help(self) -> str:
@@ -113,13 +121,18 @@ class Option:
     @property
     def value_kind(self) -> Any:
         """The type of one value."""
-        kind = without_none(self.kind)
+        kind = strip_optional(self.kind)
         return typing.get_args(kind)[0] if typing.get_origin(kind) in (list, tuple) else kind
 
     @property
     def is_switch(self) -> bool:
         """Whether it is true or false."""
-        return without_none(self.kind) is bool
+        return strip_optional(self.kind) is bool
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether it takes one of several words."""
+        return typing.get_origin(self.value_kind) is Literal
 
     @property
     def takes_list(self) -> bool:
@@ -130,42 +143,36 @@ class Option:
     def invocation(self) -> str:
         """The option with what stands for its value, for the help."""
         usual = {int: "N", float: "X", Path: "PATH"}.get(self.value_kind, "TEXT")
-        if typing.get_origin(self.value_kind) is Literal:
-            usual = f"{{{','.join(map(str, typing.get_args(self.value_kind)))}}}"
+        if self.has_choices:
+            usual = self.name.rpartition(".")[2].upper()
         value = self.metavar or usual
         if not self.flags:
             return value
-        value = f" {value} [{value} ...]" if self.most == MANY else f" {value}"
+        value = f" {value} ..." if self.most == MANY else f" {value}"
         if self.is_switch:
-            value = ""
-        return ", ".join(flag if flag.startswith("--") else f"{flag}{value}" for flag in self.flags) + value
+            value = " true|false" if self.default is True else ""
+        return ", ".join(self.flags) + value
 
 
 @dataclass(frozen=True)
 class EveryCommand:
     """The options of all commands."""
 
-    help: bool | None = setting(None, flags=("-h",))
-    """show this help message and exit"""
+    help: bool | None = setting(None, flags=("-h",), metavar="TOPIC")
+    """show this help; with a topic (a group, an option or all) show its options"""
     config: str | None = setting(None, metavar="RECIPE.yaml")
-    """YAML file with any of the options here, nested at the dots (a first argument ending in .yaml is one too)"""
+    """YAML file with options, nested at the dots"""
     print_config: bool | None = None
-    """print the options and their values as a recipe, and exit"""
+    """print all options with their values as YAML, and exit"""
     quiet: bool = setting(False, flags=("-q",))
-    """no progress and no news, only warnings and errors"""
+    """show only warnings and errors"""
 
 
 class Parser(Generic[Options]):
     """The options of one command: reads arguments and recipes, and writes the help."""
 
     def __init__(
-        self,
-        command: str,
-        settings: type[Options],
-        about: str | None,
-        common: str = "",
-        also: Mapping[str, str] | None = None,
-        title: str = "options",
+        self, command: str, settings: type[Options], about: str | None, common: str = "", title: str = "options"
     ) -> None:
         """settings: the dataclass whose fields are the options. title: of their section in the help.
 
@@ -173,10 +180,9 @@ class Parser(Generic[Options]):
         line for each way to call it, without its name, and `examples:` whole commands that work. A line that is
         indented further goes on with the one above it.
         common: full names of the options that people use most, with spaces between them; the help has them first.
-        also: further names of options, and which option each of them is.
         """
         self.program, self.settings = f"docmt {command}", settings
-        self.common, self.also = common.split(), also or {}
+        self.common = common.split()
         self.usage, self.examples, self.description = ["[RECIPE.yaml] [options]"], list[str](), ""
         for paragraph in re.sub(r"\n {8,}", " ", cleandoc(about or "")).split("\n\n")[1:]:
             lines = [line.strip() for line in paragraph.splitlines()]
@@ -193,7 +199,7 @@ class Parser(Generic[Options]):
     def add_settings(self, settings: type, group: str, title: str, skip: Collection[str] = ()) -> None:
         """Add the fields of a dataclass, and of those in it, as options `--group.field`."""
         for each in fields(settings):
-            name, kind = f"{group}.{each.name}" if group else each.name, kinds_of(settings)[each.name]
+            name, kind = f"{group}.{each.name}" if group else each.name, field_types(settings)[each.name]
             if each.name in skip or not each.init:
                 continue
             about, positional = each.metadata, each.metadata.get("positional", False)
@@ -201,20 +207,19 @@ class Parser(Generic[Options]):
                 self.add_settings(typing.cast(type, kind), name, field_docs(settings)[each.name], about.get("skip", ()))
                 continue
             most = MANY if typing.get_origin(kind) is list else 1
-            if typing.get_origin(pair := without_none(kind)) is tuple:
+            if typing.get_origin(pair := strip_optional(kind)) is tuple:
                 most = len(typing.get_args(pair))
             self.options.append(
                 Option(
                     name,
                     kind,
-                    () if positional else (*about.get("flags", ()), f"--{name}"),
-                    None if is_required(each) else default_of(each),
+                    () if positional else (*about.get("flags", ()), flag_of(name)),
+                    None if is_required(each) else field_default(each),
                     most,
                     is_required(each),
                     about.get("metavar", ""),
                     "positional arguments" if positional else title,
                     settings,
-                    about.get(OLD_NAME, ""),
                 )
             )
 
@@ -227,10 +232,8 @@ class Parser(Generic[Options]):
     def names(self) -> dict[str, Option]:
         """Every name by which an option can be written, without dashes."""
         names = {option.name: option for option in self.options}
-        names |= {option.old_name: option for option in self.options if option.old_name}
-        names |= {other: names[name] for other, name in self.also.items()}
         for option in self.options:
-            if option.name.startswith("model.") and option.name.count(".") > 1:  # --group.top
+            if option.name.startswith("model.") and option.name.count(".") > 1:  # --group.top-attention
                 names.setdefault(option.name.removeprefix("model."), option)
         short = [(last, option) for option in self.options if (last := _short_name(option))]
         ambiguous = {last for last, option in short if any(last == other and option is not o for other, o in short)}
@@ -251,45 +254,83 @@ class Parser(Generic[Options]):
         name, see = flag.lstrip("-").replace("-", "_"), f"see {self.program} --help"
         if name in self.groups:
             example = next(option.name for option in self.options if option.name.startswith(f"{name}."))
-            raise DocmtError(f"--{name} is a group of options, such as --{example}; {see}")
+            raise DocmtError(f"{flag_of(name)} is a group of options, such as {flag_of(example)}; {see}")
         if command := _MOVED.get(name.partition(".")[0]):
             raise DocmtError(f"unknown option {flag}; docmt {command} has it")
-        several = [f"--{option.name}" for option in self.options if option.name.endswith(f".{name}")]
+        several = [flag_of(option.name) for option in self.options if option.name.endswith(f".{name}")]
         if len(several) > 1:
             raise DocmtError(f"{flag} may be {' or '.join(several)}: write which")
         close = closest(name, [option.name for option in self.options if option.flags]) if flag[:2] == "--" else ""
-        raise DocmtError(f"unknown option {flag}; {f'did you mean --{close}?' if close else see}")
+        if close and "." in close:
+            see = f"see {self.program} --help {close.rpartition('.')[0]}"
+            raise DocmtError(f"unknown option {flag}; did you mean {flag_of(close)}? {see[0].upper()}{see[1:]}")
+        raise DocmtError(f"unknown option {flag}; {f'did you mean {flag_of(close)}?' if close else see}")
 
     # Help
 
-    def format_help(self) -> str:
-        """Return the help: usage, examples, common options, then all others."""
-        width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
+    def format_help(self, topic: str = "") -> str:
+        """Return the short help; or that of a `topic`: a group of options, `all` of them, or one option.
+
+        Raises DocmtError for an unknown topic.
+        """
+        width = min(shutil.get_terminal_size().columns, _WIDEST)
+        if topic:
+            return self._section(self._options_of(topic), width, short=False) + "\n"
         usage = [f"{self.program} {line}" for line in self.usage]
-        parts = ["usage: " + "\n       ".join(usage), textwrap.fill(self.description, width)]
+        about = "\n".join(textwrap.wrap(self.description, width))
+        parts = ["usage: " + "\n       ".join(usage), about]
+        positional = [option for option in self.options if not option.flags]
+        common = [self.names[name] for name in self.common]
+        if not common:
+            common = [option for option in self.options if option.flags and option.name not in _EVERYWHERE]
+        parts.append(self._section([*positional, *common], width, short=True))
+        more = f"more: {self.program} --help {' | '.join([*self.topics, 'all'])}"
+        parts.append("\n".join(textwrap.wrap(more, width, subsequent_indent="      ", break_on_hyphens=False)))
         if self.examples:
-            parts.append("\n".join(["examples:", *(f"  {example}" for example in self.examples)]))
-        sections: dict[str, list[tuple[str, str]]] = {"common options": []} if self.common else {}
-        if any(not option.flags for option in self.options):
-            sections["positional arguments"] = []
-        for option in (*(self.names[name] for name in self.common), *self.options):
-            if option.name not in self.common:
-                sections.setdefault(option.title, []).append((option.invocation, _explained(option)))
-            elif len(sections["common options"]) < len(self.common):
-                short = _short_name(option)
-                first = f"--{short}, " if short and self.names.get(short) is option else ""
-                sections["common options"].append((f"{first}{option.invocation}", _explained(option)))
-        longest = max(len(invocation) for rows in sections.values() for invocation, _ in rows)
-        column = min(longest + 4, _COLUMN)
-        for title, rows in sections.items():
-            lines = [f"{title}:"]
-            for invocation, text in rows:
-                folded = textwrap.wrap(text, max(width - column, 20), break_on_hyphens=False)
-                beside = len(invocation) <= column - 4
-                lines.append(f"  {invocation:<{column - 2}}{folded.pop(0)}" if beside else f"  {invocation}")
-                lines += [" " * column + line for line in folded]
-            parts.append("\n".join(lines))
+            parts.append("\n".join(["examples:", *(f"  {example}" for example in self.examples[:_EXAMPLES])]))
         return "\n\n".join(parts) + "\n"
+
+    @property
+    def topics(self) -> list[str]:
+        """The groups of options, `general` for those without one."""
+        names = [option.name.rpartition(".")[0] for option in self.options]
+        return list(dict.fromkeys(name or GENERAL for name in names))
+
+    def _options_of(self, topic: str) -> list[Option]:
+        if topic == "all":
+            return self.options
+        if topic in self.topics:
+            return [option for option in self.options if (option.name.rpartition(".")[0] or GENERAL) == topic]
+        if option := self.names.get(topic.lstrip("-").replace("-", "_")):
+            return [option]
+        close = difflib.get_close_matches(topic, self.topics, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join([*self.topics, 'all'])}"
+        raise DocmtError(f"--help: {self.program} has no options called {topic!r}; {hint}")
+
+    def _section(self, options: Sequence[Option], width: int, *, short: bool) -> str:
+        """Return the lines of options. short: with their short names, and all under one title."""
+        rows = [(option.title, self._written(option, short), _explained(option, short)) for option in options]
+        column = min(max(len(written) for _, written, _ in rows) + 4, _COLUMN)
+        lines: list[str] = []
+        for title, written, text in rows:
+            if not short and f"{title}:" not in lines:
+                lines += [*([""] if lines else []), f"{title}:"]
+            folded = textwrap.wrap(text, max(width - column, 20), break_on_hyphens=False) or [""]
+            if len(written) <= column - 4:
+                lines.append(f"  {written:<{column - 2}}{folded.pop(0)}".rstrip())
+            else:
+                lines.append(f"  {written}")
+            lines += [" " * column + line for line in folded]
+        return "\n".join(lines)
+
+    def _written(self, option: Option, short: bool) -> str:
+        """Return an option with what stands for its value, and with its short name, if it has one."""
+        name = _short_name(option)
+        if not name or self.names.get(name) is not option:
+            return option.invocation
+        if short:
+            return option.invocation.replace(flag_of(option.name), flag_of(name))
+        return f"{flag_of(name)}, {option.invocation}"
 
     # Arguments and recipes
 
@@ -299,8 +340,10 @@ class Parser(Generic[Options]):
         An option of the command line counts before those of recipes, a later recipe before an earlier one.
         Raises DocmtError for anything that is no option, has no value or is there twice. Prints the help if asked.
         """
-        if {"-h", "--help"} & set(arguments):
-            print(self.format_help(), end="")
+        asked = [number for number, argument in enumerate(arguments) if argument in ("-h", "--help")]
+        if asked:
+            topic = next(iter(arguments[asked[0] + 1 :]), "")
+            print(self.format_help("" if topic.startswith("-") else topic), end="")
             raise SystemExit(0)
         rest, typed, loose = deque(arguments), dict[str, Any](), list[str]()
         files = [str(path) for path in recipes]
@@ -352,7 +395,7 @@ class Parser(Generic[Options]):
         if option.name == "config" and not values:
             raise DocmtError(f"--config needs the path of a YAML file; see {self.program} --help")
         if not values or len(values) < option.most < MANY:
-            advice = "give one" if option.value_kind is str else wanted(option.value_kind)
+            advice = "give one" if option.value_kind is str else value_hint(option.value_kind)
             raise DocmtError(f"{flag} {f'takes {option.most} values' if values else 'has no value'}: {advice}")
         return values
 
@@ -369,14 +412,14 @@ class Parser(Generic[Options]):
 
     def _recipe(self, path: str) -> Iterator[tuple[str, Any, str]]:
         """Yield full name, value and place (file and line) of every option that a recipe sets."""
-        values, lines = read_yaml_lines(path)
+        values, lines = read_yaml_with_lines(path)
         see, places = f"{self.program} --help", dict[str, str]()
         if values is None:
             raise DocmtError(f"the recipe {path} is empty: write options into it, such as those in {see}")
         if not isinstance(values, dict):
             raise DocmtError(f"the recipe {path} does not consist of `option: value` lines; see {see}")
         known = {name: option for name, option in self.names.items() if option.flags and option.name not in _PRINT}
-        for written, value in flat(values).items():
+        for written, value in flatten(values).items():
             name = written if written in known else written.replace("-", "_")
             place, group = f"{path}, line {lines[written]}", written.rpartition(".")[0]
             if name in self.groups and name not in known:
@@ -393,7 +436,7 @@ class Parser(Generic[Options]):
             if before := places.get(option.name):  # under two of its names
                 raise DocmtError(f"{place}: {option.name} is set here and in {before}: write it once")
             places[option.name] = place
-            if value is None and option.kind == without_none(option.kind):
+            if value is None and option.kind == strip_optional(option.kind):
                 raise DocmtError(f"{place}: {name} has no value; write one after the colon, or remove the line")
             if isinstance(value, list) and not option.takes_list:
                 raise DocmtError(f"{place}: {name} takes one value; write it after the colon")
@@ -404,11 +447,12 @@ class Parser(Generic[Options]):
     def located(self, error: DocmtError, places: Mapping[str, str]) -> DocmtError:
         """Return the error with the place of the option that it begins with: the line of a recipe, or the flag."""
         message = str(error).removeprefix("--")
-        name = message.partition(" ")[0]
+        name, _, rest = message.partition(" ")
+        name = name.replace("-", "_")
         if name in places:
-            return DocmtError(f"{places[name]}: {message}")
+            return DocmtError(f"{places[name]}: {name} {rest}")
         is_option = any(option.name == name and option.flags for option in self.options)
-        return DocmtError(f"--{message}") if is_option else error
+        return DocmtError(f"{flag_of(name)} {rest}") if is_option else error
 
     def parse(self, arguments: Sequence[str], recipes: Sequence[Path] = ()) -> Options:
         """Return the options as the dataclass that declares them.
@@ -419,7 +463,7 @@ class Parser(Generic[Options]):
         values, places = self.read(arguments, recipes)
         missing = [option for option in self.options if option.required and option.name not in values]
         if missing:
-            names = [f"--{option.name}" if option.flags else option.metavar for option in missing]
+            names = [flag_of(option.name) if option.flags else option.metavar for option in missing]
             verb = "are" if missing[1:] else "is"
             raise DocmtError(f"{' and '.join(names)} {verb} missing; see {self.program} --help")
         names_of_fields = {each.name for each in fields(typing.cast(Any, self.settings))}
@@ -428,7 +472,7 @@ class Parser(Generic[Options]):
             prints, quiet = (
                 convert_or_raise(bool, values.get(name, False), name) for name in ("print_config", "quiet")
             )
-            options = build(self.settings, nested(own, ""), "")
+            options = build(self.settings, nest(own, ""), "")
             check_fields(options, "")
         except DocmtError as error:
             raise self.located(error, places) from error
@@ -454,9 +498,9 @@ class Parser(Generic[Options]):
     def _as_recipe(self, options: Options) -> str:
         """Return the options with their values as a YAML file that can be given as a recipe."""
         known = {option.name for option in self.options if option.flags and option.name not in _PRINT}
-        values = {name: value for name, value in flat(plain(options)).items() if name in known}
+        values = {name: value for name, value in flatten(to_mapping(options)).items() if name in known}
         written = {name: value for name, value in values.items() if value not in (None, [], "")}
-        return yaml.safe_dump(nested(written, ""), sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(nest(written, ""), sort_keys=False, allow_unicode=True)
 
 
 def _is_flag(token: str) -> bool:
@@ -470,12 +514,15 @@ def _short_name(option: Option) -> str:
     return last if last in SHORT_NAMES.get(group, "").split() else ""
 
 
-def _explained(option: Option) -> str:
-    """Return the help of an option with its default."""
+def _explained(option: Option, short: bool) -> str:
+    """Return the help of an option with its values and its default. short: without values that are explained."""
     text, default = option.help.rstrip("."), option.default
+    values = list(map(str, typing.get_args(option.value_kind))) if option.has_choices else []
+    if values and not all(re.search(rf"\b{re.escape(value)}\b", text) for value in values):
+        text = f"{text}: {', '.join(values)}"
     if option.required and option.flags:
         return f"{text} (required)"
-    if default in (None, "", []) or not option.flags:
+    if default in (None, "", [], False) or not option.flags:
         return text
     return f"{text} (default: {str(default).lower() if isinstance(default, bool) else default})"
 
@@ -503,15 +550,13 @@ class ModelOptions:
     """Where and how a model runs."""
 
     device: str = "auto"
-    """where to compute: cpu, cuda, cuda:1 for another GPU, or auto for a GPU if there is one that works"""
+    """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
     batch_tokens: int = setting(BATCH_TOKENS, range=(1, MANY))
-    """source tokens that are computed together, padding included"""
+    """source tokens of a batch, padding included"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
-    """number format of products; bfloat16 is faster where the processor has it, int8, on CPUs with VNNI, faster yet
-    where matrices are large (1,024 wide, large vocabularies), and less exact; both decide near ties otherwise than
-    float32, and otherwise again in other batches"""
+    """number format of matrix products; lower is faster where the processor has it, and less exact"""
     context: ContextConfig = ContextConfig()
-    """what of a document is read at once"""
+    """context that a model reads"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -524,18 +569,18 @@ class SearchOptions(ModelOptions):
 
 def translator_of(options: Any, model: str | None = None) -> Translator:
     """Return the translator that the options name, or another `model`; with commas between them several as one."""
-    from docmt.core.progress import on_terminal
+    from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
 
     names = ("search", "context", "batch_tokens", "device", "precision")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     translator = Translator(options.model if model is None else model, **settings)
-    if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
+    if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator
 
 
 def changed(options: Any, *names: str) -> list[str]:
     """Return the dotted names of options that are not as by default: of those with these names, or in these groups."""
-    values, usual = plain(options), plain(type(options)())
-    return [name for each in names for name, *_ in difference({each: usual[each]}, {each: values[each]})]
+    values, usual = to_mapping(options), to_mapping(type(options)())
+    return [name for each in names for name, *_ in find_differences({each: usual[each]}, {each: values[each]})]

@@ -1,1 +1,1 @@
-"""What every room stands on: errors, options, files, progress, messages. Nothing here knows of translation."""
+"""Errors, options, files, progress and logging, for all packages. Nothing here knows of translation."""

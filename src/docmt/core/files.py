@@ -1,10 +1,12 @@
-"""Writing files so that a crash, a kill or a full disk never leaves half of one behind; locks, reading, and checksums.
+"""Atomic writing, reading, locks and checksums of files.
 
-Checksums notice a bit which a disk or a copy has changed before anybody computes with it. They are CRC-32, which finds
-every burst of up to 32 changed bits and misses other damage once in 4 billion times; it is read faster than any hash (6
-times SHA-256, docs/log.md). It does not keep out a forger, who could write a new one. The description beside the files
-(config.json of a model, state.json of a checkpoint, tokenizer_config.json) has an entry "crc32": name of the file ->
-checksum. Files of earlier versions have none, and are taken as they are.
+A crash, a kill or a full disk never leaves a partly written file.
+
+Checksums detect bits changed by a disk or a copy. They are CRC-32, which detects every burst of up to 32 changed bits
+and misses other damage once in 4 billion times. It is 6 times as fast as SHA-256 (decision 0022) but no protection
+against forgery. The description beside the files (config.json of a model, state.json of a checkpoint,
+tokenizer_config.json) has an entry "crc32" that maps file names to checksums. Files of earlier versions have none and
+are not checked.
 """
 
 from __future__ import annotations
@@ -33,27 +35,27 @@ from typing import Any, BinaryIO
 from docmt.core.errors import DocmtError
 
 LOCK_FILE = ".lock"
-ENTRY = "crc32"
-"""of checksums in a description"""
-_LONGEST_NAME = 255  # bytes of a file name, on all common file systems
+CHECKSUMS_KEY = "crc32"
+"""Entry of a description that holds the checksums."""
+_MAX_NAME_BYTES = 255  # bytes of a file name, on all common file systems
 _BLOCK_BYTES = 1 << 20
-_PATIENCE = 5.0  # seconds
-_OLD = 24 * 60 * 60  # seconds after which nobody works on a temporary file any more
+_PIPE_WAIT = 5.0  # seconds
+_STALE_AFTER = 24 * 60 * 60  # seconds after which a temporary file counts as abandoned
 
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yields an empty temporary file beside `path`; when the block ends well, it is synced and renamed to `path`.
+    """Yield an empty temporary file beside `path`, then sync it and rename it to `path`.
 
-    A file that is replaced hands on its mode. On any failure the temporary file is removed and whatever stood at
-    `path` before still stands there. What killed processes left of earlier writings of `path` is removed.
+    The mode of a replaced file is kept. After any failure the temporary file is removed and `path` is unchanged.
+    Temporary files of killed processes are removed.
     Raises DocmtError for operating system errors (full disk, no permission, missing folder).
     """
-    path = target_of(path)  # a link goes on pointing to the file, now with its new content
-    with _temporary_beside(path) as temporary:
-        # Made here and never opened through a link, so that nobody can plant one where the file will be.
+    path = resolve_links(path)  # a symbolic link stays, and its target is replaced
+    with _temporary_path(path) as temporary:
+        # O_EXCL refuses a link that somebody has put there.
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         os.close(descriptor)
@@ -66,52 +68,52 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Like `atomic_path` for a whole directory: `path` appears complete or not at all; an old one is replaced."""
-    path = target_of(path)
-    with _temporary_beside(path) as temporary:
+    """Yield a temporary directory, then rename it to `path`, as `atomic_path` does. An existing one is replaced."""
+    path = resolve_links(path)
+    with _temporary_path(path) as temporary:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
         mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
         for file in sorted(temporary.rglob("*")):
-            if file.is_file() and not file.is_symlink():  # some libraries write files that only their owner can read
+            if file.is_file() and not file.is_symlink():  # some libraries write private files
                 _set_mode(file, stat.S_IMODE(file.stat().st_mode) | (mode & 0o666))
             _sync(file)
         _sync(temporary)
         if path.exists():
-            # A directory cannot be replaced in one step: the old one steps aside, so one of the two always stands.
-            aside = temporary.with_suffix(".old")
+            # A directory cannot be replaced in one step. One of the two always exists.
+            backup = temporary.with_suffix(".old")
             try:
-                path.replace(aside)
+                path.replace(backup)
                 temporary.replace(path)
             finally:
                 if not path.exists():
-                    aside.replace(path)
-            shutil.rmtree(aside)
+                    backup.replace(path)
+            shutil.rmtree(backup)
         else:
             temporary.replace(path)
         _sync(path.parent)
 
 
 @contextmanager
-def _temporary_beside(path: Path) -> Iterator[Path]:
-    """Yield a name beside `path` that nobody can guess; what stands there in the end is removed.
+def _temporary_path(path: Path) -> Iterator[Path]:
+    """Yield an unpredictable path beside `path`. It is removed at the end if it exists.
 
-    What killed processes left of earlier writings is removed first. Raises DocmtError for what the system refuses.
+    Temporary files of killed processes are removed first. Raises DocmtError for operating system errors.
     """
     remove_leftovers(path)
-    temporary = path.with_name(f".{short_name(path.name)}.{os.getpid()}-{_host()}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{shorten_name(path.name)}.{os.getpid()}-{_host_id()}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise write_error(path, error) from error
     finally:
         with suppress(OSError):
             _remove(temporary)
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a directory, if there is one."""
+    """Remove a file or a directory, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -120,125 +122,125 @@ def _remove(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Leftover:
-    """A temporary file or directory that stands beside what it was to become."""
+    """Temporary file or directory of an earlier write."""
 
     path: Path
     target: str
-    """name of what it was to become; of a very long name the beginning and a checksum"""
+    """final name; of a very long one its beginning and a checksum (see `shorten_name`)"""
     pid: int
-    """process that made it; 0 if the name does not say"""
+    """process that wrote it; 0 if the name has none"""
     host: str
-    """checksum of the name of that process's machine"""
-    aside: bool
-    """whether it is the old directory, complete, that was to be replaced"""
+    """checksum of the host name of that process"""
+    is_backup: bool
+    """whether it is the complete old directory that was being replaced"""
 
-    def is_dead(self) -> bool:
-        """Whether nobody can be working on it: its process has ended, or it has not been touched for a day."""
-        if self.pid and self.host == _host() and not _runs(self.pid):
+    def is_abandoned(self) -> bool:
+        """Return whether its process has ended, or it has not been modified for a day."""
+        if self.pid and self.host == _host_id() and not _is_running(self.pid):
             return True
         try:
-            return time.time() - self.path.lstat().st_mtime > _OLD
+            return time.time() - self.path.lstat().st_mtime > _STALE_AFTER
         except OSError:
             return False  # it is gone
 
-    def settle(self) -> None:
-        """Removes it; the old directory goes back to its place if nothing took that."""
-        place = self.path.with_name(self.target)
-        if self.aside and len(os.fsencode(self.target)) <= _LONGEST_STEM and not place.exists():
-            self.path.rename(place)
+    def clean_up(self) -> None:
+        """Remove it. An old directory is renamed back if its path is free."""
+        original = self.path.with_name(self.target)
+        if self.is_backup and len(os.fsencode(self.target)) <= _MAX_STEM_BYTES and not original.exists():
+            self.path.rename(original)
         else:
             _remove(self.path)
 
 
-# .NAME.PID-HOST.RANDOM.tmp; earlier versions wrote no process into the name.
-_LEFTOVER = re.compile(r"\.(.+?)(?:\.(\d+)-([0-9a-f]{8}))?\.\w+\.(tmp|old)", re.DOTALL)
-_LONGEST_STEM = _LONGEST_NAME - len(".") - len(".4194304-00000000.00000000.tmp") - 3  # some room for larger pids
+# .NAME.PID-HOST.RANDOM.tmp; earlier versions wrote no PID and HOST.
+_LEFTOVER_NAME = re.compile(r"\.(.+?)(?:\.(\d+)-([0-9a-f]{8}))?\.\w+\.(tmp|old)", re.DOTALL)
+_MAX_STEM_BYTES = _MAX_NAME_BYTES - len(".") - len(".4194304-00000000.00000000.tmp") - 3  # room for longer PIDs
 
 
 def find_leftovers(folder: Path, start: str = ".") -> list[Leftover]:
-    """The temporary files and directories in `folder` whose names start so."""
-    found = []
+    """Return the temporary files and directories in `folder` whose names begin with `start`."""
+    leftovers = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(start) and (match := _LEFTOVER.fullmatch(entry.name)):
+            if entry.name.startswith(start) and (match := _LEFTOVER_NAME.fullmatch(entry.name)):
                 target, pid, host, kind = match.groups()
-                found.append(Leftover(folder / entry.name, target, int(pid or 0), host or "", kind == "old"))
-    return found
+                leftovers.append(Leftover(folder / entry.name, target, int(pid or 0), host or "", kind == "old"))
+    return leftovers
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes what killed processes left of earlier writings of `path`; what cannot be removed stays."""
-    stem = short_name(path.name)
+    """Remove temporary files that killed processes left beside `path`. Errors are ignored."""
+    stem = shorten_name(path.name)
     with suppress(OSError):
         for leftover in find_leftovers(path.parent, f".{stem}."):
-            if leftover.target == stem and leftover.pid and leftover.is_dead():
+            if leftover.target == stem and leftover.pid and leftover.is_abandoned():
                 with suppress(OSError):
-                    leftover.settle()
+                    leftover.clean_up()
 
 
 @contextmanager
-def lock_directory(path: Path, what: str) -> Iterator[None]:
-    """Keep a directory for this process while the block runs; see `lock`."""
-    with lock(path / LOCK_FILE, what):
+def lock_directory(path: Path, activity: str) -> Iterator[None]:
+    """Lock a directory for this process while the block runs. See `lock`."""
+    with lock(path / LOCK_FILE, activity):
         yield
 
 
 @contextmanager
-def lock(file: Path, what: str, remove: bool = False) -> Iterator[None]:
+def lock(file: Path, activity: str, remove: bool = False) -> Iterator[None]:
     """Hold a lock on a file while the block runs. The system releases it when the process dies.
 
-    what: what is being done, as in "the run r is being trained". remove: whether the file is removed afterwards. Raises
-    DocmtError at once if another process holds the lock. Where the file system knows no locks, a warning is logged
-    once for each directory, and the work goes on.
+    activity: for the error message, as in "the run r is being trained". remove: whether to remove the file afterwards.
+    If the file system has no locks, a warning is logged once a directory, and the block runs.
+    Raises DocmtError at once if another process holds the lock.
     """
-    from filelock import FileLock, Timeout  # here, as commands without locks need not wait for it
+    from filelock import FileLock, Timeout  # imported here because most commands need no locks
 
-    # Of this process, whichever of its threads releases it. A soft lock would outlive a process that is killed.
+    # Any thread may release it. A soft lock would outlive a killed process.
     holder = FileLock(file, mode=0o666, thread_local=False, fallback_to_soft=False)
     try:
-        if not file.parent.is_dir():  # which the library would make
+        if not file.parent.is_dir():  # the library would create the directory
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         holder.acquire(blocking=False)
         file.write_text(f"{os.getpid()} {socket.gethostname()}\n", encoding="utf-8")
     except Timeout as error:
-        raise DocmtError(f"{what} by {_holder_of(file)}: wait for it, or stop it") from error
+        raise DocmtError(f"{activity} by {_describe_holder(file)}: wait for it, or stop it") from error
     except OSError as error:
         if remove and holder.is_locked:
             file.unlink(missing_ok=True)
         holder.release()
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL):
-            raise cannot_write(file, error) from error
-        _warn_without_locks(file.parent, error.strerror)
+            raise write_error(file, error) from error
+        _warn_about_locks(file.parent, error.strerror)
     try:
         yield
     finally:
         with suppress(OSError):
-            # Nobody is told of this process while the next one has the lock.
+            # The next holder must not be reported as this process.
             file.unlink() if remove else os.truncate(file, 0)
         holder.release()
 
 
 @cache
-def _warn_without_locks(directory: Path, reason: str) -> None:
-    """Log, once for each directory, that its files cannot be locked."""
-    _log.warning("files in %s cannot be locked (%s): let nobody else use the directory", directory, reason)
+def _warn_about_locks(directory: Path, reason: str) -> None:
+    """Log once for each directory that its files cannot be locked."""
+    _log.warning("files in %s cannot be locked (%s): use the directory in one process at a time", directory, reason)
 
 
-def _holder_of(file: Path) -> str:
-    """Return who holds a locked file, as it says in it."""
+def _describe_holder(file: Path) -> str:
+    """Return the process that holds a locked file, as the file names it."""
     text = ""
     for _ in range(20):
         with suppress(OSError):
             text = file.read_text(encoding="utf-8", errors="replace")
         if text:
             break
-        time.sleep(0.05)  # it has only just taken it
+        time.sleep(0.05)  # the holder has not written its name yet
     pid, _, host = text.strip().partition(" ")
     return f"process {pid} on {host}" if pid.isdecimal() and host.isprintable() and host else "another process"
 
 
-def utf8_of(text: str, path: Path | str) -> bytes:
-    """The bytes of text to be written to `path`. Raises DocmtError for lone surrogates."""
+def encode_utf8(text: str, path: Path | str) -> bytes:
+    """Return the UTF-8 bytes of text for `path`. Raises DocmtError for lone surrogates."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -249,68 +251,68 @@ def utf8_of(text: str, path: Path | str) -> bytes:
 
 
 def write_all(file: BinaryIO, data: bytes) -> None:
-    """Writes all of it to a file without a buffer, which may take less at a time."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
+    """Write all data to an unbuffered file, whose `write` may accept a part only."""
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[file.write(remaining) :]
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text atomically, newlines exactly as given."""
+    """Write UTF-8 text atomically, without newline translation."""
     with atomic_path(path) as temporary:
-        temporary.write_bytes(utf8_of(text, path))
+        temporary.write_bytes(encode_utf8(text, path))
 
 
 def check_writable(path: Path) -> None:
-    """Raises DocmtError if a file could not be written at `path`, so that nobody works for hours in vain."""
+    """Raise DocmtError if a file cannot be written at `path`, before hours of work on its contents."""
     folder = Path(os.path.realpath(path)).parent
     if path.is_dir():
         raise DocmtError(f"cannot write {path}: it is a directory; name a file")
     if not folder.is_dir():
-        raise DocmtError(f"cannot write {path}: there is no directory {folder}; make it, or choose another place")
+        raise DocmtError(f"cannot write {path}: there is no directory {folder}; create it, or choose another path")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise DocmtError(f"cannot write {path}: nothing may be written in {folder}; choose another place")
+        raise DocmtError(f"cannot write {path}: there is no permission to write in {folder}; choose another path")
 
 
-def cannot_write(path: Path | str, error: OSError) -> DocmtError:
-    """The DocmtError for a write that the operating system refused."""
-    reason, advice = error.strerror or str(error), "choose another place"
+def write_error(path: Path | str, error: OSError) -> DocmtError:
+    """Return the DocmtError for a failed write."""
+    reason, advice = error.strerror or str(error), "choose another path"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        advice = "free space or choose another place"
+        advice = "free space or choose another path"
     elif isinstance(error, FileExistsError | NotADirectoryError):
-        reason = "a file stands where a directory is needed"
+        reason = "a file is where a directory is needed"
     elif isinstance(error, FileNotFoundError) and Path(path).parent.is_dir():
-        reason = f"no file can be made in {Path(path).parent}"  # which is none of the disk, such as /proc
+        reason = f"no file can be created in {Path(path).parent}"  # such as /proc
     elif isinstance(error, FileNotFoundError):
-        advice = "make the directory, or choose another place"
+        advice = "create the directory, or choose another path"
     return DocmtError(f"cannot write {path}: {reason}; {advice}")
 
 
-def target_of(path: Path) -> Path:
-    """Where the file really goes, links followed. Raises DocmtError for paths that can be none."""
+def resolve_links(path: Path) -> Path:
+    """Return a path with symbolic links resolved. Raises DocmtError for an invalid path."""
     try:
         return path.resolve()
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise write_error(path, error) from error
     except RuntimeError as error:
-        raise DocmtError(f"cannot write {path}: the link leads to itself; choose another name") from error
+        raise DocmtError(f"cannot write {path}: the symbolic link points to itself; choose another name") from error
 
 
-def short_name(name: str) -> str:
-    """How names of files beside this one begin: with its name, or what of it leaves room for the rest."""
+def shorten_name(name: str) -> str:
+    """Return a file name, shortened if there is no room for the suffixes of temporary files."""
     data = os.fsencode(name)
-    if len(data) <= _LONGEST_STEM:
+    if len(data) <= _MAX_STEM_BYTES:
         return name
-    return f"{data[: _LONGEST_STEM // 2].decode('utf-8', 'ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
+    return f"{data[: _MAX_STEM_BYTES // 2].decode('utf-8', 'ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
 
 
-def _host() -> str:
-    """A checksum of this machine's name: process numbers mean nothing on another one that shares the disk."""
+def _host_id() -> str:
+    """Return a checksum of the host name. PIDs have no meaning on other hosts that share the disk."""
     return f"{zlib.crc32(socket.gethostname().encode('utf-8', 'replace')):08x}"
 
 
-def _runs(pid: int) -> bool:
-    if os.name == "nt":  # where signal 0 is one that ends processes
+def _is_running(pid: int) -> bool:
+    if os.name == "nt":  # on Windows, signal 0 ends a process
         return True
     try:
         os.kill(pid, 0)
@@ -322,14 +324,14 @@ def _runs(pid: int) -> bool:
 
 
 def _set_mode(path: Path, mode: int) -> None:
-    """Sets a mode that differs, as far as the file system has modes."""
+    """Set the mode of a file if it differs and the file system has modes."""
     with suppress(PermissionError):
         if stat.S_IMODE(path.stat().st_mode) != mode:
             path.chmod(mode)
 
 
 def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():  # which cannot be opened there
+    if os.name == "nt" and path.is_dir():  # Windows cannot open directories
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -338,26 +340,26 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_bytes(path: Path | str, what: str = "", *, regular: bool = False, advice: str = "check the path") -> bytes:
-    """The contents of a file; `what` says in an error what it is ("the tokenizer file").
+def read_bytes(path: Path | str, label: str = "", *, regular: bool = False, advice: str = "check the path") -> bytes:
+    """Return the contents of a file.
 
-    `regular`: anything but a plain file is refused, for files of ours: nobody wants to wait for a named pipe.
-    `advice`: what to do where the file is missing.
-    Raises DocmtError, in the same words for every reader, if it is missing, a directory or not readable.
+    label: what an error calls the file, such as "the tokenizer file". regular: whether to refuse anything but a regular
+    file. advice: for the error if the file is missing.
+    Raises DocmtError if it is missing, a directory or not readable.
     """
     try:
         if regular:
-            check_regular(path, what=what)
+            check_regular(path, label=label)
         with open_for_reading(path) as file:
             return file.read()
     except OSError as error:
-        raise cannot_read(path, error, what, advice) from error
+        raise read_error(path, error, label, advice) from error
 
 
 @contextmanager
 def open_for_reading(path: Path | str) -> Iterator[BufferedReader]:
-    """Open a file of bytes. Whoever waits long for the other end of a pipe is told so. Raises OSError."""
-    waiting = Timer(_PATIENCE, _log.warning, [f"waiting for a program that writes to the pipe {path}"])
+    """Open a file for bytes. Warns after a long wait for the writer of a pipe. Raises OSError."""
+    waiting = Timer(_PIPE_WAIT, _log.warning, [f"waiting for a program that writes to the pipe {path}"])
     waiting.daemon = True
     if Path(path).is_fifo():
         waiting.start()
@@ -369,10 +371,10 @@ def open_for_reading(path: Path | str) -> Iterator[BufferedReader]:
         yield file
 
 
-def check_regular(path: Path | str, why: str = "it is", what: str = "") -> None:
-    """Raises DocmtError for a pipe, a device or a socket; what is missing or a directory is left to the reader.
+def check_regular(path: Path | str, reason: str = "it is", label: str = "") -> None:
+    """Raise DocmtError for a pipe, a device or a socket. Missing files and directories are not checked.
 
-    `why`: the beginning of the reason, such as "it is read more than once, but is".
+    reason: beginning of the reason in the error, such as "it is read more than once, but is".
     """
     try:
         mode = Path(path).stat().st_mode
@@ -380,106 +382,106 @@ def check_regular(path: Path | str, why: str = "it is", what: str = "") -> None:
         return
     names = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
     if name := names.get(stat.S_IFMT(mode)):
-        raise DocmtError(f"cannot read {_named(path, what)}: {why} {name}; give a file")
+        raise DocmtError(f"cannot read {_with_label(path, label)}: {reason} {name}; give a file")
 
 
-def cannot_read(path: Path | str, error: OSError, what: str = "", advice: str = "check the path") -> DocmtError:
-    """The DocmtError for a failed open or read; see `read_bytes`."""
+def read_error(path: Path | str, error: OSError, label: str = "", advice: str = "check the path") -> DocmtError:
+    """Return the DocmtError for a failed open or read. See `read_bytes`."""
     if isinstance(error, FileNotFoundError):
         reason = "there is no such file"
     elif isinstance(error, IsADirectoryError):
         reason, advice = "it is a directory", "name a file inside it"
     elif isinstance(error, PermissionError):
-        reason, advice = "permission denied", "ask for the right to read it"
+        reason, advice = "permission denied", "ask for permission to read it"
     else:
         reason = error.strerror or str(error)
         advice = "check that it is a readable file"
-    return DocmtError(f"cannot read {_named(path, what)}: {reason}; {advice}")
+    return DocmtError(f"cannot read {_with_label(path, label)}: {reason}; {advice}")
 
 
-def refuse_unconverted(directory: Path) -> None:
-    """Raises DocmtError for a directory of the library transformers, which somebody takes for one of docmt's."""
+def check_converted(directory: Path) -> None:
+    """Raise DocmtError for a directory of the library transformers, which is not a docmt model."""
     path, values = directory / "config.json", dict[str, Any]()
     with suppress(DocmtError):
         values = read_json(path)
     if "model_type" in values:
         raise DocmtError(
-            f"{directory} is a directory of transformers: make a model of it first (docmt convert huggingface "
-            f"{directory} -o MODEL), and give that"
+            f"{directory} is a directory of transformers. Convert it first: "
+            f"docmt convert huggingface {directory} -o MODEL"
         )
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of ours. Raises DocmtError if it is missing or damaged."""
+    """Return the object in a JSON file of docmt. Raises DocmtError if it is missing or damaged."""
     try:
         values = parse_json(read_bytes(path, regular=True, advice="copy the directory again, complete"))
     except ValueError as error:
-        raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
+        raise DocmtError(f"{path} is damaged ({error}): copy it again") from error
     if not isinstance(values, dict):
-        raise DocmtError(f"{path} does not hold a JSON object: copy it again from where it came")
+        raise DocmtError(f"{path} does not hold a JSON object: copy it again")
     return values
 
 
 def parse_json(data: bytes) -> Any:
-    """What JSON in UTF-8 says. Raises ValueError for anything else, lists in lists without end included."""
+    """Parse JSON in UTF-8. Raises ValueError for anything else, also for excessive nesting."""
     try:
         return json.loads(data.decode("utf-8"))
     except RecursionError as error:
-        raise ValueError("too many brackets within brackets") from error
+        raise ValueError("too many nested brackets") from error
 
 
-def _named(path: Path | str, what: str) -> str:
-    return f"{what} {path}" if what else str(path)
+def _with_label(path: Path | str, label: str) -> str:
+    return f"{label} {path}" if label else str(path)
 
 
-def checksum_of(values: Any) -> str:
-    """The CRC-32 of what JSON can hold, whatever the order of names."""
+def json_checksum(values: Any) -> str:
+    """Return the CRC-32 of values as JSON with sorted keys."""
     return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
 
-def checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """The checksums of the files of these names, to be written into a description."""
-    return {name: checksum_of_file(folder / name) for name in names}
+def file_checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the checksums of files in a folder, for a description."""
+    return {name: file_checksum(folder / name) for name in names}
 
 
-def recorded(values: Mapping[str, Any], description: Path) -> dict[str, str]:
-    """The checksums in a description that was read; none where it has no such entry. Raises DocmtError for others."""
-    found = values.get(ENTRY, {})
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise DocmtError(f'{description} has an entry "{ENTRY}" that holds no checksums: copy it again, or remove it')
-    return found
+def stored_checksums(values: Mapping[str, Any], description: Path) -> dict[str, str]:
+    """Return the checksums in the values of a description, if any. Raises DocmtError for an invalid entry."""
+    stored = values.get(CHECKSUMS_KEY, {})
+    if not isinstance(stored, dict) or not all(isinstance(value, str) for value in stored.values()):
+        raise DocmtError(f'{description} has no valid checksums in "{CHECKSUMS_KEY}": copy it again, or remove them')
+    return stored
 
 
-def check_beside(path: Path, *descriptions: str) -> None:
-    """Compares a file with the checksum in one of the descriptions that may stand beside it.
+def check_checksum(path: Path, *descriptions: str) -> None:
+    """Compare a file with its checksums in the descriptions beside it, if they exist.
 
-    Raises DocmtError if it is another, or if a description is damaged.
+    Raises DocmtError if a checksum differs, or if a description is damaged.
     """
-    beside = [path.with_name(name) for name in descriptions]
-    wanted = {file: recorded(read_json(file), file).get(path.name) for file in beside if file.exists()}
-    found = checksum_of_file(path) if any(wanted.values()) else ""
-    for description, one in wanted.items():
-        if one is not None and one != found:
-            raise changed(path, description)
+    files = [path.with_name(name) for name in descriptions]
+    expected = {file: stored_checksums(read_json(file), file).get(path.name) for file in files if file.exists()}
+    actual = file_checksum(path) if any(expected.values()) else ""
+    for description, checksum in expected.items():
+        if checksum is not None and checksum != actual:
+            raise checksum_error(path, description)
 
 
-def checksum_of_file(path: Path) -> str:
+def file_checksum(path: Path) -> str:
     """Return the CRC-32 of a file, in eight hexadecimal digits. Raises DocmtError if it cannot be read."""
     check_regular(path)
-    found, block = 0, bytearray(_BLOCK_BYTES)
+    checksum, block = 0, bytearray(_BLOCK_BYTES)
     view = memoryview(block)
     try:
         with path.open("rb", buffering=0) as file:
             while count := file.readinto(block):
-                found = zlib.crc32(view[:count], found)
+                checksum = zlib.crc32(view[:count], checksum)
     except OSError as error:
-        raise cannot_read(path, error, advice="copy the directory again, complete") from error
-    return f"{found:08x}"
+        raise read_error(path, error, advice="copy the directory again, complete") from error
+    return f"{checksum:08x}"
 
 
-def changed(path: Path, description: Path) -> DocmtError:
-    """The DocmtError for a file that is not what was written."""
+def checksum_error(path: Path, description: Path) -> DocmtError:
+    """Return the DocmtError for a file whose checksum differs."""
     return DocmtError(
-        f"{path} is damaged (it is not what its checksum in {description.name} says): copy it again from where it "
-        f'came; if it was changed on purpose, remove "{ENTRY}" from {description.name}'
+        f"{path} is damaged (it does not match its checksum in {description.name}): copy it again. "
+        f'If it was changed on purpose, remove "{CHECKSUMS_KEY}" from {description.name}'
     )

@@ -1,4 +1,4 @@
-"""Messages for people: the logger "docmt", and standard streams that survive a reader who goes away.
+"""The logger "docmt", and standard streams that survive a closed pipe.
 
 Modules log to `logging.getLogger(__name__)`. A library user decides where that goes; the command line calls `show_log`.
 """
@@ -14,24 +14,24 @@ from typing import Any, TextIO, cast
 
 from docmt.core.errors import printable
 
-# Their news (level INFO) is for whoever calls them. Elsewhere news is for the log of a training.
-_COMMANDS = "docmt.cli"
+# Messages of level INFO are shown for commands only. Those of other modules go to training logs.
+_COMMAND_LOGGER = "docmt.cli"
 _quiet = False
 
 
 def set_quiet(quiet: bool) -> None:
-    """Choose whether progress and news are left out from now on; warnings and errors stay."""
+    """Turn progress and INFO messages off or on. Warnings and errors are always shown."""
     global _quiet
     _quiet = quiet
 
 
 def is_quiet() -> bool:
-    """Return whether progress and news are left out."""
+    """Return whether progress and INFO messages are turned off."""
     return _quiet
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Write to what is standard error at the moment: while a progress bar is shown, lines go above it."""
+    """Handler that writes to the current `sys.stderr`, so that lines appear above a progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if is_quiet() and record.levelno < logging.WARNING:
@@ -40,75 +40,76 @@ class LogHandler(logging.StreamHandler[TextIO]):
         super().emit(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), kept="\n\t" if record.exc_info else "")
+        return printable(super().format(record), allowed="\n\t" if record.exc_info else "")
 
 
-class _Lines(logging.Formatter):
+class _LineFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         return f"docmt: {'error: ' * (record.levelno >= logging.ERROR)}{record.message}"
 
 
 def show_log() -> None:
-    """Send the log of docmt to standard error, as lines `docmt: ...` and `docmt: error: ...`.
+    """Log to standard error, in lines `docmt: ...` and `docmt: error: ...`.
 
-    Where the host process has set up logging, only messages of the commands go there; the rest stays with the host.
+    If the host process has configured logging, only messages of the commands go there.
     """
-    whole, commands = logging.getLogger("docmt"), logging.getLogger(_COMMANDS)
+    whole, commands = logging.getLogger("docmt"), logging.getLogger(_COMMAND_LOGGER)
     if not any(isinstance(handler, LogHandler) for handler in (*whole.handlers, *commands.handlers)):
         handler = LogHandler()
-        handler.setFormatter(_Lines())
+        handler.setFormatter(_LineFormatter())
         (commands if logging.getLogger().handlers else whole).addHandler(handler)
     commands.setLevel(logging.INFO)
 
 
 class TolerantStream:
-    """A text stream that drops what it cannot show, so that nobody's work ends with the wish to tell of it."""
+    """Text stream that drops output it cannot write, so that a failed message does not end the work."""
 
-    def __init__(self, stream: TextIO, forgiven: type[OSError] = OSError) -> None:
-        self.stream, self.forgiven = stream, forgiven
+    def __init__(self, stream: TextIO, ignored: type[OSError] = OSError) -> None:
+        self.stream, self.ignored = stream, ignored
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
         """Write the text, or drop it."""
-        with self._dropping():
+        with self._ignore_errors():
             self.stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Hand on what is buffered, or drop it."""
-        with self._dropping():
+        """Flush the buffer, or drop it."""
+        with self._ignore_errors():
             self.stream.flush()
 
     @contextmanager
-    def _dropping(self) -> Iterator[None]:
+    def _ignore_errors(self) -> Iterator[None]:
         try:
             yield
         except ValueError:
             if not self.stream.closed:
                 raise
-        except self.forgiven:
-            silence(self.stream)
+        except self.ignored:
+            discard_output(self.stream)
 
 
-def forgiving(stream: TextIO | None) -> TextIO:
-    """Return the stream as one that drops what cannot be shown; None (closed by the caller) shows nothing."""
+def make_tolerant(stream: TextIO | None) -> TextIO:
+    """Wrap a stream in a `TolerantStream`. None (closed by the caller) becomes a stream that drops everything."""
     if stream is None or isinstance(stream, TolerantStream):
-        # A file that stays open as long as the program.
+        # This file stays open until the program ends.
         return stream or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
     return cast(TextIO, TolerantStream(stream))
 
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
-    """While the block runs, standard error drops what it cannot show, and standard output what nobody reads.
+    """Make the standard streams tolerant while the block runs.
 
-    A standard error that was closed (2>&-) goes nowhere: `print(file=None)` would write to standard output. Standard
-    output shows what its encoding lacks as \\u1234; other failures to write there are errors.
+    Standard error drops what it cannot write. A closed one (2>&-) drops everything, as `print(file=None)` would write
+    to standard output. Standard output ignores a closed pipe and escapes characters outside its encoding (\\u1234).
+    Other write errors are raised.
     """
     saved = sys.stdout, sys.stderr
-    sys.stderr = forgiving(sys.stderr)
+    sys.stderr = make_tolerant(sys.stderr)
     if sys.stdout is not None and not isinstance(sys.stdout, TolerantStream):
         with suppress(AttributeError, ValueError):
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -119,8 +120,8 @@ def standard_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = saved
 
 
-def silence(stream: TextIO) -> None:
-    """Send what is left for the stream to nowhere: Python would try again at exit, and end with another status."""
+def discard_output(stream: TextIO) -> None:
+    """Redirect a stream to the null device. Otherwise Python writes its buffer at exit and changes the exit status."""
     with suppress(OSError, ValueError, AttributeError):
         target = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,8 +1,6 @@
-"""Plain text in and out: UTF-8, byte for byte, with errors that say where the bytes are bad and what to do.
+"""Reading and writing of UTF-8 text, byte for byte, and tables in plain text and Markdown.
 
-What is compressed by gzip is read as what it holds, whatever its name; what is written to a name in .gz is compressed.
-
-Tables, plain and in Markdown: names that strangers wrote become no marks, links, tags or cells of a table.
+Files compressed by gzip are decompressed, whatever their names. Files with names in .gz are written compressed.
 """
 
 from __future__ import annotations
@@ -17,49 +15,47 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from docmt.core.errors import DocmtError, printable
-from docmt.core.files import atomic_path, cannot_read, cannot_write, open_for_reading, utf8_of, write_all
-from docmt.core.logging import silence
+from docmt.core.files import atomic_path, encode_utf8, open_for_reading, read_error, write_all, write_error
+from docmt.core.logging import discard_output
 
 STANDARD = "-"
-"""The path that stands for standard input when reading and standard output when writing."""
-
+"""Path of standard input when reading, and of standard output when writing."""
 
 BYTE_ORDER_MARK = "\ufeff"
 GZIP_SUFFIX = ".gz"
-_GZIP_START = b"\x1f\x8b"
-# What is a mark, and what begins a tag (`<b`), a link (`](`) or a character by its name (`&lt;`).
-_MARKS = re.compile(r"[\\`*_|~]|<(?=[a-zA-Z/!?])|\](?=\()|&(?=#?\w+;)")
+_GZIP_MAGIC = b"\x1f\x8b"
+# Markdown markup, and starts of tags (`<b`), links (`](`) and character references (`&lt;`).
+_MARKDOWN = re.compile(r"[\\`*_|~]|<(?=[a-zA-Z/!?])|\](?=\()|&(?=#?\w+;)")
 
 
-def decoded_lines(path: Path | str) -> Iterator[tuple[int, str]]:
-    """Streams (number, line) of a UTF-8 file, split at line feeds only, without a byte-order mark at its start.
+def read_lines(path: Path | str) -> Iterator[tuple[int, str]]:
+    """Yield (number, line) of a UTF-8 file, split at line feeds only, without a byte-order mark.
 
-    Raises DocmtError, naming the line, as `read_text` does.
+    Raises DocmtError as `read_text` does, naming the line.
     """
-    with _opened(path) as (file, name):
+    with _open_bytes(path) as (file, name):
         for number, raw in enumerate(file, 1):
             line = decode_utf8(raw, name, number)
             yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
 
 
 def read_text(path: Path | str) -> str:
-    """Reads UTF-8 text exactly as it stands (byte-order mark, CRLF and all); "-" is standard input.
+    """Return UTF-8 text unchanged, with byte-order mark and CRLF. "-" is standard input.
 
-    What is compressed by gzip is decompressed.
     Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
     """
-    with _opened(path) as (file, name):
+    with _open_bytes(path) as (file, name):
         return decode_utf8(file.read(), name)
 
 
 @contextmanager
-def _opened(path: Path | str) -> Iterator[tuple[io.BufferedReader, Path | str]]:
-    """Open a file, or standard input, for its bytes, decompressed, with its name. What fails then is a DocmtError."""
+def _open_bytes(path: Path | str) -> Iterator[tuple[io.BufferedReader, Path | str]]:
+    """Open a file or standard input, decompressed, and yield it with its name. Errors become DocmtErrors."""
     name = "standard input" if str(path) == STANDARD else path
     try:
         with _standard_input() if str(path) == STANDARD else open_for_reading(path) as file:
-            start = file.peek(len(_GZIP_START))
-            if start.startswith(_GZIP_START):
+            start = file.peek(len(_GZIP_MAGIC))
+            if start.startswith(_GZIP_MAGIC):
                 yield io.BufferedReader(gzip.GzipFile(fileobj=file)), name
             elif str(path).endswith(GZIP_SUFFIX):
                 raise gzip.BadGzipFile
@@ -67,10 +63,10 @@ def _opened(path: Path | str) -> Iterator[tuple[io.BufferedReader, Path | str]]:
                 yield file, name
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DocmtError(
-            f"{name} is damaged or cut off, or was not compressed by gzip: copy or compress it again"
+            f"{name} is damaged, truncated, or not compressed by gzip: copy or compress it again"
         ) from error
     except OSError as error:
-        raise cannot_read(name, error) from error
+        raise read_error(name, error) from error
 
 
 def _standard_input() -> io.BufferedReader:
@@ -80,12 +76,12 @@ def _standard_input() -> io.BufferedReader:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Writes text as UTF-8 with no newline translation: atomically to a file, or to standard output for "-".
+    """Write UTF-8 text without newline translation, atomically to a file, or to standard output for "-".
 
-    A file whose name ends in .gz is compressed. A reader that closes the pipe early (`| head`) ends the writing
-    quietly. Raises DocmtError for lone surrogates and for operating system errors.
+    A file whose name ends in .gz is compressed. A closed pipe (`| head`) is no error.
+    Raises DocmtError for lone surrogates and for operating system errors.
     """
-    data = utf8_of(text, path)
+    data = encode_utf8(text, path)
     if str(path) == STANDARD:
         if sys.stdout is None:
             raise DocmtError("cannot write to standard output: it is closed; name a file")
@@ -93,21 +89,21 @@ def write_text(path: Path | str, text: str) -> None:
         return
     path = Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():
-        # A device or a named pipe is written to, never replaced by a file of the same name.
+        # Write to a device or a named pipe. Never replace it by a file.
         try:
             path.write_bytes(data)
         except OSError as error:
-            raise cannot_write(path, error) from error
+            raise write_error(path, error) from error
         return
     with atomic_path(path) as temporary:
-        # Without the time: equal texts are equal files.
+        # Without a time stamp, equal texts give equal files.
         temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == GZIP_SUFFIX else data)
 
 
 def decode_utf8(data: bytes, path: Path | str, first_line: int = 1) -> str:
-    """Decodes UTF-8; the first byte of `data` stands at the start of line `first_line` of `path`.
+    """Decode UTF-8. The first byte of `data` begins line `first_line` of `path`.
 
-    Raises DocmtError naming the line, the byte within it, and the encoding the data looks like.
+    Raises DocmtError with the line, the byte in it, and the likely encoding.
     """
     try:
         return data.decode("utf-8")
@@ -115,22 +111,22 @@ def decode_utf8(data: bytes, path: Path | str, first_line: int = 1) -> str:
         line = first_line + data.count(b"\n", 0, error.start)
         byte = error.start - data.rfind(b"\n", 0, error.start)
         raise DocmtError(
-            f"{path}, line {line}, byte {byte}: not UTF-8 (0x{data[error.start]:02X}); {_advice(data, error)}"
+            f"{path}, line {line}, byte {byte}: not UTF-8 (0x{data[error.start]:02X}); {_suggest_fix(data, error)}"
         ) from error
 
 
-def _advice(data: bytes, error: UnicodeDecodeError) -> str:
-    """What bad UTF-8 most likely is, and the command that mends it."""
+def _suggest_fix(data: bytes, error: UnicodeDecodeError) -> str:
+    """Return the likely encoding of data that is not UTF-8, and how to convert it."""
     if data.startswith((b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")):
-        return _looks_like("UTF-32", "utf-32")
+        return _suggest_iconv("UTF-32", "utf-32")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return _looks_like("UTF-16", "utf-16")
+        return _suggest_iconv("UTF-16", "utf-16")
     if data.startswith(b"PK\x03\x04"):
-        return "it looks like a zip archive or an office document; extract its text, and give that"
+        return "it looks like a zip archive or an office document; extract its text first"
     if data.startswith(b"%PDF-"):
-        return "it looks like a PDF document; extract its text (pdftotext does), and give that"
+        return "it looks like a PDF document; extract its text first, such as with pdftotext"
     if error.reason == "unexpected end of data":
-        return "the last character is cut off; fetch or copy the file again"
+        return "the last character is truncated; copy the file again"
     if b"\x00" in data:
         return "it looks like a binary file; give a text file"
     high = [byte for byte in data if byte >= 0x80]
@@ -139,51 +135,52 @@ def _advice(data: bytes, error: UnicodeDecodeError) -> str:
     if len(high) > letters:
         return "find its encoding (`file -i` helps) and convert it with iconv -f ENCODING -t utf-8"
     if any(byte < 0xA0 for byte in high):
-        return _looks_like("Windows-1252", "windows-1252")
-    return _looks_like("Latin-1", "latin1")
+        return _suggest_iconv("Windows-1252", "windows-1252")
+    return _suggest_iconv("Latin-1", "latin1")
 
 
-def _looks_like(name: str, iconv: str) -> str:
+def _suggest_iconv(name: str, iconv: str) -> str:
     return f"it looks like {name}; convert it with iconv -f {iconv} -t utf-8"
 
 
 def _write_standard_output(data: bytes) -> None:
     try:
         sys.stdout.flush()
-        write_all(sys.stdout.buffer, data)  # unbuffered output (PYTHONUNBUFFERED) may take less than it is given
+        write_all(sys.stdout.buffer, data)  # unbuffered output (PYTHONUNBUFFERED) may accept a part only
         sys.stdout.buffer.flush()
     except OSError as error:
-        silence(sys.stdout)
+        discard_output(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             reason = error.strerror or error
-            raise DocmtError(f"cannot write to standard output: {reason}; send it to another place") from error
+            raise DocmtError(f"cannot write to standard output: {reason}; write to a file instead") from error
 
 
-def escaped(text: str) -> str:
-    """A text as a line or a cell of a table shows it, character by character, with the indent that would be dropped."""
-    shown = printable(text)
-    inner = shown.lstrip(" ")
-    return "&nbsp;" * (len(shown) - len(inner)) + _MARKS.sub(r"\\\g<0>", inner.rstrip(" "))
+def escape_markdown(text: str) -> str:
+    """Return text as literal Markdown for a line or a table cell, with its indent."""
+    text = printable(text)
+    inner = text.lstrip(" ")
+    return "&nbsp;" * (len(text) - len(inner)) + _MARKDOWN.sub(r"\\\g<0>", inner.rstrip(" "))
 
 
 def code_cell(text: str) -> str:
-    """A text without backticks as code in a cell of a table, which a bar would end even there."""
+    """Return text without backticks as code in a table cell. Bars are escaped, because they end a cell even there."""
     return f"`{printable(text)}`".replace("|", "\\|")
 
 
-def table(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """The lines of a table, whose first row is its head; cells are Markdown: what is none must be `escaped` before.
+def markdown_table(rows: Sequence[Sequence[str]], left_columns: int = 1) -> list[str]:
+    """Return the lines of a Markdown table. The first row is its head.
 
-    left: how many columns begin at the left; the others, numbers, end at the right.
+    Cells are Markdown; pass other text through `escape_markdown`. left: number of left-aligned columns; the others are
+    right-aligned.
     """
-    head, *others = rows
-    rule = ["---"] * left + ["--:"] * (len(head) - left)
-    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *others)]
+    head, *body = rows
+    rule = ["---"] * left_columns + ["--:"] * (len(head) - left_columns)
+    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *body)]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return the lines of a table in plain text: the first column at the left, all others at the right."""
+def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a plain-text table. The first column is left-aligned, the others are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+    for first, *numbers in rows:
+        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
         yield "  ".join([first.ljust(widths[0]), *cells])

@@ -1,4 +1,4 @@
-"""Progress of anything that takes more than a few seconds: a bar on a terminal, plain lines elsewhere."""
+"""Progress on standard error: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,108 +22,107 @@ from rich.progress import (
 from rich.text import Text
 
 from docmt.core.errors import printable
-from docmt.core.logging import forgiving, is_quiet
+from docmt.core.logging import is_quiet, make_tolerant
 
-PLAIN_INTERVAL_SECONDS = 10.0
-_shown: list[Progress] = []
-"""what is drawn on the terminal now, if anything"""
+LINE_INTERVAL_SECONDS = 10.0
+_displays: list[Progress] = []
+"""progress display on the terminal, if any"""
 
 
 class Bar:
-    """One running task. `advance` is cheap enough to call for every item."""
+    """Progress of one task. `advance` is cheap enough to call for every item."""
 
     def __init__(self, title: str, total: int | None, display: Progress | None, done: int = 0) -> None:
-        self.title, self.total, self.done = f"{_WITHIN.get()}{title}", total, done
-        self._display, self._before = display, done
+        self.title, self.total, self.done = f"{_PREFIX.get()}{title}", total, done
+        self._display, self._initial = display, done
         self._task = None
         if display is not None:
-            self._task = display.add_task(self.title, total=total, completed=done, note="", left=None)
+            self._task = display.add_task(self.title, total=total, completed=done, note="", seconds_left=None)
         self._started = self._printed = time.monotonic()
 
-    def advance(self, count: int = 1, note: str = "", left: float | None = None) -> None:
-        """Counts `count` more items as done and shows `note` beside the bar.
+    def advance(self, count: int = 1, note: str = "", seconds_left: float | None = None) -> None:
+        """Count `count` more items as done and show `note` beside the bar.
 
-        left: seconds until the end, where that is not a matter of the items alone.
+        seconds_left: estimate of the remaining time, where the item rate does not give one.
         """
         self.done += count
         if self._display is not None and self._task is not None:
-            self._display.update(self._task, advance=count, note=note, left=left)
-        elif not is_quiet() and time.monotonic() - self._printed >= PLAIN_INTERVAL_SECONDS:
+            self._display.update(self._task, advance=count, note=note, seconds_left=seconds_left)
+        elif not is_quiet() and time.monotonic() - self._printed >= LINE_INTERVAL_SECONDS:
             self._printed = time.monotonic()
-            self._print_line(note, left)
+            self._print_line(note, seconds_left)
 
     def remove(self) -> None:
-        """Takes the bar off a display that goes on with others."""
+        """Remove the bar from a display that shows others."""
         if self._display is not None and self._task is not None:
             self._display.remove_task(self._task)
 
-    def _print_line(self, note: str, left: float | None) -> None:
+    def _print_line(self, note: str, seconds_left: float | None) -> None:
         elapsed = time.monotonic() - self._started
-        of_total = f" of {self.total}" if self.total else ""
-        if left is None and self.total and self._before < self.done <= self.total:
-            left = elapsed * (self.total - self.done) / (self.done - self._before)
-        shown = "" if left is None else f", {_clock(left)} left"
+        total = f" of {self.total}" if self.total else ""
+        if seconds_left is None and self.total and self._initial < self.done <= self.total:
+            seconds_left = elapsed * (self.total - self.done) / (self.done - self._initial)
+        remaining = "" if seconds_left is None else f", {_format_time(seconds_left)} left"
         print(
-            f"{self.title}: {self.done}{of_total} {note} ({_clock(elapsed)}{shown})",
-            file=forgiving(sys.stderr),
+            f"{self.title}: {self.done}{total} {note} ({_format_time(elapsed)}{remaining})",
+            file=make_tolerant(sys.stderr),
             flush=True,
         )
 
 
-class _TimeLeft(TimeRemainingColumn):
-    """The time left that the work gives, or else what the speed so far lets expect."""
+class _TimeLeftColumn(TimeRemainingColumn):
+    """Column with the remaining time: the estimate of the task, or one from its item rate."""
 
     def render(self, task: Task) -> Text:
-        """The clock."""
-        left = task.fields["left"]
-        return super().render(task) if left is None else Text(_clock(left), style="progress.remaining")
+        """Return the remaining time."""
+        seconds = task.fields["seconds_left"]
+        return super().render(task) if seconds is None else Text(_format_time(seconds), style="progress.remaining")
 
 
-def on_terminal() -> bool:
-    """Whether standard error is shown to somebody at once."""
-    return Console(file=forgiving(sys.stderr)).is_terminal
+def is_terminal() -> bool:
+    """Return whether standard error is a terminal."""
+    return Console(file=make_tolerant(sys.stderr)).is_terminal
 
 
-_WITHIN: ContextVar[str] = ContextVar("within", default="")
-_PLAIN: ContextVar[bool] = ContextVar("plain", default=False)
-
-
-@contextmanager
-def plain_lines() -> Iterator[None]:
-    """While the block runs, progress is told in lines even on a terminal, as something else is written there, too."""
-    token = _PLAIN.set(True)
-    try:
-        yield
-    finally:
-        _PLAIN.reset(token)
+_PREFIX: ContextVar[str] = ContextVar("prefix", default="")
+_PLAIN_LINES: ContextVar[bool] = ContextVar("plain", default=False)
 
 
 @contextmanager
-def within(name: str) -> Iterator[None]:
-    """While the block runs, progress says before its title what it belongs to: one of several models, most often."""
-    token = _WITHIN.set(f"{printable(name)}: " if name else "")
+def plain_progress() -> Iterator[None]:
+    """Print progress in lines while the block runs, even on a terminal, because other output goes there."""
+    token = _PLAIN_LINES.set(True)
     try:
         yield
     finally:
-        _WITHIN.reset(token)
+        _PLAIN_LINES.reset(token)
+
+
+@contextmanager
+def progress_prefix(name: str) -> Iterator[None]:
+    """Put a name, such as that of a model, before the titles of progress while the block runs."""
+    token = _PREFIX.set(f"{printable(name)}: " if name else "")
+    try:
+        yield
+    finally:
+        _PREFIX.reset(token)
 
 
 @contextmanager
 def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Bar]:
-    """Shows progress on standard error while the block runs; `done` items count as finished before it starts.
+    """Show progress on standard error while the block runs; `done` items count as finished before it starts.
 
-    What cannot be shown (a closed pipe, a terminal that is gone) is dropped: the work goes on. Within another block it
-    is a part of that work, and its bar stands below the other one.
+    Output errors (a closed pipe, a lost terminal) are ignored. In a nested block the bar is shown below the outer one.
     """
-    if _shown:
-        bar = Bar(title, total, _shown[-1], done)
+    if _displays:
+        bar = Bar(title, total, _displays[-1], done)
         try:
             yield bar
         finally:
             bar.remove()
         return
-    console = Console(file=forgiving(sys.stderr))
-    if is_quiet() or _PLAIN.get() or not console.is_terminal:
+    console = Console(file=make_tolerant(sys.stderr))
+    if is_quiet() or _PLAIN_LINES.get() or not console.is_terminal:
         yield Bar(title, total, None, done)
         return
     columns = (
@@ -133,17 +132,17 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
-        _TimeLeft(),
+        _TimeLeftColumn(),
     )
     with Progress(*columns, console=console, transient=True) as display:
-        _shown.append(display)
+        _displays.append(display)
         try:
             yield Bar(title, total, display, done)
         finally:
-            _shown.pop()
+            _displays.pop()
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
+def _format_time(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

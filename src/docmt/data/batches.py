@@ -1,4 +1,4 @@
-"""Batches: which instances go together in which order, and what the model gets to see of them.
+"""Batches: which instances go together, in which order, and their model inputs and labels.
 
 Notation: I instances, S sentences, T_s and T_t packed source and target tokens.
 """
@@ -25,10 +25,10 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What is read of some instances, which are the documents of its sides, and the labels [n] of what is predicted.
+    """Model input of some instances (each a document of the packed sides) and its labels [n].
 
     A label is the token after a position of the decoder input: the input shifted left by one, with <eod> at the end of
-    each instance (or, in frames that end with `</s>`, that at the end of each sentence or of each instance).
+    each instance. Boundary tokens that end with </s> have it at the end of each sentence or instance instead.
     """
 
     inputs: ModelInput
@@ -36,11 +36,11 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """How many tokens are predicted."""
+        """Number of label tokens."""
         return self.labels.numel()
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on `device`."""
+        """Return the batch on `device`."""
         return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
 
 
@@ -50,109 +50,112 @@ def collate(
     instances: Instances,
     indices: Numbers,
     specials: SpecialTokens,
-    frame: BoundaryTokens,
+    boundaries: BoundaryTokens,
     predicts: Literal["all", "last"] = "all",
     drafts: SentenceTokens | None = None,
     references: bool = False,
 ) -> Batch:
-    """The batch of the given instances, in the given order; `last`: only their own sentences have labels.
+    """Return the batch of the instances with these indices, in order.
 
-    drafts: of every source sentence, where a system reads them; references: the model reads the target, too.
+    predicts: "last" gives labels to output sentences only. drafts: of every source sentence, if the system reads them.
+    references: the model reads the target, too.
     """
-    inputs = read_source(source, instances, indices, frame, drafts)
+    inputs = collate_source(source, instances, indices, boundaries, drafts)
     if references:
-        inputs = replace(inputs, references=_beside_source(target, instances.at(indices), frame))
-    chosen, closes = instances.at(indices), (specials.eos,) if frame.target_closes else ()
-    laid = _lay_out(target, chosen.first, chosen.last, frame.target_opens, closes, frame.joined)
-    labels = torch.roll(laid.tokens, -1)
-    if frame.goes_on:
-        labels[laid.documents.ends - 1] = specials.eod
-    elif not frame.target_closes:
-        labels[(laid.documents if frame.joined else laid.sentences).ends - 1] = specials.eos
-    own = _numbers_of(chosen.first, chosen.own, chosen.last) if predicts == "last" else None
-    predicted = _predicted(laid, frame, own)
+        inputs = replace(inputs, references=_pack_source_side(target, instances.select(indices), boundaries))
+    selected, closes = instances.select(indices), (specials.eos,) if boundaries.target_has_end else ()
+    packed = _pack_sentences(target, selected.first, selected.last, boundaries.target_prefix, closes, boundaries.joined)
+    labels = torch.roll(packed.tokens, -1)
+    if boundaries.predicts_boundary:
+        labels[packed.documents.ends - 1] = specials.eod
+    elif not boundaries.target_has_end:
+        labels[(packed.documents if boundaries.joined else packed.sentences).ends - 1] = specials.eos
+    outputs = _sentence_indices(selected.first, selected.first_output, selected.last) if predicts == "last" else None
+    predicted = _predicted_positions(packed, boundaries, outputs)
     labels = labels if predicted is None else labels[predicted]
-    return Batch(replace(inputs, target=laid, predicted=predicted), labels)
+    return Batch(replace(inputs, target=packed, label_positions=predicted), labels)
 
 
-def _predicted(laid: Packed, frame: BoundaryTokens, own: Tensor | None) -> Tensor | None:
-    """[n] the positions of decoder input that have a label, in the sentences `own` [m] (None: all); None: all."""
-    opens, closes = frame.marks("target")
-    before, behind = opens - 1, 0 if frame.goes_on else closes
-    if own is None and not before and not behind:
+def _predicted_positions(packed: Packed, boundaries: BoundaryTokens, outputs: Tensor | None) -> Tensor | None:
+    """Return [n] the decoder input positions with a label, in `outputs` [m] (None: all); None: all."""
+    opens, closes = boundaries.counts("target")
+    skip_start, skip_end = opens - 1, 0 if boundaries.predicts_boundary else closes
+    if outputs is None and not skip_start and not skip_end:
         return None
-    spans = laid.sentences.within(before, behind)
-    return (spans if own is None else spans.select(own)).indices()
+    spans = packed.sentences.trim(skip_start, skip_end)
+    return (spans if outputs is None else spans.select(outputs)).indices()
 
 
-def _numbers_of(first: Indices, own: Indices, last: Indices) -> Tensor:
-    """[n] the numbers of the sentences own .. last - 1 of instances whose sentences first .. last - 1 are laid out."""
+def _sentence_indices(first: Indices, first_output: Indices, last: Indices) -> Tensor:
+    """Return [n] the indices of sentences first_output .. last - 1 among packed sentences first .. last - 1."""
     starts = Spans.tile(torch.from_numpy(last - first)).starts
-    return Spans(starts + torch.from_numpy(own - first), torch.from_numpy(last - own)).indices()
+    return Spans(starts + torch.from_numpy(first_output - first), torch.from_numpy(last - first_output)).indices()
 
 
-def read_source(
+def collate_source(
     source: SentenceTokens,
     instances: Instances,
     indices: Numbers,
-    frame: BoundaryTokens,
+    boundaries: BoundaryTokens,
     drafts: SentenceTokens | None = None,
 ) -> ModelInput:
-    """The source sides of the given instances; `aligned` are their sentences without those that are only read.
+    """Return the source input of the instances with these indices; its `alignment` excludes context sentences.
 
-    drafts: of every source sentence, where a system reads them.
+    drafts: of every source sentence, if the system reads them.
     """
-    chosen = instances.at(indices)
-    laid = _beside_source(source, chosen, frame)
-    drafted = None if drafts is None else _beside_source(drafts, chosen, frame)
-    return ModelInput(laid, _numbers_of(chosen.before, chosen.first, chosen.last), drafts=drafted)
+    selected = instances.select(indices)
+    packed = _pack_source_side(source, selected, boundaries)
+    packed_drafts = None if drafts is None else _pack_source_side(drafts, selected, boundaries)
+    return ModelInput(packed, _sentence_indices(selected.before, selected.first, selected.last), drafts=packed_drafts)
 
 
-def _beside_source(words: SentenceTokens, chosen: Instances, frame: BoundaryTokens) -> Packed:
-    """What there is for every source sentence of the instances (its words, or a translation), as a source."""
-    return _lay_out(words, chosen.before, chosen.last, frame.source_opens, frame.source_closes, frame.joined)
+def _pack_source_side(words: SentenceTokens, selected: Instances, boundaries: BoundaryTokens) -> Packed:
+    """Return what the instances have for every source sentence (source, reference or draft), packed as a source."""
+    opens, closes = boundaries.source_prefix, boundaries.source_suffix
+    return _pack_sentences(words, selected.before, selected.last, opens, closes, boundaries.joined)
 
 
-def _lay_out(
+def _pack_sentences(
     words: SentenceTokens, first: Indices, last: Indices, opens: Sequence[int], closes: Sequence[int], joined: bool
 ) -> Packed:
-    """Sentences from `first` to before `last` [I], each a document; each sentence between marks that open and close it.
+    """Return sentences first .. last - 1 [I] packed, each range a document, each sentence with its boundary tokens.
 
-    If they are joined, the mark inside a document is <s>, and that at its end (of decoder input, its begin) </s>.
+    If sentences are joined, the boundary token inside a document is <s>; at its end (decoder input: its begin) it is
+    </s>.
     """
-    offsets, marks = words.offsets, len(opens) + len(closes)
+    offsets, num_boundaries = words.offsets, len(opens) + len(closes)
     sentences = Spans(torch.from_numpy(first), torch.from_numpy(last - first)).indices().numpy()
-    lengths = offsets[sentences + 1] - offsets[sentences] + marks
+    lengths = offsets[sentences + 1] - offsets[sentences] + num_boundaries
     tokens = np.asarray(words.tokens)  # slices of a memory map take longer
     ends = np.cumsum(lengths)
     starts = ends - lengths
-    laid = np.empty(int(lengths.sum()), dtype=np.int64)
-    is_word = np.ones(len(laid), dtype=bool)
-    for place, mark in [*enumerate(opens), *((place - len(closes), mark) for place, mark in enumerate(closes))]:
-        at = (starts if place >= 0 else ends) + place
-        is_word[at], laid[at] = False, SpecialTokens.bos if joined else mark
+    packed = np.empty(int(lengths.sum()), dtype=np.int64)
+    is_word = np.ones(len(packed), dtype=bool)
+    for index, token in [*enumerate(opens), *((index - len(closes), token) for index, token in enumerate(closes))]:
+        positions = (starts if index >= 0 else ends) + index
+        is_word[positions], packed[positions] = False, SpecialTokens.bos if joined else token
     ranges = zip(offsets[first], offsets[last], strict=True)
-    laid[is_word] = np.concatenate([tokens[start:end] for start, end in ranges])
-    documents = Spans.tile(torch.from_numpy(offsets[last] - offsets[first] + marks * (last - first)))
+    packed[is_word] = np.concatenate([tokens[start:end] for start, end in ranges])
+    documents = Spans.tile(torch.from_numpy(offsets[last] - offsets[first] + num_boundaries * (last - first)))
     if joined:
-        laid[documents.starts if opens else documents.ends - 1] = SpecialTokens.eos
-    return Packed(torch.from_numpy(laid), Spans.tile(torch.from_numpy(lengths)), documents)
+        packed[documents.starts if opens else documents.ends - 1] = SpecialTokens.eos
+    return Packed(torch.from_numpy(packed), Spans.tile(torch.from_numpy(lengths)), documents)
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Which instances make up each batch: a function of (seed, epoch) alone, so it can be resumed anywhere.
+    """Assignment of instances to batches, a function of (seed, epoch) alone: it can be resumed anywhere.
 
-    Instances are shuffled and cut greedily so that the token counts of a batch sum to at most `batch_tokens`; an
-    instance above that is a batch of its own. Of a mixture an epoch takes what it draws; each batch is of one limit.
+    Instances are shuffled and split greedily so that a batch has at most `batch_tokens` tokens. A longer instance is a
+    batch of its own. With a mixture, an epoch has the instances it draws, and each batch is of one limit.
     """
 
     lengths: Indices
-    """[I] the token count of each instance, as `instance_lengths` gives it"""
+    """[I] tokens of each instance, from `instance_lengths`"""
     batch_tokens: int
     seed: int
     mixture: Mixture | None = None
-    """of instances that were cut at several limits"""
+    """mixture of instances cut at several limits"""
 
     def __post_init__(self) -> None:
         if self.batch_tokens < 1 or self.seed < 0 or not len(self.lengths):
@@ -161,29 +164,28 @@ class BatchPlan:
                 "1, 1 and 0"
             )
 
-    def epoch(self, epoch: int) -> list[Indices]:
-        """The batches of one epoch (0, 1, ...): every instance once, or of a mixture every sentence."""
-        # Sorting raw random words, not Generator.permutation: numpy keeps the raw stream the same for ever, the
-        # methods of a generator only until somebody finds a better algorithm.
+    def batches_in_epoch(self, epoch: int) -> list[Indices]:
+        """Return the batches of an epoch (0, 1, ...): every instance once, or with a mixture every sentence once."""
+        # Sort raw random numbers: numpy guarantees the raw stream, but not that of Generator.permutation.
         draw = np.random.default_rng([self.seed, epoch]).bit_generator.random_raw
         order = np.argsort(draw(len(self.lengths)), kind="stable")
         if self.mixture is None:
-            return self._cut(order)
-        taken = self.mixture.drawn(draw(int(self.mixture.stretch.max()) + 1))
-        batches = [batch for own in taken for batch in self._cut(order[own[order]])]
+            return self._split_by_tokens(order)
+        masks = self.mixture.draw(draw(int(self.mixture.stretch.max()) + 1))
+        batches = [batch for in_epoch in masks for batch in self._split_by_tokens(order[in_epoch[order]])]
         return [batches[number] for number in np.argsort(draw(len(batches)), kind="stable")]
 
-    def in_order(self) -> list[Indices]:
-        """The batches without shuffling, for validation."""
-        return self._cut(np.arange(len(self.lengths)))
+    def batches_in_order(self) -> list[Indices]:
+        """Return the batches without shuffling, for validation."""
+        return self._split_by_tokens(np.arange(len(self.lengths)))
 
-    def _cut(self, order: Indices) -> list[Indices]:
-        reached = np.cumsum(self.lengths[order])  # tokens up to each instance, that included
+    def _split_by_tokens(self, order: Indices) -> list[Indices]:
+        cumulative = np.cumsum(self.lengths[order])  # tokens up to and including each instance
         borders, start = [], 0
         while start < len(order):
             if start:
                 borders.append(start)
-            before = reached[start - 1] if start else 0
-            fitting = int(np.searchsorted(reached, before + self.batch_tokens, side="right"))
-            start = max(fitting, start + 1)
+            before = cumulative[start - 1] if start else 0
+            end = int(np.searchsorted(cumulative, before + self.batch_tokens, side="right"))
+            start = max(end, start + 1)
         return np.split(order, borders) if len(order) else []

@@ -1,6 +1,7 @@
-"""Instances: what a model reads at once, consecutive sentences of one document up to a token limit.
+"""Instances: consecutive sentences of a document, up to a token limit, that a model reads at once.
 
-Notation: S sentences, D documents, I instances. A sentence costs its longer side plus two marks, <s> and </s>.
+Notation: S sentences, D documents, I instances. The cost of a sentence is the length of its longer side plus two
+boundary tokens, <s> and </s>.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.data.config import DEFAULT_LIMIT, MARKS
+from docmt.data.prepare_config import DEFAULT_LIMIT, NUM_BOUNDARY_TOKENS
 from docmt.model.systems import ContextSpec
 
 DEFAULT_MAX_SENTENCES = 1000
@@ -23,34 +24,35 @@ Numbers = Sequence[int] | Integers
 
 @dataclass(frozen=True)
 class Instances:
-    """I instances; instance i holds the sentences first[i] .. last[i] - 1, all of document[i].
+    """Sentence ranges of I instances; all arrays are int64 [I].
 
-    All arrays are int64 [I]. Of the source it reads before[i] .. first[i] - 1 as well. Its own sentences are
-    own[i] .. last[i] - 1: together, those of all instances are every sentence once, in order (of padding windows: more
-    than once); the others are there for their context. cost[i] is the sum of the costs of first[i] .. last[i] - 1.
+    Instance i is of document[i]. It reads source sentences before[i] .. last[i] - 1 and target sentences first[i] ..
+    last[i] - 1. Its output sentences are first_output[i] .. last[i] - 1; the others are context. Together the output
+    sentences of all instances are every sentence once, in order (with padding windows: some more than once). cost[i] is
+    the summed cost of first[i] .. last[i] - 1.
     """
 
     document: Integers
     before: Integers
     first: Integers
-    own: Integers
+    first_output: Integers
     last: Integers
     cost: Integers
 
     def __len__(self) -> int:
         return len(self.first)
 
-    def at(self, indices: Numbers) -> Instances:
-        """Those of these numbers, in this order."""
-        return Instances(*(getattr(self, each.name)[np.asarray(indices)] for each in fields(self)))
+    def select(self, indices: Numbers) -> Instances:
+        """Return the instances with these indices, in this order."""
+        return Instances(*(getattr(self, column.name)[np.asarray(indices)] for column in fields(self)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Instances]) -> Instances:
-        """All of these, one after the other."""
-        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+    def concatenate(cls, parts: Sequence[Instances]) -> Instances:
+        """Return all instances of the parts, in order."""
+        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
 
 
-def cut(
+def cut_instances(
     source_lengths: Numbers,
     target_lengths: Numbers | None,
     document_offsets: Numbers,
@@ -59,90 +61,95 @@ def cut(
     limit: int = DEFAULT_LIMIT,
     max_sentences: int = DEFAULT_MAX_SENTENCES,
     training: bool = False,
-    carry: int = 0,
+    overlap: int = 0,
     reserve: tuple[Integers, int] | None = None,
 ) -> Instances:
-    """Cuts documents into the instances that a system needs: the one rule of training and of translation.
+    """Cut documents into the instances that a system needs, in training and in translation.
 
-    End to end (Bao et al. 2021, section 4.1, as their code does it): a sentence joins the instance before it if the
-    costs stay below `limit` (strictly) and the count within `max_sentences` and what the system needs; otherwise, and
-    at each document, an instance begins. Windows: one ends at every sentence, with as many before it as the system
-    needs and the limit allows. What a system only reads before an instance (`ContextSpec`) does not count in these
-    limits, so that context is never cut short. A sentence at or over the limit is an instance of its own: nothing is
-    cut off.
-    Lengths [S] are in words, without marks; without target lengths (in translation) the source alone counts;
-    document_offsets [D + 1] in sentences. `training` adds the padding windows that a system may ask for. `carry`: of
-    instances end to end, how many sentences before its own an instance has as well, as far as they fit into half of it.
-    `reserve`: further lengths and their limit, such as those of the longest translations.
+    End to end (Bao et al. 2021, section 4.1 and published code): a sentence joins the instance before it if the summed
+    cost stays strictly below `limit` and the count within `max_sentences` and the needs of the system. Otherwise, and
+    at each document, a new instance begins.
+    Windows: one ends at every sentence, with as many sentences before it as the system needs and the limit allows.
+    Context that a system only reads before an instance (`ContextSpec`) does not count in these limits, so it is never
+    shortened. A sentence at or over the limit is an instance of its own: nothing is truncated.
+
+    Lengths [S] are in words, without boundary tokens. Without target lengths (in translation) the source alone counts.
+    document_offsets [D + 1] are in sentences. training: add the padding windows that a system may ask for. overlap:
+    number of sentences before its output that an end-to-end instance repeats, as far as they fit into half of the
+    limit. reserve: further lengths and their limit, such as those of the longest translations.
     """
     if limit < 1 or max_sentences < 1:
         raise ValueError(f"limit {limit} and max_sentences {max_sentences} must be at least 1")
-    longer = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
-    costs = _running_sum(longer)
-    budgets = [(costs, limit)] + ([(_running_sum(reserve[0]), reserve[1])] if reserve is not None else [])
+    lengths = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
+    costs = _cumulative_costs(lengths)
+    budgets = [(costs, limit)] + ([(_cumulative_costs(reserve[0]), reserve[1])] if reserve is not None else [])
     borders = np.asarray(document_offsets, dtype=np.int64)
-    most = max_sentences if context_spec.sentences is None else min(max_sentences, context_spec.sentences)
+    max_count = max_sentences if context_spec.sentences is None else min(max_sentences, context_spec.sentences)
     if context_spec.windows:
-        extra = most - 1 if training and context_spec.padding_windows else 0
-        document, first, last = _windows(budgets, borders, most, extra)
-        before, own = first, last - 1
+        extra = max_count - 1 if training and context_spec.padding_windows else 0
+        document, first, last = _cut_windows(budgets, borders, max_count, extra)
+        before, first_output = first, last - 1
     else:
-        document, carried, own, last = _tiles(budgets, borders, most, carry)
+        document, overlap_start, first_output, last = _cut_end_to_end(budgets, borders, max_count, overlap)
         start = borders[document]
-        first = np.maximum(own - context_spec.shown, start) if context_spec.shown else carried
-        before = np.maximum(first - context_spec.before, start)
-    return Instances(document, before, first, own, last, costs[last] - costs[first])
+        first = (
+            np.maximum(first_output - context_spec.target_context, start)
+            if context_spec.target_context
+            else overlap_start
+        )
+        before = np.maximum(first - context_spec.source_context, start)
+    return Instances(document, before, first, first_output, last, costs[last] - costs[first])
 
 
 Budget = tuple[Integers, int]
-"""Costs of all sentences before each, [S + 1], and the limit below which those of an instance stay."""
+"""Cumulative costs [S + 1] before each sentence, and the strict upper limit of the cost of an instance."""
 
 
-def _running_sum(lengths: Numbers) -> Integers:
-    """[S + 1] costs of all sentences before each."""
-    costs = np.asarray(lengths, dtype=np.int64) + MARKS
+def _cumulative_costs(lengths: Numbers) -> Integers:
+    """Return the summed cost [S + 1] of all sentences before each."""
+    costs = np.asarray(lengths, dtype=np.int64) + NUM_BOUNDARY_TOKENS
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(costs)])
 
 
-def _tiles(budgets: Sequence[Budget], borders: Integers, most: int, carry: int) -> tuple[Integers, ...]:
-    """[I] document, first carried, first own and last of instances end to end.
+def _cut_end_to_end(budgets: Sequence[Budget], borders: Integers, max_count: int, overlap: int) -> tuple[Integers, ...]:
+    """Return [I] document, first, first output and last of instances end to end.
 
-    Where an instance ends depends on its first own sentence alone. So ends are found for all S sentences at once, and
-    then followed from the first on.
+    The end of an instance depends on its first output sentence alone. So ends are computed for all S sentences at once,
+    then followed from the first sentence on.
     """
-    start, end = (np.repeat(side, np.diff(borders)) for side in (borders[:-1], borders[1:]))  # [S] of its document
-    own = np.arange(borders[0], borders[-1])
-    carried = own
-    if carry:  # as many sentences before, as fit into half of the limit, and into the limit with the first own one
-        carried = np.maximum(start, own - min(carry, most // 2))
+    start, end = (np.repeat(side, np.diff(borders)) for side in (borders[:-1], borders[1:]))  # [S]
+    first_output = np.arange(borders[0], borders[-1])
+    overlap_start = first_output
+    if overlap:  # the overlap fits into half of the limit, and into the limit with the first output sentence
+        overlap_start = np.maximum(start, first_output - min(overlap, max_count // 2))
         for costs, limit in budgets:
-            half = np.searchsorted(costs, costs[own] - limit // 2)
-            whole = np.searchsorted(costs, costs[own + 1] - limit, side="right")
-            carried = np.maximum(carried, np.maximum(half, whole))
-        carried = np.minimum(carried, own)
-    last = np.minimum(end, carried + most)
+            half = np.searchsorted(costs, costs[first_output] - limit // 2)
+            whole = np.searchsorted(costs, costs[first_output + 1] - limit, side="right")
+            overlap_start = np.maximum(overlap_start, np.maximum(half, whole))
+        overlap_start = np.minimum(overlap_start, first_output)
+    last = np.minimum(end, overlap_start + max_count)
     for costs, limit in budgets:
-        last = np.minimum(last, np.searchsorted(costs, costs[carried] + limit) - 1)
-    last = np.maximum(last, own + 1)
+        last = np.minimum(last, np.searchsorted(costs, costs[overlap_start] + limit) - 1)
+    last = np.maximum(last, first_output + 1)
     firsts, sentence = array("q"), int(borders[0])
     while sentence < borders[-1]:
         firsts.append(sentence)
         sentence = int(last[sentence - borders[0]])
-    chosen = np.array(firsts, dtype=np.int64)
-    document = np.searchsorted(borders, chosen, side="right") - 1
-    rows = chosen - borders[0]
-    return document, carried[rows], chosen, last[rows]
+    starts = np.array(firsts, dtype=np.int64)
+    document = np.searchsorted(borders, starts, side="right") - 1
+    rows = starts - borders[0]
+    return document, overlap_start[rows], starts, last[rows]
 
 
-def _windows(budgets: Sequence[Budget], borders: Integers, most: int, extra: int) -> tuple[Integers, ...]:
-    """[I] document, first and last of windows that end at each sentence, then at `extra` imagined ones, of each."""
+def _cut_windows(budgets: Sequence[Budget], borders: Integers, max_count: int, padding: int) -> tuple[Integers, ...]:
+    """Return [I] document, first and last of windows that end at each sentence of a document, then at padding."""
     sizes = np.diff(borders)
-    counts = np.where(sizes > 0, sizes + extra, 0)
+    counts = np.where(sizes > 0, sizes + padding, 0)
     document = np.repeat(np.arange(len(sizes)), counts)
     start = borders[document]
-    reached = start + 1 + np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
-    last = np.minimum(reached, borders[document + 1])
-    first = np.maximum(start, reached - most)
+    window_end = start + 1 + np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
+    last = np.minimum(window_end, borders[document + 1])
+    first = np.maximum(start, window_end - max_count)
     for costs, limit in budgets:
         first = np.maximum(first, np.minimum(np.searchsorted(costs, costs[last] - limit, side="right"), last - 1))
     return document, first, last
@@ -154,56 +161,56 @@ def instance_lengths(
     target_lengths: Numbers | None = None,
     draft_lengths: Numbers | None = None,
 ) -> Integers:
-    """[I] tokens of each instance, marks included: those of its longest side, what is only read counted in."""
+    """Return [I] the tokens of the longest side of each instance, with boundary tokens and context."""
     sides = [(source_lengths, instances.before), (target_lengths, instances.first), (draft_lengths, instances.before)]
-    totals = [_totals(lengths, first, instances.last) for lengths, first in sides if lengths is not None]
+    totals = [_sum_costs(lengths, first, instances.last) for lengths, first in sides if lengths is not None]
     return np.max(totals, axis=0)
 
 
-def lengths_before(source_lengths: Numbers, document_offsets: Numbers, count: int) -> Integers:
-    """[S] source tokens, marks included, of the `count` sentences before each in its document."""
-    offsets, numbers = np.asarray(document_offsets), np.arange(len(source_lengths))
-    first = offsets[np.searchsorted(offsets, numbers, side="right") - 1]
-    return _totals(source_lengths, np.maximum(numbers - count, first), numbers)
+def context_lengths(source_lengths: Numbers, document_offsets: Numbers, count: int) -> Integers:
+    """Return [S] the source tokens, with boundary tokens, of the `count` sentences before each in its document."""
+    offsets, sentences = np.asarray(document_offsets), np.arange(len(source_lengths))
+    first = offsets[np.searchsorted(offsets, sentences, side="right") - 1]
+    return _sum_costs(source_lengths, np.maximum(sentences - count, first), sentences)
 
 
-def place_of(sentence: int, document_offsets: Numbers) -> tuple[int, int]:
-    """Number of the document of a sentence that is numbered through all of them, and its number there, from 0."""
+def locate_sentence(sentence: int, document_offsets: Numbers) -> tuple[int, int]:
+    """Return the document of a sentence that is numbered through all documents, and its number there, from 0."""
     document = int(np.searchsorted(document_offsets, sentence, side="right")) - 1
     return document, sentence - int(document_offsets[document])
 
 
-def _totals(lengths: Numbers, first: Integers, last: Integers) -> Integers:
-    reached = _running_sum(lengths)
-    totals: Integers = reached[last] - reached[first]
+def _sum_costs(lengths: Numbers, first: Integers, last: Integers) -> Integers:
+    costs = _cumulative_costs(lengths)
+    totals: Integers = costs[last] - costs[first]
     return totals
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Which of I instances, cut at several limits, an epoch may take together.
+    """Choice of I instances, cut at several limits, for each epoch of multi-resolution training (Sun et al. 2022).
 
-    This is multi-resolution training (Sun et al. 2022). Documents are cut into stretches: the instances at the longest
-    limit. In every epoch each stretch draws one of the limits and is cut at it. Each batch holds instances of one
-    limit. So every sentence comes once an epoch, and each limit has an equal share of the text. What an epoch reads is
-    a function of seed and epoch alone.
-    (If instead each batch drew its limit, an epoch would repeat some sentences and miss others.)
+    Documents are cut into stretches: the instances at the longest limit. In every epoch each stretch draws one of the
+    limits and is cut at it. Each batch holds instances of one limit. So an epoch has every sentence once, and each
+    limit an equal share of the text. If each batch drew its limit instead, an epoch would repeat some sentences and
+    miss others.
+    An epoch is a function of seed and epoch number alone.
     """
 
     stretch: Integers
-    """[I] the stretch that each instance is a part of"""
+    """[I] stretch that each instance is a part of"""
     limit: Integers
-    """[I] which of the limits it was cut at, from 0"""
-    limits: int
-    """how many there are"""
+    """[I] index of the limit of each instance"""
+    num_limits: int
+    """number of limits"""
 
-    def drawn(self, words: NDArray[np.uint64]) -> list[NDArray[np.bool_]]:
-        """For each limit, which of the instances [I] an epoch takes; words: a random one for each stretch."""
-        own = (words % np.uint64(self.limits)).astype(np.int64)[self.stretch] == self.limit
-        return [own & (self.limit == number) for number in range(self.limits)]
+    def draw(self, random_numbers: NDArray[np.uint64]) -> list[NDArray[np.bool_]]:
+        """Return for each limit a mask [I] of the instances of an epoch, given a random number for each stretch."""
+        drawn = (random_numbers % np.uint64(self.num_limits)).astype(np.int64)[self.stretch] == self.limit
+        return [drawn & (self.limit == number) for number in range(self.num_limits)]
 
 
-def cut_mixed(
+def cut_mixed_instances(
     source_lengths: Integers,
     target_lengths: Integers,
     document_offsets: Integers,
@@ -211,19 +218,19 @@ def cut_mixed(
     limits: Sequence[int],
     max_sentences: int,
 ) -> tuple[Instances, Mixture]:
-    """Cuts documents at each limit, as `cut` does at one, and says which of the instances are of one stretch.
+    """Cut documents at each limit with `cut_instances`; return all instances and their `Mixture`.
 
-    For systems whose instances depend on the limit alone (`ContextSpec()`).
+    Only for systems whose instances depend on the limit alone (`ContextSpec()`).
     """
-    stretches = cut(
+    stretches = cut_instances(
         source_lengths, target_lengths, document_offsets, context_spec, limit=max(limits), max_sentences=max_sentences
     )
-    borders = np.append(stretches.first, stretches.last[-1:])  # they lie end to end
+    borders = np.append(stretches.first, stretches.last[-1:])  # stretches are end to end
     parts = [
-        cut(source_lengths, target_lengths, borders, context_spec, limit=limit, max_sentences=max_sentences)
+        cut_instances(source_lengths, target_lengths, borders, context_spec, limit=limit, max_sentences=max_sentences)
         for limit in sorted(limits)
     ]
-    together = Instances.joined(parts)
+    joined = Instances.concatenate(parts)
     limit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    instances = replace(together, document=stretches.document[together.document])
-    return instances, Mixture(together.document, limit, len(parts))
+    instances = replace(joined, document=stretches.document[joined.document])
+    return instances, Mixture(joined.document, limit, len(parts))

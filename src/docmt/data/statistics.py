@@ -1,4 +1,4 @@
-"""What a prepared corpus holds, as data, as JSON and as a table."""
+"""Statistics of a prepared corpus, as data, as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from docmt.core.errors import printable
 from docmt.core.files import parse_json
 
 STATISTICS_FILE = "statistics.json"
-Typed = TypeVar("Typed", "SplitStatistics", "CorpusStatistics", "CorpusCounts")
+Checked = TypeVar("Checked", "SplitStatistics", "CorpusStatistics", "CorpusCounts")
 
 
 class StatisticsError(ValueError):
-    """A value of the wrong type in statistics that are read; the message says which."""
+    """Error for a value of the wrong type in statistics that are read."""
 
 
 @dataclass(frozen=True)
 class CorpusCounts:
-    """How much of a split comes from one of its corpora."""
+    """Number of documents and sentences of a split from one of its corpora."""
 
     documents: int
     sentences: int
@@ -27,35 +27,35 @@ class CorpusCounts:
 
 @dataclass(frozen=True)
 class SplitStatistics:
-    """Counts of one split. Costs are tokens as instances count them: the longer side, marks included."""
+    """Counts of one split. Costs are tokens as instances count them: the longer side with boundary tokens."""
 
     documents: int
     sentences: int
-    """Pairs of sentences."""
+    """Sentence pairs."""
     instances: int
     source_tokens: int
-    """Words (subwords) of the source, without marks."""
+    """Subwords of the source, without boundary tokens."""
     target_tokens: int
     cost: int
-    """The sum of the costs of all sentences."""
+    """Summed cost of all sentences."""
     longest_cost: int
-    """The cost of the longest sentence pair."""
+    """Cost of the longest sentence pair."""
     longest_document: str
-    """The id of the document where it stands, and its number there, counted from 1."""
+    """Id of the document with the longest pair; `longest_sentence` counts in it from 1."""
     longest_sentence: int
     over_limit: int
-    """Sentences that reach the limit of an instance; each is an instance of its own, nothing is cut."""
+    """Sentences at or over the limit of an instance. Each is an instance of its own; nothing is truncated."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """What was left out: reason and number of cases."""
+    """Reasons for skipped pairs, with the number of cases."""
     skipped_examples: dict[str, list[str]] = field(default_factory=dict)
-    """The first few places for each reason."""
+    """First few locations for each reason."""
     corpora: dict[str, CorpusCounts] = field(default_factory=dict)
-    """What came from which files, where there are several corpora."""
+    """Counts by corpus, if there are several."""
     crc32: dict[str, str] = field(default_factory=dict)
-    """The checksum of every file of the split; of a store of an earlier version, none."""
+    """Checksum of every file of the split; empty for stores of earlier versions."""
 
     def reversed(self) -> SplitStatistics:
-        """With source and target in each other's place."""
+        """Return the statistics with source and target exchanged."""
         return replace(self, source_tokens=self.target_tokens, target_tokens=self.source_tokens)
 
     @property
@@ -70,24 +70,24 @@ class SplitStatistics:
 
 @dataclass(frozen=True)
 class CorpusStatistics:
-    """What a prepared store holds and how it was made."""
+    """Contents and settings of a prepared store."""
 
     source_language: str
     target_language: str
     tokenizer: str
-    """The kind of the tokenizer."""
+    """Kind of the tokenizer."""
     vocabulary_size: int
     instance_tokens: int
-    """The limit with which the instances were counted."""
+    """Token limit of the counted instances."""
     splits: dict[str, SplitStatistics]
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Codes of those that are translated from and to; empty where they are not known."""
+        """Codes of source and target language; empty if unknown."""
         return self.source_language, self.target_language
 
     def reversed(self) -> CorpusStatistics:
-        """With source and target in each other's place."""
+        """Return the statistics with source and target exchanged."""
         return replace(
             self,
             source_language=self.target_language,
@@ -100,38 +100,38 @@ class CorpusStatistics:
 
     @classmethod
     def from_json(cls, data: bytes) -> CorpusStatistics:
-        """Raises ValueError, TypeError or KeyError for anything but the output of `to_json` in UTF-8."""
+        """Parse the output of `to_json`. Raises ValueError, TypeError or KeyError for anything else."""
         values: dict[str, Any] = dict(parse_json(data))
-        splits = {str(name): _split(split) for name, split in dict(values.pop("splits")).items()}
-        return _typed(cls(**values, splits=splits))
+        splits = {str(name): _parse_split(split) for name, split in dict(values.pop("splits")).items()}
+        return _check_types(cls(**values, splits=splits))
 
 
-def _split(values: Any) -> SplitStatistics:
+def _parse_split(values: Any) -> SplitStatistics:
     if not isinstance(values, dict):
         raise StatisticsError(f"a split is {values!r}"[:80])
-    corpora = {name: _typed(CorpusCounts(**counts)) for name, counts in dict(values.get("corpora", {})).items()}
-    found = _typed(SplitStatistics(**{**values, "corpora": corpora}))
-    for reason, count in found.skipped.items():
-        places = found.skipped_examples.get(reason, [])
-        if not isinstance(count, int) or not all(isinstance(place, str) for place in places):
-            raise StatisticsError("what was skipped is not counted in it")
-    if not all(isinstance(value, str) for value in found.crc32.values()):
-        raise StatisticsError("its checksums are none")
-    return found
+    corpora = {name: _check_types(CorpusCounts(**counts)) for name, counts in dict(values.get("corpora", {})).items()}
+    split = _check_types(SplitStatistics(**{**values, "corpora": corpora}))
+    for reason, count in split.skipped.items():
+        locations = split.skipped_examples.get(reason, [])
+        if not isinstance(count, int) or not all(isinstance(location, str) for location in locations):
+            raise StatisticsError("its counts of skipped pairs are not numbers")
+    if not all(isinstance(value, str) for value in split.crc32.values()):
+        raise StatisticsError("its checksums are not strings")
+    return split
 
 
-def _typed(found: Typed) -> Typed:
-    """The same. Raises StatisticsError where a text or a number is something else, before anybody computes with it."""
-    kinds = {"str": str, "int": int}
-    for entry in fields(found):
-        value, kind = getattr(found, entry.name), kinds.get(str(entry.type), dict)
-        if not isinstance(value, kind) or isinstance(value, bool):
+def _check_types(statistics: Checked) -> Checked:
+    """Return the statistics unchanged. Raises StatisticsError if a field has the wrong type."""
+    types = {"str": str, "int": int}
+    for entry in fields(statistics):
+        value, type_ = getattr(statistics, entry.name), types.get(str(entry.type), dict)
+        if not isinstance(value, type_) or isinstance(value, bool):
             raise StatisticsError(f"{entry.name} is {value!r}"[:80])
-    return found
+    return statistics
 
 
 def format_statistics(statistics: CorpusStatistics) -> str:
-    """The statistics as text: a table with one column for each split, then what was skipped."""
+    """Return the statistics as text: a table with a column for each split, then skipped pairs."""
     splits = statistics.splits
     rows: list[tuple[str, list[str]]] = [
         ("", list(splits)),
@@ -152,11 +152,11 @@ def format_statistics(statistics: CorpusStatistics) -> str:
     lines += [title.ljust(title_width) + "".join(f"  {cell:>{width}}" for cell in cells) for title, cells in rows]
     lines += ["", "Tokens per instance and of a sentence: the longer side, with <s> and </s>. Nothing is cut."]
     for name, split in splits.items():
-        for corpus, own in split.corpora.items():
-            lines.append(f"{name}: {own.documents:,} documents, {own.sentences:,} sentences from {corpus}")
+        for corpus, counts in split.corpora.items():
+            lines.append(f"{name}: {counts.documents:,} documents, {counts.sentences:,} sentences from {corpus}")
         lines.append(f"{name}: longest is sentence {split.longest_sentence} of document {split.longest_document}")
         for reason, count in split.skipped.items():
-            places = split.skipped_examples.get(reason, [])
-            more = ", ..." if count > len(places) else ""
-            lines.append(f"{name}: skipped {count:,} x {reason} ({'; '.join(places)}{more})")
+            locations = split.skipped_examples.get(reason, [])
+            ellipsis = ", ..." if count > len(locations) else ""
+            lines.append(f"{name}: skipped {count:,} x {reason} ({'; '.join(locations)}{ellipsis})")
     return "\n".join(map(printable, lines))

@@ -1,4 +1,4 @@
-"""Prepared corpora on disk: token ids in memory-mapped arrays, with the tokenizer that made them."""
+"""Prepared corpora on disk: token ids in memory-mapped arrays, with their tokenizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_regular, checksum_of_file, parse_json, read_bytes
+from docmt.core.files import check_regular, file_checksum, parse_json, read_bytes
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.text import Side, Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SIDES
@@ -35,8 +35,8 @@ class SentenceTokens:
     """[S + 1]"""
 
     @classmethod
-    def of(cls, documents: Sequence[Sequence[Sequence[int]]]) -> SentenceTokens:
-        """The sentences of documents of word ids, in order."""
+    def from_documents(cls, documents: Sequence[Sequence[Sequence[int]]]) -> SentenceTokens:
+        """Return the sentences of documents of word ids, in order."""
         sentences = [sentence for document in documents for sentence in document]
         tokens = np.array([word for sentence in sentences for word in sentence], dtype=np.int64)
         return cls(tokens, np.cumsum([0, *map(len, sentences)]))
@@ -46,50 +46,50 @@ class SentenceTokens:
         """[S] words of each sentence."""
         return np.diff(self.offsets)
 
-    def part(self, first: int, last: int) -> SentenceTokens:
-        """The sentences first .. last - 1 alone."""
+    def slice(self, first: int, last: int) -> SentenceTokens:
+        """Return the sentences first .. last - 1."""
         offsets = self.offsets[first : last + 1]
         return SentenceTokens(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0])
 
-    def documents(self, document_offsets: Sequence[int] | NDArray[np.int64]) -> list[list[list[int]]]:
-        """The inverse of `of`; document_offsets [D + 1]: the first sentence of each document."""
-        sentences = [own.tolist() for own in np.split(self.tokens, self.offsets[1:-1])]
+    def to_documents(self, document_offsets: Sequence[int] | NDArray[np.int64]) -> list[list[list[int]]]:
+        """Return documents of word ids; document_offsets [D + 1] is the first sentence of each document."""
+        sentences = [tokens.tolist() for tokens in np.split(self.tokens, self.offsets[1:-1])]
         return [sentences[first:last] for first, last in pairwise(np.asarray(document_offsets).tolist())]
 
 
 class ParallelStore:
-    """The D documents, S sentence pairs and tokens of one split, read from disk as they are needed.
+    """One split with D documents and S sentence pairs, memory-mapped from disk.
 
-    `source`, `target`: word ids without marks; `document_offsets` [D + 1]: the first sentence of each document;
-    `document_ids` [D]; `drafts`: first translations of the source, if there are any.
+    `source`, `target`: word ids without boundary tokens; `document_offsets` [D + 1]: first sentence of each document;
+    `document_ids` [D]; `drafts`: first translations of the source, or None.
     """
 
-    def __init__(self, directory: Path, sums: Mapping[str, str] | None = None) -> None:
-        """sums: checksums of the files, by name, as far as they are known.
+    def __init__(self, directory: Path, checksums: Mapping[str, str] | None = None) -> None:
+        """checksums: known checksums of the files, by name.
 
-        Raises DocmtError, naming the file, if one is missing, truncated, does not fit, or is not what its sum says.
+        Raises DocmtError with the name of a file that is missing, truncated, inconsistent, or has another checksum.
         """
         self.directory = directory
         self.sides = SIDES
-        """which side of the files is the source, and which the target"""
+        """names of the files of source and target, in this order"""
         self.source = _load_column(directory, "source")
         sentences = len(self.source.offsets) - 1
         self.target = _load_column(directory, "target", sentences)
-        sums = sums or {}
+        checksums = checksums or {}
         drafts = ("draft_tokens.npy", "draft_offsets.npy")
-        has_drafts = any(name in sums or (directory / name).exists() for name in drafts)
+        has_drafts = any(name in checksums or (directory / name).exists() for name in drafts)
         self.drafts = _load_column(directory, "draft", sentences) if has_drafts else None
         self.document_offsets: Offsets = _load_offsets(directory / "document_offsets.npy", sentences)
         self.document_ids: list[str] = _load_ids(directory / DOCUMENTS_FILE)
         if len(self.document_ids) != len(self.document_offsets) - 1:
-            raise _damaged(directory / DOCUMENTS_FILE, "it does not have an id for every document")
-        # Last, as what is wrong otherwise says more. Always, as 100 MB take 20 ms and are then in memory for training.
+            raise _damage_error(directory / DOCUMENTS_FILE, "it does not have an id for every document")
+        # Last, as other errors say more. Always, as 100 MB take 20 ms and are then in memory for training.
         for path in directory.iterdir():
-            if path.name in sums and checksum_of_file(path) != sums[path.name]:
-                raise _damaged(path, f"it is not what its checksum in {STATISTICS_FILE} says")
+            if path.name in checksums and file_checksum(path) != checksums[path.name]:
+                raise _damage_error(path, f"its checksum differs from that in {STATISTICS_FILE}")
 
     def reversed(self) -> Self:
-        """The same split with source and target in each other's place."""
+        """Return the split with source and target exchanged."""
         other = copy(self)
         other.sides = self.sides[::-1]
         other.source, other.target = self.target, self.source
@@ -97,12 +97,12 @@ class ParallelStore:
         return other
 
     def documents(self, side: Side) -> list[list[list[int]]]:
-        """The word ids of every sentence of every document, of one side."""
-        return (self.source if side == "source" else self.target).documents(self.document_offsets)
+        """Return the word ids of every sentence of every document, of one side."""
+        return (self.source if side == "source" else self.target).to_documents(self.document_offsets)
 
 
 class PreparedStore:
-    """A directory that `prepare` wrote: `tokenizer/`, one folder for each split, `statistics.json`."""
+    """Directory that `prepare` wrote: `tokenizer/`, one folder for each split, `statistics.json`."""
 
     def __init__(self, directory: Path) -> None:
         """See `open`."""
@@ -117,16 +117,16 @@ class PreparedStore:
                 "run `docmt prepare` to make one, or give another directory"
             ) from error
         except (ValueError, TypeError, KeyError) as error:
-            raise _damaged(path, str(error) if isinstance(error, StatisticsError) else "it cannot be read") from error
+            raise _damage_error(path, str(error) if isinstance(error, StatisticsError) else "unreadable") from error
         self.tokenizer: Tokenizer = load_tokenizer(directory / TOKENIZER_FOLDER)
         if self.tokenizer.vocabulary_size != self.statistics.vocabulary_size:
-            raise _damaged(directory / TOKENIZER_FOLDER, "it is not the tokenizer that this store was made with")
+            raise _damage_error(directory / TOKENIZER_FOLDER, "the store was prepared with another tokenizer")
         splits = self.statistics.splits
         self._splits = {name: ParallelStore(directory / name, split.crc32) for name, split in splits.items()}
 
     @classmethod
     def open(cls, directory: Path | str) -> Self:
-        """Opens a store and checks every file of it. Raises DocmtError if one is missing or damaged."""
+        """Open a store and check all its files. Raises DocmtError if one is missing or damaged."""
         return cls(Path(directory))
 
     def __repr__(self) -> str:
@@ -135,11 +135,11 @@ class PreparedStore:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits it has: "train", "dev" and perhaps "test"."""
+        """Names of the splits: "train", "dev" and perhaps "test"."""
         return tuple(self.statistics.splits)
 
     def split(self, name: str) -> ParallelStore:
-        """One split. Raises DocmtError if the store has none of that name."""
+        """Return one split. Raises DocmtError if the store has none of that name."""
         if name not in self._splits:
             raise DocmtError(
                 f"the store {self.directory} has no split {name!r}, only {', '.join(self.splits)}; "
@@ -148,15 +148,15 @@ class PreparedStore:
         return self._splits[name]
 
     def reversed(self) -> Self:
-        """The same corpus with source and target in each other's place.
+        """Return the corpus with source and target exchanged.
 
-        Raises DocmtError where the tokenizer treats them differently, so that no text of one can be the other.
+        Raises DocmtError if the tokenizer treats source and target differently.
         """
         if self.tokenizer.languages is not None or not self.tokenizer.shares_vocabulary:
-            what = "a vocabulary" if self.tokenizer.languages is None else "rules"
+            difference = "vocabularies" if self.tokenizer.languages is None else "rules"
             raise DocmtError(
-                f"the store {self.directory} cannot be reversed, as its {self.tokenizer.kind} tokenizer has {what} for "
-                "each side of its own: run `docmt prepare` with source and target exchanged"
+                f"the store {self.directory} cannot be reversed: its {self.tokenizer.kind} tokenizer has separate "
+                f"{difference} for source and target. Run `docmt prepare` with source and target exchanged"
             )
         other = copy(self)
         other.statistics = self.statistics.reversed()
@@ -165,22 +165,22 @@ class PreparedStore:
 
 
 class StoreWriter:
-    """Writes one split document by document; nothing but ids is kept in memory.
+    """Writer of one split, document by document; only document ids stay in memory.
 
-    To be used within `docmt.core.files.atomic_directory`: what it leaves is a split only after the block ended well.
+    For use within `docmt.core.files.atomic_directory`: the split is complete only after the block.
     """
 
     def __init__(self, directory: Path, vocabulary_size: int, drafts: bool = False) -> None:
-        """drafts: whether each sentence has one."""
+        """drafts: True if each sentence has a draft."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory, self.has_drafts = directory, drafts
         self.documents = self.sentences = 0  # so far
-        # Two bytes for a token where the ids allow it: reading is then half the work.
+        # Two bytes a token if the ids allow it, which halves the reading.
         kind = "<u2" if vocabulary_size <= 1 << 16 else "<i4"
         columns = (*SIDES, "draft") if drafts else SIDES
-        self._tokens = [_NumberFile(directory / f"{name}_tokens.npy", kind) for name in columns]
-        self._offsets = [_NumberFile(directory / f"{name}_offsets.npy", "<i8", [0]) for name in columns]
-        self._borders = _NumberFile(directory / "document_offsets.npy", "<i8", [0])
+        self._tokens = [_NpyWriter(directory / f"{name}_tokens.npy", kind) for name in columns]
+        self._offsets = [_NpyWriter(directory / f"{name}_offsets.npy", "<i8", [0]) for name in columns]
+        self._document_offsets = _NpyWriter(directory / "document_offsets.npy", "<i8", [0])
         self._ids: list[str] = []
 
     def add(
@@ -190,7 +190,7 @@ class StoreWriter:
         target: Sequence[Sequence[int]],
         drafts: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Appends a document; sentence i of `source` belongs to sentence i of `target` and of `drafts`.
+        """Append a document; sentence i of `source` belongs to sentence i of `target` and of `drafts`.
 
         Raises ValueError for sides of unequal length or a document without sentences.
         """
@@ -203,7 +203,7 @@ class StoreWriter:
                 offsets.append([tokens.length])
         self.documents += 1
         self.sentences += len(source)
-        self._borders.append([self.sentences])
+        self._document_offsets.append([self.sentences])
         self._ids.append(id)
 
     def __enter__(self) -> Self:
@@ -212,24 +212,24 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in (*self._tokens, *self._offsets, self._borders):
+        for file in (*self._tokens, *self._offsets, self._document_offsets):
             file.close()
         if error is None:
             (self.directory / DOCUMENTS_FILE).write_text(json.dumps(self._ids) + "\n", encoding="utf-8")
 
 
-class _NumberFile:
-    """An .npy file of one dimension, whose length becomes known at the end.
+class _NpyWriter:
+    """Writer of a one-dimensional .npy file whose length is known only at the end.
 
-    The error of `np.save` for a full disk does not say that it is full.
+    Unlike `np.save`, it reports a full disk as such.
     """
 
     BUFFERED = 1 << 20  # numbers
 
-    def __init__(self, path: Path, kind: str, numbers: Sequence[int] = ()) -> None:
-        """kind: of the numbers, as numpy calls it; numbers: the first ones."""
+    def __init__(self, path: Path, type_code: str, numbers: Sequence[int] = ()) -> None:
+        """type_code: numpy type of the numbers. numbers: first ones to write."""
         self.length = 0
-        self._dtype = np.dtype(kind)
+        self._dtype = np.dtype(type_code)
         self._buffer: list[int] = []
         self._file: BinaryIO = path.open("wb")
         self._write_header()
@@ -252,7 +252,7 @@ class _NumberFile:
         self._buffer.clear()
 
     def _write_header(self) -> None:
-        """Write the header, which numpy pads: its length does not depend on that of the array."""
+        """Write the header. numpy pads it, so its size does not depend on the length of the array."""
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
         np.lib.format.write_array_header_1_0(self._file, header)
 
@@ -261,45 +261,45 @@ def _load_ids(path: Path) -> list[str]:
     try:
         ids = parse_json(read_bytes(path, regular=True))
     except (DocmtError, ValueError) as error:
-        raise _damaged(path, "it cannot be read, is truncated or not JSON") from error
+        raise _damage_error(path, "it cannot be read, is truncated or not JSON") from error
     if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
-        raise _damaged(path, "it is not a list of document ids")
+        raise _damage_error(path, "it is not a list of document ids")
     return ids
 
 
 def _load_column(directory: Path, name: str, sentences: int | None = None) -> SentenceTokens:
-    """Return the words of a side, or of the drafts, of as many sentences as there are."""
+    """Return the words of a side or of the drafts. Raises DocmtError for another number of `sentences`."""
     tokens = _load_array(directory / f"{name}_tokens.npy", "ui")
     path = directory / f"{name}_offsets.npy"
-    offsets = _load_offsets(path, len(tokens), shortest=0 if name == "draft" else 1)
+    offsets = _load_offsets(path, len(tokens), min_step=0 if name == "draft" else 1)
     if sentences not in (None, len(offsets) - 1):
-        raise _damaged(path, "its sentences are not as many as the source's")
+        raise _damage_error(path, "its number of sentences differs from the source")
     return SentenceTokens(tokens, offsets)
 
 
-def _load_offsets(path: Path, end: int, shortest: int = 1) -> Offsets:
-    """Return what rises from 0 to `end`, by `shortest` or more at each step."""
+def _load_offsets(path: Path, end: int, min_step: int = 1) -> Offsets:
+    """Return offsets that rise from 0 to `end` by at least `min_step`. Raises DocmtError for others."""
     offsets: Offsets = _load_array(path, "i")
-    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != end or bool((np.diff(offsets) < shortest).any()):
-        raise _damaged(path, "it does not fit the other files beside it")
+    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != end or bool((np.diff(offsets) < min_step).any()):
+        raise _damage_error(path, "it does not match the other files of the split")
     return offsets
 
 
-def _load_array(path: Path, kinds: str) -> NDArray[Any]:
-    """Return the array of one dimension in a file, mapped into memory; kinds: of its numbers, as numpy calls them.
+def _load_array(path: Path, type_codes: str) -> NDArray[Any]:
+    """Return a memory-mapped one-dimensional array; type_codes: allowed numpy kinds of its numbers.
 
-    Raises DocmtError if it is missing or damaged.
+    Raises DocmtError if the file is missing or damaged.
     """
     check_regular(path)
     try:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:
-        # numpy reads the header as Python: a flipped bit raises TokenError, SyntaxError and whatever else it spells.
-        raise _damaged(path, getattr(error, "strerror", None) or "it is truncated or no array") from error
-    if not isinstance(loaded, np.ndarray) or loaded.ndim != 1 or loaded.dtype.kind not in kinds:
-        raise _damaged(path, "it does not hold a list of whole numbers")
+        # numpy parses the header as Python: a flipped bit may raise TokenError, SyntaxError or others.
+        raise _damage_error(path, getattr(error, "strerror", None) or "it is truncated or not an array") from error
+    if not isinstance(loaded, np.ndarray) or loaded.ndim != 1 or loaded.dtype.kind not in type_codes:
+        raise _damage_error(path, "it is not a list of whole numbers")
     return loaded
 
 
-def _damaged(path: Path, reason: str) -> DocmtError:
+def _damage_error(path: Path, reason: str) -> DocmtError:
     return DocmtError(f"{path} is missing or damaged ({reason}); run `docmt prepare` again to write the store anew")

@@ -1,4 +1,4 @@
-"""From a trained model to translations: beam search in the frame, scoring, documents of any length."""
+"""Decoding: from a trained model to translations, by beam search, of documents of any length; and scoring."""
 
 import lazy_loader
 

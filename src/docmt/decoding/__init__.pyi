@@ -1,11 +1,11 @@
 from .beam_search import search as search
-from .config import ContextConfig as ContextConfig
-from .config import SearchConfig as SearchConfig
+from .document_stream import translate_documents as translate_documents
+from .document_stream import translate_ids as translate_ids
 from .models import Ensemble as Ensemble
 from .scoring import score_documents as score_documents
-from .stream import translate_documents as translate_documents
-from .stream import translate_ids as translate_ids
-from .translation import Hypothesis as Hypothesis
+from .search_config import ContextConfig as ContextConfig
+from .search_config import SearchConfig as SearchConfig
+from .translation_results import Hypothesis as Hypothesis
 from .translator import TranslatedSentence as TranslatedSentence
 from .translator import Translation as Translation
 from .translator import Translator as Translator

@@ -1,7 +1,7 @@
-"""The decoder one step at a time, after prefixes that one pass has read.
+"""Decoder steps of one token for each hypothesis, after prefixes that were read in one pass.
 
-Notation as in `caches`: D documents (rows of the search), B beams of each, R = D * B; T tokens and S sentences of the
-pass over the prefixes; P tokens of the longest prefix.
+Notation as in `caches`: D search rows, B beams of each, R = D * B hypotheses; T tokens and S sentences of
+the pass over the prefixes; P tokens of the longest prefix.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from docmt.decoding.caches import (
     SentenceCrossCache,
     SentencesBeforeCache,
     SentenceSelfCache,
-    cross_states,
-    keys_and_values,
-    with_something,
+    compute_cross_states,
+    pad_empty_spans,
+    project_keys_values,
 )
-from docmt.decoding.models import Memories, Model, members_of, of_members
-from docmt.decoding.rules import SearchRow
+from docmt.decoding.models import Memories, Model, list_members, list_memories
+from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
 from docmt.model.attention import Attention, FullContext, Memory, attend_pattern, visible_spans
-from docmt.model.linear import states_after
 from docmt.model.linear_attention import KeyWeights, LinearAttention
+from docmt.model.linear_kernels import compute_states_after
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
 from docmt.text import SpecialTokens
 
 
-class Recorded(NamedTuple):
-    """Keys and values [T, H, k] that a self-attention saw in a pass."""
+class AttentionRecord(NamedTuple):
+    """Keys and values [T, H, k] of a self-attention in a full pass."""
 
     keys: Tensor
     values: Tensor
@@ -48,257 +48,257 @@ class Recorded(NamedTuple):
 
 
 class RecordingContext(FullContext):
-    """A full pass that keeps the keys and values of every self-attention."""
+    """Full pass that records the keys and values of every self-attention."""
 
     def __init__(self, *args: object) -> None:
         """See `FullContext`."""
         super().__init__(*args)  # type: ignore[arg-type]
-        self.recorded: dict[Attention, Recorded] = {}
+        self.recorded: dict[Attention, AttentionRecord] = {}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """x [T, d] -> [T, d]"""
+        """Attend and record: x [T, d] -> [T, d]."""
         if attention.scope.memory != "self":
             return super().attend(attention, x)
-        memory, pattern = self.seen(attention.scope, x)
+        memory, pattern = self.resolve_scope(attention.scope, x)
         if isinstance(attention, LinearAttention):
-            key, value, weighing = attention.shown(memory, pattern)
-            self.recorded[attention] = Recorded(key, value, weighing)
-            return attention.among(x, key, value, weighing, pattern)
-        query, key, value = attention.projected(x, memory)
-        self.recorded[attention] = Recorded(key, value)
+            key, value, weighing = attention.project_keys_values(memory, pattern)
+            self.recorded[attention] = AttentionRecord(key, value, weighing)
+            return attention.attend_keys(x, key, value, weighing, pattern)
+        query, key, value = attention.project(x, memory)
+        self.recorded[attention] = AttentionRecord(key, value)
         return attend_pattern(query, key, value, pattern, distances=attention.distances).flatten(-2)
 
-    def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `AttentionContext`: x, states [T, d] -> [T, k, d] and [T, k]."""
-        keys, values = (attention.split(project(states)) for project in (attention.key, attention.value))
-        self.recorded[attention] = Recorded(keys, values)
-        return super().attend_before(attention, x, states)
+    def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend to earlier sentences and record (see `AttentionContext`): x, states [T, d] -> [T, k, d] and [T, k]."""
+        keys, values = (attention.split_heads(project(states)) for project in (attention.key, attention.value))
+        self.recorded[attention] = AttentionRecord(keys, values)
+        return super().attend_preceding(attention, x, states)
 
 
 @dataclass(frozen=True)
 class Prefixes:
-    """The prefixes of D rows as one model read them, each followed by the marks of the next sentence."""
+    """Prefixes of D search rows as read by one model, each followed by the opening tokens of the next sentence."""
 
-    recorded: Mapping[Attention, Recorded]
+    recorded: Mapping[Attention, AttentionRecord]
     target: Packed
-    """the pass: a document for each row, but rows of which one's prefix begins another's share one"""
+    """target side of the pass: a document for each search row; rows whose prefix begins another's share its document"""
     aligned: Tensor
     """[S] number of each sentence in the packed source"""
     documents: Tensor
     """[D] number of each row's document in the pass"""
-    next: Tensor
+    next_sentences: Tensor
     """[D] number of each row's next sentence in the pass"""
     beams: int
 
     @property
     def starts(self) -> Tensor:
-        """[D] the first token of each document's next sentence."""
-        return self.target.sentences.starts[self.next]
+        """[D] first token of each row's next sentence."""
+        return self.target.sentences.starts[self.next_sentences]
 
     @property
     def lengths(self) -> Tensor:
-        """[D] tokens of each prefix."""
-        return self.starts - self.begins
+        """[D] number of tokens of each prefix."""
+        return self.starts - self.document_starts
 
     @property
-    def begins(self) -> Tensor:
-        """[D] the first token of each row's document."""
+    def document_starts(self) -> Tensor:
+        """[D] first token of each row's document."""
         return self.target.documents.starts[self.documents]
 
-    def begin(self, cache: Cache, attentions: Sequence[Attention]) -> None:
-        """Fill an empty cache; attentions: those that share it."""
+    def fill_cache(self, cache: Cache, attentions: Sequence[Attention]) -> None:
+        """Fill an empty cache that these attentions share."""
         if isinstance(cache, LinearSelfCache):
-            cache.go_on_after([self._state(attention) for attention in attentions])
+            cache.start_after([self._compute_state(attention) for attention in attentions])
         elif isinstance(cache, SentencesBeforeCache):
-            tokens, there = self._tokens(self.beams)
-            sentences = self.target.sentences.holding(tokens)  # [R, P]
+            tokens, exists = self._find_tokens(self.beams)
+            sentences = self.target.sentences.find_segments(tokens)  # [R, P]
             offsets = tokens - self.target.sentences.starts[sentences]
-            cache.go_on_after(self._pairs(attentions, tokens), self.aligned[sentences], offsets, there)
+            cache.start_after(self._gather_pairs(attentions, tokens), self.aligned[sentences], offsets, exists)
         elif isinstance(cache, DocumentSelfCache):
-            tokens, _ = self._tokens()
-            cache.go_on_after(self._pairs(attentions, tokens), self.lengths.to(cache.prefix.device))
+            tokens, _ = self._find_tokens()
+            cache.start_after(self._gather_pairs(attentions, tokens), self.lengths.to(cache.shared.device))
 
-    def _tokens(self, repeats: int = 1) -> tuple[Tensor, Tensor]:
-        """The tokens [n, P] of each prefix, the last ones, and whether each exists [n, P]; n = D * repeats."""
+    def _find_tokens(self, repeats: int = 1) -> tuple[Tensor, Tensor]:
+        """Return the last tokens of each prefix [n, P], and whether each exists [n, P]; n = D * repeats."""
         lengths = self.lengths.repeat_interleave(repeats)
-        starts = self.begins.repeat_interleave(repeats)
-        places = torch.arange(-int(lengths.max()), 0) + lengths[:, None]
-        return starts[:, None] + places.clamp(min=0), places >= 0
+        starts = self.document_starts.repeat_interleave(repeats)
+        positions = torch.arange(-int(lengths.max()), 0) + lengths[:, None]
+        return starts[:, None] + positions.clamp(min=0), positions >= 0
 
-    def _pairs(self, attentions: Sequence[Attention], tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of these tokens [n, P] for each attention: [n, H, P, k]."""
-        recorded = [self.recorded[attention] for attention in attentions]
-        tokens = tokens.to(recorded[0].keys.device)
-        return [(each.keys[tokens].transpose(1, 2), each.values[tokens].transpose(1, 2)) for each in recorded]
+    def _gather_pairs(self, attentions: Sequence[Attention], tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return keys and values of these tokens [n, P] for each attention: [n, H, P, k]."""
+        records = [self.recorded[attention] for attention in attentions]
+        tokens = tokens.to(records[0].keys.device)
+        return [(record.keys[tokens].transpose(1, 2), record.values[tokens].transpose(1, 2)) for record in records]
 
-    def _state(self, attention: Attention) -> tuple[Tensor, Tensor | None]:
-        """The state [R, H, F, k + 1] of linear attention, and how much of it [R, H] the next sentence keeps."""
+    def _compute_state(self, attention: Attention) -> tuple[Tensor, Tensor | None]:
+        """Return the state [R, H, F, k + 1] of linear attention, and its decay [R, H] at the next sentence."""
         keys, values, weighing = self.recorded[attention]
         assert isinstance(attention, LinearAttention) and weighing is not None
         sentences = self.target.sentences
         number = torch.arange(len(sentences))
-        seen = (number >= sentences.holding(self.begins)[:, None]) & (number < self.next[:, None])  # [D, S]
-        nothing = Spans(self.starts, torch.zeros_like(self.starts))
-        fading = weighing.fading
-        state = states_after(
-            *(keys, values, sentences, seen, nothing),
-            features=attention.feature_map(),
-            fading=fading,
-            fresh=weighing.fresh,
+        first, next_sentence = sentences.find_segments(self.document_starts), self.next_sentences
+        visible = (number >= first[:, None]) & (number < next_sentence[:, None])  # [D, S]
+        empty = Spans(self.starts, torch.zeros_like(self.starts))
+        log_decay = weighing.log_decay
+        state = compute_states_after(
+            *(keys, values, sentences, visible, empty),
+            features=attention.build_feature_map(),
+            log_decay=log_decay,
+            input_weights=weighing.input_weights,
         ).repeat_interleave(self.beams, 0)
-        if fading is None:
+        if log_decay is None:
             return state, None
-        begun = (self.lengths > 0)[:, None].to(fading)
-        left = (fading[self.starts] - fading[(self.starts - 1).clamp(min=0)]).clamp(max=0).exp() * begun
-        return state, left.to(state.dtype).repeat_interleave(self.beams, 0)
+        has_prefix = (self.lengths > 0)[:, None].to(log_decay)
+        decay = (log_decay[self.starts] - log_decay[(self.starts - 1).clamp(min=0)]).clamp(max=0).exp() * has_prefix
+        return state, decay.to(state.dtype).repeat_interleave(self.beams, 0)
 
 
 def can_read_prefixes(model: Model) -> bool:
-    """Return whether prefixes can be read in one pass: sentences are framed, and not joined by one mark."""
-    return all(m.system.rules == "frame" and not m.parts.frame.joined for m in members_of(model))
+    """Return whether prefixes can be read in one pass: sentences are framed, and not joined by one token."""
+    return all(
+        member.system.rules == "frame" and not member.parts.boundary_tokens.joined for member in list_members(model)
+    )
 
 
 def read_prefixes(
     model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, beams: int
 ) -> list[Prefixes]:
     """Read the prefixes of these rows with each member of the model."""
-    frame, device = model.parts.frame, model.device
-    closing = [specials.eos] if frame.target_closes else []
-    longest, documents = _nested(rows)
+    boundary_tokens, device = model.parts.boundary_tokens, model.device
+    closing = [specials.eos] if boundary_tokens.target_has_end else []
+    longest, documents = _merge_nested(rows)
     whole = [[*row.prefix, ()] for row in longest]
-    target = pack([[[*frame.target_opens, *words, *closing] for words in sentences] for sentences in whole]).to(device)
+    target = pack(
+        [[[*boundary_tokens.target_prefix, *words, *closing] for words in sentences] for sentences in whole]
+    ).to(device)
     aligned = torch.tensor([number for row in longest for number in row.sentences[: len(row.prefix) + 1]])
     firsts = torch.tensor([0, *map(len, whole)]).cumsum(0)
     following = firsts[documents] + torch.tensor([len(row.prefix) for row in rows])
-    found = []
-    for member, seen in zip(members_of(model), of_members(memories), strict=True):
-        context = RecordingContext(target, seen, aligned, _document_numbers(seen.values(), longest))
+    prefixes = []
+    for member, member_memories in zip(list_members(model), list_memories(memories), strict=True):
+        numbers = _document_numbers(member_memories.values(), longest)
+        context = RecordingContext(target, member_memories, aligned, numbers)
         member.decode(member.embed("target", target), context)
-        found.append(Prefixes(context.recorded, target, aligned, documents, following, beams))
-    return found
+        prefixes.append(Prefixes(context.recorded, target, aligned, documents, following, beams))
+    return prefixes
 
 
-def _nested(rows: Sequence[SearchRow]) -> tuple[list[SearchRow], Tensor]:
-    """Return the rows whose prefixes contain those of the others of the same source, and for each row which [D]."""
+def _merge_nested(rows: Sequence[SearchRow]) -> tuple[list[SearchRow], Tensor]:
+    """Return the rows with the longest prefixes, and for each row the index of one that contains its prefix: [D]."""
     longest: list[SearchRow] = []
     by_source: dict[int, list[int]] = {}
     documents = [0] * len(rows)
-    for place in sorted(range(len(rows)), key=lambda place: -len(rows[place].prefix)):
-        row = rows[place]
-        same = by_source.setdefault(row.sentences[0], [])
-        for number in same:
+    for index in sorted(range(len(rows)), key=lambda index: -len(rows[index].prefix)):
+        row = rows[index]
+        candidates = by_source.setdefault(row.sentences[0], [])
+        for number in candidates:
             if list(longest[number].prefix[: len(row.prefix)]) == list(row.prefix):
-                documents[place] = number
+                documents[index] = number
                 break
         else:
-            documents[place] = len(longest)
-            same.append(len(longest))
+            documents[index] = len(longest)
+            candidates.append(len(longest))
             longest.append(row)
     return longest, torch.tensor(documents)
 
 
 def _document_numbers(memories: Iterable[Memory], rows: Sequence[SearchRow]) -> Tensor:
-    """The number in the memories of the document that each row is of: [D]."""
+    """Return the number of each row's document in the memories: [D]."""
     for memory in memories:
         if memory.documents is not None:
             sentences = torch.tensor([row.sentences[0] for row in rows])
-            return memory.documents.holding(memory.sentences.starts[sentences])
+            return memory.documents.find_segments(memory.sentences.starts[sentences])
     return torch.arange(len(rows))
 
 
-_NUMBERS_AT_ONCE = 2**19
+_BLOCK_NUMBERS = 2**19
 _BLOCK = 64
 
 
 class IncrementalDecoder:
-    """A model, or every member of an ensemble, that reads one token of R = D * B hypotheses at a time."""
+    """Model, or members of an ensemble, reading one token of R = D * B hypotheses at each step."""
 
     def __init__(
-        self,
-        model: Model,
-        memories: Memories,
-        rows: Sequence[SearchRow],
-        beams: int,
-        prefixes: Sequence[Prefixes] = (),
+        self, model: Model, memories: Memories, rows: Sequence[SearchRow], beams: int, prefixes: Sequence[Prefixes] = ()
     ) -> None:
-        """memories: as `model.memories` gives them; rows: one for each of the D documents of the search; prefixes: what
-        each member has read already of them."""
-        self.members = members_of(model)
-        seen = of_members(memories)
-        read: Sequence[Prefixes | None] = prefixes or [None] * len(seen)
+        """memories: from `compute_memories`; rows: the D search rows; prefixes: as read by each member."""
+        self.members = list_members(model)
+        member_memories = list_memories(memories)
+        member_prefixes: Sequence[Prefixes | None] = prefixes or [None] * len(member_memories)
         self.incremental_states = [
             IncrementalState(member, memory, rows, beams, prefix)
-            for member, memory, prefix in zip(self.members, seen, read, strict=True)
+            for member, memory, prefix in zip(self.members, member_memories, member_prefixes, strict=True)
         ]
         self.caches = [cache for state in self.incremental_states for cache in state.caches]
 
-    def read(self, tokens: Tensor, offsets: Tensor, places: Tensor | int, sentences: Tensor) -> list[Tensor]:
-        """Decoder states [R, d] of each member after tokens [R].
+    def step(self, tokens: Tensor, offsets: Tensor, positions: Tensor | int, sentences: Tensor) -> list[Tensor]:
+        """Read tokens [R] and return the decoder states [R, d] of each member.
 
-        offsets [R]: position of the token in its sentence; places: in all that was said; sentences [R]: number of its
-        source sentence in the packed source.
+        offsets [R]: position of the token in its sentence. positions: position in the whole target. sentences
+        [R]: number of its source sentence in the packed source.
         """
         for cache in self.caches:
             cache.begin_step(offsets, sentences)
         states = []
         for member, state in zip(self.members, self.incremental_states, strict=True):
-            positions = offsets if member.config.restarts else torch.zeros_like(offsets) + places
-            states.append(member.decode(member.embed_step(tokens, positions), state))
+            embedded = offsets if member.config.restarts_positions else torch.zeros_like(offsets) + positions
+            states.append(member.decode(member.embed_step(tokens, embedded), state))
         return states
 
-    def reorder(self, rows: Tensor) -> None:
-        """Row i goes on from hypothesis rows[i], one of the same document."""
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let hypothesis i continue hypothesis hypotheses[i], one of the same search row."""
         for cache in self.caches:
-            cache.reorder(rows)
+            cache.reorder(hypotheses)
 
-    def share(self, common: int) -> None:
-        """The next `common` positions not yet shared are the same in all beams of each document."""
+    def share_positions(self, common: int) -> None:
+        """Store the next `common` positions, the same in all beams of each search row, once a row."""
         for cache in self.caches:
-            cache.share(common)
+            cache.share_positions(common)
 
-    def keep(self, rows: Tensor, documents: Tensor) -> None:
-        """Goes on with these documents (numbers as of now) and their rows only."""
+    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
+        """Keep these search rows (numbered as of now) and their hypotheses only."""
         for cache in self.caches:
-            cache.keep(rows, documents)
+            cache.select_rows(hypotheses, rows)
 
 
-def normalizers(logits: Tensor) -> Tensor:
-    """[n, V] -> [n, 1] float32: the logarithm of the sum of exponentials."""
-    return torch.cat([own.logsumexp(-1, keepdim=True) for own in _in_parts(logits)])
+def log_normalizers(logits: Tensor) -> Tensor:
+    """Return the logarithm of the sum of exponentials, in float32: [n, V] -> [n, 1]."""
+    return torch.cat([block.logsumexp(-1, keepdim=True) for block in _float_blocks(logits)])
 
 
-def likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """[n, V] -> the `count` largest of each row, largest first, float32, and their places: [n, count] each."""
-    values, places = zip(*(_largest(own, count) for own in _in_parts(logits)), strict=True)
-    return torch.cat(values), torch.cat(places)
+def top_tokens(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` largest logits of each row [n, V], largest first, float32, and their ids: [n, count] each."""
+    values, ids = zip(*(_top_values(block, count) for block in _float_blocks(logits)), strict=True)
+    return torch.cat(values), torch.cat(ids)
 
 
-def _in_parts(logits: Tensor) -> Iterator[Tensor]:
-    """In float32, a few rows at a time, which stay in the processor's cache."""
-    for own in logits.split(max(1, _NUMBERS_AT_ONCE // logits.shape[1])):
-        yield own.float()
+def _float_blocks(logits: Tensor) -> Iterator[Tensor]:
+    """Yield a few rows at a time in float32, so that they stay in the processor's cache."""
+    for block in logits.split(max(1, _BLOCK_NUMBERS // logits.shape[1])):
+        yield block.float()
 
 
-def _largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """`x.topk`, several times as fast on CPU: only the blocks with the largest maxima can hold the largest numbers."""
+def _top_values(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return `x.topk`, several times as fast on CPU: it searches the blocks with the largest maxima only."""
     if count == 1:
         return x.max(-1, keepdim=True)
     whole = x.shape[1] // _BLOCK * _BLOCK
     if whole < 8 * count * _BLOCK or x.device.type != "cpu":
         return x.topk(count, dim=-1)
     blocks = x[:, :whole].unflatten(1, (-1, _BLOCK))
-    chosen = blocks.amax(-1).topk(count, dim=-1).indices.sort(-1).values[:, :, None]  # [n, count, 1]
-    rest = torch.arange(whole, x.shape[1]).expand(len(x), -1)
-    places = torch.cat(((chosen * _BLOCK + torch.arange(_BLOCK)).flatten(1), rest), dim=1)
-    values, index = x.gather(1, places).topk(count, dim=-1)
-    return values, places.gather(1, index)
+    top_blocks = blocks.amax(-1).topk(count, dim=-1).indices.sort(-1).values[:, :, None]  # [n, count, 1]
+    remainder = torch.arange(whole, x.shape[1]).expand(len(x), -1)
+    ids = torch.cat(((top_blocks * _BLOCK + torch.arange(_BLOCK)).flatten(1), remainder), dim=1)
+    values, index = x.gather(1, ids).topk(count, dim=-1)
+    return values, ids.gather(1, index)
 
 
 class IncrementalState:
-    """What attentions see when R = D * B hypotheses read one token each, equal to what they see in the full pass.
+    """Caches and positions of a decoding step, in which R = D * B hypotheses read one token each.
 
-    All attentions of one scope (depth aside) have one cache. Hypotheses of a single sentence each see it as their
-    document: then all beams share what they see.
+    Results equal those of the full pass. All attentions of one scope (the memory's layer aside) share a cache. Where
+    every search row has a single sentence, it is treated as a document: then all beams share its keys.
     """
 
     def __init__(
@@ -309,74 +309,74 @@ class IncrementalState:
         beams: int,
         prefixes: Prefixes | None = None,
     ) -> None:
-        """rows: one for each of the D documents of the search; prefixes: see `IncrementalDecoder`."""
+        """rows: the D search rows; prefixes: see `IncrementalDecoder`."""
         by_kind: dict[tuple[type[Attention], AttentionScope], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
-                by_kind.setdefault((type(module), module.scope.place), []).append(module)
-        self.places: dict[Attention, tuple[Cache, int]] = {}
+                by_kind.setdefault((type(module), module.scope.without_layer), []).append(module)
+        self.cache_slots: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
         for (_, scope), attentions in by_kind.items():
             if scope.memory == "self":
                 like = torch.empty(model.config.attention_width, dtype=_projected_dtype(model), device=model.device)
-                self.caches.append(_own_cache(scope, attentions, like, len(rows), beams, single))
+                self.caches.append(_build_self_cache(scope, attentions, like, len(rows), beams, single))
                 if prefixes is not None:
-                    prefixes.begin(self.caches[-1], attentions)
+                    prefixes.fill_cache(self.caches[-1], attentions)
             else:
-                self.caches.append(_memory_cache(scope, attentions, memories[scope.memory], rows, beams, single))
-            self.places |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
+                self.caches.append(_build_cross_cache(scope, attentions, memories[scope.memory], rows, beams, single))
+            self.cache_slots |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """x [R, d] -> [R, d]"""
-        cache, number = self.places[attention]
+        """Attend to the cache: x [R, d] -> [R, d]."""
+        cache, number = self.cache_slots[attention]
         if isinstance(attention, LinearAttention):
             if isinstance(cache, LinearSelfCache):
-                asked, shown = attention.asked_and_shown(x, x)
-                gates = None if attention.gate is None else attention.gates(x)
-                cache.read(number, shown, attention.values(x), gates)
+                query, key = attention.project_features(x, x)
+                gates = None if attention.gate is None else attention.compute_gates(x)
+                cache.update(number, key, attention.project_values(x), gates)
             else:
-                asked = attention.asked_features(x)
-            return cache.attend(number, asked).to(x.dtype).flatten(-2)
+                query = attention.project_query_features(x)
+            return cache.attend(number, query).to(x.dtype).flatten(-2)
         if attention.scope.memory == "self":
-            query, pair = attention.asked_and_kept(x)
+            query, pair = attention.project_self(x)
             cache.store(number, pair)
         else:
-            query = attention.asked(x)
+            query = attention.project_query(x)
         return cache.attend(number, query).flatten(-2)
 
-    def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `AttentionContext`: x, states [R, d] -> [R, k, d] and [R, k]."""
-        cache, number = self.places[attention]
+    def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend to earlier sentences (see `AttentionContext`): x, states [R, d] -> [R, k, d] and [R, k]."""
+        cache, number = self.cache_slots[attention]
         assert isinstance(cache, SentencesBeforeCache)
-        pair = [attention.split(project(states)) for project in (attention.key, attention.value)]
+        pair = [attention.split_heads(project(states)) for project in (attention.key, attention.value)]
         cache.store(number, torch.stack(pair, dim=1))
-        return cache.attend_before(number, attention.asked(x)).flatten(-2), cache.there
+        return cache.attend_preceding(number, attention.project_query(x)).flatten(-2), cache.sentence_exists
 
 
 def _projected_dtype(model: TranslationModel) -> torch.dtype:
-    """That of what projections give: that of autocast, or the model's own, which its tables have."""
+    """Return the dtype of projections: that of autocast, or of the model's weights."""
     device = model.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else next(model.parameters()).dtype
 
 
-def _own_cache(
-    scope: AttentionScope, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
+def _build_self_cache(
+    scope: AttentionScope, attentions: Sequence[Attention], like: Tensor, rows: int, beams: int, single: bool
 ) -> Cache:
-    """For the hypotheses' own states, whose keys are as `like` [H k]."""
+    """Build the cache of self-attentions, whose keys are like `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
         return LinearSelfCache(len(attentions), attentions[0])
-    if scope.part == "before":
-        return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, scope)
-    if scope.part == "sentence" and not single:
-        own: Cache = SentenceSelfCache(len(attentions), documents * beams, like, attentions[0].heads)
+    if scope.extent == "neighbour":
+        return SentencesBeforeCache(len(attentions), rows * beams, like, attentions[0].heads, scope)
+    if scope.extent == "sentence" and not single:
+        cache: Cache = SentenceSelfCache(len(attentions), rows * beams, like, attentions[0].heads)
     else:
-        own = DocumentSelfCache(len(attentions), documents, beams, like, attentions[0].heads)
-    own.distances = attentions[0].distances
-    return own
+        cache = DocumentSelfCache(len(attentions), rows, beams, like, attentions[0].heads)
+    cache.distances = attentions[0].distances
+    return cache
 
 
-def _memory_cache(
+def _build_cross_cache(
     scope: AttentionScope,
     attentions: Sequence[Attention],
     memory: Memory,
@@ -384,18 +384,20 @@ def _memory_cache(
     beams: int,
     single: bool,
 ) -> Cache:
-    """For a memory, whose keys and values are computed here, once: of what the rows see."""
-    states = [memory.at(attention.scope) for attention in attentions]
+    """Build the cache of attentions to a memory, with the keys and values of the spans that the search rows see."""
+    states = [memory.select_states(attention.scope) for attention in attentions]
     spans = visible_spans(memory, scope)
-    if scope.part == "document":
+    if scope.extent == "document":
         spans = spans.select(_document_numbers([memory], rows))
     elif single:
         spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
         index = spans.indices().to(memory.states.device)
-        states, spans = [own.index_select(0, index) for own in states], Spans.tile(spans.lengths)
+        states, spans = [x.index_select(0, index) for x in states], Spans.tile(spans.lengths)
     if isinstance(attentions[0], LinearAttention):
-        return LinearCrossCache(cross_states(attentions, states, spans), beams, attentions[0].features.floor)
-    keys, values, spans = with_something(*keys_and_values(attentions, states), spans)
-    if single or scope.part == "document":
+        return LinearCrossCache(
+            compute_cross_states(attentions, states, spans), beams, attentions[0].features.min_denominator
+        )
+    keys, values, spans = pad_empty_spans(*project_keys_values(attentions, states), spans)
+    if single or scope.extent == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)

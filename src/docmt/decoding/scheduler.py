@@ -1,7 +1,8 @@
-"""Documents cut into the instances that a model reads, and these translated in the order that their system needs.
+"""Cut documents into instances and translate these in the order that their system needs.
 
-An instance is what the model reads at once, cut by the rule of training. Instances of one document are independent but
-where a system looks at its own earlier output; `docmt.decoding.stream` makes documents of them.
+An instance is the consecutive sentences that a model reads at once, cut by the rule of training. Instances of one
+document are independent, except where a system reads its own earlier output. `docmt.decoding.document_stream` joins
+them to documents.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import MANY
-from docmt.data import Instances, SentenceTokens, cut, read_source
-from docmt.data.config import MARKS
-from docmt.data.instances import instance_lengths, lengths_before, place_of
+from docmt.core.settings import MANY
+from docmt.data import Instances, SentenceTokens, cut_instances
+from docmt.data.batches import collate_source
+from docmt.data.instances import context_lengths, instance_lengths, locate_sentence
+from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.beam_search import search
-from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
-from docmt.decoding.models import Model, common_context_spec, members_of
-from docmt.decoding.rules import SearchRow, WordIds, takes_rounds
-from docmt.decoding.translation import Hypothesis, TranslatedSpan, join
+from docmt.decoding.models import Model, combine_context_specs, list_members
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.decoding.search_rules import SearchRow, WordIds, supports_rounds
+from docmt.decoding.translation_results import Hypothesis, TranslatedSpan, join_spans
 from docmt.model import ModelConfig, ModelInput
 from docmt.model.systems import ContextSpec, System
 from docmt.text import SpecialTokens
@@ -31,33 +33,33 @@ from docmt.text import SpecialTokens
 _SYSTEMS = {
     "instance_tokens": "see whole instances (group, document, concat)",
     "overlap": "translate whole instances sentence for sentence (group)",
-    "window": "translate windows (concat)",
+    "window_decoding": "translate windows (concat)",
 }
-"""The systems for which each setting of ContextConfig is."""
+"""Systems for which each setting of ContextConfig has an effect."""
 
 
 class History:
     """Translations of earlier sentences, which later ones see, by the number of the sentence in the whole task.
 
-    It changes while a task is worked on.
+    It changes during the search of a task.
     """
 
     def __init__(self, other: History | None = None) -> None:
-        """other: that it begins with a copy of."""
-        self._ranks: dict[int, list[list[int]]] = {} if other is None else dict(other._ranks)
+        """Begin with a copy of `other`."""
+        self._translations: dict[int, list[list[int]]] = {} if other is None else dict(other._translations)
 
-    def ranks(self, sentence: int) -> list[list[int]]:
-        """Return the translations of a sentence, best first; an empty one where it could not be translated."""
-        return self._ranks.get(sentence, [[]])
+    def ranked_translations(self, sentence: int) -> list[list[int]]:
+        """Return all translations of a sentence, best first; an empty one if it could not be translated."""
+        return self._translations.get(sentence, [[]])
 
     def add(self, first: int, hypotheses: Sequence[WordIds]) -> None:
-        """Keep translations, best first, of the sentences from `first` on."""
-        for number, ranks in enumerate(zip(*hypotheses, strict=True), first):
-            self._ranks[number] = [list(sentence) for sentence in ranks]
+        """Add translations, best first, of the sentences from `first` on."""
+        for number, translations in enumerate(zip(*hypotheses, strict=True), first):
+            self._translations[number] = [list(sentence) for sentence in translations]
 
     def forget(self, before: int) -> None:
         """Drop the translations of the sentences before this one."""
-        self._ranks = {number: ranks for number, ranks in self._ranks.items() if number >= before}
+        self._translations = {n: ranks for n, ranks in self._translations.items() if n >= before}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Task:
 
     model: Model
     words: SentenceTokens
-    """of the source"""
+    """words of the source sentences"""
     offsets: NDArray[np.int64]
     """[D + 1] number of each document's first sentence"""
     instances: Instances
@@ -75,14 +77,14 @@ class Task:
     context: ContextConfig = ContextConfig()
     batch_tokens: int = BATCH_TOKENS
     drafts: SentenceTokens | None = None
-    """of every sentence, where the model reads them"""
+    """drafts of all sentences, for a model that reads them"""
     start: int = 0
-    """of a part of a task: the number of its first sentence in the whole one"""
+    """number of its first sentence in the whole task, of which this is a part"""
     history: History = field(default_factory=lambda: History())
-    """what all parts of a task share"""
+    """translations of earlier sentences, shared by all parts of a task"""
 
     @classmethod
-    def of(
+    def from_documents(
         cls,
         model: Model,
         documents: Sequence[WordIds],
@@ -92,97 +94,104 @@ class Task:
         batch_tokens: int = BATCH_TOKENS,
         drafts: Sequence[WordIds] | None = None,
     ) -> Task:
-        """Cuts the documents; drafts: of each of their sentences, where the model reads them and the task's parts are
-        not to get them later.
+        """Cut documents into instances.
 
-        Raises DocmtError where a sentence cannot fit.
+        drafts: of each sentence, unless the model reads none or the parts of the task get them later. Raises DocmtError
+        where a sentence cannot fit.
         """
-        words, offsets = SentenceTokens.of(documents), np.cumsum([0, *map(len, documents)])
-        drafted = SentenceTokens.of(drafts) if drafts is not None and common_context_spec(model).drafts else None
+        words, offsets = SentenceTokens.from_documents(documents), np.cumsum([0, *map(len, documents)])
+        drafted = (
+            SentenceTokens.from_documents(drafts)
+            if drafts is not None and combine_context_specs(model).drafts
+            else None
+        )
         instances = cut_source(words, offsets, model, config, context, drafted)
         return cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
 
-    def part(self, chosen: Sequence[int]) -> Task:
-        """The task of some instances, in order, with no more sentences than they read: numbers of these count from the
-        first of them, those of documents stay."""
+    def select_instances(self, indices: Sequence[int]) -> Task:
+        """Return the task of some instances, in order, with no more sentences than they read.
+
+        Numbers of sentences count from the first of these, numbers of documents stay.
+        """
         instances = self.instances
-        first, last = int(instances.before[chosen].min()), int(instances.last[chosen].max())
-        moved = {name: getattr(instances, name)[chosen] - first for name in ("before", "first", "own", "last")}
+        first, last = int(instances.before[indices].min()), int(instances.last[indices].max())
+        moved = {
+            name: getattr(instances, name)[indices] - first for name in ("before", "first", "first_output", "last")
+        }
         return replace(
             self,
-            words=self.words.part(first, last),
+            words=self.words.slice(first, last),
             offsets=self.offsets - first,
-            instances=Instances(instances.document[chosen], **moved, cost=instances.cost[chosen]),
-            drafts=None if self.drafts is None else self.drafts.part(first, last),
+            instances=Instances(instances.document[indices], **moved, cost=instances.cost[indices]),
+            drafts=None if self.drafts is None else self.drafts.slice(first, last),
             start=self.start + first,
         )
 
-    def batches(self, chosen: Sequence[int] | None = None, times: int = 1) -> Iterator[list[int]]:
-        """Instances (all, or those chosen) of similar length together, longest first; see `batches_of`.
+    def batches(self, indices: Sequence[int] | None = None, times: int = 1) -> Iterator[list[int]]:
+        """Batch instances (all, or those of `indices`) of similar length, longest first (see `batch_by_length`).
 
-        times: how many batches of the search they may fill.
+        times: number of search batches that a batch may fill.
         """
-        numbers = range(len(self.instances)) if chosen is None else chosen
-        return batches_of([(self.lengths[i], i) for i in numbers], times * self.batch_tokens)
+        numbers = range(len(self.instances)) if indices is None else indices
+        return batch_by_length([(self.lengths[i], i) for i in numbers], times * self.batch_tokens)
 
     @cached_property
     def lengths(self) -> list[int]:
-        """Tokens of each instance, marks included."""
+        """Tokens of each instance, boundary tokens included."""
         drafted = None if self.drafts is None else self.drafts.lengths
         lengths: list[int] = instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
         return lengths
 
-    def turns(self) -> list[list[int]]:
-        """The instances in an order in which each comes after all that it sees the translation of; those of a turn go
-        together."""
-        if (self.instances.own == self.instances.first).all():
+    def dependency_groups(self) -> list[list[int]]:
+        """Group instances so that each comes after all instances whose translations it sees."""
+        if (self.instances.first_output == self.instances.first).all():
             return [list(range(len(self.instances)))]
         documents = self.instances.document  # in rising order
-        places = np.arange(len(documents)) - np.searchsorted(documents, documents)
-        turns: list[list[int]] = [[] for _ in range(int(places.max(initial=-1)) + 1)]
-        for number, place in enumerate(places.tolist()):
-            turns[place].append(number)
-        return turns
+        levels = np.arange(len(documents)) - np.searchsorted(documents, documents)
+        groups: list[list[int]] = [[] for _ in range(int(levels.max(initial=-1)) + 1)]
+        for number, level in enumerate(levels.tolist()):
+            groups[level].append(number)
+        return groups
 
-    def read(self, batch: Sequence[int]) -> ModelInput:
-        """The source sides of these instances."""
-        inputs = read_source(self.words, self.instances, batch, self.model.parts.frame, self.drafts)
+    def read_sources(self, batch: Sequence[int]) -> ModelInput:
+        """Return the model input of these instances."""
+        inputs = collate_source(self.words, self.instances, batch, self.model.parts.boundary_tokens, self.drafts)
         return inputs.to(self.model.device)
 
-    def aligned(self, inputs: ModelInput, batch: Sequence[int]) -> Sequence[Tensor]:
-        """Where the sentences first .. last - 1 of each of these instances are in what is read of them."""
+    def split_aligned(self, inputs: ModelInput, batch: Sequence[int]) -> Sequence[Tensor]:
+        """Split the aligned source sentences of a model input by instance."""
         counts = self.instances.last[batch] - self.instances.first[batch]
-        return inputs.aligned.split(counts.tolist())
+        return inputs.alignment.split(counts.tolist())
 
-    def span(self, first: int, last: int, ranks: Sequence[Hypothesis]) -> TranslatedSpan:
-        """Translations of the sentences first .. last - 1 of this task, with their numbers in the whole one."""
-        document, _ = place_of(first, self.offsets)
-        return TranslatedSpan(document, self.start + first, self.start + last, ranks)
-
-
-def filled_places(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[WordIds]]:
-    """Where each document has sentences that are not empty, and these."""
-    places = [[i for i, sentence in enumerate(document) if sentence] for document in documents]
-    return places, only_at(places, documents)
+    def make_span(self, first: int, last: int, hypotheses: Sequence[Hypothesis]) -> TranslatedSpan:
+        """Return the translations of the sentences first .. last - 1 of this task as a span of the whole one."""
+        document, _ = locate_sentence(first, self.offsets)
+        return TranslatedSpan(document, self.start + first, self.start + last, hypotheses)
 
 
-def drafts_at(
-    places: Sequence[Sequence[int]], documents: Sequence[WordIds], drafts: Sequence[WordIds] | None
+def find_nonempty(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[WordIds]]:
+    """Return the positions of each document's non-empty sentences, and these sentences."""
+    positions = [[i for i, sentence in enumerate(document) if sentence] for document in documents]
+    return positions, select_sentences(positions, documents)
+
+
+def select_drafts(
+    positions: Sequence[Sequence[int]], documents: Sequence[WordIds], drafts: Sequence[WordIds] | None
 ) -> list[WordIds] | None:
-    """Of each document the drafts of the sentences at these places, if there are drafts.
+    """Return the drafts of the sentences at these positions of each document, or None without drafts.
 
     Raises ValueError unless there is one for every sentence.
     """
     if drafts is None:
         return None
     if list(map(len, drafts)) != list(map(len, documents)):
-        raise ValueError("the drafts are not those of the documents: the model reads drafts of every sentence")
-    return only_at(places, drafts)
+        raise ValueError("the model reads drafts: give one for every sentence")
+    return select_sentences(positions, drafts)
 
 
-def only_at(places: Sequence[Sequence[int]], documents: Sequence[WordIds]) -> list[WordIds]:
-    """Of each document the sentences at these places."""
-    return [[document[i] for i in own] for document, own in zip(documents, places, strict=True)]
+def select_sentences(positions: Sequence[Sequence[int]], documents: Sequence[WordIds]) -> list[WordIds]:
+    """Return the sentences at these positions of each document."""
+    return [[document[i] for i in indices] for document, indices in zip(documents, positions, strict=True)]
 
 
 def cut_source(
@@ -193,96 +202,98 @@ def cut_source(
     context: ContextConfig = ContextConfig(),
     drafts: SentenceTokens | None = None,
 ) -> Instances:
-    """Cuts documents by the rule of training, in an ensemble by the least limits of its members.
+    """Cut documents into instances by the rule of training; an ensemble uses the smallest limits of its members.
 
     Raises DocmtError where a sentence cannot fit.
     """
-    context_spec, reserve = common_context_spec(model), None
-    if context_spec.shown:  # the sentences that are shown must have been translated
+    context_spec, reserve = combine_context_specs(model), None
+    if context_spec.target_context:  # target context must have been translated before
         context_spec = replace(context_spec, sentences=1)
-    configs = [member.config for member in members_of(model)]
-    for own in configs:
-        check_context(config, context, own)
-    limits = [own.position_limit for own in configs if own.position_limit is not None]
+    configs = [member.config for member in list_members(model)]
+    for member in configs:
+        check_context(config, context, member)
+    limits = [member.position_limit for member in configs if member.position_limit is not None]
     if limits and len(words.lengths):
-        # The longest translation that the search may try must have positions too.
+        # The longest possible translation needs positions too.
         longest = words.lengths
-        if any(own.limits_target for own in configs):
+        if any(member.limits_target for member in configs):
             longest = np.maximum(longest, [config.sentence_limit(int(n)) for n in words.lengths])
         longest = longest if drafts is None else np.maximum(longest, drafts.lengths)
-        before = context_spec.before if context_spec.joined else 0
+        before = context_spec.source_context if context_spec.joined_context else 0
         sizes = np.maximum(
-            longest + model.parts.frame.most_marks, lengths_before(words.lengths, document_offsets, before)
+            longest + model.parts.boundary_tokens.max_per_sentence,
+            context_lengths(words.lengths, document_offsets, before),
         )
         number = int(sizes.argmax())
         if sizes[number] > min(limits):
-            _, place = place_of(number, document_offsets)
+            _, position = locate_sentence(number, document_offsets)
             raise DocmtError(
-                f"sentence {place + 1} of the document may need "
-                f"{sizes[number]} positions, but the model has {min(limits)}: split the sentence, or use a "
-                "model with sinusoidal positions"
+                f"sentence {position + 1} of the document may need "
+                f"{sizes[number]} positions, but the model has {min(limits)}. Split the sentence, or use a "
+                "model with sinusoidal positions."
             )
-        if not all(own.restarts for own in configs if own.position_limit is not None):
-            more = max(model.parts.frame.most_marks - MARKS, 0)  # than are counted for each sentence
+        if not all(member.restarts_positions for member in configs if member.position_limit is not None):
+            # Boundary tokens of a sentence beyond NUM_BOUNDARY_TOKENS.
+            more = max(model.parts.boundary_tokens.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)
             reserve = longest + more, min(limits) + 1
-    return cut(
+    return cut_instances(
         words.lengths,
         None,
         document_offsets,
         context_spec,
-        limit=instance_limit(model, context),
-        max_sentences=MANY if context.instance_tokens else min(own.instance_sentences for own in configs),
-        carry=context.overlap,
+        limit=find_instance_limit(model, context),
+        max_sentences=MANY if context.instance_tokens else min(member.instance_sentences for member in configs),
+        overlap=context.overlap,
         reserve=reserve,
     )
 
 
-def instance_limit(model: Model, context: ContextConfig) -> int:
-    """Fewer source tokens than these, marks included, are one instance."""
-    return context.instance_tokens or min(own.config.instance_tokens for own in members_of(model))
+def find_instance_limit(model: Model, context: ContextConfig) -> int:
+    """Return the limit of an instance: it has fewer source tokens, boundary tokens included."""
+    return context.instance_tokens or min(member.config.instance_tokens for member in list_members(model))
 
 
-def supported(context: ContextConfig, system: System) -> ContextConfig:
-    """Return the settings that have an effect with this system; the others are at their defaults."""
-    has = {
-        "instance_tokens": system.order != "sentences" and not system.context_spec().shown,
-        "overlap": system.order == "documents" and system.rules == "frame",
-        "window": bool(system.orders),
+def select_effective_settings(context: ContextConfig, system: System) -> ContextConfig:
+    """Return the settings that have an effect with this system, with all others at their defaults."""
+    effective = {
+        "instance_tokens": system.decoding_order != "sentences" and not system.context_spec().target_context,
+        "overlap": system.decoding_order == "documents" and system.rules == "frame",
+        "window_decoding": bool(system.decoding_orders),
     }
-    return ContextConfig(**{name: getattr(context, name) for name, has_effect in has.items() if has_effect})
+    return ContextConfig(**{name: getattr(context, name) for name, has_effect in effective.items() if has_effect})
 
 
 def check_context(search: SearchConfig, context: ContextConfig, *models: ModelConfig) -> None:
-    """Raise DocmtError for a setting that has no effect with any of these models, or asks for too many positions.
+    """Raise DocmtError for a setting that has no effect with any of these models, or needs too many positions.
 
-    Of the search that is `search.rounds`, which looks at context.
+    The only setting of the search that is checked is `search.rounds`.
     """
-    if search.rounds and not any(takes_rounds(context, model.chosen) for model in models):
+    if search.rounds and not any(supports_rounds(context, model.system_options) for model in models):
         raise DocmtError(
-            "search.rounds is for systems that see earlier translations (group; concat with context.window prefix; "
-            "hierarchical at the target), not for this model: leave it out"
+            "search.rounds is for systems that see earlier translations (group; concat with window_decoding prefix; "
+            "hierarchical at the target), not for this model. Leave it out."
         )
     for name in context.changes():
-        if not any(name in supported(context, model.chosen).changes() for model in models):
+        if not any(name in select_effective_settings(context, model.system_options).changes() for model in models):
             systems = sorted({model.system for model in models})
-            these = f"this {systems[0]} model" if len(systems) == 1 else f"models of {', '.join(systems)}"
-            raise DocmtError(f"context.{name} is for systems that {_SYSTEMS[name]}, not for {these}: leave it out")
+            kinds = f"this {systems[0]} model" if len(systems) == 1 else f"models of {', '.join(systems)}"
+            raise DocmtError(f"context.{name} is for systems that {_SYSTEMS[name]}, not for {kinds}. Leave it out.")
     for model in models:
-        limit = None if model.restarts else model.position_limit
+        limit = None if model.restarts_positions else model.position_limit
         if limit is not None and context.instance_tokens > limit + 1:
             raise DocmtError(
-                f"context.instance_tokens is {context.instance_tokens}, but the model has {limit} learned positions: "
-                f"choose at most {limit + 1}"
+                f"context.instance_tokens is {context.instance_tokens}, but the model has {limit} learned positions. "
+                f"Choose at most {limit + 1}."
             )
 
 
-def batches_of(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:
-    """Numbers of things (size, number) of similar size, largest first, at most `batch_tokens` with padding."""
-    return batches_in_order(sorted(sizes, key=lambda item: -item[0]), batch_tokens)
+def batch_by_length(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield batches of numbers in the order of their sizes, largest first (see `batch_ordered`)."""
+    return batch_ordered(sorted(sizes, key=lambda item: -item[0]), batch_tokens)
 
 
-def batches_in_order(sizes: Iterable[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:
-    """Numbers of things (size, number) in this order, at most `batch_tokens` with padding."""
+def batch_ordered(sizes: Iterable[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield batches of numbers in this order, of at most `batch_tokens` with padding; sizes: (size, number)."""
     batch: list[int] = []
     longest = 0
     for size, number in sizes:
@@ -295,16 +306,18 @@ def batches_in_order(sizes: Iterable[tuple[int, int]], batch_tokens: int) -> Ite
         yield batch
 
 
-def packed_units(
+def cut_dbleu_units(
     model: ModelConfig,
     source_lengths: Sequence[int] | NDArray[np.int64],
     target_lengths: Sequence[int] | NDArray[np.int64],
     document_offsets: Sequence[int] | NDArray[np.int64],
 ) -> list[list[tuple[int, int]]]:
-    """For each document the ranges of its sentences that are packed together from both sides: the published units of
-    d-BLEU (Bao et al. 2021), end to end whatever the system."""
+    """Return the units of d-BLEU (Bao et al. 2021): ranges of sentences of each document, packed by both sides.
+
+    The units do not depend on the system.
+    """
     offsets = np.asarray(document_offsets)
-    packed = cut(
+    packed = cut_instances(
         source_lengths,
         target_lengths,
         offsets,
@@ -319,117 +332,125 @@ def packed_units(
     return units
 
 
-POOL = 4  # times as many tokens are read together as are searched: more sentences to find similar ones among
-Counter = Callable[[int], object]
-Found = dict[int, TranslatedSpan]
-"""By the number of its first sentence in the whole task: what was searched as one, an instance or a sentence."""
-_PREFIX_SHARE = 8  # a batch has at most so many times its tokens in prefixes, whose keys each row copies
+POOL_FACTOR = 4  # more tokens are read together than searched: more sentences of similar length to choose from
+OnSentences = Callable[[int], object]
+SearchSpans = dict[int, TranslatedSpan]
+"""Results of a search, instances or sentences, by the number of their first sentence in the whole task."""
+_PREFIX_SHARE = 8  # most prefix tokens of a batch for each other token: each search row copies the keys of its prefix
 
 
-def _whole_instances(task: Task, on_sentences: Counter) -> Found:
-    """Orders "documents" and "in turn": a row of the search is an instance, whose own sentences are found together,
-    after the translations of those before them that it has as well."""
-    found: Found = {}
-    own, first, last = task.instances.own, task.instances.first, task.instances.last
-    for batch in (batch for turn in task.turns() for batch in task.batches(turn)):
-        earlier = [range(int(first[i]), int(own[i])) for i in batch]
-        prefixes = [[task.history.ranks(task.start + number)[0] for number in numbers] for numbers in earlier]
-        for i, before, hypotheses in zip(batch, earlier, _search(task, batch, prefixes), strict=True):
-            kept = [each.after(len(before), alone=task.config.compatibility == "rfa") for each in hypotheses]
-            span = task.span(int(own[i]), int(last[i]), kept)
-            found[span.first] = span
-            task.history.add(span.first, [each.fitted(span.last - span.first) for each in kept])
-        on_sentences(int((last[batch] - own[batch]).sum()))
-    return found
+def _search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
+    """Search whole instances, for the orders "documents" and "sequential".
 
-
-def _pooled_sentences(task: Task, on_sentences: Counter, after_earlier: bool = False) -> Found:
-    """Order "sentences": the sentences of many instances are read together, and those of similar length searched.
-
-    after_earlier: each after the translations of those before it that its instance has as well.
+    A search row is an instance. The translations of earlier sentences in it are the prefix.
     """
-    found: Found = {}
+    spans: SearchSpans = {}
+    starts, first, ends = task.instances.first_output, task.instances.first, task.instances.last
+    only_next = task.config.implementation == "rfa"
+    for batch in (batch for group in task.dependency_groups() for batch in task.batches(group)):
+        earlier = [range(int(first[i]), int(starts[i])) for i in batch]
+        prefixes = [[task.history.ranked_translations(task.start + n)[0] for n in numbers] for numbers in earlier]
+        for i, prefix, results in zip(batch, prefixes, _search_rows(task, batch, prefixes), strict=True):
+            hypotheses = [result.drop_prefix(len(prefix), only_next=only_next) for result in results]
+            span = task.make_span(int(starts[i]), int(ends[i]), hypotheses)
+            spans[span.first] = span
+            task.history.add(span.first, [each.fit_sentences(span.last - span.first) for each in hypotheses])
+        on_sentences(int((ends[batch] - starts[batch]).sum()))
+    return spans
+
+
+def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool = False) -> SearchSpans:
+    """Search single sentences, for the order "sentences".
+
+    Many instances are read together, and sentences of similar length are searched together. with_prefixes: the
+    translations of the earlier sentences in the instance are the prefix.
+    """
+    spans: SearchSpans = {}
     instances, lengths = task.instances, task.words.lengths
-    for batch in task.batches(times=1 if after_earlier else POOL):
-        inputs = task.read(batch)
-        memories = task.model.memories(inputs)
+    for batch in task.batches(times=1 if with_prefixes else POOL_FACTOR):
+        inputs = task.read_sources(batch)
+        memories = task.model.compute_memories(inputs)
         rows: list[SearchRow] = []
         numbers: list[int] = []
-        for i, aligned in zip(batch, task.aligned(inputs, batch), strict=True):
-            first, own, last = (int(column[i]) for column in (instances.first, instances.own, instances.last))
-            before = [task.history.ranks(task.start + n)[0] for n in range(first, last)] if after_earlier else []
-            for n in range(own, last):
-                seen = slice(0 if after_earlier else n - first, n + 1 - first)
-                rows.append(SearchRow(aligned[seen].tolist(), lengths[first:last][seen].tolist(), before[: n - first]))
+        for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
+            first, start, last = (
+                int(column[i]) for column in (instances.first, instances.first_output, instances.last)
+            )
+            instance_sentences = range(first, last) if with_prefixes else ()
+            history = [task.history.ranked_translations(task.start + n)[0] for n in instance_sentences]
+            for n in range(start, last):
+                part = slice(0 if with_prefixes else n - first, n + 1 - first)
+                rows.append(SearchRow(aligned[part].tolist(), lengths[first:last][part].tolist(), history[: n - first]))
                 numbers.append(n)
         sizes = [
-            (max(row.lengths[-1] + MARKS, sum(map(len, row.prefix)) // _PREFIX_SHARE), place)
-            for place, row in enumerate(rows)
+            (max(row.lengths[-1] + NUM_BOUNDARY_TOKENS, sum(map(len, row.prefix)) // _PREFIX_SHARE), index)
+            for index, row in enumerate(rows)
         ]
-        for places in batches_of(sizes, task.batch_tokens):
-            ranks = search(task.model, memories, [rows[place] for place in places], task.specials, task.config)
-            for place, hypotheses in zip(places, ranks, strict=True):
-                kept = [each.after(len(rows[place].prefix)) for each in hypotheses]
-                span = task.span(numbers[place], numbers[place] + 1, kept)
-                found[span.first] = span
-            on_sentences(len(places))
-    return found
+        for indices in batch_by_length(sizes, task.batch_tokens):
+            results = search(task.model, memories, [rows[index] for index in indices], task.specials, task.config)
+            for index, row_results in zip(indices, results, strict=True):
+                hypotheses = [result.drop_prefix(len(rows[index].prefix)) for result in row_results]
+                span = task.make_span(numbers[index], numbers[index] + 1, hypotheses)
+                spans[span.first] = span
+            on_sentences(len(indices))
+    return spans
 
 
-def _windows(task: Task, on_sentences: Counter) -> Found:
-    """Order "windows": the last sentence of every window."""
-    found: Found = {}
+def _search_windows(task: Task, on_sentences: OnSentences) -> SearchSpans:
+    """Search windows and keep the last sentence of each, for the order "windows"."""
+    spans: SearchSpans = {}
     for batch in task.batches():
-        for i, hypotheses in zip(batch, _search(task, batch), strict=True):
-            kept = [each.after(len(each.sentences) - 1) for each in hypotheses]
-            span = task.span(int(task.instances.own[i]), int(task.instances.last[i]), kept)
-            found[span.first] = span
-            task.history.add(span.first, [each.sentences for each in kept])
+        for i, results in zip(batch, _search_rows(task, batch), strict=True):
+            hypotheses = [result.drop_prefix(len(result.sentences) - 1) for result in results]
+            span = task.make_span(int(task.instances.first_output[i]), int(task.instances.last[i]), hypotheses)
+            spans[span.first] = span
+            task.history.add(span.first, [each.sentences for each in hypotheses])
         on_sentences(len(batch))
-    return found
+    return spans
 
 
-def _search(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None = None) -> list[list[Hypothesis]]:
-    """The best translations of these instances, each a row, after the forced prefixes."""
-    inputs = task.read(batch)
+def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None = None) -> list[list[Hypothesis]]:
+    """Return the best translations of these instances, each a search row, after the forced prefixes."""
+    inputs = task.read_sources(batch)
     rows = []
-    for i, aligned, prefix in zip(batch, task.aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
+    for i, aligned, prefix in zip(batch, task.split_aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
         lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
         rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix))
-    return search(task.model, task.model.memories(inputs), rows, task.specials, task.config)
+    return search(task.model, task.model.compute_memories(inputs), rows, task.specials, task.config)
 
 
-def _rounds(task: Task, on_sentences: Counter) -> Found:
-    """Decode in a fixed number of rounds: all sentences at once, each after drafts of those before it.
+def _search_in_rounds(task: Task, on_sentences: OnSentences) -> SearchSpans:
+    """Decode in a fixed number of rounds: all sentences at once, each after drafts of the sentences before it.
 
     The first round searches every sentence without earlier target sentences. Each further round searches every sentence
-    again, after the drafts of the round before. Nothing is verified: a document costs as many sentence batches as there
-    are rounds. After round r the first r sentences of an instance are those of sequential search (with beams inside of
-    sentences); docs/decisions/0002-rounds.md has how fast the others agree. on_sentences hears of the last round.
+    again, after the drafts of the previous round. Nothing is verified: a document costs as many sentence batches as
+    there are rounds. After round r the first r sentences of an instance are those of sequential search (with beams
+    inside of sentences). Decision 0002 says how fast the others agree. on_sentences is
+    called in the last round only.
     """
-    instances, found = task.instances, Found()
-    drafted = replace(task, history=History(task.history))  # drafts of a round that fails are nobody's context
-    alone = replace(task, instances=replace(instances, before=instances.own, first=instances.own))
+    instances, sentences = task.instances, SearchSpans()
+    drafted = replace(task, history=History(task.history))  # a failed round leaves no drafts in the task's history
+    alone = replace(task, instances=replace(instances, before=instances.first_output, first=instances.first_output))
     for number in range(task.config.rounds):
         count = on_sentences if number + 1 == task.config.rounds else lambda sentences: None
-        found = _pooled_sentences(drafted, count, after_earlier=True) if number else _pooled_sentences(alone, count)
-        for span in found.values():
-            drafted.history.add(span.first, [each.sentences for each in span.ranks])
-    joined: Found = {}
-    for own, last in zip(instances.own.tolist(), instances.last.tolist(), strict=True):
-        start = task.start + own
-        spans = [found[number] for number in range(start, task.start + last)]
-        joined[start] = task.span(own, last, join(spans, task.config, start))
+        sentences = _search_sentences(drafted, count, with_prefixes=True) if number else _search_sentences(alone, count)
+        for span in sentences.values():
+            drafted.history.add(span.first, [each.sentences for each in span.hypotheses])
+    joined: SearchSpans = {}
+    for first, last in zip(instances.first_output.tolist(), instances.last.tolist(), strict=True):
+        start = task.start + first
+        spans = [sentences[number] for number in range(start, task.start + last)]
+        joined[start] = task.make_span(first, last, join_spans(spans, task.config, start))
         for span in spans:
-            task.history.add(span.first, [each.sentences for each in span.ranks])
+            task.history.add(span.first, [each.sentences for each in span.hypotheses])
     return joined
 
 
-ORDERS: dict[str, Callable[[Task, Counter], Found]] = {
-    "documents": _whole_instances,
-    "sentences": _pooled_sentences,
-    "windows": _windows,
-    "in turn": _whole_instances,
-    "rounds": _rounds,
+ORDERS: dict[str, Callable[[Task, OnSentences], SearchSpans]] = {
+    "documents": _search_instances,
+    "sentences": _search_sentences,
+    "windows": _search_windows,
+    "sequential": _search_instances,
+    "rounds": _search_in_rounds,
 }
-"""By the name that systems have for them, and rounds, where those are set."""
+"""Search functions by the order of a system, or "rounds" where search.rounds is set."""

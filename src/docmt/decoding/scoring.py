@@ -1,8 +1,8 @@
-"""The log-probabilities of supplied translations (force decoding).
+"""Log-probabilities of supplied translations (force decoding).
 
-What these translations have in common is computed once. Candidates of one source differ in a word or two. Each source
-is encoded once, translations that are equal in all that is read with them are scored once, and a beginning that several
-translations of a source share is decoded once, as a decoder's states depend on the source and the tokens before alone.
+Shared computation is done once. Candidates of one source differ in a word or two. So each source is encoded once, and
+translations with equal source, target and context are scored once. A beginning that several translations of a source
+share is decoded once, as decoder states depend on the source and the tokens before alone.
 """
 
 from __future__ import annotations
@@ -17,96 +17,99 @@ import torch
 from torch import Tensor
 
 from docmt.data import Batch, SentenceTokens, collate
-from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
-from docmt.decoding.models import Model, mean_probability, members_of
-from docmt.decoding.rules import TargetBoundaries, WordIds, rules_of
-from docmt.decoding.scheduler import Counter, Found, Task, batches_of, drafts_at, only_at
-from docmt.decoding.translation import Hypothesis, join, not_numbers
+from docmt.decoding.models import Model, average_probabilities, list_members
+from docmt.decoding.scheduler import OnSentences, SearchSpans, Task, batch_by_length, select_drafts, select_sentences
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.decoding.search_rules import TargetBoundaries, WordIds, choose_rules
+from docmt.decoding.translation_results import Hypothesis, join_spans, non_finite_error
 from docmt.model import ModelInput, TranslationModel
 from docmt.model.spans import Packed
 from docmt.text import SpecialTokens
 
-Equal = list[int]
+EqualInstances = list[int]
 """Numbers of instances that are equal in source, target and context."""
-OneSource = list[Equal]
-"""Those of one source."""
+SourceGroup = list[EqualInstances]
+"""Groups of equal instances with the same source."""
 
 
-def shared_batches(task: Task, target: SentenceTokens) -> Iterator[list[OneSource]]:
-    """All instances, those of one source together, in batches of at most `batch_tokens` of all that is scored."""
-    groups = [part for group in _by_source(task, target) for part in _cut(group, task, task.lengths)]
+def batch_by_source(task: Task, target: SentenceTokens) -> Iterator[list[SourceGroup]]:
+    """Yield all instances, those of one source together, in batches of at most `batch_tokens` scored tokens."""
+    sources = _group_by_source(task, target)
+    groups = [group for source in sources for group in _split_group(source, task, task.lengths)]
     sizes = [(task.lengths[group[0][0]] * len(group), number) for number, group in enumerate(groups)]
-    for batch in batches_of(sizes, task.batch_tokens):
+    for batch in batch_by_length(sizes, task.batch_tokens):
         yield [groups[number] for number in batch]
 
 
-def _cut(group: OneSource, task: Task, lengths: Sequence[int]) -> Iterator[OneSource]:
-    """The translations of one source, in parts that fit a batch."""
-    most = max(1, task.batch_tokens // max(1, lengths[group[0][0]]))
-    for first in range(0, len(group), most):
-        yield group[first : first + most]
+def _split_group(group: SourceGroup, task: Task, lengths: Sequence[int]) -> Iterator[SourceGroup]:
+    """Split the translations of one source into parts that fit a batch."""
+    size = max(1, task.batch_tokens // max(1, lengths[group[0][0]]))
+    for first in range(0, len(group), size):
+        yield group[first : first + size]
 
 
-def _by_source(task: Task, target: SentenceTokens) -> list[OneSource]:
-    found: dict[object, dict[object, Equal]] = {}
+def _group_by_source(task: Task, target: SentenceTokens) -> list[SourceGroup]:
+    """Group instances by source and context, then by target."""
+    groups: dict[object, dict[object, EqualInstances]] = {}
     instances = task.instances
-    columns = (instances.before, instances.first, instances.own, instances.last)
-    for number, (before, first, own, last) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        drafted = None if task.drafts is None else _content(task.drafts, before, last)
-        source = (_content(task.words, before, last), drafted, first - before, own - before)
-        found.setdefault(source, {}).setdefault(_content(target, first, last), []).append(number)
-    return [list(group.values()) for group in found.values()]
+    columns = (instances.before, instances.first, instances.first_output, instances.last)
+    for number, (before, first, start, last) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        drafted = None if task.drafts is None else _content_key(task.drafts, before, last)
+        source = (_content_key(task.words, before, last), drafted, first - before, start - before)
+        groups.setdefault(source, {}).setdefault(_content_key(target, first, last), []).append(number)
+    return [list(group.values()) for group in groups.values()]
 
 
-def _content(words: SentenceTokens, first: int, last: int) -> tuple[bytes, bytes]:
-    """What the sentences first .. last - 1 hold, as something to compare."""
+def _content_key(words: SentenceTokens, first: int, last: int) -> tuple[bytes, bytes]:
+    """Return a key that is equal for equal sentences first .. last - 1."""
     offsets = words.offsets[first : last + 1]
     return words.tokens[offsets[0] : offsets[-1]].tobytes(), np.diff(offsets).tobytes()
 
 
-def shared_reading(task: Task, inputs: ModelInput, batch: Sequence[OneSource]) -> ModelInput:
-    """What is read of the first of each of the equal ones, one after the other, with every source once."""
+def share_sources(task: Task, inputs: ModelInput, batch: Sequence[SourceGroup]) -> ModelInput:
+    """Return the model input of one instance of each equal group, with every source once."""
     counts = torch.tensor([len(group) for group in batch])
     if len(batch) == int(counts.sum()):
         return inputs
     assert inputs.target is not None
     firsts = [group[0][0] for group in batch]
-    own = task.read(firsts)
-    aligned = [part for part, group in zip(task.aligned(own, firsts), batch, strict=True) for _ in group]
+    sources = task.read_sources(firsts)
+    aligned = [part for part, group in zip(task.split_aligned(sources, firsts), batch, strict=True) for _ in group]
     return replace(
         inputs,
-        source=own.source,
-        drafts=own.drafts,
-        aligned=torch.cat(aligned),
-        documents=torch.arange(len(batch)).repeat_interleave(counts),
-        same=_same_beginnings(inputs.target, counts.tolist()),
+        source=sources.source,
+        drafts=sources.drafts,
+        alignment=torch.cat(aligned),
+        document_alignment=torch.arange(len(batch)).repeat_interleave(counts),
+        representatives=_share_beginnings(inputs.target, counts.tolist()),
     )
 
 
-def _same_beginnings(target: Packed, counts: Sequence[int]) -> Tensor:
-    """[T] for each token the one that stands for it: of the documents of each source (so many) alike beginnings."""
+def _share_beginnings(target: Packed, counts: Sequence[int]) -> Tensor:
+    """Return for each target token the one whose state it shares: [T]; counts: documents of each source."""
     tokens, starts = target.tokens.tolist(), target.documents.starts.tolist()
     documents = [tokens[start:end] for start, end in zip(starts, target.documents.ends.tolist(), strict=True)]
-    same = list(range(len(tokens)))
-    reached = 0
+    representatives = list(range(len(tokens)))
+    first = 0
     for count in counts:
-        # In the order of the alphabet the one that a document shares the longest beginning with stands next to it.
-        order = sorted(range(reached, reached + count), key=documents.__getitem__)
-        for one, other in pairwise(order):
-            common = _common(documents[one], documents[other])
-            same[starts[other] : starts[other] + common] = same[starts[one] : starts[one] + common]
-        reached += count
-    return torch.tensor(same)
+        # In sorted order each document stands next to the one with which it shares the longest beginning.
+        order = sorted(range(first, first + count), key=documents.__getitem__)
+        for previous, document in pairwise(order):
+            common = _common_beginning_length(documents[previous], documents[document])
+            start, shared = starts[document], starts[previous]
+            representatives[start : start + common] = representatives[shared : shared + common]
+        first += count
+    return torch.tensor(representatives)
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens are equal from the start."""
+def _common_beginning_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the length of the common beginning of two documents."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return next((position for position, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 _CHUNK = 512  # tokens that are projected to the vocabulary at a time
-_NO_LIMIT = -1  # which no sentence stands at
+_NO_LIMIT = -1  # a length that no sentence has
 
 
 @torch.inference_mode()
@@ -119,33 +122,33 @@ def score_documents(
     *,
     context: ContextConfig = ContextConfig(),
     batch_tokens: int = BATCH_TOKENS,
-    on_sentences: Counter = lambda count: None,
+    on_sentences: OnSentences = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
-    limited: bool = True,
-    apart: bool = False,
+    free_at_limit: bool = True,
+    without_context: bool = False,
 ) -> list[Hypothesis]:
-    """The given translations with the log-probabilities that the search would have given them.
+    """Return supplied translations with the log-probabilities that the search would give them.
 
-    sources and targets: documents of the same numbers of sentences of word ids; drafts: a first translation of every
-    source sentence, for a model that reads them. The context is the translator's: the same instances; a sentence
-    exactly at its length limit has its `</s>` forced there, so it costs nothing here (unless not `limited`: where given
-    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. With
-    `apart` the same passes are made over the same instances, but no sentence sees another (`ModelInput.apart`). Raises
-    ValueError where the counts of sentences differ, and DocmtError where scores are not numbers.
+    sources and targets: documents of word ids with equal numbers of sentences. drafts: a first translation of every
+    source sentence, for a model that reads them. Instances are those of the translator. free_at_limit: the `</s>` of a
+    sentence exactly at its length limit is forced as in the search, and costs nothing; where supplied texts are
+    compared, one of just that length would gain by it. Pairs of empty sentences cost nothing. without_context: the same
+    instances and passes, but no sentence sees another (`ModelInput.isolate_sentences`). Raises ValueError where the
+    numbers of sentences differ, and DocmtError where scores are not numbers.
     """
-    places, counts = [], [len(document) for document in sources]
+    positions, counts = [], [len(document) for document in sources]
     for source_document, target_document in zip(sources, targets, strict=True):
         both = enumerate(zip(source_document, target_document, strict=True))
-        places.append([i for i, (one, other) in both if one or other])
-    drafts = drafts_at(places, sources, drafts)
-    sources, targets = only_at(places, sources), only_at(places, targets)
+        positions.append([i for i, (source, target) in both if source or target])
+    drafts = select_drafts(positions, sources, drafts)
+    sources, targets = select_sentences(positions, sources), select_sentences(positions, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))
-    task = Task.of(model, sources, specials, config, context, batch_tokens, drafts)
-    found = score_task(task, SentenceTokens.of(targets), on_sentences, limited, apart)
+    task = Task.from_documents(model, sources, specials, config, context, batch_tokens, drafts)
+    spans = score_task(task, SentenceTokens.from_documents(targets), on_sentences, free_at_limit, without_context)
     hypotheses = []
-    for (start, end), own, count in zip(pairwise(task.offsets.tolist()), places, counts, strict=True):
-        (joined,) = join([found[number] for number in range(start, end) if number in found], config, start)
-        hypotheses.append(joined.spread(own, count))
+    for (start, end), indices, count in zip(pairwise(task.offsets.tolist()), positions, counts, strict=True):
+        (joined,) = join_spans([spans[number] for number in range(start, end) if number in spans], config, start)
+        hypotheses.append(joined.insert_empty(indices, count))
     return hypotheses
 
 
@@ -153,79 +156,95 @@ def score_documents(
 def score_task(
     task: Task,
     words: SentenceTokens,
-    on_sentences: Counter = lambda count: None,
-    limited: bool = True,
-    apart: bool = False,
-) -> Found:
-    """Like `score_documents` for the instances of a task; words: all their targets."""
-    found: Found = {}
+    on_sentences: OnSentences = lambda count: None,
+    free_at_limit: bool = True,
+    without_context: bool = False,
+) -> SearchSpans:
+    """Score the instances of a task as `score_documents` does; words: all their targets."""
+    spans: SearchSpans = {}
     model, specials = task.model, task.specials
-    for groups in shared_batches(task, words):
-        equal = [numbers for group in groups for numbers in group]
+    for batch_groups in batch_by_source(task, words):
+        equal = [numbers for group in batch_groups for numbers in group]
         indices = [numbers[0] for numbers in equal]
-        batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)
-        inputs = shared_reading(task, batch.inputs, groups)
-        batch = replace(batch, inputs=inputs.apart() if apart else inputs).to(model.device)
-        for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, limited), strict=True):
+        batch = collate(
+            task.words, words, task.instances, indices, specials, model.parts.boundary_tokens, "last", task.drafts
+        )
+        inputs = share_sources(task, batch.inputs, batch_groups)
+        batch = replace(batch, inputs=inputs.isolate_sentences() if without_context else inputs).to(model.device)
+        for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, free_at_limit), strict=True):
             for i in numbers:
-                span = task.span(int(task.instances.own[i]), int(task.instances.last[i]), [hypothesis])
-                found[span.first] = span
+                span = task.make_span(int(task.instances.first_output[i]), int(task.instances.last[i]), [hypothesis])
+                spans[span.first] = span
                 on_sentences(span.last - span.first)
-    return found
+    return spans
 
 
-def _score(task: Task, target: SentenceTokens, batch: Batch, indices: Sequence[int], limited: bool) -> list[Hypothesis]:
-    """Force decoding of the own sentences of one batch of instances."""
-    scores = mean_probability(
-        [_label_scores(member, batch, task.config.temperature) for member in members_of(task.model)]
+def _score(
+    task: Task, target: SentenceTokens, batch: Batch, indices: Sequence[int], free_at_limit: bool
+) -> list[Hypothesis]:
+    """Score the translated sentences of one batch of instances by force decoding."""
+    scores = average_probabilities(
+        [_score_labels(member, batch, task.config.temperature) for member in list_members(task.model)]
     )
-    frame, rules, config = task.model.parts.frame, rules_of(task.model, task.config), task.config
-    said, marks = TargetBoundaries(task.specials, frame), 1 + frame.goes_on
-    hypotheses, reached = [], 0
+    boundary_tokens, rules, config = (
+        task.model.parts.boundary_tokens,
+        choose_rules(task.model, task.config),
+        task.config,
+    )
+    boundaries, labels_per_sentence = (
+        TargetBoundaries(task.specials, boundary_tokens),
+        1 + boundary_tokens.predicts_boundary,
+    )
+    hypotheses, first = [], 0
     for i in indices:
-        own = range(int(task.instances.own[i]), int(task.instances.last[i]))
-        size = sum(int(target.lengths[number]) + marks for number in own)
-        stream = batch.labels[reached : reached + size].tolist()
-        worth = scores[reached : reached + size].tolist()
-        reached += size
-        if not all(map(math.isfinite, worth)):
-            raise not_numbers()
-        limits = [config.sentence_limit(int(task.words.lengths[number])) if limited else _NO_LIMIT for number in own]
-        forced = rules.forced_labels([int(target.lengths[number]) for number in own], limits, frame.goes_on)
+        numbers = range(int(task.instances.first_output[i]), int(task.instances.last[i]))
+        size = sum(int(target.lengths[number]) + labels_per_sentence for number in numbers)
+        stream = batch.labels[first : first + size].tolist()
+        log_probs = scores[first : first + size].tolist()
+        first += size
+        if not all(map(math.isfinite, log_probs)):
+            raise non_finite_error()
+        lengths = [int(task.words.lengths[number]) for number in numbers]
+        limits = [config.sentence_limit(length) if free_at_limit else _NO_LIMIT for length in lengths]
+        forced = rules.find_forced_labels(
+            [int(target.lengths[n]) for n in numbers], limits, boundary_tokens.predicts_boundary
+        )
         for position in forced:
-            worth[position] = 0.0
+            log_probs[position] = 0.0
         free = len(stream) - len(forced)
-        if config.compatibility == "huggingface":
-            free += said.inner * len(own)
-        if config.compatibility == "gtransformer":
+        if config.implementation == "huggingface":
+            free += boundaries.inner_openers * len(numbers)
+        if config.implementation == "gtransformer":
             free = len(stream)
-        sentences, sentence_scores = said.split(stream, worth)
-        score = config.normalized(sum(sentence_scores), free)
-        counts = said.chosen(stream, set(forced))
+        sentences, sentence_scores = boundaries.split_sentences(stream, log_probs)
+        score = config.normalize_score(sum(sentence_scores), free)
+        counts = boundaries.count_chosen(stream, set(forced))
         hypotheses.append(Hypothesis(sentences, sentence_scores, counts, score, free))
     return hypotheses
 
 
-def _label_scores(model: TranslationModel, batch: Batch, temperature: float) -> Tensor:
-    """[n] log-probability of each label, by one model. States that are the same are projected once."""
+def _score_labels(model: TranslationModel, batch: Batch, temperature: float) -> Tensor:
+    """Return the log-probability of each label by one model: [n]; equal states are projected once."""
     inputs, labels = batch.inputs, batch.labels
     assert inputs.target is not None
-    predicted = inputs.predicted
+    predicted = inputs.label_positions
     if predicted is None:
         predicted = torch.arange(len(labels), device=labels.device)
-    computed, place = (predicted if inputs.same is None else inputs.same[predicted]).unique(return_inverse=True)
-    states = model(replace(inputs, predicted=computed))  # [u, d], state place[i] has label i
+    computed, state = (predicted if inputs.representatives is None else inputs.representatives[predicted]).unique(
+        return_inverse=True
+    )
+    states = model(replace(inputs, label_positions=computed))  # [u, d]; label i belongs to state index[i]
     scores = torch.empty(len(labels), device=labels.device)
-    for start, part in enumerate(states.split(_CHUNK)):
-        logits = model.project(part).float() / temperature  # [c, V]
+    for start, block in enumerate(states.split(_CHUNK)):
+        logits = model.project(block).float() / temperature  # [c, V]
         totals = logits.logsumexp(dim=-1)
-        own = (place // _CHUNK == start).nonzero().flatten()
-        rows = place[own] - start * _CHUNK
-        scores[own] = logits[rows, labels[own]] - totals[rows]
+        selected = (state // _CHUNK == start).nonzero().flatten()
+        rows = state[selected] - start * _CHUNK
+        scores[selected] = logits[rows, labels[selected]] - totals[rows]
     return scores
 
 
-def scoring_passes(
+def iterate_scoring_inputs(
     model: TranslationModel,
     sources: Sequence[WordIds],
     targets: Sequence[WordIds],
@@ -236,15 +255,15 @@ def scoring_passes(
     batch_tokens: int = BATCH_TOKENS,
     drafts: Sequence[WordIds] | None = None,
 ) -> Iterator[tuple[ModelInput, Tensor]]:
-    """Yield what the model reads to score these translations, on its device, and which sentences are translated.
+    """Yield the model inputs for scoring these translations, on the model's device, and the translated sentences.
 
-    The latter is [S] bool, of the sentences of the packed source; the others are there as context. sources, targets and
-    drafts as `score_documents` has them, but without empty source sentences. Raises DocmtError where a sentence cannot
-    fit.
+    The latter is [S] bool over the sentences of the packed source; the others are context. sources, targets and drafts
+    as in `score_documents`, but without empty source sentences. Raises DocmtError where a sentence cannot fit.
     """
-    task, words = Task.of(model, sources, specials, config, context, batch_tokens, drafts), SentenceTokens.of(targets)
+    task = Task.from_documents(model, sources, specials, config, context, batch_tokens, drafts)
+    words = SentenceTokens.from_documents(targets)
     cut = task.instances
     for indices in task.batches():
-        batch = collate(task.words, words, cut, indices, specials, model.parts.frame, drafts=task.drafts)
-        translated = [torch.arange(int(cut.before[i]), int(cut.last[i])) >= int(cut.own[i]) for i in indices]
+        batch = collate(task.words, words, cut, indices, specials, model.parts.boundary_tokens, drafts=task.drafts)
+        translated = [torch.arange(int(cut.before[i]), int(cut.last[i])) >= int(cut.first_output[i]) for i in indices]
         yield batch.inputs.to(model.device), torch.cat(translated)

@@ -1,23 +1,11 @@
-from .corpus import (
-    ParallelDocument as ParallelDocument,
-)
-from .corpus import (
-    Skipped as Skipped,
-)
-from .corpus import (
-    read_documents as read_documents,
-)
-from .corpus import (
-    read_parallel as read_parallel,
-)
-from .corpus import (
-    write_jsonl as write_jsonl,
-)
-from .corpus import (
-    write_parallel as write_parallel,
-)
+from .corpus_files import ParallelDocument as ParallelDocument
+from .corpus_files import SkipReport as SkipReport
+from .corpus_files import read_documents as read_documents
+from .corpus_files import read_parallel as read_parallel
+from .corpus_files import write_jsonl as write_jsonl
+from .corpus_files import write_parallel as write_parallel
 from .document import Document as Document
-from .document import Input as Input
+from .document import InputFile as InputFile
 from .document import read_input as read_input
-from .segmentation import one_line as one_line
 from .segmentation import sentence_spans as sentence_spans
+from .segmentation import unwrap_lines as unwrap_lines

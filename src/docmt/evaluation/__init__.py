@@ -1,4 +1,4 @@
-"""How good translations are: s-BLEU, d-BLEU, chrF."""
+"""Evaluation: BLEU, chrF, TER, significance tests, contrastive test suites and context usage."""
 
 import lazy_loader
 

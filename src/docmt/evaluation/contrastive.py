@@ -1,10 +1,10 @@
-"""Test suites: does a model find the right translation more probable than wrong ones, or say the form that is expected?
+"""Accuracy on contrastive and generative test suites.
 
 Contrastive items are scored, not translated (Müller et al. 2018, "A Large-Scale Test Set for the Evaluation of
 Context-Aware Pronoun Translation in Neural Machine Translation"). Generative items are translated (ctxPro; Wicks and
-Post 2023, "Identifying Context-Dependent Translations for Evaluation Set Production"): right is a translation that has
-the expected form as a word, whatever its case. A translation that says it in other words is wrong, so accuracies
-compare systems but do not say how often one is right.
+Post 2023, "Identifying Context-Dependent Translations for Evaluation Set Production"). A translation is right if it has
+the expected form as a word, in any case. Correct paraphrases count as wrong, so accuracies compare systems but do not
+measure how often one is right.
 """
 
 from __future__ import annotations
@@ -18,171 +18,172 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, map_or_error, printable
-from docmt.core.options import check_fields
-from docmt.core.plain_text import aligned, escaped, table
+from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
+from docmt.core.settings import check_fields
 from docmt.documents import Document
-from docmt.evaluation.significance import LEVEL, sign_p_value
-from docmt.evaluation.suites import Item
+from docmt.evaluation.significance import SIGNIFICANCE_LEVEL, sign_p_value
+from docmt.evaluation.suites import SuiteItem
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
 
-GROUP = 512
+ITEMS_AT_ONCE = 512
 """Items that are scored or translated together."""
 OnItem = Callable[[int, Any], object]
-"""Gets, for every item, its number and the translation (of the first candidate), or the DocmtError of a failure."""
+"""Callback with the number of an item and its translation (of the first candidate) or DocmtError."""
 TIE = 1e-4
-"""Nats. Numbers closer than this are equal: so much the same text can differ in batches of other shapes."""
+"""Differences below this (nats) are ties: scores of equal text vary this much with the shape of the batch."""
 RIGHT, WRONG, TIED, MISCOUNTED, UNANSWERED = "+-=?!"
-"""An answer, as a character. All but the first are wrong; miscounted: the model gave another number of sentences than
-the source has, so that nobody knows which of them is the answer; unanswered: it could not score or translate the item.
+"""Answers as characters. All but the first are wrong. Miscounted: the model generated another number of sentences than
+the source has, so the tested one is unknown. Unanswered: the model could not score or translate the item.
 """
-NORMAL = 1.959964
-"""Standard deviations on each side of the mean of a normal distribution between which 95 % of it lie."""
+NORMAL_QUANTILE = 1.959964
+"""97.5 % quantile of the standard normal distribution, for two-sided 95 % intervals."""
 INDENT = "  "
 NOTES = (
-    "percent of the items answered rightly, with 95 % confidence intervals (Wilson); ties are wrong",
-    "intervals and p-values take items as independent: where several are of one document or film, the former are too "
-    "narrow and the latter too small",
+    "percent of items answered correctly, with 95 % confidence intervals (Wilson); ties are wrong",
+    "intervals and p-values assume independent items: with several items from one document or film, the intervals are "
+    "too narrow and the p-values too small",
 )
-COMPARED = f"p < {LEVEL:g} (paired exact sign test over items, McNemar); of many rows some are so by chance"
-ALSO_WRONG = {
-    "miscounted": "the model gave another number of sentences than the source has, so that nobody knows the answer",
+SIGNIFICANCE_NOTE = (
+    f"p < {SIGNIFICANCE_LEVEL:g} (paired exact sign test over items, McNemar); of many rows some are marked by chance"
+)
+WRONG_REASONS = {
+    "miscounted": "the model generated another number of sentences than the source has",
     "unanswered": "the model could not score or translate them",
 }
-"""Fields of `Count` that have a line of their own where there are such items, and why these are wrong."""
-By = Literal["suite", "phenomenon", "distance", "label"]
+"""Reasons why items are wrong, by fields of `AnswerCounts` that have a table line if there are such items."""
+RowKind = Literal["suite", "phenomenon", "distance", "label"]
 
 
 @dataclass(frozen=True)
 class SuiteConfig:
-    """How the candidates of contrastive test sets are compared.
+    """Comparison of the candidates of contrastive test sets.
 
-    The published protocols differ: the consistency sets and ContraPro compare sums, others means over tokens, and the
-    two disagree where candidates are of different lengths. The sum over all sentences is the probability of the
-    document, and needs no choice of what belongs to the question: what follows may depend on it, too.
+    Published protocols differ: the consistency sets and ContraPro compare sums, others means over tokens. The two
+    disagree if candidates have different lengths. The sum over all sentences is the probability of the document,
+    including later sentences that depend on the tested one.
     """
 
     normalization: Literal["sum", "mean"] = "sum"
-    """candidates compare by the sum of the log-probabilities of their tokens, or by the mean, which favours neither
-    short nor long ones"""
+    """compare candidates by the sum or the mean of their token log-probabilities"""
     sentences: Literal["all", "deciding"] = "all"
-    """which sentences count: all of the document, or only the one that is decided (in published sets the last)"""
+    """sentences that count: all of the document, or only the tested one"""
 
     def __post_init__(self) -> None:
-        check_fields(self, "candidates.")
+        check_fields(self, "contrastive.")
 
 
 @dataclass(frozen=True)
-class Count:
-    """How many of some items were right."""
+class AnswerCounts:
+    """Counts of correct and wrong answers."""
 
     correct: int
     total: int
     guessed: float
-    """how many a model that guesses has right on average; 0 where nobody can guess"""
+    """expected number of correct answers by guessing; 0 for generative items"""
     ties: int = 0
-    """items, all wrong, in which the right candidate is as probable as the best wrong one"""
+    """wrong items whose right candidate is as probable as the best wrong one"""
     miscounted: int = 0
-    """items, all wrong, of which nobody knows which sentence of the translation is the answer"""
+    """wrong items whose translation has another number of sentences than the source"""
     unanswered: int = 0
-    """items, all wrong, that the model could not score or translate"""
+    """wrong items that the model could not score or translate"""
 
     @property
     def accuracy(self) -> float:
-        """Share of right answers, 0 to 1."""
+        """Share of correct answers, 0 to 1."""
         return self.correct / self.total
 
     @property
     def chance(self) -> float:
-        """Share of right answers of a model that guesses, 0 to 1."""
+        """Expected share of correct answers by guessing, 0 to 1."""
         return self.guessed / self.total
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Between which shares the accuracy over all such items lies, at 95 % confidence (Wilson 1927)."""
-        n, p, z = self.total, self.accuracy, NORMAL
-        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return max(middle - half, 0.0), min(middle + half, 1.0)
+        """95 % confidence interval of the accuracy (Wilson 1927)."""
+        n, p, z = self.total, self.accuracy, NORMAL_QUANTILE
+        center = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half_width = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return max(center - half_width, 0.0), min(center + half_width, 1.0)
 
     def to_json(self) -> dict[str, Any]:
-        """The counts with both shares and the confidence interval; of guessing None where nobody can guess."""
+        """Return counts, shares and the interval as JSON values. Guessing is None for generative items."""
         guessing = {"guessed": self.guessed or None, "chance": self.chance or None}
         return {**asdict(self), "accuracy": self.accuracy, **guessing, "interval": list(self.interval)}
 
     @classmethod
-    def sum(cls, counts: Iterable[Count]) -> Count:
-        """The counts of all of them together."""
+    def sum(cls, counts: Iterable[AnswerCounts]) -> AnswerCounts:
+        """Add up counts."""
         columns = zip(*map(astuple, counts), strict=True)
         return cls(*map(sum, columns))
 
     @classmethod
-    def of(cls, items: Sequence[Item], answers: str, numbers: Sequence[int]) -> Count:
-        """Return the count of the answers to the items of these numbers."""
-        chosen = [answers[number] for number in numbers]
+    def from_answers(cls, items: Sequence[SuiteItem], answers: str, numbers: Sequence[int]) -> AnswerCounts:
+        """Count the answers to the items with these numbers."""
+        selected = [answers[number] for number in numbers]
         guessed = math.fsum(items[number].chance for number in numbers)
-        right, *others = (chosen.count(kind) for kind in (RIGHT, TIED, MISCOUNTED, UNANSWERED))
-        return cls(right, len(chosen), guessed, *others)
+        correct, *wrong = (selected.count(kind) for kind in (RIGHT, TIED, MISCOUNTED, UNANSWERED))
+        return cls(correct, len(selected), guessed, *wrong)
 
 
 @dataclass(frozen=True)
 class GeneratedForm:
-    """What a model said where a form was expected."""
+    """Translation of a generative item, beside the expected form."""
 
     id: str
-    """of the item"""
+    """id of the item"""
     expected: str
     translation: str | None
-    """of the sentence that was asked for; None where the model could not translate"""
+    """translation of the tested sentence; None if the model could not translate it"""
 
 
 @dataclass(frozen=True)
 class ContrastiveResult:
-    """How many items were right, by phenomenon and distance."""
+    """Answer counts of a test suite by phenomenon and distance."""
 
-    cells: Mapping[str, Mapping[int | None, Count]]
-    """phenomena in the order of the test set, distances from the nearest on, unknown ones last"""
-    labels: Mapping[str, Count] = field(default_factory=dict)
-    """by what else the test set tells items apart by, such as the pronoun"""
+    cells: Mapping[str, Mapping[int | None, AnswerCounts]]
+    """counts by phenomenon (in suite order) and distance (nearest first, unknown last)"""
+    labels: Mapping[str, AnswerCounts] = field(default_factory=dict)
+    """counts by label, such as the pronoun"""
     answers: str = ""
-    """a character for each item: + right, - wrong, = wrong by a tie, ? wrong as sentences are miscounted, ! wrong as
-    the model could not score or translate it"""
-    said: Sequence[GeneratedForm] = ()
-    """of generative items, each"""
+    """one character per item: + right, - wrong, = tie, ? miscounted, ! unanswered"""
+    generated: Sequence[GeneratedForm] = ()
+    """translations of generative items"""
 
     @property
-    def all(self) -> Count:
-        """All items together."""
-        return Count.sum(self.of(phenomenon) for phenomenon in self.cells)
+    def overall(self) -> AnswerCounts:
+        """Counts of all items."""
+        return AnswerCounts.sum(self.phenomenon_counts(phenomenon) for phenomenon in self.cells)
 
-    def of(self, phenomenon: str) -> Count:
-        """All items of a phenomenon."""
-        return Count.sum(self.cells[phenomenon].values())
+    def phenomenon_counts(self, phenomenon: str) -> AnswerCounts:
+        """Return the counts of all items of a phenomenon."""
+        return AnswerCounts.sum(self.cells[phenomenon].values())
 
     def to_json(self) -> dict[str, Any]:
-        """Counts and shares in types that JSON has; of generative items also what was said, as `items`."""
+        """Return counts and shares as JSON values, with the translations of generative items as `items`."""
         phenomena = {
             name: {
-                **self.of(name).to_json(),
+                **self.phenomenon_counts(name).to_json(),
                 "distances": {distance_name(distance): count.to_json() for distance, count in row.items()},
             }
             for name, row in self.cells.items()
         }
         labels = {name: count.to_json() for name, count in self.labels.items()}
-        found = {**self.all.to_json(), "phenomena": phenomena, "labels": labels, "answers": self.answers}
-        items = [{**asdict(own), "answer": answer} for own, answer in zip(self.said, self.answers, strict=False)]
-        return {**found, "items": items} if items else found
+        result = {**self.overall.to_json(), "phenomena": phenomena, "labels": labels, "answers": self.answers}
+        pairs = zip(self.generated, self.answers, strict=False)
+        items = [{**asdict(form), "answer": answer} for form, answer in pairs]
+        return {**result, "items": items} if items else result
 
 
 def distance_name(distance: int | None) -> str:
-    """A distance in words; a test set may not say it."""
+    """Return the printed name of a distance, which a test set may leave out."""
     return "unknown" if distance is None else str(distance)
 
 
 def evaluate_items(
     translator: Translator,
-    items: Sequence[Item],
+    items: Sequence[SuiteItem],
     config: SuiteConfig | None = None,
     on_item: OnItem | None = None,
     *,
@@ -190,56 +191,56 @@ def evaluate_items(
 ) -> ContrastiveResult:
     """Score every candidate of every item and count how often the right one is best.
 
-    on_item: if it is given, it is called for every item, and an item that fails is unanswered, which is wrong. Without
-    it the error is raised. context: whether sentences see the others of their documents.
+    on_item: called for every item. With it an item that fails counts as unanswered, without it the error is raised.
+    context: whether sentences see the other sentences of their documents.
     """
     config = config or SuiteConfig()
 
-    def scores(group: Sequence[Item]) -> list[list[Translation]]:
+    def score_group(group: Sequence[SuiteItem]) -> list[list[Translation]]:
         pairs: list[tuple[Document | str, Document | str]] = []
         for item in group:
             source = Document.from_sentences(item.source, id=item.id)
             pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
-        results = iter(translator.score_all(pairs, limited=False, context=context))
+        results = iter(translator.score_all(pairs, free_at_limit=False, context=context))
         return [[next(results) for _ in item.candidates] for item in group]
 
     answers = ""
-    for item, result in _results(items, scores, on_item):
+    for item, result in _results(items, score_group, on_item):
         if isinstance(result, DocmtError):
             answers += UNANSWERED
             continue
-        worths = [_worth(candidate, item, config) for candidate in result]
-        tie = TIE / max(length for _, length in worths)
-        answers += answer_of(item, [score / length for score, length in worths], tie)
-    return result_of(items, answers)
+        totals = [_total_score(candidate, item, config) for candidate in result]
+        tie = TIE / max(length for _, length in totals)
+        answers += grade_item(item, [total / length for total, length in totals], tie)
+    return summarize_answers(items, answers)
 
 
 def evaluate_translations(
-    translator: Translator, items: Sequence[Item], on_item: OnItem | None = None
+    translator: Translator, items: Sequence[SuiteItem], on_item: OnItem | None = None
 ) -> ContrastiveResult:
-    """Translate every item after its context and count how often the expected form is there.
+    """Translate every item with its context and count how often the expected form occurs.
 
-    on_item: as `evaluate_items` has it.
+    on_item: see `evaluate_items`.
     """
 
-    def translations(group: Sequence[Item]) -> list[list[Translation]]:
+    def translate_group(group: Sequence[SuiteItem]) -> list[list[Translation]]:
         documents = [Document.from_sentences(item.source, id=item.id) for item in group]
         return [[translation] for translation in translator.translate_all(documents)]
 
-    answers, said = "", []
-    for item, result in _results(items, translations, on_item):
-        answers += UNANSWERED if isinstance(result, DocmtError) else _form_answer(item, result[0])
+    answers, generated = "", []
+    for item, result in _results(items, translate_group, on_item):
+        answers += UNANSWERED if isinstance(result, DocmtError) else _grade_translation(item, result[0])
         text = None if isinstance(result, DocmtError) else result[0].sentences[item.sentence].target
-        said.append(GeneratedForm(item.id, item.expected, text))
-    return replace(result_of(items, answers), said=tuple(said))
+        generated.append(GeneratedForm(item.id, item.expected, text))
+    return replace(summarize_answers(items, answers), generated=tuple(generated))
 
 
 def _results(
-    items: Sequence[Item], work: Callable[[Sequence[Item]], list[list[Translation]]], on_item: OnItem | None
-) -> Iterator[tuple[Item, list[Translation] | DocmtError]]:
-    """Yield every item with its translations or, where `on_item` is told, its error; some are computed at a time."""
-    for first in range(0, len(items), GROUP):
-        group = items[first : first + GROUP]
+    items: Sequence[SuiteItem], work: Callable[[Sequence[SuiteItem]], list[list[Translation]]], on_item: OnItem | None
+) -> Iterator[tuple[SuiteItem, list[Translation] | DocmtError]]:
+    """Yield every item with its translations or, if there is `on_item`, its error. Items run in groups."""
+    for first in range(0, len(items), ITEMS_AT_ONCE):
+        group = items[first : first + ITEMS_AT_ONCE]
         results = work(group) if on_item is None else map_or_error(group, work)
         for number, (item, result) in enumerate(zip(group, results, strict=True), first):
             if on_item is not None:
@@ -247,57 +248,56 @@ def _results(
             yield item, result
 
 
-def _form_answer(item: Item, translation: Translation) -> str:
-    """Where the model gave another number of sentences for several, nobody knows which of them is the one asked for."""
+def _grade_translation(item: SuiteItem, translation: Translation) -> str:
+    """Return the answer of a generative item, miscounted if the tested sentence cannot be told from its neighbours."""
     if any(first <= item.sentence < last and last - first > 1 for first, last in translation.miscounted):
         return MISCOUNTED
     return RIGHT if has_form(translation.sentences[item.sentence].target, item.expected) else WRONG
 
 
 def has_form(sentence: str, form: str) -> bool:
-    """Whether the form stands in the sentence as a word of its own, in any case, with any apostrophe.
+    """Return whether the form occurs in the sentence as a whole word, in any case and with any apostrophe.
 
-    An elided form ("t'") stands before a word without a blank. Accents are the same whether they are written with
-    their letter or after it (Unicode's NFC), and blanks around the form are none of it.
+    An elided form ("t'") precedes a word without a blank. Both texts are compared in Unicode NFC, and blanks around
+    the form are ignored.
     """
-    plain, wanted = (unicodedata.normalize("NFC", text).replace("’", "'").strip() for text in (sentence, form))
-    before = r"(?<!\w)" if re.match(r"\w", wanted) else ""
-    after = r"(?!\w)" if re.search(r"\w$", wanted) else ""
-    return re.search(before + re.escape(wanted) + after, plain, re.IGNORECASE) is not None
+    text, word = (unicodedata.normalize("NFC", string).replace("’", "'").strip() for string in (sentence, form))
+    start = r"(?<!\w)" if re.match(r"\w", word) else ""
+    end = r"(?!\w)" if re.search(r"\w$", word) else ""
+    return re.search(start + re.escape(word) + end, text, re.IGNORECASE) is not None
 
 
-def _worth(scored: Translation, item: Item, config: SuiteConfig) -> tuple[float, int]:
-    """The log-probability of what counts of a document, and what it is divided by."""
+def _total_score(scored: Translation, item: SuiteItem, config: SuiteConfig) -> tuple[float, int]:
+    """Return the log-probability of the counted sentences of a candidate, and its divisor."""
     counted = scored.sentences if config.sentences == "all" else [scored.sentences[item.sentence]]
     length = sum(sentence.tokens for sentence in counted) if config.normalization == "mean" else 1
     return math.fsum(sentence.score for sentence in counted), max(length, 1)
 
 
-def answer_of(item: Item, totals: Sequence[float], tie: float = TIE) -> str:
-    """Compare the candidates of an item by their worth, such as log-probabilities (nats).
+def grade_item(item: SuiteItem, scores: Sequence[float], tie: float = TIE) -> str:
+    """Compare the candidates of an item by their scores, such as log-probabilities (nats).
 
-    It is right where its right candidate is more probable than every other one: a tie is wrong, as a model that gives
-    two answers the same probability does not know the right one, and so is a number that is none.
+    The answer is right if the right candidate is more probable than every other one. Ties and NaN are wrong.
     """
-    ahead = [totals[item.correct] - totals[number] for number in item.wrong]
-    if ahead and all(margin > tie for margin in ahead):
+    margins = [scores[item.correct] - scores[number] for number in item.wrong]
+    if margins and all(margin > tie for margin in margins):
         return RIGHT
-    return WRONG if any(not margin >= -tie for margin in ahead) else TIED
+    return WRONG if any(not margin >= -tie for margin in margins) else TIED
 
 
-def result_of(items: Sequence[Item], answers: str) -> ContrastiveResult:
-    """The answers to all items, counted."""
-    by_phenomenon, by_label = _grouped(items)
+def summarize_answers(items: Sequence[SuiteItem], answers: str) -> ContrastiveResult:
+    """Count the answers by phenomenon, distance and label."""
+    by_phenomenon, by_label = _group_items(items)
     cells = {
-        phenomenon: {distance: Count.of(items, answers, numbers) for distance, numbers in row.items()}
+        phenomenon: {distance: AnswerCounts.from_answers(items, answers, numbers) for distance, numbers in row.items()}
         for phenomenon, row in by_phenomenon.items()
     }
-    labels = {label: Count.of(items, answers, numbers) for label, numbers in by_label.items()}
+    labels = {label: AnswerCounts.from_answers(items, answers, numbers) for label, numbers in by_label.items()}
     return ContrastiveResult(cells, labels, answers)
 
 
-def _grouped(items: Sequence[Item]) -> tuple[dict[str, dict[int | None, list[int]]], dict[str, list[int]]]:
-    """Return the numbers of the items by phenomenon and distance (nearest first, unknown last), and by label."""
+def _group_items(items: Sequence[SuiteItem]) -> tuple[dict[str, dict[int | None, list[int]]], dict[str, list[int]]]:
+    """Return item numbers by phenomenon and distance (nearest first, unknown last), and by label."""
     cells: dict[str, dict[int | None, list[int]]] = {}
     labels: dict[str, list[int]] = {}
     for number, item in enumerate(items):
@@ -313,24 +313,24 @@ def _grouped(items: Sequence[Item]) -> tuple[dict[str, dict[int | None, list[int
 
 @dataclass(frozen=True)
 class SuiteRow:
-    """Some items of a test set, and how many each system had right."""
+    """Table row: answer counts of each system on a group of items."""
 
     suite: str
-    by: By
-    """what its items have in common"""
+    by: RowKind
+    """property that the items share"""
     phenomenon: str | None
-    """None: of all"""
+    """None: all phenomena"""
     distance: int | None
-    """None: of all, or (by distance) not known"""
+    """None: all distances or, in a row by distance, unknown"""
     label: str | None
-    counts: tuple[Count, ...]
-    """of each system"""
+    counts: tuple[AnswerCounts, ...]
+    """counts of each system"""
     p_values: tuple[float, ...]
-    """of the difference of each system from the first, which is 1 for the first"""
+    """p-value of each system's difference from the first system (1 for the first)"""
 
     @property
     def name(self) -> str:
-        """What the rows of a table say, in the order of `rows_of`."""
+        """Printed name of the row."""
         names = {
             "suite": self.suite,
             "phenomenon": INDENT + (self.phenomenon or "(no name)"),
@@ -340,43 +340,47 @@ class SuiteRow:
         return printable(names[self.by])
 
     def cells(self) -> list[str]:
-        """The cells of a table after the name: items, chance, and the systems."""
-        first, found = self.counts[0], []
+        """Return the table cells after the name: items, chance, and the systems."""
+        first, systems = self.counts[0], []
         for count, p in zip(self.counts, self.p_values, strict=True):
             low, high = count.interval
             cell = f"{100 * count.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
             if count is not first:
-                cell += f" {100 * (count.accuracy - first.accuracy):+.1f}{'*' if p < LEVEL else ' '}"
-            found.append(cell)
-        return [f"{first.total:,}", f"{100 * first.chance:.1f}" if first.guessed else "-", *found]
+                cell += f" {100 * (count.accuracy - first.accuracy):+.1f}{'*' if p < SIGNIFICANCE_LEVEL else ' '}"
+            systems.append(cell)
+        return [f"{first.total:,}", f"{100 * first.chance:.1f}" if first.guessed else "-", *systems]
 
     def to_json(self, systems: Sequence[str]) -> dict[str, Any]:
-        """The row in types that JSON has."""
-        named = {name: getattr(self, name) for name in ("suite", "by", "phenomenon", "distance", "label")}
-        found = [
+        """Return the row as JSON values."""
+        fields = {name: getattr(self, name) for name in ("suite", "by", "phenomenon", "distance", "label")}
+        rows = [
             {"system": system, **count.to_json(), "difference": count.accuracy - self.counts[0].accuracy, "p": p}
             for system, count, p in zip(systems, self.counts, self.p_values, strict=True)
         ]
-        return {**named, "systems": found}
+        return {**fields, "systems": rows}
 
 
-def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResult]) -> list[SuiteRow]:
-    """All items, then those of each phenomenon, within it of each distance, then those of each label.
+def build_suite_rows(suite: str, items: Sequence[SuiteItem], results: Sequence[ContrastiveResult]) -> list[SuiteRow]:
+    """Return a row for all items, one per phenomenon and distance in it, and one per label.
 
-    results: of each system, the first of which the others are compared with.
+    results: one per system. The first system is the baseline.
     """
 
     def row(
-        by: By, numbers: Sequence[int], phenomenon: str | None, distance: int | None = None, label: str | None = None
+        by: RowKind,
+        numbers: Sequence[int],
+        phenomenon: str | None,
+        distance: int | None = None,
+        label: str | None = None,
     ) -> SuiteRow:
         answers = ["".join(result.answers[number] for number in numbers) for result in results]
-        counts = tuple(Count.of(items, result.answers, numbers) for result in results)
-        tests = tuple(sign_test(answers[0], other) for other in answers)
-        return SuiteRow(suite, by, phenomenon, distance, label, counts, tests)
+        counts = tuple(AnswerCounts.from_answers(items, result.answers, numbers) for result in results)
+        p_values = tuple(sign_test(answers[0], other) for other in answers)
+        return SuiteRow(suite, by, phenomenon, distance, label, counts, p_values)
 
-    # What has but one kind has no rows for it.
+    # A single phenomenon, distance or label would only repeat the row above it.
     rows = [row("suite", range(len(items)), None)]
-    by_phenomenon, by_label = _grouped(items)
+    by_phenomenon, by_label = _group_items(items)
     for phenomenon, by_distance in by_phenomenon.items():
         if len(by_phenomenon) > 1 or (phenomenon and len(by_distance) > 1):
             rows.append(row("phenomenon", sorted(chain.from_iterable(by_distance.values())), phenomenon))
@@ -388,44 +392,47 @@ def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResu
 
 
 def sign_test(first: str, other: str) -> float:
-    """The two-sided p-value of the exact sign test over items that one system has right and the other has not.
+    """Return the two-sided p-value of the exact sign test over items that only one system has right (McNemar 1947).
 
-    first, other: the answers of two systems to the same items (McNemar 1947; exact: the binomial distribution).
+    first, other: answers of two systems to the same items.
     """
-    pairs = [(one == RIGHT, two == RIGHT) for one, two in zip(first, other, strict=True)]
-    won, lost = pairs.count((False, True)), pairs.count((True, False))
-    return sign_p_value(won, lost)
+    pairs = [(a == RIGHT, b == RIGHT) for a, b in zip(first, other, strict=True)]
+    better, worse = pairs.count((False, True)), pairs.count((True, False))
+    return sign_p_value(better, worse)
 
 
 def _table(rows: Sequence[SuiteRow], systems: Sequence[str]) -> list[list[str]]:
-    """A head, the rows, and after those of each test set the ties, and what else was wrong if anything was."""
+    """Return a header and the rows. Counts of ties and other wrong answers follow each test set."""
     lines = [["", "items", "chance", *systems]]
     for _, group in groupby(rows, lambda row: row.suite):
-        whole, *parts = group
-        lines += [[row.name, *row.cells()] for row in (whole, *parts)]
-        for name in ("ties", *_also_wrong([whole])):
-            lines.append([f"{INDENT}{name}", "", "", *(f"{getattr(count, name):,}" for count in whole.counts)])
+        suite_row, *subset_rows = group
+        lines += [[row.name, *row.cells()] for row in (suite_row, *subset_rows)]
+        for name in ("ties", *_wrong_kinds([suite_row])):
+            lines.append([f"{INDENT}{name}", "", "", *(f"{getattr(count, name):,}" for count in suite_row.counts)])
     return lines
 
 
-def _also_wrong(rows: Sequence[SuiteRow]) -> list[str]:
-    """Of the kinds of `ALSO_WRONG` those that any system has items of."""
-    return [name for name in ALSO_WRONG if any(getattr(count, name) for row in rows for count in row.counts)]
+def _wrong_kinds(rows: Sequence[SuiteRow]) -> list[str]:
+    """Return the kinds of `WRONG_REASONS` that occur."""
+    return [name for name in WRONG_REASONS if any(getattr(count, name) for row in rows for count in row.counts)]
 
 
-def _notes(rows: Sequence[SuiteRow], systems: Sequence[str], first: str) -> list[str]:
-    """What a reader of the table must know; first: what the others are compared with."""
-    notes = [*NOTES, f"*: other than {first}, {COMPARED}"] if len(systems) > 1 else NOTES
-    return [*notes, *(f"{name}: wrong, as {ALSO_WRONG[name]}" for name in _also_wrong(rows))]
+def _notes(rows: Sequence[SuiteRow], systems: Sequence[str], baseline: str) -> list[str]:
+    """Return explanations for a reader of the table."""
+    notes = [*NOTES, f"*: different from {baseline}, {SIGNIFICANCE_NOTE}"] if len(systems) > 1 else NOTES
+    return [*notes, *(f"{name}: wrong, because {WRONG_REASONS[name]}" for name in _wrong_kinds(rows))]
 
 
-def suite_text(rows: Sequence[SuiteRow], systems: Sequence[str], first: str = "the first system") -> str:
-    """The table for people; first: what a reader knows the first column as."""
-    lines = (line.rstrip() for line in aligned(_table(rows, systems)))
-    return "\n".join([*lines, "", *_notes(rows, systems, first)])
+def suite_text(rows: Sequence[SuiteRow], systems: Sequence[str], baseline: str = "the first system") -> str:
+    """Return the table as text. baseline: name of the first column in the notes."""
+    lines = (line.rstrip() for line in align_columns(_table(rows, systems)))
+    return "\n".join([*lines, "", *_notes(rows, systems, baseline)])
 
 
 def suite_markdown(rows: Sequence[SuiteRow], systems: Sequence[str]) -> str:
-    """The table in Markdown."""
-    lines = table([[escaped(cell) for cell in line] for line in _table(rows, systems)])
-    return "\n".join([*lines, "", *(f"- {escaped(note)}" for note in _notes(rows, systems, "the first system"))]) + "\n"
+    """Return the table as Markdown."""
+    lines = markdown_table([[escape_markdown(cell) for cell in line] for line in _table(rows, systems)])
+    return (
+        "\n".join([*lines, "", *(f"- {escape_markdown(note)}" for note in _notes(rows, systems, "the first system"))])
+        + "\n"
+    )

@@ -1,9 +1,8 @@
-"""Test suites for context: their items, the files in which they are published, and those that come with docmt.
+"""Test suites for discourse phenomena: items, published file formats, and the suites shipped with docmt.
 
-Each published format is read into `Item`s by a short function. The entries of the first item tell which format a file
-has. Read as they were found: docmt's own JSONL, and the JSONL with `src_context` in which several sets are handed
-round. The layouts of ContraPro, of the consistency sets and of DiscEvalMT are those that their repositories document;
-the files themselves have to be fetched from there.
+One function per format parses records into `SuiteItem` objects. The keys of the first item identify the format.
+docmt's JSONL and the JSONL with `src_context`, which several test sets use, were checked on real files. The formats of
+ContraPro, the consistency sets and DiscEvalMT follow the documentation of their repositories, which have the files.
 """
 
 from __future__ import annotations
@@ -17,426 +16,471 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX, decoded_lines
-from docmt.documents.formats import LONE_SURROGATE
+from docmt.core.plain_text import GZIP_SUFFIX, read_lines
+from docmt.documents.input_formats import LONE_SURROGATE
 
 Record = Mapping[str, object]
-MOST = 1_000_000
-"""Sentences that nothing decides over."""
-JOINT = "_eos"
-"""What stands between the sentences of an item of the consistency sets."""
+MAX_DISTANCE = 1_000_000
+"""Largest distance in sentences."""
+SENTENCE_SEPARATOR = "_eos"
+"""Separator of the sentences of an item in the consistency sets."""
 Question = tuple[Sequence[str], Sequence[Sequence[str]], int, int]
-"""The source, the candidates, which of them is right, and the sentence that is decided (both from 0)."""
+"""Source, candidates, index of the right candidate, and index of the tested sentence."""
 SHIPPED = ("pronouns", "phenomena")
-"""Names of the English-German test sets that come with docmt, in the synthetic language of `docmt demo`."""
-_FOLDER = Path(__file__).with_name("test_sets")
+"""Names of the shipped English-German test sets, in the synthetic language of `docmt demo`."""
+_TEST_SETS = Path(__file__).with_name("test_sets")
 _LANGUAGES = re.compile(r"[._]([a-z]{2})-([a-z]{2})(?=[._]|$)")
+# fmt: off
+_SHORT_CODES = {
+    "arb": "ar", "bul": "bg", "cat": "ca", "ces": "cs", "cym": "cy", "dan": "da", "deu": "de", "ell": "el",
+    "eng": "en", "ekk": "et", "est": "et", "eus": "eu", "fin": "fi", "fra": "fr", "gle": "ga", "glg": "gl",
+    "heb": "he", "hin": "hi", "hrv": "hr", "hun": "hu", "ind": "id", "isl": "is", "ita": "it", "jpn": "ja",
+    "kor": "ko", "lit": "lt", "lvs": "lv", "mkd": "mk", "mlt": "mt", "nld": "nl", "nob": "nb", "nno": "nn",
+    "pes": "fa", "pol": "pl", "por": "pt", "ron": "ro", "rus": "ru", "slk": "sk", "slv": "sl", "spa": "es",
+    "srp": "sr", "swe": "sv", "swh": "sw", "tha": "th", "tur": "tr", "ukr": "uk", "urd": "ur", "vie": "vi",
+    "zho": "zh",
+}
+# fmt: on
+"""Two-letter codes of the languages of test suites, by the three letters with which codes of NLLB begin."""
 
 
 @dataclass(frozen=True)
-class Item:
-    """One question. Contrastive: which of these target documents is the translation of the source?
+class SuiteItem:
+    """Item of a test suite.
 
-    Generative (without candidates): does the translation of a sentence have the `expected` form?
+    Contrastive: which candidate document is the translation of the source? Generative (without candidates): does the
+    translation of the tested sentence have the `expected` form?
     """
 
     id: str
     phenomenon: str
-    """what is asked for; empty if the file does not say"""
+    """tested phenomenon, empty if unknown"""
     distance: int | None
-    """sentences back to the one that decides; None if the file does not say"""
+    """sentences back to the antecedent, None if unknown"""
     source: tuple[str, ...]
     candidates: tuple[tuple[str, ...], ...]
-    """two or more, each with one sentence for each of the source"""
+    """two or more target documents with the source's number of sentences"""
     correct: int
     """index of the right candidate"""
     sentence: int
-    """index of the sentence that is decided: the one in which candidates differ, or that is looked at"""
+    """index of the tested sentence; candidates differ only here"""
     label: str = ""
-    """what else the file tells items apart by: the right pronoun, its gender and number, or the rule"""
+    """further property of the item: the right pronoun, its gender and number, or the rule"""
     expected: str = ""
-    """of generative items the form that must be there"""
+    """form that the translation of a generative item must have"""
 
     @property
     def wrong(self) -> list[int]:
-        """The candidates that are not the right one, nor a copy of it."""
-        return [number for number, each in enumerate(self.candidates) if each != self.candidates[self.correct]]
+        """Indices of the candidates that differ from the right one."""
+        right = self.candidates[self.correct] if self.candidates else ()
+        return [number for number, candidate in enumerate(self.candidates) if candidate != right]
 
     @property
     def chance(self) -> float:
-        """How often guessing is right: equal candidates count as one. Of generative items nobody knows: 0."""
+        """Accuracy of guessing among distinct candidates, 0 for generative items."""
         return 1 / len(set(self.candidates)) if self.candidates else 0.0
 
     @property
     def has_context(self) -> bool:
-        """Whether there is anything beside the sentence that is decided."""
+        """Return whether there is any text outside the tested sentence."""
         return any(text.strip() for number, text in enumerate(self.source) if number != self.sentence)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A test set."""
+    """Test suite: a named set of items."""
 
     name: str
-    items: tuple[Item, ...]
+    items: tuple[SuiteItem, ...]
     languages: tuple[str, str] | None = None
-    """codes of source and target; None where nothing says so"""
+    """language codes of source and target, None if unknown"""
 
     @property
     def generative(self) -> bool:
-        """Whether it asks for translations."""
+        """Return whether its items are translated, not scored."""
         return not self.items[0].candidates
 
     def remarks(self) -> list[str]:
-        """What somebody should know who reads its numbers, a sentence each."""
-        alone = sum(not item.has_context for item in self.items)
+        """Return notes on items whose results need caution, one sentence each."""
+        without_context = sum(not item.has_context for item in self.items)
         distinct = [len(set(item.candidates)) for item in self.items]
-        equal = sum(1 < count < len(item.candidates) for count, item in zip(distinct, self.items, strict=True))
-        found = (
-            (alone, "have no context, so that nothing decides them"),
-            (equal, "have candidates that are equal, which count as one"),
-            (distinct.count(1), "have nothing but equal candidates, so that they are ties, which count as wrong"),
+        with_copies = sum(1 < count < len(item.candidates) for count, item in zip(distinct, self.items, strict=True))
+        notes = (
+            (without_context, "have no context to decide them"),
+            (with_copies, "have equal candidates, which count as one"),
+            (distinct.count(1), "have only equal candidates, so they are ties and count as wrong"),
         )
-        return [f"{count:,} of {len(self.items):,} items of {self.name} {what}" for count, what in found if count]
+        return [f"{count:,} of {len(self.items):,} items of {self.name} {note}" for count, note in notes if count]
 
     def check_languages(self, model: str, languages: tuple[str, str]) -> None:
-        """Raises DocmtError for a model that translates between other languages, as far as both are known."""
-        for wanted, known in zip(self.languages or (), languages, strict=False):
-            if known and re.split("[-_]", known.lower())[0] != wanted:
+        """Raise DocmtError if the model and the suite are known to have different languages."""
+        for suite_language, model_language in zip(self.languages or (), languages, strict=False):
+            code = re.split("[-_]", model_language.lower())[0]
+            if code and _SHORT_CODES.get(code, code) != suite_language:
                 raise DocmtError(
                     f"the test set {self.name} is {'-'.join(self.languages or ())}, but {model} translates "
-                    f"{'-'.join(code or '?' for code in languages)}: name a model of its languages"
+                    f"{'-'.join(code or '?' for code in languages)}. Use a model of its languages"
                 )
 
 
-def read_suite(given: Path | str) -> Suite:
-    """The test set of that name or in that file. Raises DocmtError for a name that is unknown and a file that is none.
+def read_suite(name_or_path: Path | str) -> Suite:
+    """Read a shipped test set by name, or a test set file.
 
-    The languages are those between dots in the name of the file: lcpt.en-fr.jsonl.
+    Languages are read from the file name, such as lcpt.en-fr.jsonl. Raises DocmtError for an unknown name or an invalid
+    file.
     """
-    path = Path(given)
-    if str(given) in SHIPPED and not path.is_file():
-        return Suite(str(given), tuple(read_items(_FOLDER / f"{given}.en-de.jsonl.gz")), ("en", "de"))
-    if not path.exists() and path.name == str(given) and not path.suffix:
-        raise DocmtError(f"there is no test set {str(given)!r}: choose one of {', '.join(SHIPPED)}, or name a file")
-    found = _LANGUAGES.search(path.name.removesuffix(GZIP_SUFFIX))
-    return Suite(path.name, tuple(read_items(path)), (found[1], found[2]) if found else None)
+    name, path = str(name_or_path), Path(name_or_path)
+    if name in SHIPPED and not path.is_file():
+        return Suite(name, tuple(read_items(_TEST_SETS / f"{name}.en-de.jsonl.gz")), ("en", "de"))
+    if not path.exists() and path.name == name and not path.suffix:
+        raise DocmtError(f"there is no test set {name!r}. Choose one of {', '.join(SHIPPED)}, or give a file")
+    languages = _LANGUAGES.search(path.name.removesuffix(GZIP_SUFFIX))
+    return Suite(path.name, tuple(read_items(path)), (languages[1], languages[2]) if languages else None)
 
 
-def own(record: Record, where: str) -> Question:
-    """docmt's: `source`, `candidates` (target documents), `correct`, `sentence`, `distance`."""
-    source = sentences(record.get("source"), where, "source")
-    variants = listed(record, "candidates", where, "two or more translations")
-    found = [sentences(each, where, f"candidate {number}") for number, each in enumerate(variants, 1)]
-    if len(set(found)) == 1 < len(found):
-        raise DocmtError(f"{where}: all candidates are equal, so that none can be right: give different ones")
-    sentence = index(record, "sentence", len(source), where)
-    if len({len(each) for each in found}) == 1 < len({(*each[:sentence], *each[sentence + 1 :]) for each in found}):
+def parse_docmt(record: Record, location: str) -> Question:
+    """Parse docmt's format: `source`, `candidates` (target documents), `correct`, `sentence`, `distance`."""
+    source = check_sentences(record.get("source"), location, "source")
+    values = get_list(record, "candidates", location, "two or more translations")
+    candidates = [check_sentences(value, location, f"candidate {number}") for number, value in enumerate(values, 1)]
+    if len(set(candidates)) == 1 < len(candidates):
+        raise DocmtError(f"{location}: all candidates are equal. Give different ones")
+    sentence = get_index(record, "sentence", len(source), location)
+    contexts = {remove_sentence(candidate, sentence) for candidate in candidates}
+    if len({len(candidate) for candidate in candidates}) == 1 < len(contexts):
         raise DocmtError(
-            f"{where}: the `candidates` differ elsewhere than in sentence {sentence} (from 0): name the one in which "
-            "they differ in `sentence`, and let the others be equal"
+            f"{location}: `candidates` differ outside sentence {sentence} (from 0). Set `sentence` to the one in which "
+            "they differ, and make the others equal"
         )
-    text(record, "id", where)
-    return source, found, index(record, "correct", len(found), where), sentence
+    get_text(record, "id", location)
+    return source, candidates, get_index(record, "correct", len(candidates), location), sentence
 
 
-def with_context(record: Record, where: str) -> Question:
-    """`src_context`, `src`, `tgt_context`, `candidates` (the last sentence), `correct_index`, `ctx_dist`.
+def remove_sentence(sentences: tuple[str, ...], number: int) -> tuple[str, ...]:
+    """Return all sentences but the one with this number."""
+    return sentences[:number] + sentences[number + 1 :]
 
-    Where the candidates have different contexts, `candidate_contexts` has one for each. `type` is what DiscEvalMT says
-    of the right pronoun (m.sg).
+
+def parse_src_context(record: Record, location: str) -> Question:
+    """Parse `src_context`, `src`, `tgt_context`, `candidates` (the last sentence), `correct_index`, `ctx_dist`.
+
+    Candidates with different contexts have them in `candidate_contexts`. `type` is the form of the right pronoun in
+    DiscEvalMT (m.sg).
     """
-    source = _after_context(record, where)
-    variants = sentences(listed(record, "candidates", where, "two or more translations"), where, "`candidates`")
+    source = _source_with_context(record, location)
+    values = get_list(record, "candidates", location, "two or more translations")
+    variants = check_sentences(values, location, "`candidates`")
     contexts = record.get("candidate_contexts")
     if contexts is None:
         contexts = [record.get("tgt_context")] * len(variants)
     if not isinstance(contexts, list) or len(contexts) != len(variants):
-        raise DocmtError(
-            f"{where}: `candidate_contexts` is no list of one context for each candidate: give such a list"
-        )
-    before = [sentences(context, where, "the target context", empty=True) for context in contexts]
-    found = [(*context, variant) for context, variant in zip(before, variants, strict=True)]
-    return source, found, index(record, "correct_index", len(variants), where), len(source) - 1
+        raise DocmtError(f"{location}: `candidate_contexts` must be a list with one context per candidate")
+    contexts = [check_sentences(context, location, "the target context", allow_empty=True) for context in contexts]
+    candidates = [(*context, variant) for context, variant in zip(contexts, variants, strict=True)]
+    return source, candidates, get_index(record, "correct_index", len(variants), location), len(source) - 1
 
 
-def ctxpro(record: Record, where: str) -> Question:
-    """ctxPro (Wicks and Post 2023): `src_context`, `src`, and the form that is `expected` in its translation."""
-    source = _after_context(record, where)
+def parse_ctxpro(record: Record, location: str) -> Question:
+    """Parse ctxPro (Wicks and Post 2023): `src_context`, `src`, and the `expected` form of the translation."""
+    source = _source_with_context(record, location)
     return source, [], 0, len(source) - 1
 
 
-def _after_context(record: Record, where: str) -> tuple[str, ...]:
-    context = sentences(record.get("src_context"), where, "src_context", empty=True)
-    return (*context, text(record, "src", where, True))
+def _source_with_context(record: Record, location: str) -> tuple[str, ...]:
+    context = check_sentences(record.get("src_context"), location, "src_context", allow_empty=True)
+    return (*context, get_text(record, "src", location, required=True))
 
 
-def consistency(record: Record, where: str) -> Question:
-    """The consistency sets (Voita et al. 2019), objects with `src`, `dst`, `true_ind` and `ctx_dist`.
+def parse_consistency(record: Record, location: str) -> Question:
+    """Parse the consistency sets (Voita et al. 2019): `src`, `dst`, `true_ind` and `ctx_dist`.
 
-    `src` and each variant of `dst` are four sentences with ` _eos ` between them, or lists. The name of the file says
-    which phenomenon it is: deixis, lex_cohesion, ellipsis_infl, ellipsis_vp.
+    `src` and each variant of `dst` are four sentences joined by ` _eos `, or lists. The phenomenon is in the file name:
+    deixis, lex_cohesion, ellipsis_infl, ellipsis_vp.
     """
-    variants = listed(record, "dst", where, "variants")
-    source = _parted(record.get("src"), where, "src")
-    found = [_parted(each, where, f"variant {count}") for count, each in enumerate(variants, 1)]
-    return source, found, index(record, "true_ind", len(variants), where), len(source) - 1
+    variants = get_list(record, "dst", location, "variants")
+    source = _split_sentences(record.get("src"), location, "src")
+    candidates = [
+        _split_sentences(variant, location, f"variant {number}") for number, variant in enumerate(variants, 1)
+    ]
+    return source, candidates, get_index(record, "true_ind", len(variants), location), len(source) - 1
 
 
 CONSISTENCY = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
 
 
-def _parted(value: object, where: str, what: str) -> tuple[str, ...]:
-    """The sentences of a text with marks between them."""
-    parts = value.split(JOINT) if isinstance(value, str) else value
-    return tuple(part.strip() for part in sentences(parts, where, what))
+def _split_sentences(value: object, location: str, name: str) -> tuple[str, ...]:
+    """Split a text at the sentence separators."""
+    parts = value.split(SENTENCE_SEPARATOR) if isinstance(value, str) else value
+    return tuple(part.strip() for part in check_sentences(parts, location, name))
 
 
-def contrapro(record: Record, where: str) -> Question:
-    """ContraPro (Müller et al. 2018): `src segment`, `ref segment` and `errors`, each with its `contrastive` segment.
+def parse_contrapro(record: Record, location: str) -> Question:
+    """Parse ContraPro (Müller et al. 2018): `src segment`, `ref segment` and `errors` with `contrastive` segments.
 
-    The sentences before stand in other files, which its scripts extract from OpenSubtitles: X.text.en, X.context.en
-    and X.text.de, X.context.de beside X.json, a line of text for each candidate in order, the reference first, and the
-    same number of lines of context for each. Without them items have no context.
+    Context sentences are in other files, which its scripts extract from OpenSubtitles: X.text.en, X.context.en,
+    X.text.de and X.context.de beside X.json. They have one text line per candidate in order, the reference first, and
+    equally many context lines for each. Without these files items have no context.
     """
-    source, reference = text(record, "src segment", where, True), text(record, "ref segment", where, True)
-    errors = listed(record, "errors", where, "objects", dict, empty=True)
-    variants = [reference, *(text(each, "contrastive", where, True) for each in errors)]
+    source = get_text(record, "src segment", location, required=True)
+    reference = get_text(record, "ref segment", location, required=True)
+    errors = get_list(record, "errors", location, "objects", dict, allow_empty=True)
+    variants = [reference, *(get_text(error, "contrastive", location, required=True) for error in errors)]
     return [source], [[variant] for variant in variants], 0, 0
 
 
-def discevalmt(record: Record, where: str) -> Question:
-    """DiscEvalMT (Bawden et al. 2018), an example of a block: `src` (two sentences) and `trg`, with one translation
-    that is `correct` or `semi-correct` and one that is `incorrect`; `type` says of which form the pronoun is."""
-    sides = record.get("trg")
-    if not isinstance(sides, dict):
-        raise DocmtError(f"{where}: `trg` is no object with a correct and an incorrect translation: give one")
-    right = next((sides[name] for name in ("correct", "semi-correct") if name in sides), None)
-    found = [sentences(each, where, what) for each, what in ((right, "correct"), (sides.get("incorrect"), "incorrect"))]
-    source = sentences(record.get("src"), where, "src")
-    return source, found, 0, len(source) - 1
+def parse_discevalmt(record: Record, location: str) -> Question:
+    """Parse DiscEvalMT (Bawden et al. 2018), an example of a block: `src` (two sentences), `trg` and `type`.
+
+    `trg` has a `correct` or `semi-correct` translation and an `incorrect` one. `type` is the form of the pronoun.
+    """
+    target = record.get("trg")
+    if not isinstance(target, dict):
+        raise DocmtError(f"{location}: `trg` must be an object with a correct and an incorrect translation")
+    right = next((target[name] for name in ("correct", "semi-correct") if name in target), None)
+    candidates = [
+        check_sentences(right, location, "correct"),
+        check_sentences(target.get("incorrect"), location, "incorrect"),
+    ]
+    source = check_sentences(record.get("src"), location, "src")
+    return source, candidates, 0, len(source) - 1
 
 
 @dataclass(frozen=True)
-class Format:
-    """How the items of a test set are laid out."""
+class SuiteFormat:
+    """File format of a test set. Strings are keys of a record."""
 
-    entries: tuple[str, ...]
-    """that tell it from the others"""
-    read: Callable[[Record, str], Question]
+    keys: tuple[str, ...]
+    """keys that identify the format"""
+    parse: Callable[[Record, str], Question]
     label: str = ""
-    """the entry of it, if there is one"""
+    """key of the label, empty without labels"""
     distance: str = "ctx_dist"
     id: str = ""
-    """the entry of it; without, items have their numbers"""
+    """key of the id; items without one are numbered"""
     phenomenon: Callable[[Path], str] = lambda path: ""
-    """what the file asks for where items do not say it"""
-    nearest: int | None = None
-    """the distance of all items that do not say one"""
+    """phenomenon of items without one, by file"""
+    default_distance: int | None = None
+    """distance of items without one"""
 
 
 FORMATS = (
-    Format(("source", "candidates"), own, "label", "distance", "id"),
-    Format(("src_context", "candidates"), with_context, "type"),
-    Format(("src_context", "expected"), ctxpro, "rule"),
-    Format(
+    SuiteFormat(("source", "candidates"), parse_docmt, "label", "distance", "id"),
+    SuiteFormat(("src_context", "candidates"), parse_src_context, "type"),
+    SuiteFormat(("src_context", "expected"), parse_ctxpro, "rule"),
+    SuiteFormat(
         ("dst", "true_ind"),
-        consistency,
+        parse_consistency,
         phenomenon=lambda path: next((name for name in CONSISTENCY if name in path.name), path.stem),
     ),
-    Format(("ref segment", "errors"), contrapro, "ref pronoun", "ante distance", "segment id", lambda path: "pronoun"),
-    Format(("src", "trg"), discevalmt, "type", phenomenon=lambda path: path.stem.split(".")[0], nearest=1),
+    SuiteFormat(
+        ("ref segment", "errors"), parse_contrapro, "ref pronoun", "ante distance", "segment id", lambda path: "pronoun"
+    ),
+    SuiteFormat(
+        ("src", "trg"), parse_discevalmt, "type", phenomenon=lambda path: path.stem.split(".")[0], default_distance=1
+    ),
 )
-DEEPEST = 4
-"""Brackets around the items of a file: a list, blocks, examples."""
+MAX_DEPTH = 4
+"""Deepest nesting of items in lists, blocks and examples."""
 
 
-def read_items(path: Path) -> list[Item]:
-    """The items of a test set in any of the formats. Raises DocmtError, naming line or item, for what is none."""
-    records = list(_records(path))
+def read_items(path: Path) -> list[SuiteItem]:
+    """Read the items of a test set in any format. Raises DocmtError with the line or item of an invalid record."""
+    records = list(_read_records(path))
     if not records:
-        raise DocmtError(f"{path} is empty: give a contrastive test set, one JSON object a line")
-    layout = _format_of(records[0][0])
-    if layout is None:
-        raise _no_item(records[0][1])
-    if layout.read is consistency:
-        records = _with_extracted_sources(records, path)
-    items = [_item(record, layout, path, number, where) for number, (record, where) in enumerate(records, 1)]
+        raise DocmtError(f"{path} is empty. Give a test set with one JSON object a line")
+    suite_format = _find_format(records[0][0])
+    if suite_format is None:
+        raise _unknown_format(records[0][1])
+    if suite_format.parse is parse_consistency:
+        records = _add_extracted_sources(records, path)
+    items = [_build_item(record, suite_format, path, n, location) for n, (record, location) in enumerate(records, 1)]
     if not any(item.expected or item.wrong for item in items):
-        raise DocmtError(f"{records[0][1]}: all candidates are equal, as in all other items: give different ones")
-    return _with_extracted_context(items, path) if layout.read is contrapro else items
+        raise DocmtError(f"{records[0][1]}: all candidates are equal, as in all other items. Give different ones")
+    return _add_extracted_context(items, path) if suite_format.parse is parse_contrapro else items
 
 
-def _item(record: Record, layout: Format, path: Path, number: int, where: str) -> Item:
-    """Return the item of a record. Raises DocmtError, saying where, for candidates that ask nothing."""
-    source, candidates, correct, sentence = layout.read(record, where)
-    generative = layout.read is ctxpro
+def _build_item(record: Record, suite_format: SuiteFormat, path: Path, number: int, location: str) -> SuiteItem:
+    """Return the item of a record. Raises DocmtError for invalid candidates."""
+    source, candidates, correct, sentence = suite_format.parse(record, location)
+    generative = suite_format.parse is parse_ctxpro
     if len(candidates) < 2 and not generative:
-        raise DocmtError(f"{where}: one candidate only, so that it is right whatever a model says: give two or more")
-    for count, candidate in enumerate(candidates, 1):
+        raise DocmtError(f"{location}: there is only one candidate. Give two or more")
+    for candidate_number, candidate in enumerate(candidates, 1):
         if len(candidate) != len(source):
             raise DocmtError(
-                f"{where}: candidate {count} has {len(candidate)} sentences and the source {len(source)}: give one "
-                "for each"
+                f"{location}: candidate {candidate_number} has {len(candidate)} sentences but the source has "
+                f"{len(source)}. Give one for each"
             )
         if not candidate[sentence].strip():
-            raise DocmtError(f"{where}: candidate {count} is empty: give every candidate a text, or leave it out")
-    within = record.get("intrasegmental") is True  # of ContraPro
-    return Item(
-        id=str(record.get(layout.id, "" if layout.read is own else number)),
-        phenomenon=text(record, "phenomenon", where) or layout.phenomenon(path),
-        distance=0 if within else distance(record, layout.distance, where, layout.nearest),
+            raise DocmtError(
+                f"{location}: candidate {candidate_number} is empty. Give every candidate a text, or leave it out"
+            )
+    within_sentence = record.get("intrasegmental") is True  # ContraPro
+    default_id = "" if suite_format.parse is parse_docmt else number
+    return SuiteItem(
+        id=str(record.get(suite_format.id, default_id)),
+        phenomenon=get_text(record, "phenomenon", location) or suite_format.phenomenon(path),
+        distance=0 if within_sentence else _get_distance(record, suite_format, location),
         source=tuple(source),
         candidates=tuple(map(tuple, candidates)),
         correct=correct,
         sentence=sentence,
-        label=text(record, layout.label, where) if layout.label else "",
-        expected=text(record, "expected", where, True) if generative else "",
+        label=get_text(record, suite_format.label, location) if suite_format.label else "",
+        expected=get_text(record, "expected", location, required=True) if generative else "",
     )
 
 
-def _format_of(record: Record) -> Format | None:
-    return next((each for each in FORMATS if record.keys() >= set(each.entries)), None)
+def _find_format(record: Record) -> SuiteFormat | None:
+    return next((suite_format for suite_format in FORMATS if record.keys() >= set(suite_format.keys)), None)
 
 
-def _no_item(where: str) -> DocmtError:
+def _unknown_format(location: str) -> DocmtError:
     return DocmtError(
-        f"{where}: this is no item of a test set that docmt knows: give `source`, `candidates`, `correct` and "
-        "`sentence`, or a published format (docs/evaluation.md)"
+        f"{location}: not an item of a known test set format. Give `source`, `candidates`, `correct` and `sentence`, "
+        "or a published format (docs/evaluation.md)"
     )
 
 
-def _records(path: Path) -> Iterator[tuple[Record, str]]:
-    """The objects of a file, and where they stand: of JSON Lines, or of one list, or those within blocks."""
-    lines = [(number, line) for number, line in decoded_lines(path) if line.strip()]
-    first = _parsed(lines[0][1]) if lines else None
-    is_item = isinstance(first, dict) and _format_of(first) is not None
-    if not is_item and (whole := _parsed("".join(line for _, line in lines))) is not None:
-        for number, record in enumerate(_within(whole, {}, str(path)), 1):
+def _read_records(path: Path) -> Iterator[tuple[Record, str]]:
+    """Yield the objects of a file with their locations, from JSON Lines, one list, or nested blocks."""
+    lines = [(number, line) for number, line in read_lines(path) if line.strip()]
+    first = _parse_json(lines[0][1]) if lines else None
+    is_item = isinstance(first, dict) and _find_format(first) is not None
+    if not is_item and (content := _parse_json("".join(line for _, line in lines))) is not None:
+        for number, record in enumerate(_nested_records(content, {}, str(path)), 1):
             yield record, f"{path}, item {number}"
         return
     for number, line in lines:
-        where, record = f"{path}, line {number}", _parsed(line)
+        location, record = f"{path}, line {number}", _parse_json(line)
         if record is None:
-            raise DocmtError(f"{where}: not valid JSON: a contrastive test set has one object a line")
+            raise DocmtError(f"{location}: not valid JSON. A test set has one JSON object a line")
         if not isinstance(record, dict):
-            raise DocmtError(f"{where}: not a JSON object: a contrastive test set has one a line")
-        yield record, where
+            raise DocmtError(f"{location}: not a JSON object. A test set has one JSON object a line")
+        yield record, location
 
 
-def _parsed(data: str) -> Any:
-    """What JSON says; None for anything else."""
+def _parse_json(text: str) -> Any:
+    """Return the value of a JSON text, None if it is invalid."""
     try:
-        return json.loads(data)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _within(value: object, around: Mapping[str, object], where: str, depth: int = 0) -> Iterator[Record]:
-    """The items in lists and blocks, in order. Examples of a block may share its `src`."""
+def _nested_records(value: object, shared: Mapping[str, object], location: str, depth: int = 0) -> Iterator[Record]:
+    """Yield the items in lists and blocks, in order. Examples of a block may share its `src`."""
     if isinstance(value, dict):
-        if _format_of({**around, **value}) is not None:
-            yield {**around, **value}
+        if _find_format({**shared, **value}) is not None:
+            yield {**shared, **value}
             return
-        around = {"src": value["src"]} if "src" in value else around
-        value = [each for each in value.values() if isinstance(each, dict | list) and each is not value.get("src")]
-    if not isinstance(value, list) or not value or depth > DEEPEST:
-        raise _no_item(where)
-    for each in value:
-        yield from _within(each, around, where, depth + 1)
+        shared = {"src": value["src"]} if "src" in value else shared
+        value = [child for child in value.values() if isinstance(child, dict | list) and child is not value.get("src")]
+    if not isinstance(value, list) or not value or depth > MAX_DEPTH:
+        raise _unknown_format(location)
+    for child in value:
+        yield from _nested_records(child, shared, location, depth + 1)
 
 
-def _with_extracted_sources(records: list[tuple[Record, str]], path: Path) -> list[tuple[Record, str]]:
-    """The consistency sets' objects with `src`; where they have none it stands in X.src, a line for each variant."""
+def _add_extracted_sources(records: list[tuple[Record, str]], path: Path) -> list[tuple[Record, str]]:
+    """Add `src` to records of the consistency sets without it, from X.src with one line per variant."""
     if all("src" in record for record, _ in records):
         return records
-    lines = _lines(path.with_suffix(".src"))
-    counts = [len(listed(record, "dst", where, "variants")) for record, where in records]
+    lines = _read_lines(path.with_suffix(".src"))
+    counts = [len(get_list(record, "dst", location, "variants")) for record, location in records]
     if len(lines) != sum(counts):
         raise DocmtError(
-            f"{path.with_suffix('.src')} has {len(lines)} lines for {sum(counts)} variants: fetch it again"
+            f"{path.with_suffix('.src')} has {len(lines)} lines but {path} has {sum(counts)} variants. Download both "
+            "again"
         )
     ends = accumulate(counts)
-    return [({**record, "src": lines[end - 1]}, where) for (record, where), end in zip(records, ends, strict=True)]
+    pairs = zip(records, ends, strict=True)
+    return [({**record, "src": lines[end - 1]}, location) for (record, location), end in pairs]
 
 
-def _with_extracted_context(items: list[Item], path: Path) -> list[Item]:
-    """ContraPro's items with the lines of context that its scripts put beside them; see `contrapro`."""
+def _add_extracted_context(items: list[SuiteItem], path: Path) -> list[SuiteItem]:
+    """Add the context that ContraPro's scripts extract to its items; see `parse_contrapro`."""
     files = {file.suffix: file for file in sorted(path.parent.glob(f"{path.stem}.context.*"))}
     if not files:
         return items
-    texts = {suffix: _lines(path.with_name(f"{path.stem}.text{suffix}")) for suffix in files}
+    texts = {suffix: _read_lines(path.with_name(f"{path.stem}.text{suffix}")) for suffix in files}
     rows = [candidate[-1] for item in items for candidate in item.candidates]
     source = [suffix for suffix, lines in texts.items() if lines[:1] == [items[0].source[-1].strip()]]
     if len(files) != 2 or len(source) != 1 or any(len(lines) != len(rows) for lines in texts.values()):
         raise DocmtError(
-            f"{path.stem}.text and {path.stem}.context beside {path} are not those of its {len(rows)} candidates: "
-            "extract them again, for two languages"
+            f"{path.stem}.text and {path.stem}.context beside {path} do not match its {len(rows)} candidates. Extract "
+            "them again for two languages"
         )
-    sides = [_lines(file) for _, file in sorted(files.items(), key=lambda pair: pair[0] not in source)]
+    sides = [_read_lines(file) for _, file in sorted(files.items(), key=lambda pair: pair[0] not in source)]
     count = len(sides[0]) // len(rows)
     if any(len(side) != count * len(rows) for side in sides):
-        raise DocmtError(f"{files[source[0]]} has not equally many lines for each candidate: extract the context again")
-    # As many for each side of each candidate.
+        raise DocmtError(f"{files[source[0]]} has different numbers of lines per candidate. Extract the context again")
     sources, targets = ([list(islice(lines, count)) for _ in rows] for lines in map(iter, sides))
     ends = accumulate(len(item.candidates) for item in items)
     return [
-        _with_lines(item, sources[end - 1], targets[end - len(item.candidates) : end])
+        _prepend_context(item, sources[end - 1], targets[end - len(item.candidates) : end])
         for item, end in zip(items, ends, strict=True)
     ]
 
 
-def _with_lines(item: Item, source: Sequence[str], contexts: Sequence[Sequence[str]]) -> Item:
-    """The item after its context, on the target side one for each candidate; lines empty everywhere are missing."""
-    kept = [number for number in range(len(source)) if source[number] or any(context[number] for context in contexts)]
+def _prepend_context(item: SuiteItem, source: Sequence[str], contexts: Sequence[Sequence[str]]) -> SuiteItem:
+    """Return the item after its context, with a target context per candidate. Lines empty everywhere are dropped."""
+    numbers = [n for n in range(len(source)) if source[n] or any(context[n] for context in contexts)]
     candidates = [
-        (*(context[number] for number in kept), *candidate)
+        (*(context[number] for number in numbers), *candidate)
         for context, candidate in zip(contexts, item.candidates, strict=True)
     ]
-    own = (*(source[number] for number in kept), *item.source)
-    return replace(item, source=own, candidates=tuple(candidates), sentence=len(kept))
+    sentences = (*(source[number] for number in numbers), *item.source)
+    return replace(item, source=sentences, candidates=tuple(candidates), sentence=len(numbers))
 
 
-def _lines(path: Path) -> list[str]:
-    return [line.strip() for _, line in decoded_lines(path)]
+def _read_lines(path: Path) -> list[str]:
+    return [line.strip() for _, line in read_lines(path)]
 
 
-def listed(record: Record, entry: str, where: str, content: str, kind: type = object, empty: bool = False) -> list[Any]:
-    """A list of things of a kind. Raises DocmtError for anything else, and for an empty one unless that is allowed."""
-    values = record.get(entry)
-    if not isinstance(values, list) or not (values or empty) or not all(isinstance(value, kind) for value in values):
-        raise DocmtError(f"{where}: `{entry}` is no list of {content}: give such a list")
+def get_list(
+    record: Record, key: str, location: str, content: str, kind: type = object, allow_empty: bool = False
+) -> list[Any]:
+    """Return a list of values of a kind. Raises DocmtError for anything else."""
+    values = record.get(key)
+    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+        raise DocmtError(f"{location}: `{key}` must be a list of {content}")
+    if not values and not allow_empty:
+        raise DocmtError(f"{location}: `{key}` is empty. Give {content}")
     return values
 
 
-def sentences(values: object, where: str, what: str, empty: bool = False) -> tuple[str, ...]:
-    """A list of texts. Raises DocmtError for anything else, and for an empty one unless that is allowed."""
-    if not isinstance(values, list) or not (values or empty) or not all(isinstance(value, str) for value in values):
-        raise DocmtError(f"{where}: {what} is no list of sentences: give strings in brackets")
+def check_sentences(values: object, location: str, name: str, allow_empty: bool = False) -> tuple[str, ...]:
+    """Return a list of strings as a tuple. Raises DocmtError for anything else."""
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise DocmtError(f"{location}: {name} must be a list of sentences (strings)")
+    if not values and not allow_empty:
+        raise DocmtError(f"{location}: {name} is empty. Give one sentence or more")
     if any(LONE_SURROGATE.search(value) for value in values):
-        raise DocmtError(f"{where}: {what} holds a lone surrogate, which is no character: remove it")
+        raise DocmtError(f"{location}: {name} has a lone surrogate, which is not a character. Remove it")
     return tuple(values)
 
 
-def text(record: Record, entry: str, where: str, needed: bool = False) -> str:
-    """A text; empty if there is none, unless it is needed. Raises DocmtError for anything else."""
-    value = record.get(entry, None if needed else "")
-    if not isinstance(value, str) or LONE_SURROGATE.search(value) or (needed and not value.strip()):
-        raise DocmtError(f"{where}: `{entry}` is no text: give a string{'' if needed else ', or leave it out'}")
+def get_text(record: Record, key: str, location: str, required: bool = False) -> str:
+    """Return a string, empty by default unless it is required. Raises DocmtError for anything else."""
+    value = record.get(key, None if required else "")
+    if not isinstance(value, str) or LONE_SURROGATE.search(value) or (required and not value.strip()):
+        raise DocmtError(f"{location}: `{key}` is not a text. Give a string{'' if required else ', or leave it out'}")
     return value
 
 
-def index(record: Record, entry: str, end: int, where: str) -> int:
-    """A whole number from 0 to end - 1. Raises DocmtError for anything else."""
-    if entry not in record:
-        wanted = "0" if end == 1 else f"a whole number from 0 to {end - 1:,}"
-        raise DocmtError(f"{where}: `{entry}` is missing: give {wanted}")
-    value = record[entry]
+def get_index(record: Record, key: str, end: int, location: str) -> int:
+    """Return an integer from 0 to end - 1. Raises DocmtError for anything else."""
+    if key not in record:
+        allowed = "0" if end == 1 else f"an integer from 0 to {end - 1:,}"
+        raise DocmtError(f"{location}: `{key}` is missing. Give {allowed}")
+    value = record[key]
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
-        raise DocmtError(f"{where}: `{entry}` is no whole number from 0 to {end - 1:,}: give one")
+        raise DocmtError(f"{location}: `{key}` must be an integer from 0 to {end - 1:,}")
     return value
 
 
-def distance(record: Record, entry: str, where: str, usual: int | None) -> int | None:
-    """How far back what decides stands, if the file says so."""
-    return usual if record.get(entry) is None else index(record, entry, MOST, where)
+def _get_distance(record: Record, suite_format: SuiteFormat, location: str) -> int | None:
+    """Return the distance of a record, or the default of its format."""
+    if record.get(suite_format.distance) is None:
+        return suite_format.default_distance
+    return get_index(record, suite_format.distance, MAX_DISTANCE, location)

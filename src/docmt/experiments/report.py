@@ -1,9 +1,10 @@
-"""The results of an experiment: one table, in Markdown and in JSON, and figures."""
+"""The results of an experiment: tables in Markdown and JSON, and figures."""
 
 from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, product
 from pathlib import Path
@@ -12,36 +13,36 @@ from typing import Any
 
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.core.files import write_text
-from docmt.core.plain_text import escaped, table
-from docmt.evaluation.contrastive import ContrastiveResult, Count, distance_name
-from docmt.experiments.grid import Variant
-from docmt.experiments.runs import EvaluationConfig, Plan, PlannedRun, state_of, stored_contrastive, stored_scores
+from docmt.core.plain_text import escape_markdown, markdown_table
+from docmt.evaluation.contrastive import AnswerCounts, ContrastiveResult, distance_name
+from docmt.experiments.experiment_files import Variant
+from docmt.experiments.runs import EvaluationConfig, Plan, PlannedRun, determine_state, load_contrastive, load_scores
 from docmt.synthetic import PHENOMENA
 from docmt.training.run_directory import RunDirectory
 
 DIGITS = {"s_bleu": 2, "d_bleu": 2, "chrf": 2, "dev_loss": 3}
 MEASURES = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "dev_loss": "dev loss"}
 MARGIN = 3.0
-"""Standard errors of guessing: what is so far above chance is not guessed."""
+"""Standard errors above chance from which accuracy is not guessing."""
 TableRow = dict[str, Any]
-"""What the JSON file has for a variant at a point: means and spreads over its runs, the published, and the runs."""
+"""JSON entry of a variant at a point: means and spreads over its runs, published scores, and the runs."""
 
 
-def _rows(plan: Plan) -> Iterator[tuple[Variant, TableRow, list[PlannedRun]]]:
-    """Yield the variants at all points in the order of the file, each with the names of its row and its runs."""
+def _iterate_rows(plan: Plan) -> Iterator[tuple[Variant, TableRow, list[PlannedRun]]]:
+    """Yield all variants at all points in file order, each with the names of its row and its runs."""
     for axis in plan.experiment.axes:
-        for variant, point in product(plan.experiment.variants_at(plan.scale).values(), axis.points[plan.scale]):
+        for variant, point in product(plan.experiment.select_variants(plan.scale).values(), axis.points[plan.scale]):
             names = {"variant": variant.name, "axis": axis.name, "point": point}
             runs = [run for run in plan.runs if (run.variant, run.axis, run.point) == tuple(names.values())]
             yield variant, {**names, "published": {**variant.published, **axis.published.get(point, {})}}, runs
 
 
-def collect(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Path, str]) -> list[TableRow]:
-    """Return the rows of the table as far as runs are done, in the order of the experiment file."""
+def collect_rows(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Path, str]) -> list[TableRow]:
+    """Return the rows of the table in file order, with the scores of finished runs."""
     rows = []
-    for _, row, planned in _rows(plan):
-        runs = [_result(run, evaluation, failures.get(run.config.run)) for run in planned]
-        done = sum(run["state"] == "done" for run in runs)  # a mean over some of them would mislead
+    for _, row, planned in _iterate_rows(plan):
+        runs = [_summarize_run(run, evaluation, failures.get(run.config.run)) for run in planned]
+        done = sum(run["state"] == "done" for run in runs)  # a mean of only some of them would mislead
         for measure in MEASURES:
             values = [run["measures"][measure] for run in runs if measure in run["measures"]]
             if 0 < len(values) == done:
@@ -50,11 +51,11 @@ def collect(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Path, st
     return rows
 
 
-def _result(run: PlannedRun, evaluation: EvaluationConfig, failure: str | None) -> dict[str, Any]:
-    """Return one run as it stands."""
+def _summarize_run(run: PlannedRun, evaluation: EvaluationConfig, failure: str | None) -> dict[str, Any]:
+    """Return the state and scores of one run."""
     directory = run.config.run
-    state = "failed" if failure else state_of(run, evaluation)
-    scores = stored_scores(directory, evaluation) if state == "done" else None
+    state = "failed" if failure else determine_state(run, evaluation)
+    scores = load_scores(directory, evaluation) if state == "done" else None
     measures = {}
     if scores is not None:
         measures = {name: scores[name]["score"] for name in MEASURES if scores.get(name)}
@@ -65,11 +66,11 @@ def _result(run: PlannedRun, evaluation: EvaluationConfig, failure: str | None) 
 
 
 def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Path, str]) -> str:
-    """Write EXPERIMENT-SCALE.md and .json into the output directory, as far as runs are done; return the former."""
+    """Write EXPERIMENT-SCALE.md and .json with the finished runs to the output directory; return the Markdown."""
     experiment = plan.experiment
-    rows, contrastive = collect(plan, evaluation, failures), collect_contrastive(plan, evaluation)
+    rows, contrastive = collect_rows(plan, evaluation, failures), collect_contrastive(plan, evaluation)
     runs = list({run["directory"]: run for row in rows for run in row["runs"]}.values())
-    # Those of the other direction first: what they say of the language of their translations is not of the others.
+    # Reverse runs first, so that the others overwrite the target language in the signatures.
     scores = [run["scores"] for run in sorted(runs, key=lambda run: not run["reverse"]) if run["scores"]]
     signatures = {name: each[name]["signature"] for name in MEASURES for each in scores if each.get(name)}
     content: dict[str, Any] = {
@@ -80,48 +81,55 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
         "overrides": {name: str(value) for name, value in plan.overrides.items()},
         "published_in": experiment.source,
         "signatures": signatures,
-        "left_out": dict(plan.left_out),
+        "left_out": dict(plan.skipped),
         "rows": rows,
     }
-    lines = [f"# {experiment.title}", "", f"Scale `{plan.scale}`, data `{content['data']}`.", "", *_tables(rows)]
+    lines = [f"# {experiment.title}", "", f"Scale `{plan.scale}`, data `{content['data']}`.", "", *_format_tables(rows)]
     lines += [f"- {MEASURES[name]}: `{signature}`" for name, signature in signatures.items()]
     lines += _notes(plan, evaluation, rows, runs)
     if evaluation.suite is not None:
-        lines += ["", *contrastive_lines(contrastive, evaluation.suite.name)]
-        content["suite"] = {**(evaluation.suite_facts or {}), "rows": contrastive}
-    text = "\n".join(lines).rstrip() + "\n"
-    write_text(plan.place(evaluation.context, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    write_text(plan.place(evaluation.context, ".md"), text)
+        lines += ["", *format_contrastive_table(contrastive, evaluation.suite.name)]
+        content["suite"] = {**(evaluation.suite_settings or {}), "rows": contrastive}
+    text = "\n".join(map(_wrap_note, lines)).rstrip() + "\n"
+    write_text(plan.output_path(evaluation.context, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(plan.output_path(evaluation.context, ".md"), text)
     return text
+
+
+def _wrap_note(line: str) -> str:
+    """Wrap a list item, so that a diff can show it. Other lines stay."""
+    if not line.startswith("- "):
+        return line
+    return textwrap.fill(line, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _notes(
     plan: Plan, evaluation: EvaluationConfig, rows: Sequence[TableRow], runs: Sequence[TableRow]
 ) -> Iterator[str]:
-    """Yield what is to be said of the table, a line each."""
+    """Yield the notes below the table, a line each."""
     options = "".join(f", `{name}: {value}`" for name, value in evaluation.context.changes().items())
     yield (
-        f"- test split, beam {evaluation.search.beam}{options}; dev loss: the lowest, label-smoothed, nats per token "
-        "(not to be compared between systems that predict other marks beside the words)"
+        f"- test split, beam {evaluation.search.beam}{options}; dev loss: lowest, label-smoothed, nats per token "
+        "(not comparable between systems with different boundary tokens)"
     )
     yield "- with several seeds: mean ± standard deviation"
     if backward := dict.fromkeys(row["variant"] for row in rows if any(run["reverse"] for run in row["runs"])):
-        yield f"- from the target to the source language, and scored against the source: {', '.join(backward)}"
+        yield f"- translated from target to source language and scored against the source: {', '.join(backward)}"
     if plan.overrides:
         changed = ", ".join(f"{name} {value}" for name, value in plan.overrides.items())
-        yield f"- instead of what the recipes say: {changed} (options of a system only where that is the variant's)"
+        yield f"- overrides of the recipes: {changed} (options of a system only for its variants)"
     if plan.experiment.source:
         yield f"- published: {plan.experiment.source}"
-    yield from (f"- left out: {variant} ({why})" for variant, why in plan.left_out.items())
+    yield from (f"- skipped: {variant} ({reason})" for variant, reason in plan.skipped.items())
     yield from (f"- failed: {run['title']}: {run['failure']}" for run in runs if run["failure"])
     if undone := sum(run["state"] not in ("done", "failed") for run in runs):
-        yield f"- runs not done yet: {undone}; the same command goes on with them"
+        yield f"- unfinished runs: {undone}; repeat the command to continue"
     if miscounted := sum(bool(run["scores"] and run["scores"]["undefined"]) for run in runs):
-        what = "where the model gave other numbers of sentences than the source has"
-        yield f"- no s-BLEU and chrF {what}: {miscounted} of {len(runs)} runs (`undefined` in the JSON file)"
+        reason = "if the model changed the number of sentences"
+        yield f"- no s-BLEU and chrF {reason}: {miscounted} of {len(runs)} runs (`undefined` in the JSON file)"
 
 
-def _tables(rows: Sequence[TableRow]) -> list[str]:
+def _format_tables(rows: Sequence[TableRow]) -> list[str]:
     """Return a Markdown table for each axis."""
     lines = []
     for axis, group in groupby(rows, lambda row: str(row["axis"])):
@@ -129,34 +137,34 @@ def _tables(rows: Sequence[TableRow]) -> list[str]:
         published = list(dict.fromkeys(column for row in members for column in row["published"]))
         names = ["", axis] if axis else [""]
         heads = [*names, "seeds", *MEASURES.values(), *(f"published {column}" for column in published)]
-        cells = [[escaped(head) for head in heads]]
+        cells = [[escape_markdown(head) for head in heads]]
         for row in members:
             done = sum(run["state"] == "done" for run in row["runs"])
-            line = [escaped(name) for name in (row["variant"], row["point"])[: len(names)]]
+            line = [escape_markdown(name) for name in (row["variant"], row["point"])[: len(names)]]
             line.append(f"{done}/{len(row['runs'])}")
-            line += [_number(**row[name], digits=DIGITS[name]) if name in row else "-" for name in MEASURES]
+            line += [_format_number(**row[name], digits=DIGITS[name]) if name in row else "-" for name in MEASURES]
             line += [f"{row['published'][column]:.2f}" if column in row["published"] else "" for column in published]
             cells.append(line)
-        lines += [*table(cells, len(names)), ""]
+        lines += [*markdown_table(cells, len(names)), ""]
     return lines
 
 
-def _number(mean: float, spread: float | None, digits: int) -> str:
+def _format_number(mean: float, spread: float | None, digits: int) -> str:
     return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
 def write_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
-    """Draw d-BLEU over the points of the axes or, without axes, the learning curves; return the file.
+    """Draw d-BLEU over the points of the axes or, without axes, the learning curves; return the path.
 
-    Raises DocmtError when nothing is there to draw or matplotlib is missing.
+    Raises DocmtError if there is nothing to draw or matplotlib is missing.
     """
-    figure = plan.place(evaluation.context, ".png")
+    figure = plan.output_path(evaluation.context, ".png")
     if not plan.experiment.axes[0].name:
         curves = {run.title: RunDirectory(run.config.run).metrics for run in plan.runs}
         draw_curves({title: path for title, path in curves.items() if path.exists()}, figure)
         return figure
     panels: dict[str, dict[str, list[Point]]] = {}
-    for row in collect(plan, evaluation, {}):
+    for row in collect_rows(plan, evaluation, {}):
         line = panels.setdefault(row["axis"], {}).setdefault(row["variant"], [])
         score = row.get("d_bleu", {"mean": math.nan, "spread": None})
         line.append(Point(row["point"], score["mean"], score["spread"] or 0.0))
@@ -165,54 +173,51 @@ def write_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
 
 
 def collect_contrastive(plan: Plan, evaluation: EvaluationConfig) -> list[TableRow]:
-    """Return the rows of the table as far as runs are done; without a contrastive test set there are none.
-
-    A row has `cells` by phenomenon and distance.
-    """
+    """Return the contrastive rows of finished runs, with `cells` by phenomenon and distance."""
     rows = []
-    for variant, row, runs in _rows(plan):
-        results = [result for run in runs if (result := stored_contrastive(run.config.run, evaluation)) is not None]
+    for variant, row, runs in _iterate_rows(plan):
+        results = [result for run in runs if (result := load_contrastive(run.config.run, evaluation)) is not None]
         if results:
             names = {name: row[name] for name in ("variant", "axis", "point")}
-            rows.append({**names, "runs": len(results), "cells": _cells(variant, results)})
+            rows.append({**names, "runs": len(results), "cells": _sum_cells(variant, results)})
     return rows
 
 
-def _cells(variant: Variant, results: Sequence[ContrastiveResult]) -> dict[str, dict[str, Any]]:
-    """Return, of each phenomenon (known ones first) and distance, the counts of all runs and what was predicted."""
+def _sum_cells(variant: Variant, results: Sequence[ContrastiveResult]) -> dict[str, dict[str, Any]]:
+    """Return summed counts and predictions by phenomenon (known ones first) and distance."""
     cells: dict[str, dict[str, Any]] = {}
     for phenomenon in sorted(results[0].cells, key=[*PHENOMENA, *results[0].cells].index):
         for distance in results[0].cells[phenomenon]:
             counts = [result.cells[phenomenon][distance] for result in results]
             shares = [100 * each.accuracy for each in counts]
             cells.setdefault(phenomenon, {})[distance_name(distance)] = {
-                **Count.sum(counts).to_json(),
+                **AnswerCounts.sum(counts).to_json(),
                 "spread": stdev(shares) if len(shares) > 1 else None,
-                "above_chance": is_above_chance(Count.sum(counts)),
-                "predicted": predicted(variant, phenomenon, distance),
+                "above_chance": is_above_chance(AnswerCounts.sum(counts)),
+                "predicted": predict_above_chance(variant, phenomenon, distance),
             }
     return cells
 
 
-def predicted(variant: Variant, phenomenon: str, distance: int | None) -> bool | None:
-    """Return whether the system sees what decides, so that it can be above chance; None where that is not known.
+def predict_above_chance(variant: Variant, phenomenon: str, distance: int | None) -> bool | None:
+    """Return whether the system sees the deciding sentence, so that it can be above chance; None if unknown.
 
-    What decides in the source is seen in a supplied translation of it, too.
+    A system that sees supplied target sentences also sees what decides in their sources.
     """
-    known = PHENOMENA.get(phenomenon)
-    if known is None or variant.sees is None or distance is None:
+    info = PHENOMENA.get(phenomenon)
+    if info is None or variant.sees is None or distance is None:
         return None
-    return variant.sees.target >= distance or (known.visible == "source" and variant.sees.source >= distance)
+    return variant.sees.target >= distance or (info.visible == "source" and variant.sees.source >= distance)
 
 
-def is_above_chance(count: Count) -> bool | None:
-    """Return whether so many right answers are more than guessing gives; None for too few items to tell."""
+def is_above_chance(count: AnswerCounts) -> bool | None:
+    """Return whether the accuracy is above guessing, or None for too few items."""
     least = count.chance + MARGIN * math.sqrt(count.chance * (1 - count.chance) / count.total)
     return count.accuracy > least if least < 1 else None
 
 
-def contrastive_lines(rows: Sequence[TableRow], suite: str) -> list[str]:
-    """Return the table in Markdown, with what its marks mean; nothing where no run is done."""
+def format_contrastive_table(rows: Sequence[TableRow], suite: str) -> list[str]:
+    """Return the Markdown table with a legend, or nothing without rows."""
     if not rows:
         return []
     first: Mapping[str, Mapping[str, Any]] = rows[0]["cells"]
@@ -221,55 +226,55 @@ def contrastive_lines(rows: Sequence[TableRow], suite: str) -> list[str]:
     for phenomenon, distance in columns:
         chance = 100 * first[phenomenon][distance]["chance"]
         named = distance == next(iter(first[phenomenon]))
-        heads.append(f"{escaped(phenomenon)} ({chance:.0f}): {distance}" if named else distance)
+        heads.append(f"{escape_markdown(phenomenon)} ({chance:.0f}): {distance}" if named else distance)
     body = [
-        [escaped(_name(row)), *(_share(row["cells"][phenomenon][distance]) for phenomenon, distance in columns)]
+        [escape_markdown(_row_name(row)), *(_format_share(row["cells"][name][distance]) for name, distance in columns)]
         for row in rows
     ]
     cells = [cell for row in rows for by_distance in row["cells"].values() for cell in by_distance.values()]
     sizes = sorted({cell["total"] for cell in cells})
     items = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    known = [cell for cell in cells if cell["predicted"] is not None]
-    checked = [cell for cell in known if cell["above_chance"] is not None]
-    lines = [f"## Right candidates of {escaped(suite)}", "", *table([heads, *body]), ""]
+    predicted = [cell for cell in cells if cell["predicted"] is not None]
+    checked = [cell for cell in predicted if cell["above_chance"] is not None]
+    lines = [f"## Right candidates of {escape_markdown(suite)}", "", *markdown_table([heads, *body]), ""]
     lines += [
-        f"- percent of the items ({items} a cell) whose right candidate is the most probable, by phenomenon (in "
-        "brackets what guessing gives) and distance of what decides, in sentences",
-        "- **bold**: the system sees what decides, as far as it is known what it sees; in `()`: it does not",
+        f"- percent of the items ({items} a cell) whose right candidate is the most probable, by phenomenon (chance "
+        "in brackets) and distance of the deciding sentence in sentences",
+        "- **bold**: the system sees the deciding sentence; in `()`: it does not; neither: unknown",
     ]
     if checked:
         lines.append(
-            f"- otherwise than that predicts (`!`; above chance: by more than {MARGIN:g} standard errors of guessing): "
-            f"{sum(map(_surprises, checked))} of {len(checked)} cells"
+            f"- contrary to that (`!`; above chance means by more than {MARGIN:g} standard errors): "
+            f"{sum(map(_differs, checked))} of {len(checked)} cells"
         )
-    if len(checked) < len(known):
-        lines.append(f"- too few items to tell from guessing: {len(known) - len(checked)} cells")
+    if len(checked) < len(predicted):
+        lines.append(f"- too few items for a comparison with chance: {len(predicted) - len(checked)} cells")
     for row in rows:
-        surprises = {name: [at for at, cell in by.items() if _surprises(cell)] for name, by in row["cells"].items()}
-        if words := [f"{phenomenon} at {', '.join(at)}" for phenomenon, at in surprises.items() if at]:
-            lines.append(f"  - {escaped(_name(row))}: {escaped('; '.join(words))}")
+        different = {name: [d for d, cell in cells.items() if _differs(cell)] for name, cells in row["cells"].items()}
+        if parts := [f"{name} at {', '.join(distances)}" for name, distances in different.items() if distances]:
+            lines.append(f"  - {escape_markdown(_row_name(row))}: {escape_markdown('; '.join(parts))}")
     return [*lines, ""]
 
 
-def _name(row: TableRow) -> str:
+def _row_name(row: TableRow) -> str:
     return f"{row['variant']}, {row['axis']} {row['point']}" if row["axis"] else str(row["variant"])
 
 
-def _surprises(cell: Mapping[str, Any]) -> bool:
+def _differs(cell: Mapping[str, Any]) -> bool:
     return None not in (cell["predicted"], cell["above_chance"]) and cell["predicted"] != cell["above_chance"]
 
 
-def _share(cell: Mapping[str, Any]) -> str:
-    text = _number(100 * cell["accuracy"], cell["spread"], 1)
+def _format_share(cell: Mapping[str, Any]) -> str:
+    text = _format_number(100 * cell["accuracy"], cell["spread"], 1)
     if cell["predicted"] is not None:
         text = f"**{text}**" if cell["predicted"] else f"({text})"
-    return text + (" !" if _surprises(cell) else "")
+    return text + (" !" if _differs(cell) else "")
 
 
 def write_contrastive_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
-    """Draw accuracy over distance, a panel for each phenomenon, a line for each variant; return the file.
+    """Draw accuracy over distance, a panel for each phenomenon, a line for each variant; return the path.
 
-    Raises DocmtError when nothing is there to draw or matplotlib is missing.
+    Raises DocmtError if there is nothing to draw or matplotlib is missing.
     """
     rows = collect_contrastive(plan, evaluation)
     panels: dict[str, dict[str, list[Point]]] = {}
@@ -277,9 +282,9 @@ def write_contrastive_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
     for row in rows:
         for phenomenon, cells in row["cells"].items():
             chances[phenomenon] = 100 * next(iter(cells.values()))["chance"]
-            panels.setdefault(phenomenon, {})[_name(row)] = [
+            panels.setdefault(phenomenon, {})[_row_name(row)] = [
                 Point(distance, 100 * cell["accuracy"], cell["spread"] or 0.0) for distance, cell in cells.items()
             ]
-    figure = plan.place(evaluation.context, "-suite.png")
+    figure = plan.output_path(evaluation.context, "-suite.png")
     draw_points(panels, "right (%)", figure, "distance (sentences)", chances)
     return figure

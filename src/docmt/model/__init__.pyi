@@ -1,5 +1,5 @@
 from .attention import attend as attend
-from .config import ModelConfig as ModelConfig
+from .model_config import ModelConfig as ModelConfig
 from .spans import ModelInput as ModelInput
 from .spans import Packed as Packed
 from .spans import Spans as Spans

@@ -1,4 +1,4 @@
-"""What systems say of sentences: the boundary tokens around them, what an attention sees, what is read together."""
+"""Boundary tokens of sentences, attention scopes, and the context that a system reads."""
 
 from __future__ import annotations
 
@@ -6,116 +6,122 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-WORDS = "w"
-MARKS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
-"""The ids of marks, which are the same in all vocabularies."""
+WORDS_PLACEHOLDER = "w"
+SPECIAL_TOKEN_IDS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
+"""Ids of the special tokens, equal in all vocabularies."""
 
 
 @dataclass(frozen=True)
 class BoundaryTokens:
-    """Which marks, by their ids, stand around the words of a sentence; families differ in it.
+    """Ids of the tokens that open and close a sentence. Families of checkpoints differ in them.
 
-    A source sentence is `source_opens w .. source_closes`; decoder input is `target_opens w ..`, and `</s>` if
-    `target_closes`. Labels are the words and `</s>`; the rest is given.
+    A source sentence is `source_prefix w .. source_suffix`. Decoder input is `target_prefix w ..`, with `</s>` if
+    `target_has_end`. Labels are the words and `</s>`. Other boundary tokens are supplied, not predicted.
     """
 
-    source_opens: tuple[int, ...] = (MARKS["<s>"],)
-    source_closes: tuple[int, ...] = (MARKS["</s>"],)
-    target_opens: tuple[int, ...] = (MARKS["<s>"],)
-    target_closes: bool = True
-    """decoder input has the `</s>` of each sentence as well, for those after it to look at"""
-    goes_on: bool = True
-    """what follows `</s>` (the next `<s>`, or the end) is a label as well"""
+    source_prefix: tuple[int, ...] = (SPECIAL_TOKEN_IDS["<s>"],)
+    source_suffix: tuple[int, ...] = (SPECIAL_TOKEN_IDS["</s>"],)
+    target_prefix: tuple[int, ...] = (SPECIAL_TOKEN_IDS["<s>"],)
+    target_has_end: bool = True
+    """decoder input contains the `</s>` of each sentence, visible to later sentences"""
+    predicts_boundary: bool = True
+    """the token after `</s>` (the next `<s>`, or the end of the document) is a label"""
     joined: bool = False
-    """between two sentences of an instance is one mark, `<s>`, which ends one and opens the other, and `</s>` ends the
-    last: the source is `w .. <s> w .. </s>`, and so are the labels; decoder input is `</s> w .. <s> w ..`"""
+    """a single `<s>` separates two sentences of an instance, and `</s>` ends the last one
+
+    Source and labels are `w .. <s> w .. </s>`. Decoder input is `</s> w .. <s> w ..`."""
 
     @classmethod
-    def written(
+    def parse(
         cls,
         source: str,
         target: str,
-        others: Mapping[str, Sequence[int]] | None = None,
+        named_tokens: Mapping[str, Sequence[int]] | None = None,
         *,
-        goes_on: bool = False,
+        predicts_boundary: bool = False,
         joined: bool = False,
     ) -> BoundaryTokens:
-        """From sentences such as `<s> w </s>`, in which w stands for the words; others: marks by further names."""
-        known = {**{name: (id,) for name, id in MARKS.items()}, **(others or {})}
-        before, after = _around(source, known)
-        opens, closes = _around(target, known)
-        return cls(before, after, opens, bool(closes), goes_on, joined)
+        """Parse templates such as `<s> w </s>`, in which w stands for the words.
+
+        named_tokens: ids of further names in the templates.
+        """
+        token_ids = {**{name: (id,) for name, id in SPECIAL_TOKEN_IDS.items()}, **(named_tokens or {})}
+        before, after = _parse_template(source, token_ids)
+        opens, closes = _parse_template(target, token_ids)
+        return cls(before, after, opens, bool(closes), predicts_boundary, joined)
 
     @property
-    def opens_alike(self) -> bool:
-        """Target sentences are opened by `<s>` alone, which is never said inside of one."""
-        return self.target_opens == (MARKS["<s>"],)
+    def target_starts_with_bos(self) -> bool:
+        """Whether `<s>` alone opens target sentences. It never occurs inside one."""
+        return self.target_prefix == (SPECIAL_TOKEN_IDS["<s>"],)
 
     @property
-    def most_marks(self) -> int:
-        """The marks of a sentence on the side where it has more of them."""
-        source, target = (sum(self.marks(side)) for side in ("source", "target"))
+    def max_per_sentence(self) -> int:
+        """Number of boundary tokens of a sentence, on the side that has more."""
+        source, target = (sum(self.counts(side)) for side in ("source", "target"))
         return max(source, target)
 
-    def marks(self, side: Literal["source", "target"]) -> tuple[int, int]:
-        """How many marks open and close each sentence of the source, or of the decoder input."""
+    def counts(self, side: Literal["source", "target"]) -> tuple[int, int]:
+        """Return how many tokens open and close a sentence of the source, or of the decoder input."""
         if side == "source":
-            return len(self.source_opens), len(self.source_closes)
-        return len(self.target_opens), int(self.target_closes)
+            return len(self.source_prefix), len(self.source_suffix)
+        return len(self.target_prefix), int(self.target_has_end)
 
 
-def _around(sentence: str, known: Mapping[str, Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids of the marks before and after the words."""
+def _parse_template(sentence: str, token_ids: Mapping[str, Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the token ids before and after the words."""
     names = sentence.split()
-    place = names.index(WORDS)
-    before, after = (tuple(id for name in part for id in known[name]) for part in (names[:place], names[place + 1 :]))
+    index = names.index(WORDS_PLACEHOLDER)
+    before, after = (
+        tuple(id for name in part for id in token_ids[name]) for part in (names[:index], names[index + 1 :])
+    )
     return before, after
 
 
 @dataclass(frozen=True)
 class AttentionScope:
-    """Which part of which memory the queries of a sentence see.
+    """The part of a memory that the queries of a sentence see.
 
-    Attentions of equal scope (depth aside) share spans, patterns and, in decoding, one cache; so systems say what their
-    attentions see, and nothing else needs to know which system it is.
+    Attentions of equal scope (their layer aside) share spans, patterns and, in decoding, one cache. Systems declare
+    scopes, so nothing else needs to know which system it is.
     """
 
     memory: str = "self"
-    """"self" (the sequence that is computed), or the name of a memory of the system, such as "source" """
-    part: Literal["sentence", "document", "before"] = "sentence"
-    """the sentence (of a memory: the one that belongs to it), the whole document, or a sentence `before`"""
-    back: int = 0
-    """with "before": the sentence that many places back in its document; where there is none, nothing is seen"""
-    marks: tuple[int, int] = (0, 0)
-    """with "before": how many tokens at the begin and at the end of that sentence, its marks, are not seen"""
-    depth: int | None = None
-    """of a memory that has states of several layers: which layer's, from 0; None: its only ones"""
+    """"self" (the computed sequence itself), or the name of a memory of the system, such as "source" """
+    extent: Literal["sentence", "document", "neighbour"] = "sentence"
+    """the (aligned) sentence, the whole document, or another sentence of the document"""
+    offset: int = 0
+    """of a neighbour: how many sentences before, or after if negative; beyond the document nothing is seen"""
+    trim: tuple[int, int] = (0, 0)
+    """of a neighbour: hidden boundary tokens at the start and end of that sentence"""
+    layer: int | None = None
+    """index of the memory's layer, from 0; None: the memory has one layer"""
     causal: bool = False
-    """whether a token sees only those up to itself"""
+    """a token sees no later tokens"""
 
     @property
-    def place(self) -> AttentionScope:
-        """The same at any depth: what decides which tokens see which."""
-        return self if self.depth is None else replace(self, depth=None)
+    def without_layer(self) -> AttentionScope:
+        """The scope for any layer. It decides which tokens see which."""
+        return self if self.layer is None else replace(self, layer=None)
 
 
 @dataclass(frozen=True)
 class ContextSpec:
-    """Which sentences a system reads together; instances are cut by it, in training and in translation alike."""
+    """The sentences that a system reads together. Training and translation cut instances by it."""
 
     sentences: int | None = None
-    """most sentences of an instance; None: as many as the limits of the model allow"""
-    before: int = 0
-    """sentences of the source before the first one that is translated: they are read, not translated"""
-    joined: bool = False
-    """those before are read as one sequence, so that positions must reach through all of them"""
+    """maximum sentences of an instance; None: limited by the model's options alone"""
+    source_context: int = 0
+    """preceding source sentences that are read but not translated"""
+    joined_context: bool = False
+    """preceding sentences are read as one sequence, with positions through all of them"""
     windows: bool = False
-    """an instance ends at every sentence, so that instances overlap; otherwise they lie end to end"""
+    """an instance ends at every sentence, so instances overlap; otherwise they are disjoint"""
     padding_windows: bool = False
-    """with windows, in training: further, shorter ones at the end of each document"""
-    shown: int = 0
-    """sentences of the target before the first one that is translated: they are decoder input, too, without labels"""
+    """with windows, in training: additional shorter windows at the end of each document"""
+    target_context: int = 0
+    """preceding target sentences that are decoder input without labels"""
     drafts: bool = False
-    """a first translation of every sentence that is read, by a model of single sentences"""
+    """each source sentence is read with a draft from a sentence model"""
     references: bool = False
-    """in training also the true translation of every sentence that is read"""
+    """training also reads the reference translation of each source sentence"""

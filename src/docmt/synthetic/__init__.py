@@ -1,4 +1,4 @@
-"""A grammar that writes parallel documents in which translation depends on earlier sentences."""
+"""Parallel documents from a grammar, in which translation depends on earlier sentences."""
 
 import lazy_loader
 

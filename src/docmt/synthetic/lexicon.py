@@ -1,4 +1,4 @@
-"""The words and sentence patterns of the synthetic language, read from the YAML files of this folder."""
+"""Words and sentence patterns of the synthetic language, read from the YAML files of this package."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from docmt.core.options import read_data
+from docmt.core.settings import read_package_yaml
 
 
 class Gender(StrEnum):
@@ -18,7 +18,7 @@ class Gender(StrEnum):
 
 
 class Case(StrEnum):
-    """The grammatical cases the synthetic language uses."""
+    """The grammatical cases of the synthetic language."""
 
     NOMINATIVE = "nominative"
     ACCUSATIVE = "accusative"
@@ -26,7 +26,7 @@ class Case(StrEnum):
 
 
 def _table(nominative: str, accusative: str, dative: str) -> dict[tuple[Case, Gender], str]:
-    """Read one row a case, one word a gender (masculine, feminine, neuter)."""
+    """Return words by case and gender; each argument lists masculine, feminine and neuter."""
     rows = zip(Case, (nominative, accusative, dative), strict=True)
     return {(case, gender): word for case, row in rows for gender, word in zip(Gender, row.split(), strict=True)}
 
@@ -41,7 +41,7 @@ DEFINITE_ENDINGS = _table("e e e", "en e e", "en en en")
 
 @dataclass(frozen=True)
 class Word:
-    """A word or phrase that looks the same wherever it stands."""
+    """A word or phrase without inflection."""
 
     english: str
     german: str
@@ -52,14 +52,14 @@ class Word:
 
 @dataclass(frozen=True)
 class Noun(Word):
-    """A topic noun: its English word, its German word and the gender that decides the pronoun."""
+    """A topic noun in English and German, with the gender that decides the pronoun."""
 
     gender: Gender
 
 
 @dataclass(frozen=True)
 class NounPhrase:
-    """Somebody or something in English and in the German cases: a noun with its article and adjective, a name."""
+    """A noun with article and adjective, or a name, in English and in the German cases."""
 
     english: str
     nominative: str
@@ -72,14 +72,14 @@ class NounPhrase:
 
 @dataclass(frozen=True)
 class Person(NounPhrase):
-    """Somebody; `possessive` is the English word (his, her)."""
+    """A person. `possessive` is the English word (his, her)."""
 
     possessive: str
 
 
 @dataclass(frozen=True)
 class Room:
-    """A room: German says differently where something is (`at`, dative) and where it goes (`to`, accusative)."""
+    """A room. German distinguishes its location (`at`, dative) from a destination (`to`, accusative)."""
 
     english: str
     at: str
@@ -88,7 +88,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Trait(Word):
-    """What can be said of a thing. Two traits of one `aspect` are never said of the same thing."""
+    """A property of a thing. A thing never gets two traits of one `aspect`."""
 
     aspect: str
     good: bool
@@ -106,33 +106,33 @@ class Attribute:
 
 @dataclass(frozen=True)
 class SentencePattern:
-    """One sentence of a story in both languages; `case` is that of the pronoun, None where there is none."""
+    """One sentence of a story in both languages. `case` is that of its pronoun, or None."""
 
     english: str
     german: str
     case: Case | None = None
-    settles: tuple[str, ...] = ()
+    aspects: tuple[str, ...] = ()
     last: bool = False
 
     @property
-    def names_place(self) -> bool:
-        """Whether the sentence names a place, which an "it" right after it might mean."""
+    def names_location(self) -> bool:
+        """True if the sentence names a location, to which a following "it" might refer."""
         return any(slot in self.german for slot in ("{place}", "{outdoors}", "{landmark}"))
 
 
 class Line(NamedTuple):
-    """A sentence in both languages, with slots or filled."""
+    """A sentence in both languages, with slots or without."""
 
     source: str
     target: str
 
 
-def _pattern(row: list[str], case: Case | None = None) -> SentencePattern:
-    english, german, *settles = row
-    return SentencePattern(english, german, case, tuple(each for each in settles if each != "last"), "last" in settles)
+def _parse_pattern(row: list[str], case: Case | None = None) -> SentencePattern:
+    english, german, *labels = row
+    return SentencePattern(english, german, case, tuple(label for label in labels if label != "last"), "last" in labels)
 
 
-_LEXICON, _STORIES = read_data(__package__, "lexicon.yaml"), read_data(__package__, "stories.yaml")
+_LEXICON, _STORIES = read_package_yaml(__package__, "lexicon.yaml"), read_package_yaml(__package__, "stories.yaml")
 
 NOUNS = tuple(
     Noun(english, german, gender) for gender in Gender for english, german in _LEXICON["nouns"][gender].items()
@@ -145,6 +145,6 @@ TRAITS = tuple(Trait(row[0], row[1], row[2], row[3] == "good", "gradable" in row
 ATTRIBUTES = tuple(Attribute(*row) for row in _LEXICON["attributes"])
 ROOMS = tuple(Room(*row) for row in _LEXICON["rooms"])
 WORDS = {slot: tuple(Word(*pair) for pair in words.items()) for slot, words in _LEXICON["words"].items()}
-INTRODUCTIONS = tuple(map(_pattern, _STORIES["introductions"]))
-MENTIONS = tuple(_pattern(row, case) for case in Case for row in _STORIES["mentions"][case])
-DISTRACTORS = tuple(map(_pattern, _STORIES["distractors"]))
+INTRODUCTIONS = tuple(map(_parse_pattern, _STORIES["introductions"]))
+MENTIONS = tuple(_parse_pattern(row, case) for case in Case for row in _STORIES["mentions"][case])
+DISTRACTORS = tuple(map(_parse_pattern, _STORIES["distractors"]))

@@ -1,10 +1,9 @@
-"""Documents for six phenomena of discourse, each with one sentence whose translation depends on an earlier one.
+"""Documents for six discourse phenomena, each with one sentence whose translation depends on an earlier one.
 
-A document is an item (the sentence that decides and the marked one, as many sentences apart as asked) among fillers.
-It comes in several versions, one for each answer, which differ in the deciding sentence and in the marked one alone.
-So a model that does not see the deciding sentence gives the same answer to every version, and of whole groups of
-versions it gets exactly one in each right: chance. Where English does not show the answer, the deciding sentences
-differ in German alone.
+A document contains an item (a deciding and a marked sentence at a given distance) among fillers. It has one version
+for each answer. Versions differ only in the deciding and the marked sentence. So a model that does not see the
+deciding sentence gives the same answer to every version, and scores exactly at chance on groups of versions. Where
+English does not show the answer, the deciding sentences differ in German only.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from itertools import islice
 from typing import Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import read_data
-from docmt.documents.corpus import ParallelDocument
-from docmt.synthetic.grammar import capitalised, noun_phrase, slot_names
+from docmt.core.settings import read_package_yaml
+from docmt.documents.corpus_files import ParallelDocument
+from docmt.synthetic.grammar import capitalise, list_slot_names, make_noun_phrase
 from docmt.synthetic.lexicon import (
     DEFINITE_ARTICLES,
     NOUNS,
@@ -40,7 +39,7 @@ SHORTEST, LONGEST = 5, 8
 
 @dataclass(frozen=True)
 class Sense:
-    """One meaning of an English word: the German noun, and sentences whose words say that this one is meant."""
+    """A meaning of an English word: the German noun, and sentences that fix this meaning."""
 
     german: str
     oblique: str
@@ -48,13 +47,13 @@ class Sense:
     fixed_by: tuple[Line, ...]
 
     def phrase(self, english: str) -> NounPhrase:
-        """The noun with the definite article."""
-        return _declined(f"the {english}", self.gender, self.german, self.oblique)
+        """Return the noun with the definite article."""
+        return _decline(f"the {english}", self.gender, self.german, self.oblique)
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb without an object that forms its perfect with *haben*, in the forms that the patterns need."""
+    """A verb without object and with the perfect auxiliary *haben*, in the forms of the patterns."""
 
     did: str
     does: str
@@ -64,7 +63,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Tense:
-    """Sentences with a verb, and the elliptic ones that can follow them."""
+    """Sentences with a verb, and elliptic ones that can follow them."""
 
     full: tuple[Line, ...]
     elliptic: tuple[Line, ...]
@@ -75,47 +74,47 @@ class Name:
     """A name that German may translate or keep."""
 
     translated: NounPhrase
-    kept: NounPhrase
+    untranslated: NounPhrase
 
 
-def _declined(english: str, gender: Gender, nominative: str, oblique: str) -> NounPhrase:
-    """A noun behind the definite article; `oblique` is its form in the accusative and dative."""
+def _decline(english: str, gender: Gender, nominative: str, oblique: str) -> NounPhrase:
+    """Return a noun with the definite article. `oblique` is its accusative and dative form."""
     nouns = {Case.NOMINATIVE: nominative, Case.ACCUSATIVE: oblique, Case.DATIVE: oblique}
     return NounPhrase(english, *(f"{DEFINITE_ARTICLES[case, gender]} {noun}" for case, noun in nouns.items()))
 
 
-def _lines(table: Mapping[str, str]) -> tuple[Line, ...]:
+def _parse_lines(table: Mapping[str, str]) -> tuple[Line, ...]:
     return tuple(Line(*row) for row in table.items())
 
 
-def _sense(german: Sequence[str], gender: str, fixed_by: Mapping[str, str]) -> Sense:
-    """german: the nominative and, where it is another, the form of the other cases."""
-    return Sense(german[0], german[-1], Gender(gender), _lines(fixed_by))
+def _parse_sense(german: Sequence[str], gender: str, fixed_by: Mapping[str, str]) -> Sense:
+    """Return a sense. german: the nominative and, if different, the form of the other cases."""
+    return Sense(german[0], german[-1], Gender(gender), _parse_lines(fixed_by))
 
 
-def _name(english: str, *german: str) -> Name:
-    """A name of a ship, newspaper or street, which is feminine; or of an inn, with a form for the other cases.
+def _parse_name(english: str, *german: str) -> Name:
+    """Return a name of a ship, newspaper or street (feminine), or of an inn, with a form for the other cases.
 
-    A translated inn has the gender of its German noun, a kept one that of *das Gasthaus*.
+    A translated inn has the gender of its German noun, an untranslated one that of *das Gasthaus*.
     """
-    kept = english.removeprefix("the ")
+    untranslated = english.removeprefix("the ")
     is_inn = len(german) > 1
-    translated = _declined(english, Gender.MASCULINE if is_inn else Gender.FEMININE, german[0], german[-1])
-    return Name(translated, _declined(english, Gender.NEUTER if is_inn else Gender.FEMININE, kept, kept))
+    translated = _decline(english, Gender.MASCULINE if is_inn else Gender.FEMININE, german[0], german[-1])
+    return Name(translated, _decline(english, Gender.NEUTER if is_inn else Gender.FEMININE, untranslated, untranslated))
 
 
-_DATA = read_data(__package__, "phenomena.yaml")
+_DATA = read_package_yaml(__package__, "phenomena.yaml")
 FILLERS, ACQUISITIONS, MENTIONS, REMARKS, ARRIVALS, ADDRESSES = (
-    _lines(_DATA[name]) for name in ("fillers", "acquisitions", "mentions", "remarks", "arrivals", "addresses")
+    _parse_lines(_DATA[name]) for name in ("fillers", "acquisitions", "mentions", "remarks", "arrivals", "addresses")
 )
 SENSES: dict[str, tuple[Sense, ...]] = {
-    word: tuple(_sense(**sense) for sense in senses) for word, senses in _DATA["senses"].items()
+    word: tuple(_parse_sense(**sense) for sense in senses) for word, senses in _DATA["senses"].items()
 }
 FORMAL, FAMILIAR = (tuple(Person(*row) for row in _DATA[name]) for name in ("formal", "familiar"))
 VERBS = tuple(Verb(*row) for row in _DATA["verbs"])
-VERBS_OFFERED = 4  # of which the ellipsis repeats one
-TENSES = tuple(Tense(_lines(tense["full"]), _lines(tense["elliptic"])) for tense in _DATA["tenses"])
-NAMES = tuple(_name(*row) for row in (*_DATA["names"], *_DATA["inns"]))
+VERBS_OFFERED = 4  # candidates of an ellipsis item
+TENSES = tuple(Tense(_parse_lines(tense["full"]), _parse_lines(tense["elliptic"])) for tense in _DATA["tenses"])
+NAMES = tuple(_parse_name(*row) for row in (*_DATA["names"], *_DATA["inns"]))
 
 
 _Value = Word | NounPhrase | Verb
@@ -123,142 +122,140 @@ _Value = Word | NounPhrase | Verb
 
 @dataclass(frozen=True)
 class Versions:
-    """Version v of a document has the sentence `deciding[v]` and, some sentences later, `marked[v]`.
+    """The versions of an item. Version v has the sentences `deciding[v]` and, later, `marked[v]`.
 
-    The marked sentences have one source, and targets that differ.
+    The marked sentences share one source and differ in the target.
     """
 
     deciding: tuple[Line, ...]
     marked: tuple[Line, ...]
 
 
-def pronoun(rng: random.Random) -> Versions:
-    """The German for *it* has the gender of an earlier noun: one version a gender."""
-    things = [{"x": noun_phrase(rng.choice(group), None, definite=False)} for group in _NOUNS]
+def make_pronoun_versions(rng: random.Random) -> Versions:
+    """Return versions by gender: the German for *it* has the gender of an earlier noun."""
+    things = [{"x": make_noun_phrase(rng.choice(group), None, definite=False)} for group in _NOUNS]
     acquisition, mention = rng.choice(ACQUISITIONS), rng.choice(MENTIONS)
-    people = _people(rng.sample(PEOPLE, 2))
-    deciding = _variants(acquisition, _draw(rng, acquisition) | people, things)
-    return Versions(deciding, _variants(mention, _draw(rng, mention) | people, things))
+    people = _name_people(rng.sample(PEOPLE, 2))
+    deciding = _vary(acquisition, _draw_words(rng, acquisition) | people, things)
+    return Versions(deciding, _vary(mention, _draw_words(rng, mention) | people, things))
 
 
-def sense(rng: random.Random) -> Versions:
-    """The German for an ambiguous English word depends on its meaning: one version a meaning."""
+def make_sense_versions(rng: random.Random) -> Versions:
+    """Return versions by meaning: the German for an ambiguous English word depends on its meaning."""
     word, senses = rng.choice(list(SENSES.items()))
     row = rng.randrange(len(senses[0].fixed_by))
-    first, *others = rng.sample(PEOPLE, 3)
-    deciding = tuple(_say(meaning.fixed_by[row], {"R": first}) for meaning in senses)
+    first, *people = rng.sample(PEOPLE, 3)
+    deciding = tuple(_fill_slots(meaning.fixed_by[row], {"R": first}) for meaning in senses)
     remark = rng.choice(REMARKS)
     things = [{"x": meaning.phrase(word)} for meaning in senses]
-    return Versions(deciding, _variants(remark, _draw(rng, remark) | _people(others), things))
+    return Versions(deciding, _vary(remark, _draw_words(rng, remark) | _name_people(people), things))
 
 
-def address(rng: random.Random) -> Versions:
-    """The German for *you* depends on who is spoken to: one formal, one informal version."""
+def make_address_versions(rng: random.Random) -> Versions:
+    """Return a formal and an informal version: the German for *you* depends on the addressee."""
     people = [{"who": rng.choice(group)} for group in (FORMAL, FAMILIAR)]
     arrival = rng.choice(ARRIVALS)
-    deciding = _variants(arrival, _draw(rng, arrival), people)
+    deciding = _vary(arrival, _draw_words(rng, arrival), people)
     question = rng.choice(ADDRESSES)
-    return Versions(deciding, _variants(question, _draw(rng, question), people))
+    return Versions(deciding, _vary(question, _draw_words(rng, question), people))
 
 
-def address_free(rng: random.Random) -> Versions:
-    """The German for *you* is formal or informal for no reason, but the same in the whole document."""
-    return Versions(*(_variants(pattern, _draw(rng, pattern), [{}, {}]) for pattern in rng.sample(ADDRESSES, 2)))
+def make_address_free_versions(rng: random.Random) -> Versions:
+    """Return a formal and an informal version without a reason in the source, but consistent in the document."""
+    return Versions(*(_vary(pattern, _draw_words(rng, pattern), [{}, {}]) for pattern in rng.sample(ADDRESSES, 2)))
 
 
-def ellipsis(rng: random.Random) -> Versions:
-    """German repeats the verb that English leaves out: one version for each of some verbs."""
+def make_ellipsis_versions(rng: random.Random) -> Versions:
+    """Return versions by verb: German repeats the verb that English omits."""
     verbs = [{"verb": verb} for verb in rng.sample(VERBS, VERBS_OFFERED)]
     tense = rng.choice(TENSES)
     full, elliptic = rng.choice(tense.full), rng.choice(tense.elliptic)
-    values = _draw(rng, full) | _people(rng.sample(PEOPLE, 2))
-    return Versions(_variants(full, values, verbs), _variants(elliptic, values, verbs))
+    values = _draw_words(rng, full) | _name_people(rng.sample(PEOPLE, 2))
+    return Versions(_vary(full, values, verbs), _vary(elliptic, values, verbs))
 
 
-def name(rng: random.Random) -> Versions:
-    """A name is translated or kept for no reason, but as it was the first time: one version each."""
-    chosen = rng.choice(NAMES)
-    renderings = [{"x": chosen.translated}, {"x": chosen.kept}]
+def make_name_versions(rng: random.Random) -> Versions:
+    """Return a version with a translated and one with an untranslated name, as at its first mention."""
+    drawn = rng.choice(NAMES)
+    names = [{"x": drawn.translated}, {"x": drawn.untranslated}]
     remarks, people = rng.sample(REMARKS, 2), rng.sample(PEOPLE, 4)
-    mentions = zip(remarks, (people[:2], people[2:]), strict=True)
-    return Versions(*(_variants(remark, _draw(rng, remark) | _people(pair), renderings) for remark, pair in mentions))
+    pairs = zip(remarks, (people[:2], people[2:]), strict=True)
+    return Versions(*(_vary(remark, _draw_words(rng, remark) | _name_people(pair), names) for remark, pair in pairs))
 
 
-def fillers(rng: random.Random, count: int) -> list[Line]:
-    """Different sentences that say nothing about any item."""
-    return [_say(filler, _draw(rng, filler)) for filler in rng.sample(FILLERS, count)]
+def make_fillers(rng: random.Random, count: int) -> list[Line]:
+    """Return different sentences that are unrelated to any item."""
+    return [_fill_slots(filler, _draw_words(rng, filler)) for filler in rng.sample(FILLERS, count)]
 
 
 _NOUNS_A_GENDER = 12  # enough to learn the gender of each from a small corpus
 
 
-def _nouns() -> list[list[Noun]]:
-    """Nouns of each gender that have nothing to do with the ambiguous words."""
-    taken = {*SENSES, *(meaning.german for senses in SENSES.values() for meaning in senses)}
-    free = [noun for noun in NOUNS if taken.isdisjoint({noun.english, noun.german})]
+def _select_nouns() -> list[list[Noun]]:
+    """Return nouns of each gender that are unrelated to the ambiguous words."""
+    ambiguous = {*SENSES, *(meaning.german for senses in SENSES.values() for meaning in senses)}
+    free = [noun for noun in NOUNS if ambiguous.isdisjoint({noun.english, noun.german})]
     return [[noun for noun in free if noun.gender == gender][:_NOUNS_A_GENDER] for gender in Gender]
 
 
-_NOUNS = _nouns()
+_NOUNS = _select_nouns()
 
 
-def _variants(
-    pattern: Line, values: Mapping[str, _Value], differing: Sequence[Mapping[str, _Value]]
-) -> tuple[Line, ...]:
-    """The versions of a sentence: each takes its values of those that differ, and its alternative where there are."""
+def _vary(pattern: Line, values: Mapping[str, _Value], differing: Sequence[Mapping[str, _Value]]) -> tuple[Line, ...]:
+    """Return the versions of a sentence, each with its values and with its alternative of [one|two]."""
 
-    def taking(index: int) -> str:
-        return re.sub(r"\[(.*?)\]", lambda found: found[1].split("|")[index], pattern.target)
+    def choose(index: int) -> str:
+        return re.sub(r"\[(.*?)\]", lambda match: match[1].split("|")[index], pattern.target)
 
-    lines = (Line(pattern.source, taking(index)) for index in range(len(differing)))
-    return tuple(_say(line, {**values, **own}) for line, own in zip(lines, differing, strict=True))
+    lines = (Line(pattern.source, choose(index)) for index in range(len(differing)))
+    return tuple(_fill_slots(line, {**values, **changes}) for line, changes in zip(lines, differing, strict=True))
 
 
-def _people(chosen: Sequence[Person]) -> dict[str, _Value]:
-    """The values of the slots for two people."""
-    return dict(zip("RS", chosen, strict=True))
+def _name_people(people: Sequence[Person]) -> dict[str, _Value]:
+    """Return the values of the slots for two people."""
+    return dict(zip("RS", people, strict=True))
 
 
-def _draw(rng: random.Random, pattern: Line) -> dict[str, _Value]:
-    """Draws a value for every slot of the pattern that has a table."""
-    return {slot: rng.choice(WORDS[slot]) for slot in slot_names(pattern.source) if slot in WORDS}
+def _draw_words(rng: random.Random, pattern: Line) -> dict[str, _Value]:
+    """Draw a value for every slot of the pattern that has a table."""
+    return {slot: rng.choice(WORDS[slot]) for slot in list_slot_names(pattern.source) if slot in WORDS}
 
 
-def _say(pattern: Line, values: Mapping[str, _Value]) -> Line:
-    """Fills the slots of a pattern."""
+def _fill_slots(pattern: Line, values: Mapping[str, _Value]) -> Line:
+    """Return the pattern with filled slots."""
     words = {slot: value if isinstance(value, Verb) else value.english for slot, value in values.items()}
-    return Line(capitalised(pattern.source.format(**words)), capitalised(pattern.target.format(**values)))
+    return Line(capitalise(pattern.source.format(**words)), capitalise(pattern.target.format(**values)))
 
 
 @dataclass(frozen=True)
 class Phenomenon:
-    """Something whose translation depends on an earlier sentence.
+    """A phenomenon whose translation depends on an earlier sentence.
 
-    `visible` says where the deciding words stand: in the "source", so that reading source sentences is enough (the
-    target has them too), or in the "target" alone, so that only a system that sees its own translation can be right.
-    `candidates` is the number of answers, all equally frequent.
+    `visible` is the side with the deciding words. "source": source sentences are sufficient (the target shows them
+    too). "target": only a system that sees its own translation can be right. `candidates` is the number of answers,
+    all equally frequent.
     """
 
     name: str
     visible: Literal["source", "target"]
     candidates: int
-    write: Callable[[random.Random], Versions]
+    make_versions: Callable[[random.Random], Versions]
 
     @property
     def chance(self) -> float:
-        """The share of right answers without the deciding sentence, 0 to 1."""
+        """Accuracy without the deciding sentence, 0 to 1."""
         return 1 / self.candidates
 
 
 PHENOMENA: dict[str, Phenomenon] = {
     phenomenon.name: phenomenon
     for phenomenon in (
-        Phenomenon("pronoun", "source", 3, pronoun),
-        Phenomenon("sense", "source", 2, sense),
-        Phenomenon("address", "source", 2, address),
-        Phenomenon("ellipsis", "source", VERBS_OFFERED, ellipsis),
-        Phenomenon("address-free", "target", 2, address_free),
-        Phenomenon("name", "target", 2, name),
+        Phenomenon("pronoun", "source", 3, make_pronoun_versions),
+        Phenomenon("sense", "source", 2, make_sense_versions),
+        Phenomenon("address", "source", 2, make_address_versions),
+        Phenomenon("ellipsis", "source", VERBS_OFFERED, make_ellipsis_versions),
+        Phenomenon("address-free", "target", 2, make_address_free_versions),
+        Phenomenon("name", "target", 2, make_name_versions),
     )
 }
 FEWEST_DOCUMENTS = len(PHENOMENA) * len(DISTANCES)
@@ -266,9 +263,9 @@ FEWEST_DOCUMENTS = len(PHENOMENA) * len(DISTANCES)
 
 @dataclass(frozen=True)
 class MarkedDocument:
-    """A document and its marked sentence, `document.target[sentence] == candidates[correct]`.
+    """A document with a marked sentence, `document.target[sentence] == candidates[correct]`.
 
-    `candidates` are the target sentences of all versions; `distance` counts sentences back to the deciding one.
+    `candidates` are the target sentences of all versions. `distance` counts sentences back to the deciding one.
     """
 
     document: ParallelDocument
@@ -280,53 +277,53 @@ class MarkedDocument:
 
 
 def generate_phenomena(documents: int, seed: int) -> list[MarkedDocument]:
-    """Writes that many documents, all different: for every phenomenon and distance equally many (or one more).
+    """Return different documents, with equal numbers (or one more) for each phenomenon and distance.
 
-    The same seed gives the same documents. Raises DocmtError if there are too few for every phenomenon and distance.
+    The seed determines them. Raises DocmtError for too few documents for every phenomenon and distance.
     """
-    return write_marked(documents, f"synthetic-{seed}", str(seed), set())
+    return make_documents(documents, f"synthetic-{seed}", str(seed), set())
 
 
-def write_marked(documents: int, name: str, seed: str, seen: set[tuple[str, ...]]) -> list[MarkedDocument]:
-    """Writes documents with the ids `name`-0, `name`-1, ...; `seen` as in `write_versions`."""
+def make_documents(documents: int, name: str, seed: str, used_sources: set[tuple[str, ...]]) -> list[MarkedDocument]:
+    """Return documents with the ids `name`-0, `name`-1, ...; `used_sources` as in `stream_versions`."""
     if documents < FEWEST_DOCUMENTS:
         raise DocmtError(
-            f"{name} would have {documents} documents, too few for {len(PHENOMENA)} phenomena at {len(DISTANCES)}"
-            f" distances; ask for {FEWEST_DOCUMENTS} or more"
+            f"{name} would have {documents} documents, too few for {len(PHENOMENA)} phenomena at {len(DISTANCES)} "
+            f"distances. Use {FEWEST_DOCUMENTS} or more."
         )
     cells = [(phenomenon, distance) for distance in DISTANCES for phenomenon in PHENOMENA.values()]
     marked: list[MarkedDocument] = []
     for index, (phenomenon, distance) in enumerate(cells):
         count = len(range(index, documents, len(cells)))
-        # A generator for each: more documents leave the first ones as they were.
+        # One generator for each, so that a longer list begins like a shorter one.
         rng = random.Random(f"{seed} {phenomenon.name} {distance}")
-        marked += islice(write_versions(phenomenon, distance, rng, seen), count)
+        marked += islice(stream_versions(phenomenon, distance, rng, used_sources), count)
     random.Random(seed).shuffle(marked)
     ids = (f"{name}-{number}" for number in range(documents))
     return [replace(item, document=replace(item.document, id=id)) for item, id in zip(marked, ids, strict=True)]
 
 
-def write_versions(
-    phenomenon: Phenomenon, distance: int, rng: random.Random, seen: set[tuple[str, ...]]
+def stream_versions(
+    phenomenon: Phenomenon, distance: int, rng: random.Random, used_sources: set[tuple[str, ...]]
 ) -> Iterator[MarkedDocument]:
-    """Writes documents without end and without ids, all versions of one after the other.
+    """Yield documents without end and without ids, all versions of an item together.
 
-    `seen` holds the source sides that must not come again; every new one is added to it. (Where only the target
-    decides, the versions of a document have one source side.)
+    `used_sources` has the source sides to avoid. Every new one is added. Where only the target decides, the versions
+    of a document share one source side.
     """
     while True:
-        versions = _versions(phenomenon, distance, rng)
+        versions = _build_versions(phenomenon, distance, rng)
         sources = {version.document.source for version in versions}
-        if seen.isdisjoint(sources):
-            seen |= sources
+        if used_sources.isdisjoint(sources):
+            used_sources |= sources
             yield from versions
 
 
-def _versions(phenomenon: Phenomenon, distance: int, rng: random.Random) -> list[MarkedDocument]:
-    """One document in all its versions, in any order, so that a part of them favours no answer."""
-    item = phenomenon.write(rng)
+def _build_versions(phenomenon: Phenomenon, distance: int, rng: random.Random) -> list[MarkedDocument]:
+    """Return one document in all its versions, in random order, so that a part of them favours no answer."""
+    item = phenomenon.make_versions(rng)
     length = rng.randint(SHORTEST, LONGEST)
-    around = fillers(rng, length - 2)
+    around = make_fillers(rng, length - 2)
     deciding = rng.randrange(length - distance)
     versions = []
     for answer in rng.sample(range(len(item.marked)), len(item.marked)):

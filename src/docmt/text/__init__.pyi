@@ -1,11 +1,11 @@
 from .bpe import BpeTokenizer as BpeTokenizer
-from .kinds import DictionaryTokenizer as DictionaryTokenizer
-from .kinds import PairTokenizer as PairTokenizer
-from .kinds import load_tokenizer as load_tokenizer
-from .kinds import train_tokenizer as train_tokenizer
 from .moses import MosesBpeTokenizer as MosesBpeTokenizer
 from .pretrained import PretrainedTokenizer as PretrainedTokenizer
 from .sentencepiece_tokenizer import SentencePieceTokenizer as SentencePieceTokenizer
 from .tokenizer import Side as Side
 from .tokenizer import SpecialTokens as SpecialTokens
 from .tokenizer import Tokenizer as Tokenizer
+from .tokenizer_registry import DictionaryTokenizer as DictionaryTokenizer
+from .tokenizer_registry import PairTokenizer as PairTokenizer
+from .tokenizer_registry import load_tokenizer as load_tokenizer
+from .tokenizer_registry import train_tokenizer as train_tokenizer

@@ -1,4 +1,4 @@
-"""Byte-level byte-pair encoding: loses nothing, knows no unknown words."""
+"""Byte-level byte-pair encoding: lossless, without unknown words."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from docmt.text.tokenizer import (
     Side,
     SpecialTokens,
     Tokenizer,
+    check_sentences,
     check_vocabulary_size,
-    checked,
-    too_large,
+    too_large_error,
 )
 
 MODEL_FILE = "tokenizer.json"
 
-# Merges never cross these pieces. A piece takes one space before it along, so that a word has the same tokens
-# wherever it stands; digits stand alone, so that any number is copied or reformatted digit by digit;
-# combining marks belong to the letters before them (Devanagari, Thai, decomposed Latin); what is left is punctuation.
+# Merges never cross these pieces. A piece includes one space before it, so a word has the same tokens everywhere.
+# Digits stand alone, so numbers are copied or reformatted digit by digit. Combining marks belong to the letters
+# before them (Devanagari, Thai, decomposed Latin). Everything else is punctuation.
 PIECES = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 
 
 class BpeTokenizer(Tokenizer):
     """Byte-pair encoding over UTF-8 bytes (Sennrich et al. 2016; bytes as in Radford et al. 2019).
 
-    `decode(encode(s)) == s` for every string that has a UTF-8 form: nothing is normalised, nothing is <unk>.
-    A sentence is encoded with one space before it, so a word has the same tokens at the beginning and inside.
+    `decode(encode(s)) == s` for every string with a UTF-8 form. Nothing is normalised and nothing becomes <unk>.
+    A space is added before each sentence, so a word has the same tokens at the beginning and inside.
     """
 
     kind: ClassVar[str] = "bpe"
 
     def __init__(self, library: Any) -> None:
-        """`library`: a `tokenizers.Tokenizer` as `train` makes it, without added tokens."""
+        """Wrap a `tokenizers.Tokenizer` that `train` built, without added tokens."""
         self._library = library
         self.word_count = library.get_vocab_size()
 
     def to_json(self) -> str:
-        """What the library writes of it; words are counted from 0."""
+        """Return the library's tokenizer.json, in which words are counted from 0."""
         return self._library.to_str()
 
     def files(self) -> dict[str, bytes]:
@@ -62,42 +62,42 @@ class BpeTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        return cls(parse_library(read_bytes(directory / MODEL_FILE, "the tokenizer file", regular=True)))
+        return cls(parse_tokenizer_json(read_bytes(directory / MODEL_FILE, "the tokenizer file", regular=True)))
 
     @classmethod
     def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
         check_vocabulary_size(vocabulary_size)
-        library = _without_words()
+        library = _untrained_tokenizer()
         trainer = trainers.BpeTrainer(
             vocab_size=vocabulary_size - SpecialTokens.count,
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             special_tokens=[],
             show_progress=False,
         )
-        library.train_from_iterator((" " + sentence for sentence in checked(sentences)), trainer=trainer)
+        library.train_from_iterator((" " + sentence for sentence in check_sentences(sentences)), trainer=trainer)
         tokenizer = cls(library)
         if tokenizer.vocabulary_size < vocabulary_size:
-            raise too_large(vocabulary_size, tokenizer.vocabulary_size)
+            raise too_large_error(vocabulary_size, tokenizer.vocabulary_size)
         return tokenizer
 
 
-def parse_library(data: bytes) -> Any:
-    """The `tokenizers.Tokenizer` that a tokenizer.json describes. Raises ValueError if it is damaged."""
+def parse_tokenizer_json(data: bytes) -> Any:
+    """Return the `tokenizers.Tokenizer` that a tokenizer.json describes. Raises ValueError if it is damaged."""
     try:
         return tokenizers.Tokenizer.from_str(data.decode("utf-8"))
-    except BaseException as error:  # the library raises bare Exception, and where it panics not even that
+    except BaseException as error:  # the library raises bare Exception, and a BaseException where it panics
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise ValueError(str(error)) from error
 
 
 def is_panic(error: BaseException) -> bool:
-    """Return whether the library tokenizers, which is written in Rust, failed in its own code."""
+    """Return whether the error is a panic of the Rust library tokenizers."""
     return type(error).__name__ == "PanicException"
 
 
-def _without_words() -> Any:
-    """The pipeline: pieces, their bytes, merges that are yet to be learned, and back."""
+def _untrained_tokenizer() -> Any:
+    """Build the pipeline without merges: split into pieces, map to bytes, and decode."""
     library: Any = tokenizers.Tokenizer(models.BPE())
     library.pre_tokenizer = pre_tokenizers.Sequence(
         [

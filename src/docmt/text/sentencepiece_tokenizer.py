@@ -1,4 +1,4 @@
-"""SentencePiece models: trained here, or brought along."""
+"""SentencePiece models: training, loading, restricting, and conversion to tokenizer.json."""
 
 from __future__ import annotations
 
@@ -21,40 +21,39 @@ from docmt.text.tokenizer import (
     Side,
     SpecialTokens,
     Tokenizer,
+    check_sentences,
     check_vocabulary_size,
-    checked,
-    too_large,
-    too_small,
+    too_large_error,
+    too_small_error,
 )
 
 MODEL_FILE = "tokenizer.model"
 TRAINING_SENTENCES = 1_000_000
-"""At most this many sentences, drawn evenly, are used to learn a model: the trainer holds all in memory."""
+"""Most sentences, drawn at random, that a model is trained on, because the trainer holds all in memory."""
 LONGEST_TRAINING_SENTENCE = 1 << 16
-"""In bytes. The trainer leaves longer ones out (its own limit, 4192, would leave out real sentences)."""
+"""In bytes. The trainer ignores longer ones. Its default of 4192 would ignore real sentences."""
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece model (Kudo and Richardson 2018); trained here: unigram, rare characters as bytes.
+    """A SentencePiece model (Kudo and Richardson 2018). docmt trains unigram models with byte fallback.
 
-    Words are the model's normal, user-defined and byte pieces, in its order; its control, unused and unknown
-    pieces have no ids of their own here (its unknown piece becomes <unk>).
+    Words are the model's normal, user-defined and byte pieces, in its order. Control, unused and unknown pieces have
+    no ids, and the unknown piece becomes <unk>.
 
-    What is lost: with a model trained here, `decode(encode(s)) == s` except that "▁" (U+2581), the library's
-    sign for a space, comes back as a space. A model brought along does what it was trained for: most
-    normalise (NFKC) and squeeze spaces, and without byte pieces an unseen character becomes <unk>, which
-    decodes to nothing.
+    With a model trained by docmt, `decode(encode(s)) == s`, except that "▁" (U+2581), the library's sign for a
+    space, becomes a space. Other models may lose more: most normalise (NFKC) and merge spaces. Without byte pieces an
+    unseen character becomes <unk>, which decodes to nothing.
     """
 
     kind: ClassVar[str] = "sentencepiece"
 
     def __init__(self, model: bytes) -> None:
-        """`model`: the contents of a `.model` file. RuntimeError or ValueError if they are no such thing."""
+        """Load the contents of a `.model` file. Raises RuntimeError or ValueError if they are invalid."""
         self.model = model
         self._library = library = sentencepiece.SentencePieceProcessor()
         library.LoadFromSerializedProto(model)
         size = library.get_piece_size()
-        library.id_to_piece(list(range(size)))  # raises UnicodeDecodeError now, not for a sentence among thousands
+        library.id_to_piece(list(range(size)))  # raises UnicodeDecodeError now instead of at some later sentence
         self._pieces = [
             piece
             for piece in range(size)
@@ -67,15 +66,15 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def from_model(cls, path: Path) -> Self:
-        """Takes an existing SentencePiece `.model` file. Raises DocmtError if it is missing or damaged."""
+        """Load a SentencePiece `.model` file. Raises DocmtError if it is missing or damaged."""
         data = read_bytes(path, "the SentencePiece model", regular=True)
         try:
             return cls(data)
-        except (RuntimeError, ValueError) as error:  # ValueError: a piece, or what the library says, is no UTF-8
-            raise DocmtError(f"{path} is damaged or not a SentencePiece model; give another .model file") from error
+        except (RuntimeError, ValueError) as error:  # ValueError: a piece or a library message is not UTF-8
+            raise DocmtError(f"{path} is damaged or not a SentencePiece model. Use another .model file") from error
 
     def pieces(self) -> list[str]:
-        """The text of every word."""
+        """Return the text of every word."""
         return [self._library.id_to_piece(piece) for piece in self._pieces]
 
     def files(self) -> dict[str, bytes]:
@@ -88,7 +87,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _decode(self, batch: list[list[int]], side: Side) -> list[str]:
         if not batch:
-            return []  # the library takes [] for one sequence
+            return []  # the library would read [] as one sequence
         pieces = [[self._pieces[word] for word in words] for words in batch]
         return self._library.decode(pieces, num_threads=-1)
 
@@ -99,13 +98,13 @@ class SentencePieceTokenizer(Tokenizer):
     @classmethod
     def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
         check_vocabulary_size(vocabulary_size)
-        unknown = 1  # the library insists on a piece for it, which has no id of ours
+        unknown = 1  # the library requires an unknown piece, which has no docmt id
         failures: list[BaseException] = []
         model = io.BytesIO()
-        sentencepiece.set_random_generator_seed(1)  # of the draw of TRAINING_SENTENCES
+        sentencepiece.set_random_generator_seed(1)  # for the choice of TRAINING_SENTENCES
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_remembering(checked(sentences), failures),
+                sentence_iterator=_record_failures(check_sentences(sentences), failures),
                 model_writer=model,
                 model_type="unigram",
                 vocab_size=vocabulary_size - SpecialTokens.count + unknown,
@@ -127,8 +126,8 @@ class SentencePieceTokenizer(Tokenizer):
         return cls(model.getvalue())
 
 
-def _remembering(sentences: Iterator[str], failures: list[BaseException]) -> Iterator[str]:
-    """Remember what went wrong while reading: the library makes of it a RuntimeError without a cause."""
+def _record_failures(sentences: Iterator[str], failures: list[BaseException]) -> Iterator[str]:
+    """Yield sentences and record read errors, which the library turns into a RuntimeError without a cause."""
     try:
         yield from sentences
     except BaseException as error:
@@ -137,29 +136,29 @@ def _remembering(sentences: Iterator[str], failures: list[BaseException]) -> Ite
 
 
 def _training_error(message: str, vocabulary_size: int, more: int) -> DocmtError:
-    """The library's complaint in our words; `more`: how many ids ours has that its vocabulary has not."""
-    if found := re.search(r"value <= (\d+)", message):
-        return too_large(vocabulary_size, int(found[1]) + more)
-    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return too_small(vocabulary_size, int(found[1]) + more)
+    """Convert an error message of the library. `more`: number of docmt ids outside the library's vocabulary."""
+    if match := re.search(r"value <= (\d+)", message):
+        return too_large_error(vocabulary_size, int(match[1]) + more)
+    if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return too_small_error(vocabulary_size, int(match[1]) + more)
     reason = " ".join(message.split()).rstrip(".")
-    return DocmtError(f"SentencePiece could not learn a vocabulary of {vocabulary_size} ({reason}); try another size")
+    return DocmtError(f"SentencePiece cannot train a vocabulary of {vocabulary_size} ({reason}). Try another size")
 
 
 SPACE = "▁"
-# Numbers of fields in the file: of the model, of a piece, of the trainer's settings.
+# Protobuf field numbers: of the model, of a piece, of the trainer's settings, of the normaliser's settings.
 _PIECE, _TRAINER, _NORMALIZER, _SELF_TEST, _DENORMALIZER = 1, 2, 3, 4, 5
 _TEXT, _SCORE, _KIND = 1, 2, 3
 _MODEL_TYPE, _SUFFIX, _BYTE_FALLBACK = 3, 24, 35
 _CHARSMAP, _DUMMY_PREFIX, _REMOVE_EXTRA, _ESCAPE = 2, 3, 4, 5
-_LONGEST = 10  # bytes of a number
+_MAX_VARINT_BYTES = 10
 _UNIGRAM, _BPE = b"\x01", b"\x02"
-"""A trainer's types of model."""
+"""Model types in the trainer's settings."""
 _YES, _NO = b"\x01", b"\x00"
 
 
-class Kind(IntEnum):
-    """Kinds of pieces, by their numbers in the file."""
+class PieceKind(IntEnum):
+    """Kinds of pieces by their numbers in the file."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -169,145 +168,145 @@ class Kind(IntEnum):
     BYTE = 6
 
 
-OF_TEXT = (Kind.NORMAL, Kind.USER_DEFINED)
+TEXT_KINDS = (PieceKind.NORMAL, PieceKind.USER_DEFINED)
 
 
 class SpmPiece(NamedTuple):
-    """An entry of a model."""
+    """One piece of a model."""
 
     text: str
     score: float
-    kind: Kind
+    kind: PieceKind
 
 
-def _settings(data: bytes, part: int) -> dict[int, bytes]:
-    """The fields of the model's settings of its trainer, normalizer or denormalizer, as far as they are written."""
-    message = next((value for field, value, _ in _fields(data) if field == part), b"")
-    return {field: value for field, value, _ in _fields(message)}
+def _read_settings(data: bytes, part: int) -> dict[int, bytes]:
+    """Return the stored fields of the settings of the trainer, normaliser or denormaliser (`part`)."""
+    message = next((value for field, value, _ in _parse_fields(data) if field == part), b"")
+    return {field: value for field, value, _ in _parse_fields(message)}
 
 
 def is_bpe(data: bytes) -> bool:
-    """Whether a model splits text by merges. Raises ValueError if it is damaged or none."""
-    return _settings(data, _TRAINER).get(_MODEL_TYPE) == _BPE
+    """Return whether a model is of type BPE. Raises ValueError if it is damaged or no model."""
+    return _read_settings(data, _TRAINER).get(_MODEL_TYPE) == _BPE
 
 
 def read_pieces(data: bytes) -> list[SpmPiece]:
-    """The pieces of a model in the order of their ids. Raises ValueError if it is damaged or none."""
-    return [_piece(value) for field, value, _ in _fields(data) if field == _PIECE]
+    """Return the pieces of a model in the order of their ids. Raises ValueError if it is damaged or no model."""
+    return [_parse_piece(value) for field, value, _ in _parse_fields(data) if field == _PIECE]
 
 
 def restrict_spm(data: bytes, dropped: Collection[str]) -> bytes:
-    """A model without these pieces: text is split into others. Bytes and marks such as </s> stay."""
-    kept = []
-    for field, value, whole in _fields(data):
+    """Return a model without these pieces. Byte pieces and special tokens such as </s> stay."""
+    remaining = []
+    for field, value, whole in _parse_fields(data):
         if field == _PIECE:
-            piece = _piece(value)
-            drop = piece.kind in OF_TEXT and piece.text in dropped
+            piece = _parse_piece(value)
+            drop = piece.kind in TEXT_KINDS and piece.text in dropped
         else:
-            drop = field == _SELF_TEST  # sentences that would be split in other ways now
+            drop = field == _SELF_TEST  # its sentences would now be split differently
         if not drop:
-            kept.append(whole)
-    return b"".join(kept)
+            remaining.append(whole)
+    return b"".join(remaining)
 
 
-def _piece(message: bytes) -> SpmPiece:
-    fields = {field: value for field, value, _ in _fields(message)}
+def _parse_piece(message: bytes) -> SpmPiece:
+    fields = {field: value for field, value, _ in _parse_fields(message)}
     (score,) = struct.unpack("<f", fields.get(_SCORE, bytes(4)))
-    kind = Kind(_number(fields[_KIND], 0)[0]) if _KIND in fields else Kind.NORMAL
+    kind = PieceKind(_parse_varint(fields[_KIND], 0)[0]) if _KIND in fields else PieceKind.NORMAL
     return SpmPiece(fields.get(_TEXT, b"").decode(), score, kind)
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Number, value and whole of every field of a message. Raises ValueError if it is none."""
-    place = 0
-    while place < len(message):
-        begin = place
-        tag, place = _number(message, place)
-        kind, first = tag & 7, place
+def _parse_fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield number, value and full encoding of every field of a protobuf message. Raises ValueError if invalid."""
+    position = 0
+    while position < len(message):
+        begin = position
+        tag, position = _parse_varint(message, position)
+        kind, first = tag & 7, position
         if kind == 0:
-            place = _number(message, place)[1]
+            position = _parse_varint(message, position)[1]
         elif kind == 2:
-            length, first = _number(message, place)
-            place = first + length
+            length, first = _parse_varint(message, position)
+            position = first + length
         elif kind in (1, 5):
-            place += 8 if kind == 1 else 4
+            position += 8 if kind == 1 else 4
         else:
-            raise ValueError("it is no SentencePiece model")
-        if place > len(message):
-            raise ValueError("it is cut off")
-        yield tag >> 3, message[first:place], message[begin:place]
+            raise ValueError("it is not a SentencePiece model")
+        if position > len(message):
+            raise ValueError("it is truncated")
+        yield tag >> 3, message[first:position], message[begin:position]
 
 
-def _number(message: bytes, place: int) -> tuple[int, int]:
-    """The number that stands there, seven bits a byte, the lowest first; and where it ends."""
+def _parse_varint(message: bytes, position: int) -> tuple[int, int]:
+    """Return the varint at a position (seven bits a byte, lowest first) and the position after it."""
     number = 0
-    for shift, byte in enumerate(message[place : place + _LONGEST]):
+    for shift, byte in enumerate(message[position : position + _MAX_VARINT_BYTES]):
         number |= (byte & 127) << 7 * shift
         if byte < 128:
-            return number, place + shift + 1
-    raise ValueError("it is cut off")
+            return number, position + shift + 1
+    raise ValueError("it is truncated")
 
 
 def spm_to_json(data: bytes, *, strip: bool = False) -> dict[str, Any]:
-    """A tokenizer.json that splits text as this model does, and joins pieces; its marks are left out.
+    """Return a tokenizer.json that splits text and joins pieces as this model does, without special tokens.
 
-    It does so on the whole sentence, as SentencePiece does, without splitting it at blanks before. strip: decoded text
-    has no blanks at its ends. Raises ValueError for a model that does what that format cannot say.
+    Like SentencePiece it splits the whole sentence, without splitting at blanks first. strip: remove blanks at the ends
+    of decoded text. Raises ValueError for a model that the format cannot express.
     """
-    trainer, normalizer, denormalizer = (_settings(data, part) for part in (_TRAINER, _NORMALIZER, _DENORMALIZER))
+    trainer, normalizer, denormalizer = (_read_settings(data, part) for part in (_TRAINER, _NORMALIZER, _DENORMALIZER))
     pieces = read_pieces(data)
-    unusual = (
-        any(piece.kind in (Kind.USER_DEFINED, Kind.UNUSED) for piece in pieces)
+    is_unsupported = (
+        any(piece.kind in (PieceKind.USER_DEFINED, PieceKind.UNUSED) for piece in pieces)
         or trainer.get(_MODEL_TYPE, _UNIGRAM) not in (_UNIGRAM, _BPE)
         or trainer.get(_SUFFIX) == _YES
         or normalizer.get(_ESCAPE) == _NO
         or denormalizer.get(_CHARSMAP)
     )
-    if unusual:
-        raise ValueError("its SentencePiece model has symbols that its user defined, or settings that are rarely used")
-    pieces = [piece for piece in pieces if piece.kind in (Kind.NORMAL, Kind.BYTE)]
+    if is_unsupported:
+        raise ValueError("its SentencePiece model has user-defined symbols or unsupported settings")
+    pieces = [piece for piece in pieces if piece.kind in (PieceKind.NORMAL, PieceKind.BYTE)]
     blank_before = normalizer.get(_DUMMY_PREFIX) != _NO
     single_blanks = normalizer.get(_REMOVE_EXTRA) != _NO  # and none at the ends
     blanks = r"\A +| +\z" if strip else r"\A +" if single_blanks else r"\A " if blank_before else ""
-    steps = [_replace(SPACE, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
-    steps += [_replace(blanks, "", regex=True)] if blanks else []
+    steps = [_replace_step(SPACE, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
+    steps += [_replace_step(blanks, "", regex=True)] if blanks else []
     normalizers: list[dict[str, Any]] = []
     if charsmap := normalizer.get(_CHARSMAP):
         normalizers.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()})
     if single_blanks:
-        normalizers += [_replace(r"\A +| +\z", "", regex=True), _replace(" {2,}", " ", regex=True)]
+        normalizers += [_replace_step(r"\A +| +\z", "", regex=True), _replace_step(" {2,}", " ", regex=True)]
     if blank_before:
         normalizers.append({"type": "Prepend", "prepend": SPACE})
     return {
         "version": "1.0",
-        "normalizer": {"type": "Sequence", "normalizers": [*normalizers, _replace(" ", SPACE)]},
+        "normalizer": {"type": "Sequence", "normalizers": [*normalizers, _replace_step(" ", SPACE)]},
         "pre_tokenizer": None,
         "decoder": {"type": "Sequence", "decoders": steps},
         "model": {
-            **(_bpe(pieces) if trainer.get(_MODEL_TYPE) == _BPE else _unigram(pieces)),
+            **(_bpe_model(pieces) if trainer.get(_MODEL_TYPE) == _BPE else _unigram_model(pieces)),
             "byte_fallback": trainer.get(_BYTE_FALLBACK) == _YES,
         },
         "added_tokens": [],
     }
 
 
-def _replace(pattern: str, content: str, *, regex: bool = False) -> dict[str, Any]:
+def _replace_step(pattern: str, content: str, *, regex: bool = False) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {"Regex" if regex else "String": pattern}, "content": content}
 
 
-def _unigram(pieces: list[SpmPiece]) -> dict[str, Any]:
+def _unigram_model(pieces: list[SpmPiece]) -> dict[str, Any]:
     return {"type": "Unigram", "vocab": [[piece.text, piece.score] for piece in pieces], "unk_id": None}
 
 
-def _bpe(pieces: list[SpmPiece]) -> dict[str, Any]:
-    """SentencePiece merges any two neighbours that make a piece, those of the best piece first."""
+def _bpe_model(pieces: list[SpmPiece]) -> dict[str, Any]:
+    """Build a BPE model. SentencePiece merges any neighbours that form a piece, the highest score first."""
     known = {piece.text for piece in pieces}
     merges = [
-        [piece.text[:place], piece.text[place:]]
+        [piece.text[:split], piece.text[split:]]
         for piece in sorted(pieces, key=lambda piece: -piece.score)
-        if piece.kind == Kind.NORMAL
-        for place in range(1, len(piece.text))
-        if piece.text[:place] in known and piece.text[place:] in known
+        if piece.kind == PieceKind.NORMAL
+        for split in range(1, len(piece.text))
+        if piece.text[:split] in known and piece.text[split:] in known
     ]
     vocabulary = {piece.text: number for number, piece in enumerate(pieces)}
     return {"type": "BPE", "vocab": vocabulary, "merges": merges, "unk_token": None, "fuse_unk": True}

@@ -1,4 +1,4 @@
-"""What every tokenizer does, and the ids that are the same whatever its kind."""
+"""The base class of tokenizers, and the special tokens that all kinds share."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias, get_args
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import ENTRY, atomic_path, cannot_write, checksums, write_text
+from docmt.core.files import CHECKSUMS_KEY, atomic_path, file_checksums, write_error, write_text
 from docmt.core.progress import progress
 
 CONFIG_FILE = "tokenizer_config.json"
 
 Side: TypeAlias = Literal["source", "target"]
-"""Which of its two languages a tokenizer is given a sentence in."""
+"""The side of a sentence: source or target language."""
 SIDES: tuple[Side, ...] = get_args(Side)
 SideSentence: TypeAlias = tuple[Side, str]
 Sentences: TypeAlias = Iterable[str | SideSentence]
-"""Of a training corpus; a kind that depends on the languages needs their sides."""
+"""Sentences of a training corpus, with their sides for kinds that depend on the languages."""
 Languages: TypeAlias = tuple[str, str]
 """Codes of the source and the target language."""
 BYTES = 256
-"""Units for bytes, which every kind that is trained here begins with."""
+"""Units for single bytes in every vocabulary that docmt trains."""
 
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Ids 0-3 are <s> <pad> </s> <unk>; words follow; the last two are <eod> (end of document) and <mask>."""
+    """Ids of the special tokens: 0-3 are <s> <pad> </s> <unk>, the last two <eod> (end of document) and <mask>."""
 
     vocabulary_size: int
-    """Everything included."""
+    """Number of ids, special tokens included."""
 
     bos: ClassVar[int] = 0
     pad: ClassVar[int] = 1
@@ -40,175 +40,169 @@ class SpecialTokens:
     unk: ClassVar[int] = 3
     first_word: ClassVar[int] = 4
     count: ClassVar[int] = 6
-    """How many ids of a vocabulary are not words."""
+    """Number of special tokens."""
 
     @property
     def eod(self) -> int:
-        """End of the document; also the end of the words: words are the ids in [first_word, eod)."""
+        """The end of a document. Words are the ids in [first_word, eod)."""
         return self.vocabulary_size - 2
 
     @property
     def mask(self) -> int:
-        """Stands for a word hidden by word dropout."""
+        """The replacement of a word hidden by word dropout."""
         return self.vocabulary_size - 1
 
 
 class Tokenizer(ABC):
-    """Turns sentences into ids of words (or <unk>) and back; whoever packs sentences adds marks such as <s>.
+    """Converts sentences to ids of words (or <unk>) and back, without special tokens.
 
-    Text that looks like a mark ("<s>", "</s>", "<mask>") is ordinary text and becomes ordinary words.
-    A kind sets `word_count`, implements the abstract methods below, and `train` where it can be learned. Ids inside the
-    libraries never leave their modules.
-    Callers always say which side a sentence is on. Kinds that treat both sides alike ignore that; one that does not
-    raises ValueError where it is left out.
+    Text that looks like a special token ("<s>", "</s>", "<mask>") becomes ordinary words.
+    A kind sets `word_count` and implements the abstract methods, and `train` if it can be trained.
+    Callers name the side of each sentence. A kind with different sides raises ValueError without it.
     """
 
     kind: ClassVar[str]
-    usual_size: ClassVar[int] = 16_000
-    """The size of a vocabulary where nobody asks for another."""
+    default_size: ClassVar[int] = 16_000
+    """Default vocabulary size."""
 
     word_count: int
-    """How many ids are words."""
+    """Number of ids that are words."""
     languages: Languages | None = None
-    """Codes of the source and the target language, for a kind that depends on them."""
+    """Codes of the source and target language, for kinds that depend on them."""
     shares_vocabulary: bool = True
-    """Whether an id means the same on both sides."""
+    """True if an id means the same on both sides."""
     sides_alike: bool = True
-    """Whether a sentence has the same ids on both sides, so that its side may be left out."""
+    """True if a sentence has the same ids on both sides, so that its side may be omitted."""
 
     @property
     def vocabulary_size(self) -> int:
-        """Words and special tokens together."""
+        """Number of words and special tokens."""
         return self.word_count + SpecialTokens.count
 
     @property
     def source_vocabulary_size(self) -> int:
-        """The size of the source's vocabulary, where a kind has another one than for the target."""
+        """Vocabulary size of the source, which may differ from the target's."""
         return self.vocabulary_size
 
     @property
     def specials(self) -> SpecialTokens:
         return SpecialTokens(self.vocabulary_size)
 
-    def of(self, side: Side | None) -> Tokenizer:
-        """The tokenizer of one side alone, where there are two in one."""
+    def for_side(self, side: Side | None) -> Tokenizer:
+        """Return the tokenizer of one side. It differs from `self` in a pair of tokenizers."""
         return self
 
     def encode(self, sentence: str, side: Side | None = None) -> list[int]:
-        """Ids of the words of one sentence; the empty sentence has none. See `encode_batch`."""
+        """Return the word ids of one sentence. See `encode_batch`."""
         return self.encode_batch([sentence], side)[0]
 
     def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
-        """Ids of the words of every sentence, using all processor cores where the kind's library can.
+        """Return the word ids of every sentence, on all processor cores if the library supports it.
 
         Raises DocmtError for text that is not Unicode (lone surrogates).
         """
         check_text(sentences)
-        return self._encode(sentences, known_side(side, self.sides_alike))
+        return self._encode(sentences, check_side(side, self.sides_alike))
 
     def decode(self, ids: Sequence[int], side: Side | None = None) -> str:
-        """The text of the words among `ids`; special tokens are left out. See `decode_batch`."""
+        """Return the text of the words among `ids`, without special tokens. See `decode_batch`."""
         return self.decode_batch([ids], side)[0]
 
     def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
-        """The text of every sequence. Bytes that are not UTF-8 (a model may write such) become U+FFFD.
+        """Return the text of every sequence. Bytes that are not UTF-8 become U+FFFD.
 
         Raises ValueError for ids outside of the vocabulary.
         """
-        side = known_side(side, self.sides_alike)
-        return self._decode([self.words(ids, side) for ids in batch], side)
+        side = check_side(side, self.sides_alike)
+        return self._decode([self.word_numbers(ids, side) for ids in batch], side)
 
     @abstractmethod
     def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
-        """Ids of the words of every sentence, all of which are Unicode."""
+        """Return the word ids of every sentence. All sentences are valid Unicode."""
 
     @abstractmethod
     def _decode(self, batch: list[list[int]], side: Side) -> list[str]:
-        """The text of words, counted from 0."""
+        """Return the text of word numbers, which count from 0."""
 
     @abstractmethod
     def files(self) -> Mapping[str, bytes]:
-        """The contents of the kind's files, by their names."""
+        """Return the contents of the tokenizer's files by file name."""
 
     def save(self, directory: Path) -> None:
-        """Write the tokenizer's files into `directory`, which may hold others; it is created if missing.
+        """Write the tokenizer's files into `directory`, which is created if missing.
 
-        The one that says which kind of tokenizer it is, in which files, is written last.
+        The configuration, which names the kind and the files, is written last.
         """
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise cannot_write(directory, error) from error
+            raise write_error(directory, error) from error
         files = self.files()
         for name, data in files.items():
             with atomic_path(directory / name) as temporary:
                 temporary.write_bytes(data)
-        values = {"kind": self.kind, ENTRY: checksums(directory, files)}
+        values = {"kind": self.kind, CHECKSUMS_KEY: file_checksums(directory, files)}
         write_text(directory / CONFIG_FILE, json.dumps(values) + "\n")
 
     @classmethod
     @abstractmethod
     def load(cls, directory: Path) -> Self:
-        """Reads what `save` wrote. Raises DocmtError if a file is missing or damaged."""
+        """Load a tokenizer that `save` wrote. Raises DocmtError if a file is missing or damaged."""
 
     @classmethod
     def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
-        """Learns a vocabulary of exactly `vocabulary_size` ids (specials included), reading `sentences` once.
+        """Train a tokenizer of exactly `vocabulary_size` ids, special tokens included. Deterministic.
 
-        A kind that depends on the languages needs their codes, and every sentence with its side.
-        The same sentences in the same order give the same tokenizer.
-        Raises DocmtError if there is no text, or if the vocabulary is too large or too small for it, and for a kind
-        that comes with a converted model.
+        Reads `sentences` once. A kind that depends on the languages needs their codes and the side of every sentence.
+        Raises DocmtError if there is no text, if the size does not fit it, and for kinds that cannot be trained.
         """
-        raise DocmtError(f"a tokenizer of kind {cls.kind} comes with a converted model: choose another kind to train")
+        raise DocmtError(f"a tokenizer of kind {cls.kind} cannot be trained. Choose another kind")
 
-    def same_words(self, other: Tokenizer) -> bool:
-        """Whether both give the same ids the same meaning, so that models trained with them fit each other."""
+    def has_same_vocabulary(self, other: Tokenizer) -> bool:
+        """Return whether all ids have the same meaning in both, so that models trained with them are compatible."""
         if type(self) is not type(other) or self.vocabulary_size != other.vocabulary_size:
             return False
         ids = [[word] for word in range(SpecialTokens.first_word, self.specials.eod)]
         return self.decode_batch(ids) == other.decode_batch(ids)
 
-    def words(self, ids: Iterable[int], side: Side | None = None) -> list[int]:
-        """The ids that are words, counted from 0. Raises ValueError for ids outside of the vocabulary."""
+    def word_numbers(self, ids: Iterable[int], side: Side | None = None) -> list[int]:
+        """Return the words among `ids`, counted from 0. Raises ValueError for ids outside of the vocabulary."""
         size = self.source_vocabulary_size if side == "source" else self.vocabulary_size
         first, end = SpecialTokens.first_word, SpecialTokens(size).eod
-        kept = []
+        numbers = []
         for token in ids:
             if first <= token < end:
-                kept.append(int(token) - first)
+                numbers.append(int(token) - first)
             elif not 0 <= token < size:
                 raise ValueError(f"token id {token} is outside of the vocabulary of {size}")
-        return kept
+        return numbers
 
 
-def known_side(side: Side | None, sides_alike: bool = False) -> Side:
-    """Return the side of a sentence. Raises ValueError for what is none, unless the sides are alike."""
+def check_side(side: Side | None, sides_alike: bool = False) -> Side:
+    """Return the side of a sentence. Raises ValueError if it is no side and the sides differ."""
     if side not in SIDES and not sides_alike:
-        raise ValueError(
-            f"the tokenizer has two sides: say which side the sentence is on, source or target, not {side!r}"
-        )
+        raise ValueError(f"the tokenizer has two sides. The side of a sentence must be source or target, not {side!r}")
     return side or "target"
 
 
-def too_large(vocabulary_size: int, largest: int) -> DocmtError:
+def too_large_error(vocabulary_size: int, largest: int) -> DocmtError:
     """Return the error for a vocabulary that the training text cannot fill."""
     return DocmtError(
-        f"a vocabulary of {vocabulary_size} is larger than the training text allows; set "
-        f"--vocabulary_size: the largest possible here is {largest}"
+        f"a vocabulary of {vocabulary_size} is too large for the training text. Set --vocabulary-size to at most "
+        f"{largest}"
     )
 
 
-def too_small(vocabulary_size: int, smallest: int) -> DocmtError:
-    """Return the error for a vocabulary that does not hold all characters."""
+def too_small_error(vocabulary_size: int, smallest: int) -> DocmtError:
+    """Return the error for a vocabulary that cannot hold all characters."""
     return DocmtError(
-        f"a vocabulary of {vocabulary_size} is too small for the characters of the training text; "
-        f"the smallest possible here is {smallest}"
+        f"a vocabulary of {vocabulary_size} is too small for the characters of the training text. Set "
+        f"--vocabulary-size to at least {smallest}"
     )
 
 
 def check_text(sentences: Sequence[str]) -> None:
-    """Raises DocmtError if a sentence holds lone surrogates: they have no UTF-8 form."""
+    """Raise DocmtError if a sentence holds lone surrogates, which have no UTF-8 form."""
     for sentence in sentences:
         if not sentence.isascii():
             try:
@@ -216,37 +210,37 @@ def check_text(sentences: Sequence[str]) -> None:
             except UnicodeEncodeError as error:
                 raise DocmtError(
                     f"the sentence {sentence[:60]!r} holds a lone surrogate ({sentence[error.start]!r}), which "
-                    "is not Unicode text; remove it or read the file with its right encoding"
+                    "is not Unicode text. Remove it or read the file with its right encoding"
                 ) from error
 
 
-def checked(sentences: Sentences) -> Iterator[str]:
-    """Training sentences without their sides; see `checked_sides`."""
-    return (sentence for _, sentence in checked_sides(sentences))
+def check_sentences(sentences: Sentences) -> Iterator[str]:
+    """Yield training sentences without their sides. See `check_sided_sentences`."""
+    return (sentence for _, sentence in check_sided_sentences(sentences))
 
 
-def checked_sides(sentences: Sentences) -> Iterator[tuple[Side | None, str]]:
-    """Passes training sentences on with their sides, non-empty ones only, checked and counted.
+def check_sided_sentences(sentences: Sentences) -> Iterator[tuple[Side | None, str]]:
+    """Yield the non-empty training sentences with their sides, and count them for the progress bar.
 
-    Raises DocmtError for lone surrogates, and at the end if there was no text at all.
+    Raises DocmtError for lone surrogates, and at the end if there was no text.
     """
     empty = True
     with progress("reading text for the tokenizer") as bar:
-        for item in sentences:
-            side, sentence = (None, item) if isinstance(item, str) else item
+        for entry in sentences:
+            side, sentence = (None, entry) if isinstance(entry, str) else entry
             check_text([sentence])
             bar.advance(1, "sentences")
             if sentence:
                 empty = False
                 yield side, sentence
     if empty:
-        raise DocmtError("there is no text to learn a tokenizer from; give a training corpus with sentences in it")
+        raise DocmtError("there is no text to train a tokenizer on. Use a corpus with sentences in it")
 
 
 def check_vocabulary_size(vocabulary_size: int) -> None:
-    """Raises DocmtError if a vocabulary cannot even hold the special tokens and the bytes."""
+    """Raise DocmtError if a vocabulary cannot hold the special tokens and the bytes."""
     if vocabulary_size < BYTES + SpecialTokens.count:
         raise DocmtError(
-            f"a vocabulary of {vocabulary_size} is too small; it must be at least {BYTES + SpecialTokens.count} "
+            f"a vocabulary of {vocabulary_size} is too small. It needs at least {BYTES + SpecialTokens.count} ids "
             f"({BYTES} bytes and {SpecialTokens.count} special tokens)"
         )

@@ -1,4 +1,4 @@
-"""The processes of a training: where they compute, what they sum, when one is lost, and signals to stop."""
+"""Processes of a training: devices, sums over processes, lost processes and stop signals."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ import torch
 from lightning_fabric import Fabric
 
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
-from docmt.training.config import TrainConfig
+from docmt.training.train_config import TrainConfig
 
 Item = TypeVar("Item")
-_LOOK_EVERY, _GRACE = 1.0, 5.0  # seconds between looks at the other processes, and before this one is ended for them
+_POLL_SECONDS, _GRACE_SECONDS = 1.0, 5.0  # between polls of the other processes; from a failure to the exit
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_AT_ONCE = 1.0  # seconds
+_SAME_SIGNAL_SECONDS = 1.0
 
 
 class LostProcessError(DocmtError):
-    """Another process of the training has ended before its time. The connection to it is broken, in this process for
-    good: taking it down as the program ends may abort the program."""
+    """Error that another process of the training ended early.
+
+    The broken connection cannot be used or closed: closing it at exit may abort the program.
+    """
 
 
-def will_lead() -> bool:
-    """Whether this process is the one of several that writes: known before they are connected, from the launcher.
+def is_main_process() -> bool:
+    """Return True if this process writes files and messages; known from the launcher before processes are connected.
 
-    torchrun and Fabric number their processes in the environment, Slurm likewise; a process that nobody has numbered
-    is alone, or will start the others.
+    torchrun, Fabric and Slurm number their processes in the environment. A process without a number is alone or starts
+    the others.
     """
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
 
 
 def start_fabric(config: TrainConfig) -> Fabric:
-    """A launched Fabric for the configured devices, or for the processes that torchrun started.
+    """Return a launched Fabric for the configured devices, or for the processes that torchrun started.
 
-    Raises DocmtError when there are not as many GPUs, or processor cores.
+    Raises DocmtError if the machine has too few GPUs or processor cores.
     """
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     accelerator = ("cuda" if gpus else "cpu") if config.device == "auto" else config.device
@@ -58,72 +60,72 @@ def start_fabric(config: TrainConfig) -> Fabric:
     if accelerator == "cuda" and devices > gpus:
         if not gpus:
             raise DocmtError("device is cuda, but PyTorch sees no GPU here: choose --device cpu")
-        raise DocmtError(f"devices is {devices}, but there are {gpus} GPUs for them: choose {gpus} or fewer")
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it greets every process
+        raise DocmtError(f"devices is {devices}, but PyTorch sees {gpus} GPU(s): choose {gpus} or fewer")
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs a greeting in every process
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,
         num_nodes=nodes,
-        precision="bf16-mixed" if config.products == "bfloat16" else "32-true",
+        precision="bf16-mixed" if config.compute_dtype == "bfloat16" else "32-true",
     )
     fabric.launch()
-    _watch_started(fabric, config.run)
+    _watch_processes(fabric, config.run)
     return fabric
 
 
 @contextmanager
-def told_of_lost_processes(fabric: Fabric, run: Path) -> Iterator[None]:
-    """Says what to do when another process of the training has ended before its time (killed, or by an error).
+def report_lost_processes(fabric: Fabric, run: Path) -> Iterator[None]:
+    """Raise LostProcessError in place of the errors of a broken connection to another process.
 
-    The connection to it breaks then, here or in what this process does next. Raises LostProcessError.
+    Another process that fails or is killed breaks the connection, here or in the next exchange.
     """
     try:
         yield
-    except RuntimeError as error:  # gloo has no error of its own
+    except RuntimeError as error:  # gloo has no error class
         if fabric.world_size > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
-            raise LostProcessError(_lost(run)) from error
+            raise LostProcessError(_lost_process_message(run)) from error
         raise
 
 
-def _lost(run: Path) -> str:
+def _lost_process_message(run: Path) -> str:
     return (
-        "another process of this training has ended before its time (it may have said why, or was killed): go on "
-        f"from the last checkpoint with docmt train --resume {run}"
+        "another process of this training failed or was killed; see its output. Continue from the last checkpoint "
+        f"with docmt train --resume {run}"
     )
 
 
-def _watch_started(fabric: Fabric, run: Path) -> None:
-    """Looks after the processes that this one has started, in place of Fabric's own observer.
+def _watch_processes(fabric: Fabric, run: Path) -> None:
+    """Watch the processes that this one has started, in place of Fabric's own observer.
 
-    That one kills this process without a word, often before the broken connection could be told.
+    Fabric's observer kills this process without a message, often before the broken connection is reported.
     """
-    started = getattr(fabric.strategy.launcher, "procs", [])
-    processes = list(started)
-    started.clear()  # Fabric's observer has this very list, and ends when nothing is left in it
+    launched = getattr(fabric.strategy.launcher, "procs", [])
+    processes = list(launched)
+    launched.clear()  # Fabric's observer has the same list and ends when it is empty
     if processes:
-        threading.Thread(target=end_with_the_first, args=(processes, run), daemon=True).start()
+        threading.Thread(target=exit_when_one_fails, args=(processes, run), daemon=True).start()
 
 
-def end_with_the_first(processes: Sequence[subprocess.Popen[bytes]], run: Path) -> None:
-    """Ends this process and `processes` when one of them has failed; returns when all have ended well.
+def exit_when_one_fails(processes: Sequence[subprocess.Popen[bytes]], run: Path) -> None:
+    """Exit and kill `processes` when one of them has failed; return when all have ended well.
 
-    Most often the connection breaks and all end in order. But a process that is busy with a long update, or waits on a
-    GPU for one that is gone, would not notice.
+    Usually the connection breaks and all processes end. A process in a long update, or one that waits on a GPU for a
+    lost process, would not notice.
     """
     while all(process.poll() in (None, 0, INTERRUPTED) for process in processes):
         if all(process.poll() is not None for process in processes):
             return
-        time.sleep(_LOOK_EVERY)
-    time.sleep(_GRACE)
-    with suppress(OSError):  # past sys.stderr, whose lock, held by a thread while Python ends, aborts it
-        os.write(2, f"docmt: error: {printable(_lost(run))}\n".encode())
+        time.sleep(_POLL_SECONDS)
+    time.sleep(_GRACE_SECONDS)
+    with suppress(OSError):  # not through sys.stderr: a thread that holds its lock at exit aborts Python
+        os.write(2, f"docmt: error: {printable(_lost_process_message(run))}\n".encode())
     for process in processes:
         process.kill()
     os._exit(USAGE_ERROR)
 
 
 def sum_over_processes(fabric: Fabric, values: Sequence[float]) -> list[float]:
-    """Each value summed over all processes, in float64 where the device has it."""
+    """Return each value summed over all processes, in float64."""
     if fabric.world_size == 1:
         return list(values)
     total: Any = fabric.all_reduce(torch.tensor(values, dtype=torch.float64, device=fabric.device), reduce_op="sum")
@@ -131,7 +133,7 @@ def sum_over_processes(fabric: Fabric, values: Sequence[float]) -> list[float]:
 
 
 def gather_shares(fabric: Fabric, items: Sequence[Item]) -> list[Item]:
-    """Return the items of all processes, of which each has every `world_size`-th, in their order."""
+    """Return the items of all processes in order; each process has every `world_size`-th item."""
     if fabric.world_size == 1:
         return list(items)
     shares: list[list[Item]] = [[] for _ in range(fabric.world_size)]
@@ -141,41 +143,41 @@ def gather_shares(fabric: Fabric, items: Sequence[Item]) -> list[Item]:
 
 
 class StopRequest:
-    """Whether somebody asked the process to stop."""
+    """Flag that a signal asked the process to stop."""
 
     def __init__(self) -> None:
-        self.wished = False
+        self.requested = False
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """While the block runs, the first Ctrl-C or SIGTERM only sets `wished`; a later one acts as usual.
+    """Make the first Ctrl-C or SIGTERM set `requested` while the block runs; a later one acts as usual.
 
-    Of several at once, to a process and by whoever started it, all but the first are passed over.
+    Signals within a second count as one, as a launcher may send the same signal again.
     """
-    wish = StopRequest()
+    stop_request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield wish  # handlers can only be set in the main thread
+        yield stop_request  # handlers can only be set in the main thread
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    old_handlers = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def restore() -> None:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
 
-    first = 0.0
+    first_time = 0.0
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal first
-        if not wish.wished:
-            wish.wished, first = True, time.monotonic()
-        elif time.monotonic() - first > _AT_ONCE:
+        nonlocal first_time
+        if not stop_request.requested:
+            stop_request.requested, first_time = True, time.monotonic()
+        elif time.monotonic() - first_time > _SAME_SIGNAL_SECONDS:
             restore()
             signal.raise_signal(number)
 
     for number in _SIGNALS:
         signal.signal(number, handle)
     try:
-        yield wish
+        yield stop_request
     finally:
         restore()

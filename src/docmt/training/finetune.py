@@ -1,4 +1,4 @@
-"""Starting from another model: its weights, which of them are trained and how fast, and low-rank adapters."""
+"""Fine-tuning: start from another model, freeze weights, set learning rates, and add low-rank adapters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import (
-    differ,
+    languages_differ,
     load_languages,
     load_model_config,
     load_model_tokenizer,
@@ -24,31 +24,31 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.core.errors import DocmtError
-from docmt.core.options import shown
+from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.families.family import ENCODER_SIZES
-from docmt.model.linear_attention import DIRECTIONS
+from docmt.model.families.conventions import ENCODER_SIZES
+from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.model.systems import SYSTEMS, ContextSpec, System
 from docmt.text import Tokenizer
-from docmt.training.config import AdapterConfig, OptimizerConfig
-from docmt.training.reporting import new_weights_in_words
+from docmt.training.reporting import describe_new_weights
+from docmt.training.train_config import AdapterConfig, OptimizerConfig
 
 Options = TypeVar("Options", ModelConfig, System)
 _log = logging.getLogger(__name__)
-_OF_PRESET = ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers")
-_OF_ENCODER = tuple(f"encoder_{name}" for name in ENCODER_SIZES)
-# What weights of equal shapes mean depends on all settings but these.
+_PRESET_FIELDS = ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers")
+_ENCODER_FIELDS = tuple(f"encoder_{name}" for name in ENCODER_SIZES)
+# All other settings change what weights of equal shapes mean.
 _SIZES = ("preset", "vocabulary_size", "source_vocabulary_size", "instance_tokens", "instance_sentences")
-_FREE = (*_SIZES, "positions", "max_positions", "dropout", "attention_dropout", "linear", "system", *SYSTEMS)
-_ARCHITECTURE = [each.name for each in fields(ModelConfig) if each.name not in _FREE]
-# The same of linear attention; a gate may be new, and features are no weights.
-_LINEAR = ("map", "temperature", "rescale")
-_GATE = ("gate", "gates")
-_NEAREST = 3  # names in the message on a pattern that fits none
+_MAY_DIFFER = (*_SIZES, "positions", "max_positions", "dropout", "attention_dropout", "linear", "system", *SYSTEMS)
+_ARCHITECTURE_FIELDS = [each.name for each in fields(ModelConfig) if each.name not in _MAY_DIFFER]
+# Likewise for linear attention; a gate may be new, and random features are no weights.
+_LINEAR_FIELDS = ("feature_map", "temperature_per", "rescale_keys")
+_GATE_FIELDS = ("gate", "gate_per")
+_SUGGESTIONS = 3  # names in the message on a pattern without matches
 ADAPTERS_FILE = "adapters.safetensors"
-"""In the checkpoint that a run goes on from, whose weights have the adapters in them: both apart."""
-BY_RUN = ("the run trains", "copy the run directory again")
-"""Who asks for the tensors of a checkpoint, and what to do where others are there (see `check_shapes`)."""
+"""File of unmerged adapters and their base weights in checkpoints; the weights file has them merged."""
+RUN_MISMATCH = ("the run trains", "Copy the run directory again")
+"""Subject and advice of the errors of `check_shapes` for tensors of a run."""
 
 
 def initialize_from(
@@ -58,78 +58,85 @@ def initialize_from(
     reverse: Path | None = None,
     languages: tuple[str, str] = ("", ""),
 ) -> list[str]:
-    """Copies the weights that `model` shares with a model directory; returns the names of those that stay random.
+    """Copy the weights that `model` shares with a model directory; return the names of those that stay random.
 
-    A model of the same system is taken whole; of another one, which must have no weights without a place here, the
-    system says which weight each of its own starts from (`System.origin`). reverse: a sentence model of the other
-    direction, from which some weights start (`System.origin_reverse`). languages: codes of those that `model` will
-    translate from and to, where they are known; a start from a model of others is told. Random features that are drawn
-    in another way, or in another number, are no weights: `model` keeps its own.
-    Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
+    A model of the same system is copied whole. Every weight of a model of another system must have a counterpart here:
+    `System.initial_weight` names the weight that each weight starts from. Random features that are drawn in another way
+    or number are not copied.
+
+    reverse: a sentence model of the other direction, from which some weights start (`System.initial_reverse_weight`).
+    languages: source and target code of this training, if known; a start from a model of other languages logs a
+    warning. Raises DocmtError for another vocabulary, other shapes, or a model that does not fit.
     """
-    started, pretrained = _load(directory, model, tokenizer)
-    if differ(languages, theirs := load_languages(directory)):
-        here = " to ".join(languages)
-        _log.warning("%s translates from %s to %s, but this model is to translate from %s", directory, *theirs, here)
-    free = all(own.chosen.positions is None for own in (started, model.config))
-    if free and started.restarts != model.config.restarts:
+    started, pretrained = _load_base(directory, model, tokenizer)
+    if languages_differ(languages, start_languages := load_languages(directory)):
+        message = "%s translates from %s to %s, but this training translates from %s to %s"
+        _log.warning(message, directory, *start_languages, *languages)
+    selectable = all(config.system_options.positions is None for config in (started, model.config))
+    if selectable and started.restarts_positions != model.config.restarts_positions:
         _log.warning(
-            "positions of %s %s, those of this model do not: --model.positions %s would agree",
+            "positions of %s %s, but not those of this model. Set --model.positions %s to match",
             directory,
-            *(("restart at each sentence", "sentence") if started.restarts else ("run on", "document")),
+            *(
+                ("restart at each sentence", "sentence")
+                if started.restarts_positions
+                else ("count through", "document")
+            ),
         )
-    own = model.state_dict()
-    same = started.system == model.config.system
-    drawn_alike = started.linear.drawing == model.config.linear.drawing
-    new, used = [], set()
+    state = model.state_dict()
+    same_system = started.system == model.config.system
+    same_drawing = started.linear.feature_sampling == model.config.linear.feature_sampling
+    new_names, used_names = [], set()
     with torch.no_grad():
-        for name, tensor in own.items():
-            origin = _origin(name, model, pretrained, same)
+        for name, tensor in state.items():
+            origin = _find_origin(name, model, pretrained, same_system)
             if origin is None:
-                new.append(name)
+                new_names.append(name)
                 continue
-            used.add(origin)
-            if not name.endswith(DIRECTIONS) or (drawn_alike and tensor.shape == pretrained[origin].shape):
-                _copy(name, tensor, pretrained[origin], directory)
-    if unused := sorted(set(pretrained) - used):
+            used_names.add(origin)
+            if not name.endswith(DIRECTIONS_SUFFIX) or (same_drawing and tensor.shape == pretrained[origin].shape):
+                _copy_weight(name, tensor, pretrained[origin], directory)
+    if unused := sorted(set(pretrained) - used_names):
         raise DocmtError(
             f"{directory} is a {started.system} model of {started.encoder_layers}+{started.decoder_layers} layers, and "
-            f"this {model.config.system} model has no place for its {unused[0]}: start from a sentence model of the "
-            "same sizes"
+            f"its {unused[0]} has no counterpart in this {model.config.system} model. Start from a sentence model of "
+            "the same sizes"
         )
-    _log.info("took %d of %d weights from %s", len(own) - len(new), len(own), directory)
-    if new:
-        _log.info("%s", new_weights_in_words(new, model))
+    _log.info("loaded %d of %d weights from %s", len(state) - len(new_names), len(state), directory)
+    if new_names:
+        _log.info("%s", describe_new_weights(new_names, model))
     if reverse is None:
-        return new
+        return new_names
     _check_direction(directory, reverse)
-    return _initialize_from_reverse(model, reverse, tokenizer, new)
+    return _initialize_from_reverse(model, reverse, tokenizer, new_names)
 
 
-def with_architecture_of(config: ModelConfig, started: ModelConfig) -> ModelConfig:
-    """The configuration with the architecture of the model to start from, as far as it was left at its defaults.
+def adopt_architecture(config: ModelConfig, started: ModelConfig) -> ModelConfig:
+    """Return the configuration with settings at their defaults replaced by those of the model to start from.
 
-    A preset other than the usual one says all sizes; of a model of the same system its options are taken as well.
+    A preset other than the default sets all sizes. A model of the same system gives its system options, too.
     """
-    theirs = started.filled()
-    names = [*_architecture_of(theirs), "max_positions", "source_vocabulary_size"]
-    if not theirs.is_encoder and config.preset != ModelConfig().preset:
-        names = [name for name in names if name not in _OF_PRESET]
-    if theirs.system != config.system or not hasattr(config, config.system):
-        return _with_values_of(config, theirs, names)
-    options: dict[str, Any] = {config.system: _with_values_of(config.chosen, theirs.chosen, vars(config.chosen))}
-    return replace(_with_values_of(config, theirs, [*names, "linear"]), **options)
+    start = started.resolve()
+    names = [*_architecture_fields(start), "max_positions", "source_vocabulary_size"]
+    if not start.is_encoder and config.preset != ModelConfig().preset:
+        names = [name for name in names if name not in _PRESET_FIELDS]
+    if start.system != config.system or not hasattr(config, config.system):
+        return _fill_defaults_from(config, start, names)
+    options: dict[str, Any] = {
+        config.system: _fill_defaults_from(config.system_options, start.system_options, vars(config.system_options))
+    }
+    return replace(_fill_defaults_from(config, start, [*names, "linear"]), **options)
 
 
-def _with_values_of(config: Options, other: Options, names: Iterable[str]) -> Options:
-    """The configuration with the values of another one for those of these names that were left at their defaults."""
-    usual = type(config)()
-    left = [name for name in names if getattr(config, name) == getattr(usual, name)]
-    return replace(config, **{name: getattr(other, name) for name in left})
+def _fill_defaults_from(config: Options, other: Options, names: Iterable[str]) -> Options:
+    """Return `config` with those of the named fields that have default values set as in `other`."""
+    defaults = type(config)()
+    unset = [name for name in names if getattr(config, name) == getattr(defaults, name)]
+    return replace(config, **{name: getattr(other, name) for name in unset})
 
 
 def _check_direction(directory: Path, reverse: Path) -> None:
-    """Raises DocmtError for a reverse model that is known to translate in the same direction as the other one."""
+    """Raise DocmtError if the reverse model is known to translate in the same direction as `directory`."""
     source, target = load_languages(reverse)
     if source and target and source != target and (source, target) == load_languages(directory):
         raise DocmtError(
@@ -141,34 +148,33 @@ def _check_direction(directory: Path, reverse: Path) -> None:
 def _initialize_from_reverse(
     model: TranslationModel, directory: Path, tokenizer: Tokenizer, new: list[str]
 ) -> list[str]:
-    """Copies what starts from a sentence model of the other direction; returns what of `new` stays random."""
-    origins = {name: model.system.origin_reverse(name) for name in model.state_dict()}
+    """Copy weights of a sentence model of the other direction; return those of `new` that stay random."""
+    origins = {name: model.system.initial_reverse_weight(name) for name in model.state_dict()}
     if not any(origins.values()):
         raise DocmtError(
-            f"initialize_reverse_from is set, but this {model.config.system} model has no encoder of target text: "
+            f"initialize_reverse_from is set, but this {model.config.system} model does not encode target text: "
             "leave it out"
         )
     if not tokenizer.shares_vocabulary:
-        raise DocmtError(
-            "initialize_reverse_from is for vocabularies that both languages share, as a reverse model reads the other "
-            "side: leave it out"
-        )
-    started, pretrained = _load(directory, model, tokenizer)
-    if started.chosen.context_spec() != ContextSpec(sentences=1):
+        raise DocmtError("initialize_reverse_from needs a vocabulary that source and target share: leave it out")
+    started, pretrained = _load_base(directory, model, tokenizer)
+    if started.system_options.context_spec() != ContextSpec(sentences=1):
         raise DocmtError(f"{directory} is a {started.system} model: name a sentence model in initialize_reverse_from")
-    taken = [name for name, origin in origins.items() if origin in pretrained]
+    loaded = [name for name, origin in origins.items() if origin in pretrained]
     with torch.no_grad():
-        for name in taken:
-            _copy(name, model.state_dict()[name], pretrained[str(origins[name])], directory)
-    _log.info("took %d weights from %s, a model of the other direction", len(taken), directory)
-    return [name for name in new if name not in taken]
+        for name in loaded:
+            _copy_weight(name, model.state_dict()[name], pretrained[str(origins[name])], directory)
+    _log.info("loaded %d weights from %s, a model of the other direction", len(loaded), directory)
+    return [name for name in new if name not in loaded]
 
 
-def _load(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Architecture and weights of a model to start from. Raises DocmtError where they cannot be a start."""
+def _load_base(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Return architecture and weights of the model to start from. Raises DocmtError if it does not fit."""
     started = load_model_config(directory, encoders=True)
-    words, option = (tokenizer.of("source"), "source_tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
-    if not load_model_tokenizer(directory).same_words(words):
+    words, option = (
+        (tokenizer.for_side("source"), "source-tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
+    )
+    if not load_model_tokenizer(directory).has_same_vocabulary(words):
         raise DocmtError(
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
             f"(`docmt prepare --{option} {directory}`)"
@@ -177,119 +183,120 @@ def _load(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tup
     return started, load_model_weights(directory)
 
 
-def _copy(name: str, tensor: Tensor, pretrained: Tensor, directory: Path) -> None:
+def _copy_weight(name: str, tensor: Tensor, pretrained: Tensor, directory: Path) -> None:
     if pretrained.shape != tensor.shape:
         raise DocmtError(
-            f"{name} has shape {list(tensor.shape)} but {list(pretrained.shape)} in {directory}: "
-            "choose the model sizes of the model to start from"
+            f"{name} has shape {list(tensor.shape)} but {list(pretrained.shape)} in {directory}. "
+            "Set the model sizes of that model"
         )
     tensor.copy_(pretrained)
 
 
-def _origin(name: str, model: TranslationModel, pretrained: Mapping[str, torch.Tensor], same: bool) -> str | None:
-    """The pretrained weight that `name` starts from, if any; same: the pretrained model is of the same system."""
-    if same and name in pretrained:
+def _find_origin(name: str, model: TranslationModel, pretrained: Mapping[str, Tensor], same_system: bool) -> str | None:
+    """Return the pretrained weight that `name` starts from, or None."""
+    if same_system and name in pretrained:
         return name
-    origin = model.system.origin(name)
+    origin = model.system.initial_weight(name)
     if origin is None:
         return None
-    # A document model's one attention sees the whole document, and is named so.
-    return next((found for found in (origin, origin.replace(".local.", ".whole.")) if found in pretrained), None)
+    # The only attention of a document model covers the whole document and is named `whole`.
+    return next((match for match in (origin, origin.replace(".local.", ".whole.")) if match in pretrained), None)
 
 
-def _architecture_of(started: ModelConfig) -> Sequence[str]:
-    """The settings that a model has to have as the one that it starts from, or as the encoder that it starts from."""
-    return ("family", "encoder_layers", *_OF_ENCODER) if started.is_encoder else _ARCHITECTURE
+def _architecture_fields(started: ModelConfig) -> Sequence[str]:
+    """Return the settings that must equal those of the model or encoder to start from."""
+    return ("family", "encoder_layers", *_ENCODER_FIELDS) if started.is_encoder else _ARCHITECTURE_FIELDS
 
 
-def _check_architecture(directory: Path, started: ModelConfig, wanted: ModelConfig) -> None:
-    for name in _architecture_of(started):
-        _check_same(directory, name, getattr(started.filled(), name), getattr(wanted.filled(), name))
-    if started.system == wanted.system:
-        theirs, ours = (getattr(own.filled().chosen, "join", None) for own in (started, wanted))
-        _check_same(directory, f"{wanted.system}.join", theirs, ours)
-    if not started.chosen.linear:
+def _check_architecture(directory: Path, started: ModelConfig, config_here: ModelConfig) -> None:
+    for name in _architecture_fields(started):
+        _check_equal(directory, name, getattr(started.resolve(), name), getattr(config_here.resolve(), name))
+    if started.system == config_here.system:
+        start_join, join = (
+            getattr(config.resolve().system_options, "fusion", None) for config in (started, config_here)
+        )
+        _check_equal(directory, f"{config_here.system}.fusion", start_join, join)
+    if not started.system_options.has_linear_attention:
         return
-    if not wanted.chosen.linear:
+    if not config_here.system_options.has_linear_attention:
         raise DocmtError(
-            f"{directory}, which this {wanted.system} model is to start from, has linear attention, and this one has "
-            "none: choose linear attention for it as well, or another model to start from"
+            f"{directory} has linear attention, but this {config_here.system} model has none. Set linear attention, "
+            "or start from another model"
         )
-    for name in (*_LINEAR, *(_GATE if started.linear.gate != "none" else ())):
-        _check_same(directory, f"linear.{name}", getattr(started.linear, name), getattr(wanted.linear, name))
+    for name in (*_LINEAR_FIELDS, *(_GATE_FIELDS if started.linear.gate != "none" else ())):
+        _check_equal(directory, f"linear.{name}", getattr(started.linear, name), getattr(config_here.linear, name))
 
 
-def _check_same(directory: Path, name: str, theirs: object, ours: object) -> None:
-    if theirs != ours:
+def _check_equal(directory: Path, name: str, start_value: object, value: object) -> None:
+    if start_value != value:
         raise DocmtError(
-            f"model.{name} is {ours!r}, but {theirs!r} in {directory}, which this model is to start from: choose "
-            "the same"
+            f"model.{name} is {value!r}, but {start_value!r} in {directory}, the start model. Set the same value"
         )
 
 
-def fitting(flag: str, pattern: str, names: Collection[str], what: str = "weight") -> list[str]:
-    """Those of the names that a pattern (* ? [..]) fits. Raises DocmtError, with the nearest names, if there are none.
+def match_names(option: str, pattern: str, names: Collection[str], kind: str = "weight") -> list[str]:
+    """Return the names that match a pattern (* ? [..]). Raises DocmtError with the nearest names if none does.
 
-    what: the names are of, for the message.
+    kind: kind of the names, for the message.
     """
-    found = [name for name in names if fnmatchcase(name, pattern)]
-    if not found:
-        nearest = difflib.get_close_matches(pattern, names, n=_NEAREST, cutoff=0)
+    matches = [name for name in names if fnmatchcase(name, pattern)]
+    if not matches:
+        nearest = difflib.get_close_matches(pattern, names, n=_SUGGESTIONS, cutoff=0)
         raise DocmtError(
-            f"{flag} has {shown(pattern)}, which fits no {what} here: the nearest are {', '.join(nearest)}"
+            f"{option} has {quote(pattern)}, which matches no {kind}. The nearest names: {', '.join(nearest)}"
         )
-    return found
+    return matches
 
 
 def freeze(model: TranslationModel, words: Sequence[str], new_weights: Collection[str]) -> None:
-    """Keeps the loaded weights that these words or patterns (`TrainConfig.frozen`) mean from being trained.
+    """Freeze the loaded weights that these words or patterns (`TrainConfig.freeze_patterns`) match.
 
-    What is new is random and always trained. Raises DocmtError where nothing would be, and for a pattern that fits
+    New weights are random and stay trainable. Raises DocmtError if nothing stays trainable or a pattern matches
     nothing.
     """
     loaded = [name for name, _ in model.named_parameters() if name not in new_weights]
-    frozen = {name for word in words for name in _meant(model, word, loaded)}
-    if not any(own.requires_grad and name not in frozen for name, own in model.named_parameters()):
+    frozen = {name for word in words for name in _match_freeze_word(model, word, loaded)}
+    if not any(parameter.requires_grad and name not in frozen for name, parameter in model.named_parameters()):
         raise DocmtError(
-            f"freeze {','.join(words)} would freeze everything, as initialize_from has every weight of this model: "
-            "freeze less, or choose a system with weights of its own"
+            f"freeze {','.join(words)} would freeze everything, as initialize_from has every weight of this model. "
+            "Freeze less, or choose a system with additional weights"
         )
     for name in frozen:
         model.get_parameter(name).requires_grad_(False)
 
 
-def _meant(model: TranslationModel, word: str, loaded: Sequence[str]) -> Iterable[str]:
-    """The names of the loaded weights that a word of `freeze`, or a pattern, means."""
-    if word == "loaded":
+def _match_freeze_word(model: TranslationModel, word: str, loaded: Sequence[str]) -> Iterable[str]:
+    """Return the loaded weights that a word or pattern of `freeze` matches."""
+    if word == "pretrained":
         return loaded
     modules = {
-        "embeddings": (*model.tables(), "source_positions", "target_positions"),
+        "embeddings": (*model.table_names(), "source_positions", "target_positions"),
         "encoder": ("encoder", "encoder_norm"),
         "decoder": ("decoder", "decoder_norm"),
     }.get(word)
     if modules is None:
-        return fitting("freeze", word, loaded, "loaded weight")
+        return match_names("freeze", word, loaded, "loaded weight")
     return [name for name in loaded if name.startswith(tuple(f"{module}." for module in modules))]
 
 
-def trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are not frozen, by name."""
+def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that are not frozen, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def parameter_groups(
+def build_parameter_groups(
     parameters: Mapping[str, nn.Parameter], names: list[str], settings: OptimizerConfig, new_weights: Collection[str]
 ) -> list[dict[str, Any]]:
-    """What the optimiser trains, `parameters` by name, in groups with the factor (`scale`) of their learning rate.
+    """Return parameter groups for the optimizer, each with the factor (`scale`) of its learning rate.
 
-    names: of all weights of the model, frozen ones too. Raises DocmtError for a pattern that fits none, and for
-    settings without an effect on any that is trained.
+    parameters: trainable ones. names: all weights of the model, including frozen ones. Raises DocmtError for a pattern
+    without matches and for settings without effect on any trainable weight.
     """
     loaded = [name for name in parameters if name not in new_weights]
-    scales = dict.fromkeys(parameters, 1.0) | dict.fromkeys(loaded, settings.loaded_scale)
-    if settings.loaded_scale != 1 and not loaded:
-        raise DocmtError("optimizer.loaded_scale has no effect, as all loaded weights are frozen: leave it out")
-    for name, factor in _factors(settings, names, parameters).items():
+    scales = dict.fromkeys(parameters, 1.0) | dict.fromkeys(loaded, settings.pretrained_lr_scale)
+    if settings.pretrained_lr_scale != 1 and not loaded:
+        raise DocmtError("optimizer.pretrained_lr_scale has no effect, as all loaded weights are frozen: leave it out")
+    for name, factor in _rate_factors(settings, names, parameters).items():
         scales[name] *= factor
     groups: dict[float, list[nn.Parameter]] = {}
     for name, scale in scales.items():
@@ -297,60 +304,62 @@ def parameter_groups(
     return [{"params": group, "scale": scale} for scale, group in groups.items()]
 
 
-def _factors(settings: OptimizerConfig, names: Sequence[str], trained: Collection[str]) -> dict[str, float]:
-    """The factor of each trained weight that a pattern fits, by name."""
-    chosen: dict[str, int] = {}
+def _rate_factors(settings: OptimizerConfig, names: Sequence[str], trainable: Collection[str]) -> dict[str, float]:
+    """Return the factor of each trainable weight that a pattern matches; the last match counts."""
+    last_match: dict[str, int] = {}
     for number, (pattern, _) in enumerate(settings.factors):
-        chosen |= {name: number for name in fitting("optimizer.rates", pattern, names) if name in trained}
-    for number, rate in enumerate(settings.rates):
-        if number not in chosen.values():
+        last_match |= {
+            name: number for name in match_names("optimizer.lr_factors", pattern, names) if name in trainable
+        }
+    for number, rate in enumerate(settings.lr_factors):
+        if number not in last_match.values():
             raise DocmtError(
-                f"optimizer.rates has {shown(rate)}, which has no effect: its weights are frozen, or a later pattern "
-                "fits them; leave it out"
+                f"optimizer.lr_factors has {quote(rate)}, which has no effect: its weights are frozen, or a later "
+                "pattern matches them. Leave it out"
             )
-    return {name: settings.factors[number][1] for name, number in chosen.items()}
+    return {name: settings.factors[number][1] for name, number in last_match.items()}
 
 
-class Adapted(nn.Linear):
-    """x W^T + b + alpha / r * x A^T B^T, with A [r, in] (`down`), B [out, r] (`up`) at first zero.
+class LowRankLinear(nn.Linear):
+    """Linear module with a low-rank adapter: x W^T + b + alpha / r * x A^T B^T.
 
-    W and b are those of the module that it takes the place of.
+    A [r, in] is `down`; B [out, r] is `up` and starts at zero. W and b belong to the replaced module.
     """
 
     def __init__(self, base: nn.Linear, rank: int, alpha: float) -> None:
-        nn.Module.__init__(self)  # no weights are drawn that nobody needs
+        nn.Module.__init__(self)  # skip the random initialization of nn.Linear
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight = base.weight
         self.register_parameter("bias", base.bias)
         self.scale = alpha / rank
         self.down = nn.Parameter(torch.empty(rank, base.in_features))
         self.up = nn.Parameter(torch.zeros(base.out_features, rank))
-        nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))  # as nn.Linear begins, and the authors' code
+        nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))  # as in nn.Linear and the authors' code
 
     def forward(self, input: Tensor) -> Tensor:
-        """x [..., in] -> [..., out]"""
+        """Return x [..., in] -> [..., out]."""
         return super().forward(input) + self.scale * F.linear(F.linear(input, self.down), self.up)
 
 
-def adapt(model: nn.Module, config: AdapterConfig, new_weights: Collection[str]) -> None:
-    """Freezes all loaded weights and puts adapters beside those that the configuration names.
+def add_adapters(model: nn.Module, config: AdapterConfig, new_weights: Collection[str]) -> None:
+    """Freeze all loaded weights and add adapters to the linear modules that the configuration names.
 
-    Modules that the system does not train are left. Raises DocmtError for patterns that fit no loaded linear module,
-    and for a rank that would save nothing.
+    Modules that the system does not train are skipped. Raises DocmtError if a pattern matches no loaded linear module,
+    or if the rank is larger than a matrix.
     """
     linear = {
         name: module
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and module.weight.requires_grad and f"{name}.weight" not in new_weights
     }
-    chosen = {
-        name for pattern in config.patterns for name in fitting("adapters.modules", pattern, linear, "linear module")
+    adapted = {
+        name for glob in config.patterns for name in match_names("adapters.modules", glob, linear, "linear module")
     }
     for name, parameter in model.named_parameters():
         if name not in new_weights:
             parameter.requires_grad_(False)
     for name, module in linear.items():
-        if name not in chosen:
+        if name not in adapted:
             continue
         if config.rank > min(module.weight.shape):
             raise DocmtError(
@@ -358,27 +367,27 @@ def adapt(model: nn.Module, config: AdapterConfig, new_weights: Collection[str])
                 f"choose at most {min(module.weight.shape)}, or leave it out of adapters.modules"
             )
         parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, Adapted(module, config.rank, config.alpha))
-    _log.info("adapters of rank %d beside %d linear modules", config.rank, len(chosen))
+        setattr(model.get_submodule(parent), last, LowRankLinear(module, config.rank, config.alpha))
+    _log.info("added adapters of rank %d to %d linear modules", config.rank, len(adapted))
 
 
-def adapters_of(model: nn.Module) -> dict[str, Adapted]:
-    """The adapted modules by name."""
-    return {name: module for name, module in model.named_modules() if isinstance(module, Adapted)}
+def find_adapters(model: nn.Module) -> dict[str, LowRankLinear]:
+    """Return the adapted modules by name."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, LowRankLinear)}
 
 
-def without_adapters(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights (by the names of the model's state) of the same function without adapters: W + alpha / r * B A."""
-    plain = dict(weights)
-    for name, module in adapters_of(model).items():
-        change = module.scale * (plain.pop(f"{name}.up") @ plain.pop(f"{name}.down"))
-        plain[f"{name}.weight"] = plain[f"{name}.weight"] + change.to(plain[f"{name}.weight"].device)
-    return plain
+def merge_adapters(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights of the equivalent model without adapters, W + alpha / r * B A, by the names of its state."""
+    merged = dict(weights)
+    for name, module in find_adapters(model).items():
+        change = module.scale * (merged.pop(f"{name}.up") @ merged.pop(f"{name}.down"))
+        merged[f"{name}.weight"] = merged[f"{name}.weight"] + change.to(merged[f"{name}.weight"].device)
+    return merged
 
 
 def remove_adapters(model: nn.Module) -> None:
-    """Puts linear modules back in the place of adapted ones; what adapters have learned is gone with them."""
-    for name, module in adapters_of(model).items():
+    """Replace adapted modules by linear ones. What adapters have learned is lost."""
+    for name, module in find_adapters(model).items():
         with torch.device("meta"):
             linear = nn.Linear(module.in_features, module.out_features, bias=module.bias is not None)
         linear.weight, linear.bias = module.weight, module.bias
@@ -387,13 +396,13 @@ def remove_adapters(model: nn.Module) -> None:
 
 
 def adapter_tensors(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those of the weights that adapted modules are made of."""
+    """Return those of the weights that belong to adapted modules."""
     parts = ("weight", "down", "up")
-    return {f"{name}.{part}": weights[f"{name}.{part}"] for name in adapters_of(model) for part in parts}
+    return {f"{name}.{part}": weights[f"{name}.{part}"] for name in find_adapters(model) for part in parts}
 
 
 def restore_adapters(model: nn.Module, path: Path) -> None:
-    """Copies what `adapter_tensors` gave into the model. Raises DocmtError for a file that is damaged or of another."""
+    """Load tensors of `adapter_tensors`. Raises DocmtError for a damaged file or one of another model."""
     tensors = read_weights(path)
-    check_shapes(adapter_tensors(model, model.state_dict()), read_shapes(path), path, BY_RUN)
+    check_shapes(adapter_tensors(model, model.state_dict()), read_shapes(path), path, RUN_MISMATCH)
     model.load_state_dict(tensors, strict=False)

@@ -1,4 +1,4 @@
-"""One update of the weights: batches in, summed gradients, one step of Adam at the scheduled learning rate."""
+"""One update of the weights: summed gradients of its batches and one step of Adam."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, read_shapes, re
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
 from docmt.model.attention import AttentionContext
-from docmt.model.embeddings import Softmax
+from docmt.model.embeddings import OutputProjection
 from docmt.model.layers import Layer
 from docmt.text import SpecialTokens
 from docmt.text.tokenizer import Side
-from docmt.training.config import TrainConfig
-from docmt.training.corpus import UpdatePlan
 from docmt.training.finetune import (
     ADAPTERS_FILE,
-    BY_RUN,
-    adapt,
+    RUN_MISMATCH,
     adapter_tensors,
+    add_adapters,
+    build_parameter_groups,
     freeze,
-    parameter_groups,
+    merge_adapters,
     remove_adapters,
     restore_adapters,
-    trained,
-    without_adapters,
+    trainable_parameters,
 )
-from docmt.training.objective import batch_loss, drop_words, rate_in_epoch
+from docmt.training.objective import batch_loss, drop_words, word_dropout_rate
+from docmt.training.train_config import TrainConfig
+from docmt.training.training_corpus import UpdatePlan
 
 OPTIMIZER_FILE = "optimizer.safetensors"
-_SIZE_STEP = 128  # batches are filled up to a multiple of this many tokens
+_PAD_MULTIPLE = 128  # batches are padded to a multiple of this many tokens
 
 
-def constant(update: int, peak: float, warmup: int) -> float:
-    """Linear from 0 to `peak` over `warmup` updates, then `peak`. `update` counts from 1."""
+def constant_with_warmup(update: int, peak: float, warmup: int) -> float:
+    """Return the learning rate: linear from 0 to `peak` over `warmup` updates, then `peak`. `update` starts at 1."""
     return peak * min(update / max(warmup, 1), 1.0)
 
 
 def inverse_square_root(update: int, peak: float, warmup: int) -> float:
-    """Linear from 0 to `peak` over `warmup` updates, then peak * sqrt(warmup / update) (Vaswani et al. 2017, 5.3).
+    """Return the learning rate: linear from 0 to `peak` over `warmup` updates, then peak * sqrt(warmup / update).
 
-    `update` counts from 1. Without warm-up the decay starts at the first update.
+    `update` starts at 1. Without warm-up the decay starts at the first update (Vaswani et al. 2017, section 5.3).
     """
     if update < warmup:
         return peak * update / warmup
     return peak * (max(warmup, 1) / update) ** 0.5
 
 
-def recompute_layers(model: nn.Module) -> None:
-    """Lets every layer of the model keep its input alone while it is trained (Chen et al. 2016).
+def enable_activation_checkpointing(model: nn.Module) -> None:
+    """Make every layer keep only its input in training and recompute the rest (Chen et al. 2016).
 
-    Numbers stay the same: dropout draws again what it drew. Outside of training nothing changes.
+    Results stay equal, as dropout repeats its random numbers. Outside of training nothing changes.
     """
     for module in model.modules():
         if isinstance(module, Layer):
-            module.forward = partial(_recomputed, module, module.forward)  # type: ignore[method-assign]
+            module.forward = partial(_checkpointed_forward, module, module.forward)  # type: ignore[method-assign]
 
 
-def _recomputed(
+def _checkpointed_forward(
     layer: Layer, forward: Callable[[Tensor, AttentionContext], Tensor], x: Tensor, context: AttentionContext
 ) -> Tensor:
     if not (layer.training and torch.is_grad_enabled()):
@@ -76,63 +76,65 @@ def _recomputed(
 
 
 class MasterWeights:
-    """The float32 weights of a model whose linear modules and embeddings are bfloat16.
+    """Float32 weights of a model whose linear modules and embeddings are bfloat16.
 
-    The optimiser changes those that are trained; frozen ones wait on the CPU for the model to be written. All other
-    weights (of norms, of recurrent modules) are few, and float32 in the model itself.
+    The optimizer changes the trainable ones; frozen ones stay on the CPU until the model is written. All other weights
+    (norms, recurrent modules) are few and stay float32 in the model.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        """Makes those of the model's weights bfloat16, where they are."""
-        large = (module for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding | Softmax))
-        rounded = {parameter for module in large for parameter in module.parameters(recurse=False)}
-        self.trained: dict[str, nn.Parameter] = {}
-        """what the optimiser changes, by name"""
+        """Convert the large weights of the model to bfloat16 in place."""
+        modules = (
+            module for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding | OutputProjection)
+        )
+        bfloat16_parameters = {parameter for module in modules for parameter in module.parameters(recurse=False)}
+        self.trainable: dict[str, nn.Parameter] = {}
+        """parameters that the optimizer changes, by name"""
         self._frozen: dict[str, Tensor] = {}
-        self._pairs: list[tuple[nn.Parameter, nn.Parameter]] = []  # of the model, and its master
-        for name, own in model.named_parameters():
-            exact = own.detach()
-            if own not in rounded:
-                if own.requires_grad:
-                    self.trained[name] = own
+        self._pairs: list[tuple[nn.Parameter, nn.Parameter]] = []  # model parameter and its master
+        for name, parameter in model.named_parameters():
+            full = parameter.detach()
+            if parameter not in bfloat16_parameters:
+                if parameter.requires_grad:
+                    self.trainable[name] = parameter
                 continue
-            own.data = exact.to(torch.bfloat16)
-            if own.requires_grad:
-                self.trained[name] = nn.Parameter(exact)
-                self._pairs.append((own, self.trained[name]))
+            parameter.data = full.to(torch.bfloat16)
+            if parameter.requires_grad:
+                self.trainable[name] = nn.Parameter(full)
+                self._pairs.append((parameter, self.trainable[name]))
             else:
-                self._frozen[name] = exact.cpu()
+                self._frozen[name] = full.cpu()
 
-    def add_gradients(self) -> None:
-        """Add the gradients of a batch, in float32, to those of the float32 weights."""
-        for own, master in self._pairs:
-            if own.grad is not None:
-                master.grad = own.grad.float() if master.grad is None else master.grad.add_(own.grad)
-                own.grad = None
+    def accumulate_gradients(self) -> None:
+        """Add the gradients of a batch to those of the float32 weights."""
+        for parameter, master in self._pairs:
+            if parameter.grad is not None:
+                master.grad = parameter.grad.float() if master.grad is None else master.grad.add_(parameter.grad)
+                parameter.grad = None
 
     @torch.no_grad()
-    def give_weights(self) -> None:
-        """Rounds the float32 weights into the model."""
-        for own, master in self._pairs:
-            own.copy_(master)
+    def copy_to_model(self) -> None:
+        """Round the float32 weights into the model."""
+        for parameter, master in self._pairs:
+            parameter.copy_(master)
 
-    def exact(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The state of the model with the float32 weights in it."""
-        return {**state, **self._frozen, **{name: master.detach() for name, master in self.trained.items()}}
+    def full_precision_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the state of the model with the float32 weights in it."""
+        return {**state, **self._frozen, **{name: master.detach() for name, master in self.trainable.items()}}
 
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """What an update found before it changed the weights."""
+    """Sums and gradient norm of an update, from before the weights changed."""
 
     sums: Tensor
     """[2] float64: loss and negative log-likelihood in nats, summed over the label tokens of all processes"""
     gradient_norm: Tensor | None
-    """norm of the gradient of the mean loss, before clipping; None if it was not asked for"""
+    """norm of the gradient of the mean loss before clipping; None if not requested"""
 
 
 class Updater:
-    """A model with its optimiser, set up for the devices of a run."""
+    """Model and optimizer, set up for the devices of a run."""
 
     def __init__(
         self,
@@ -142,158 +144,157 @@ class Updater:
         new_weights: Collection[str] = (),
         checkpoint: Path | None = None,
     ) -> None:
-        """new_weights: parameters that did not come from `config.initialize_from`, where that is set; checkpoint: where
-        the training goes on, whose weights the model has.
+        """new_weights: parameters that `config.initialize_from` did not have. checkpoint: checkpoint to resume from,
+        whose weights the model has.
 
-        Raises DocmtError where everything would be frozen, for patterns that fit nothing, and for a damaged checkpoint.
+        Raises DocmtError if everything would be frozen, if a pattern matches nothing, or if the checkpoint is damaged.
         """
         self.fabric, self.config, self.model = fabric, config, model
         if config.adapters.rank:
-            adapt(model, config.adapters, new_weights)
+            add_adapters(model, config.adapters, new_weights)
             if checkpoint is not None:
                 restore_adapters(model, checkpoint / ADAPTERS_FILE)
-        freeze(model, config.frozen, new_weights)
+        freeze(model, config.freeze_patterns, new_weights)
         if config.activation_checkpointing:
-            recompute_layers(model)
+            enable_activation_checkpointing(model)
         module = fabric.to_device(_BatchLoss(model, config.objective.label_smoothing))
-        self.masters = MasterWeights(model) if config.precision == "bfloat16-weights" else None
-        self.trained = trained(model) if self.masters is None else self.masters.trained
+        self.master_weights = MasterWeights(model) if config.precision == "bfloat16-weights" else None
+        self.trainable = trainable_parameters(model) if self.master_weights is None else self.master_weights.trainable
         settings, names = config.optimizer, [name for name, _ in model.named_parameters()]
         self.optimizer = torch.optim.Adam(
-            parameter_groups(self.trained, names, settings, new_weights),
+            build_parameter_groups(self.trainable, names, settings, new_weights),
             lr=settings.learning_rate,
             betas=(settings.beta1, settings.beta2),
             eps=settings.epsilon,
             fused=True,  # on CPU too: three to five times faster than the loop over parameters
         )
         if checkpoint is not None:
-            restore_optimizer(self.trained, self.optimizer, checkpoint / OPTIMIZER_FILE)
+            restore_optimizer(self.trainable, self.optimizer, checkpoint / OPTIMIZER_FILE)
         self._module, self._stepper = fabric.setup(module, self.optimizer)
 
-    def weights(self) -> dict[str, Tensor]:
-        """Those of an ordinary model that does what this one does: float32, with the changes of adapters in them."""
-        return without_adapters(self.model, self._exact())
+    def merged_weights(self) -> dict[str, Tensor]:
+        """Return float32 weights of an equivalent model without adapters."""
+        return merge_adapters(self.model, self._full_precision_state())
 
-    def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """All that a training goes on from, by file."""
-        adapters = adapter_tensors(self.model, self._exact())
+    def checkpoint_tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Return all tensors that resuming needs, by file."""
+        adapters = adapter_tensors(self.model, self._full_precision_state())
         return {
-            WEIGHTS_FILE: self.weights(),
-            OPTIMIZER_FILE: optimizer_tensors(self.trained, self.optimizer),
+            WEIGHTS_FILE: self.merged_weights(),
+            OPTIMIZER_FILE: optimizer_tensors(self.trainable, self.optimizer),
             **({ADAPTERS_FILE: adapters} if adapters else {}),
         }
 
     def finish(self) -> None:
-        """Makes an ordinary model of the model, which is not trained any more."""
-        weights = self.weights()
+        """Convert the model to float32 without adapters. It cannot be trained further."""
+        weights = self.merged_weights()
         remove_adapters(self.model)
         self.model.float().load_state_dict(weights)
 
-    def _exact(self) -> dict[str, Tensor]:
+    def _full_precision_state(self) -> dict[str, Tensor]:
         state: dict[str, Tensor] = self.model.state_dict()
-        return state if self.masters is None else self.masters.exact(state)
+        return state if self.master_weights is None else self.master_weights.full_precision_state(state)
 
     def learning_rate(self, number: int) -> float:
-        """That of update `number`, counted from 1."""
+        """Return the learning rate of update `number`, counted from 1."""
         settings = self.config.optimizer
-        rate = constant if settings.decay == "none" else inverse_square_root
+        rate = constant_with_warmup if settings.schedule == "constant" else inverse_square_root
         return rate(number, settings.learning_rate, settings.warmup)
 
     def update(
         self, number: int, plan: UpdatePlan, batches: Sequence[Batch], measure_norm: bool = False
     ) -> UpdateResult:
-        """Make update `number` (counted from 1): the gradient of the loss per label token of all its batches.
+        """Make update `number` (counted from 1) with the gradient of the loss per label token of all its batches.
 
-        Everything random in it depends on the seed, the number, the batch and the process alone, so that a resumed
-        run needs no state of the generators.
+        Random numbers depend on seed, update, batch and process alone, so resuming needs no generator state.
         """
         fabric = self.fabric
         self.model.train()
         sums = torch.zeros(2, dtype=torch.float64, device=fabric.device)
-        for place, ((_, weight), batch) in enumerate(zip(plan.batches, batches, strict=True)):
-            torch.manual_seed(seed_of(self.config.seed, number, place, fabric.global_rank))
-            batch = self._noised(batch, plan.epoch).to(fabric.device)
-            # Several processes exchange gradients only with the last batch of the update, or with each where the
-            # sum over batches is kept apart from the gradients that are exchanged.
-            more = place + 1 < len(plan.batches)
-            with fabric.no_backward_sync(self._module, enabled=more and self.masters is None):
-                loss, nll = self._module(_Sealed(batch))
-                # The exchange takes the mean over processes, where the sum is wanted: hence the world size.
+        for index, ((_, weight), batch) in enumerate(zip(plan.batches, batches, strict=True)):
+            torch.manual_seed(derive_seed(self.config.seed, number, index, fabric.global_rank))
+            batch = self._drop_words(batch, plan.epoch).to(fabric.device)
+            # Processes exchange gradients with the last batch only. Master weights sum them per batch, so they need
+            # an exchange with each.
+            more_batches = index + 1 < len(plan.batches)
+            with fabric.no_backward_sync(self._module, enabled=more_batches and self.master_weights is None):
+                loss, nll = self._module(_OpaqueBatch(batch))
+                # The exchange takes the mean over processes; times the world size it is the sum.
                 fabric.backward(loss * (weight * fabric.world_size / plan.label_tokens))
             sums += torch.stack((loss.detach(), nll)) * weight
-            if self.masters is not None:
-                self.masters.add_gradients()
+            if self.master_weights is not None:
+                self.master_weights.accumulate_gradients()
         if fabric.world_size > 1:
             fabric.all_reduce(sums, reduce_op="sum")
-        norm = self._clip(measure_norm)
+        norm = self._clip_gradients(measure_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(number) * group["scale"]
         self._stepper.step()
-        if self.masters is not None:
-            self.masters.give_weights()
+        if self.master_weights is not None:
+            self.master_weights.copy_to_model()
         self.optimizer.zero_grad()
         return UpdateResult(sums, norm)
 
-    def _noised(self, batch: Batch, epoch: int) -> Batch:
-        """Return the batch with words hidden in source and decoder input, by the rate of the epoch; labels stay."""
+    def _drop_words(self, batch: Batch, epoch: int) -> Batch:
+        """Return the batch with word dropout in source and decoder input, at the rate of the epoch."""
         objective, model = self.config.objective, self.model.config
-        rate = rate_in_epoch(objective.word_dropout, objective.word_dropout_epochs, epoch)
+        rate = word_dropout_rate(objective.word_dropout, objective.word_dropout_epochs, epoch)
         if rate == 0:
             return batch
 
-        def hide(packed: Packed, side: Side, vocabulary_size: int) -> Packed:
-            words = packed.sentences.within(*self.model.parts.frame.marks(side)).indices()
-            return replace(packed, tokens=drop_words(packed.tokens, rate, SpecialTokens(vocabulary_size), words))
+        def drop(packed: Packed, side: Side, vocabulary_size: int) -> Packed:
+            droppable = packed.sentences.trim(*self.model.parts.boundary_tokens.counts(side)).indices()
+            return replace(packed, tokens=drop_words(packed.tokens, rate, SpecialTokens(vocabulary_size), droppable))
 
         inputs, size = batch.inputs, model.vocabulary_size
-        source = hide(inputs.source, "source", model.source_vocabulary_size or size)
-        target = None if inputs.target is None else hide(inputs.target, "target", size)
+        source = drop(inputs.source, "source", model.source_vocabulary_size or size)
+        target = None if inputs.target is None else drop(inputs.target, "target", size)
         return replace(batch, inputs=replace(inputs, source=source, target=target))
 
-    def _clip(self, measure_norm: bool) -> Tensor | None:
+    def _clip_gradients(self, measure_norm: bool) -> Tensor | None:
         limit = self.config.optimizer.clip_norm
         if limit:
-            return nn.utils.clip_grad_norm_(self.trained.values(), limit)
+            return nn.utils.clip_grad_norm_(self.trainable.values(), limit)
         if measure_norm:
-            return nn.utils.get_total_norm([p.grad for p in self.trained.values() if p.grad is not None])
+            return nn.utils.get_total_norm([p.grad for p in self.trainable.values() if p.grad is not None])
         return None
 
 
-def seed_of(*numbers: int) -> int:
-    """A well-mixed 64-bit seed from whole numbers of at least 0."""
+def derive_seed(*numbers: int) -> int:
+    """Return a well-mixed 64-bit seed from non-negative integers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
-class _Sealed:
-    """Keeps Fabric from looking into a batch: it would try to rebuild the frozen dataclass."""
+class _OpaqueBatch:
+    """Wrapper that keeps Fabric from rebuilding the frozen dataclass of a batch."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
 
 
 class _BatchLoss(nn.Module):
-    """The loss as the output of a module, so that wrappers of modules (gradient exchange, precision) see all of it."""
+    """Module whose output is the loss, so that wrappers (gradient exchange, precision) cover all of it."""
 
     def __init__(self, model: TranslationModel, smoothing: float) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
-    def forward(self, sealed: _Sealed) -> tuple[Tensor, Tensor]:
-        """Summed loss and negative log-likelihood of a batch."""
-        batch = sealed.batch
+    def forward(self, opaque: _OpaqueBatch) -> tuple[Tensor, Tensor]:
+        """Return summed loss and negative log-likelihood of a batch."""
+        batch = opaque.batch
         positions = self.model.config.position_limit
         inputs = batch.inputs
-        if positions is None or positions >= _SIZE_STEP:  # the filler needs positions, too
-            inputs = inputs.filled(_SIZE_STEP, SpecialTokens.pad)
+        if positions is None or positions >= _PAD_MULTIPLE:  # padding needs positions, too
+            inputs = inputs.pad_to_multiple(_PAD_MULTIPLE, SpecialTokens.pad)
         states = self.model(inputs)[: batch.tokens]
         return batch_loss(self.model, states, batch.labels, self.smoothing)
 
 
-def optimizer_tensors(trained: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """name.key -> tensor for everything the optimiser remembers about each of the parameters that it trains."""
+def optimizer_tensors(trainable: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the optimizer state of each trainable parameter as {"name.key": tensor}."""
     tensors: dict[str, Tensor] = {}
-    for name, parameter in trained.items():
-        # A parameter that no update has reached yet starts from zero: so no entry is ever missing in a whole file.
+    for name, parameter in trainable.items():
+        # Parameters without an update yet get zeros, so a complete file has every entry.
         state = optimizer.state.get(parameter) or {
             "step": torch.zeros(()),
             "exp_avg": torch.zeros_like(parameter),
@@ -303,13 +304,13 @@ def optimizer_tensors(trained: Mapping[str, nn.Parameter], optimizer: torch.opti
     return tensors
 
 
-def restore_optimizer(trained: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
-    """Puts back what `optimizer_tensors` gave. Raises DocmtError for a file that is damaged or of another model."""
+def restore_optimizer(trainable: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
+    """Load tensors of `optimizer_tensors`. Raises DocmtError for a damaged file or one of another model."""
     tensors = read_weights(path)
-    if not tensors:  # of an earlier version, before the first update
+    if not tensors:  # written by an earlier version before the first update
         return
-    check_shapes(optimizer_tensors(trained, optimizer), read_shapes(path), path, BY_RUN)
+    check_shapes(optimizer_tensors(trainable, optimizer), read_shapes(path), path, RUN_MISMATCH)
     for full_name, tensor in tensors.items():
         name, _, key = full_name.rpartition(".")
-        # Cloned, because a memory-mapped file is not aligned as torch's own tensors are, which changes last bits.
-        optimizer.state[trained[name]][key] = tensor.clone().to(trained[name].device)
+        # Cloned, as the alignment of a memory-mapped file changes the last bits of results.
+        optimizer.state[trainable[name]][key] = tensor.clone().to(trainable[name].device)

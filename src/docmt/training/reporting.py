@@ -1,4 +1,4 @@
-"""What a training tells people: opening lines, progress line, TensorBoard and model cards."""
+"""Messages of a training: start lines, progress line, TensorBoard and model cards."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ from torch import Tensor, nn
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, load_languages
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
-from docmt.model.linear_attention import DIRECTIONS
-from docmt.training.config import StopConfig, TrainConfig
-from docmt.training.corpus import Split, TrainingCorpus
+from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.training.run_directory import TrainingState
+from docmt.training.train_config import StopConfig, TrainConfig
+from docmt.training.training_corpus import BatchedSplit, TrainingCorpus
 
 _log = logging.getLogger(__name__)
-# Parts of layers that all families have; others are called by their names in the model.
-_WORDS = {
+# Layer parts common to all families; other parts appear under their names in the model.
+_PART_NAMES = {
     "attention.whole": "self-attention over the document",
     "cross.whole": "cross-attention over the document",
     "attention.gate": "gates",
     "cross.gate": "gates",
 }
 _WINDOW = 20  # updates
-_NO_SCALARS = ("update", "epoch", "seconds", "best")
+_NOT_LOGGED = ("update", "epoch", "seconds", "best")
 
 
-def opening(
+def describe_start(
     config: TrainConfig, corpus: TrainingCorpus, model: nn.Module, state: TrainingState, fabric: Fabric
 ) -> Iterator[str]:
-    """Lines on model, data, batches and limits of a training that begins or goes on, and on where it computes."""
-    sizes = [parameter.numel() for parameter in model.parameters()]
+    """Yield lines on model, data, batches and limits of a training that starts or resumes."""
+    total = sum(parameter.numel() for parameter in model.parameters())
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    part = "" if trained == sum(sizes) else f", of which {_count(trained)} are trained"
-    yield f"training from update {state.update}: {_architecture(config.model)}, {_count(sum(sizes))} weights{part}"
-    dev = _amount(corpus.dev) if corpus.dev is not None else "none"
+    note = "" if trained == total else f", of which {_format_count(trained)} are trained"
+    yield f"training from update {state.update}: {_describe_model(config.model)}, {_format_count(total)} weights{note}"
+    dev = _describe_split(corpus.dev) if corpus.dev is not None else "none"
     direction = ", target to source" if config.reverse else ""
-    yield f"data {config.store}{direction}: train {_amount(corpus.train)}; dev {dev}"
-    accumulate = f" x {config.batches.accumulate}" if config.batches.accumulate > 1 else ""
+    yield f"data {config.store}{direction}: train {_describe_split(corpus.train)}; dev {dev}"
+    accumulate = f" x {config.batches.gradient_accumulation}" if config.batches.gradient_accumulation > 1 else ""
     processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
     mixed = [f"{length:,}" for length in sorted(config.batches.instance_lengths)]
     yield (
         f"an update sees up to {config.batches.batch_tokens:,} tokens{accumulate} on each device, "
-        f"{'this' if mixed else 'an'} epoch has {corpus.updates_in(state.epoch):,} updates; "
+        f"{'this' if mixed else 'an'} epoch has {corpus.count_updates(state.epoch):,} updates; "
         f"on {fabric.device}, {config.precision}{processes}"
     )
     if mixed:
-        yield f"every stretch of a document draws its limit anew in each epoch: {', '.join(mixed)} tokens"
-    yield f"it ends after {_limits(config.stop)}"
+        yield f"each document segment draws a new length limit every epoch: {', '.join(mixed)} tokens"
+    yield f"training stops after {_describe_limits(config.stop)}"
 
 
-def _architecture(model: ModelConfig) -> str:
+def _describe_model(model: ModelConfig) -> str:
     encoder = f"{model.encoder_width} and " if model.encoder_width else ""
     family = "" if model.family == "docmt" else f"of family {model.family} ({model.normalization}-norm), "
     return (
@@ -70,71 +70,71 @@ def _architecture(model: ModelConfig) -> str:
     )
 
 
-def _amount(split: Split) -> str:
+def _describe_split(split: BatchedSplit) -> str:
     documents, sentences, source, target = split.size
     return f"{documents:,} documents, {sentences:,} sentence pairs, {source:,} and {target:,} tokens"
 
 
-def _limits(stop: StopConfig) -> str:
+def _describe_limits(stop: StopConfig) -> str:
     limits = {
         "update(s)": stop.max_steps,
         "epoch(s)": stop.max_epochs,
         "minute(s)": stop.max_minutes,
         "validation(s) without improvement": stop.patience,
     }
-    return " or ".join(f"{limit:,.12g} {what}" for what, limit in limits.items() if limit)
+    return " or ".join(f"{limit:,.12g} {unit}" for unit, limit in limits.items() if limit)
 
 
-def new_weights_in_words(names: Collection[str], model: nn.Module) -> str:
-    """How many weights of the model these are and what they are for, part by part: the rest was loaded."""
+def describe_new_weights(names: Collection[str], model: nn.Module) -> str:
+    """Return how many weights are new and where they are in the model, part by part."""
     tensors = model.state_dict()
-    names = [name for name in names if not name.endswith(DIRECTIONS)]  # which are drawn, and no weights
+    names = [name for name in names if not name.endswith(DIRECTIONS_SUFFIX)]  # random features are no weights
     total = sum(tensors[name].numel() for name in names)
     loaded = [name for name in tensors if name not in names]
-    # A part is the largest module of which nothing was loaded.
-    prefixes = {name[: place.start()] for name in loaded for place in re.finditer(r"\.", name)}
+    # A part is the largest module without loaded weights.
+    prefixes = {name[: dot.start()] for name in loaded for dot in re.finditer(r"\.", name)}
     layers: dict[tuple[str, str], set[int]] = {}
     for name in names:
         path = name.split(".")
         size = next(size for size in range(1, len(path) + 1) if ".".join(path[:size]) not in prefixes)
-        found = re.fullmatch(r"(\w+)\.(\d+)\.(.+)", ".".join(path[:size]))
-        stack, number, part = found.groups() if found else (path[0], None, ".".join(path[1:size]))
+        match = re.fullmatch(r"(\w+)\.(\d+)\.(.+)", ".".join(path[:size]))
+        stack, number, part = match.groups() if match else (path[0], None, ".".join(path[1:size]))
         layers.setdefault((stack, part), set()).update([int(number)] if number else [])
-    places: dict[str, list[str]] = {}
+    modules: dict[str, list[str]] = {}
     for (stack, part), numbers in layers.items():
-        place = f"{stack} layer{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}" if numbers else stack
-        words = places.setdefault(place, [])
-        if part and (word := _WORDS.get(part, part)) not in words:
-            words.append(word)
-    parts = "; ".join(f"{place} ({', '.join(words)})" if words else place for place, words in places.items())
-    return f"{len(names)} new tensors ({_count(total)} weights): {parts}"
+        module = f"{stack} layer{'s' if len(numbers) > 1 else ''} {_format_layers(numbers)}" if numbers else stack
+        labels = modules.setdefault(module, [])
+        if part and (word := _PART_NAMES.get(part, part)) not in labels:
+            labels.append(word)
+    parts = "; ".join(f"{module} ({', '.join(labels)})" if labels else module for module, labels in modules.items())
+    return f"{len(names)} new tensors ({_format_count(total)} weights): {parts}"
 
 
-def _ranges(numbers: Collection[int]) -> str:
-    """Layers for people, counted from 1: {0, 1, 2, 4} -> 1-3, 5."""
-    # Numbers that follow each other are as far from their places in the list.
+def _format_layers(numbers: Collection[int]) -> str:
+    """Return layer numbers counted from 1, as ranges: {0, 1, 2, 4} -> "1-3, 5"."""
+    # Consecutive numbers have equal distances to their list indices.
     groups = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
     runs = [[number for _, number in group] for _, group in groups]
     return ", ".join(f"{run[0] + 1}-{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)
 
 
-def _count(number: int) -> str:
+def _format_count(number: int) -> str:
     return f"{number / 1e6:.1f} million" if number >= 1e6 else f"{number:,}"
 
 
-def card_of(
+def build_card(
     config: TrainConfig, corpus: TrainingCorpus, facts: dict[str, Any], scores: Sequence[dict[str, Any]] = ()
 ) -> ModelCard:
-    """The card of a model of this run; facts: how far the training had come, and with what result."""
+    """Return the model card of this run. facts: progress and results of the training."""
     statistics = corpus.statistics
     data = {"store": f"{config.store.name}{', target to source' if config.reverse else ''}"}
     for name, split in statistics.splits.items():
         data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
     if corpus.train.drafts is not None:
-        data["drafts"] = f"first translations, which it reads; the model in `{DRAFTER_FOLDER}` writes them"
+        data["drafts"] = f"first translations that the model reads; the model in `{DRAFTER_FOLDER}` writes them"
     languages = statistics.languages
     if not any(languages) and config.initialize_from is not None:
-        with suppress(DocmtError):  # it may be gone since the training began
+        with suppress(DocmtError):  # the model may have been deleted since the start
             languages = load_languages(config.initialize_from)
     return ModelCard(
         title=config.run.resolve().name,
@@ -148,101 +148,101 @@ def card_of(
 
 
 class RecentUpdates:
-    """Loss and speed of the last updates. ModelInput a loss makes a GPU wait, so there it is done once a window."""
+    """Loss and speed of the last updates. Reading a loss makes a GPU wait, so it is read once a window there."""
 
     def __init__(self, device: torch.device) -> None:
-        self._together = 1 if device.type == "cpu" else _WINDOW  # updates between two readings
-        self._read: deque[tuple[float, int, float]] = deque(maxlen=_WINDOW // self._together)
-        self._begin()
+        self._updates_per_reading = 1 if device.type == "cpu" else _WINDOW  # updates between readings of the loss
+        self._sums: deque[tuple[float, int, float]] = deque(maxlen=_WINDOW // self._updates_per_reading)
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._loss: Tensor | float = 0.0
         self._updates, self._tokens, self._seconds = 0, 0, 0.0
 
     def add(self, loss: Tensor, tokens: int, seconds: float) -> None:
-        """Takes in an update: its loss [] summed over its label tokens, in nats, and how long it took."""
+        """Add an update: its loss [] summed over its label tokens, in nats, and its duration."""
         self._loss = self._loss + loss
         self._updates, self._tokens, self._seconds = self._updates + 1, self._tokens + tokens, self._seconds + seconds
-        if self._updates == self._together:
-            self._read.append((float(self._loss), self._tokens, self._seconds))
-            self._begin()
+        if self._updates == self._updates_per_reading:
+            self._sums.append((float(self._loss), self._tokens, self._seconds))
+            self._reset()
 
     def note(self) -> str:
-        """Means over the window, for people; empty before anything is known."""
-        loss, tokens, seconds = (sum(column) for column in zip(*self._read, strict=True)) if self._read else (0, 0, 0)
+        """Return means over the window as text; empty before the first reading."""
+        loss, tokens, seconds = (sum(column) for column in zip(*self._sums, strict=True)) if self._sums else (0, 0, 0)
         return f"loss {loss / tokens:.3f}, {tokens / max(seconds, 1e-9):,.0f} tokens/s" if tokens else ""
 
 
-def seconds_left(stop: StopConfig, state: TrainingState, epoch_done: float, pace: tuple[int, float]) -> float | None:
-    """Time until the nearest of the limits that can be foreseen; None where there is none, or nothing to go by.
+def estimate_eta(stop: StopConfig, state: TrainingState, epoch_done: float, pace: tuple[int, float]) -> float | None:
+    """Return the seconds until the nearest predictable limit, or None if unknown.
 
-    epoch_done: share of the current epoch in [0, 1); pace: the last updates and how many seconds they took.
+    epoch_done: share of the current epoch in [0, 1). pace: number of recent updates and their seconds.
     """
     updates, seconds = pace
     if not updates:
         return None
-    each = seconds / updates
-    found = []
+    per_update = seconds / updates
+    estimates = []
     if stop.max_steps:
-        found.append((stop.max_steps - state.update) * each)
+        estimates.append((stop.max_steps - state.update) * per_update)
     epochs = state.epoch + epoch_done
     if stop.max_epochs and epochs:
-        found.append((stop.max_epochs / epochs - 1) * state.update * each)
+        estimates.append((stop.max_epochs / epochs - 1) * state.update * per_update)
     if stop.max_minutes:
-        found.append(60 * stop.max_minutes - state.seconds)
-    return max(min(found), 0.0) if found else None
+        estimates.append(60 * stop.max_minutes - state.seconds)
+    return max(min(estimates), 0.0) if estimates else None
 
 
-class Tracker:
-    """Writes lines of metrics as scalars. Trouble with it is told once, and the training goes on without."""
+class TensorBoardLogger:
+    """Writer of metrics as TensorBoard scalars. On an error it logs one warning and stops writing."""
 
-    def __init__(self, folder: Path, wanted: Literal["auto", "true", "false"], update: int) -> None:
-        """update: where the run stands; what it wrote beyond that before it was stopped is not shown any more."""
-        self._folder, self._update = folder, update
-        # Whether it is installed is known at once; loading it takes a while.
-        self._on = wanted == "true" or (wanted == "auto" and find_spec("tensorboard") is not None)
+    def __init__(self, directory: Path, mode: Literal["auto", "true", "false"], update: int) -> None:
+        """update: current update; TensorBoard hides points beyond it that an earlier process wrote."""
+        self._directory, self._update = directory, update
+        # find_spec is fast; importing tensorboard is slow.
+        self._enabled = mode == "true" or (mode == "auto" and find_spec("tensorboard") is not None)
         self._writer: Any = None
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Write the numbers of a line of metrics."""
-        with self._at_no_risk():
-            if not self._on:
+        with self._disable_on_error():
+            if not self._enabled:
                 return
             if self._writer is None:
                 from torch.utils.tensorboard import SummaryWriter
 
-                self._writer = SummaryWriter(str(self._folder), purge_step=self._update + 1)
+                self._writer = SummaryWriter(str(self._directory), purge_step=self._update + 1)
             for name in line:
-                if name not in _NO_SCALARS:
-                    self._writer.add_scalar(tag_of(name), line[name], line["update"])
+                if name not in _NOT_LOGGED:
+                    self._writer.add_scalar(tensorboard_tag(name), line[name], line["update"])
 
     def flush(self) -> None:
-        """Make sure that all of it is on the disk: with each checkpoint, as a resumed run goes on from there."""
+        """Write buffered points to disk. Called with each checkpoint, as a resumed run continues from it."""
         self._call("flush")
 
     def close(self) -> None:
-        """End the writing."""
+        """Close the writer."""
         self._call("close")
 
     def _call(self, method: str) -> None:
-        with self._at_no_risk():
+        with self._disable_on_error():
             if self._writer is not None:
                 getattr(self._writer, method)()
 
     @contextmanager
-    def _at_no_risk(self) -> Iterator[None]:
-        """Whatever goes wrong in the block (not installed, a full disk) ends the writing, and nothing else."""
+    def _disable_on_error(self) -> Iterator[None]:
+        """Stop writing on any error in the block (not installed, a full disk); training continues."""
         try:
             yield
         except Exception as error:
-            self._on, self._writer = False, None
+            self._enabled, self._writer = False, None
             hint = "" if find_spec("tensorboard") else "; install docmt[track]"
             reason = " ".join(str(error).split()) or type(error).__name__
-            _log.warning("nothing more is written for TensorBoard (%s)%s", reason, hint)
+            _log.warning("TensorBoard logging has stopped (%s)%s", reason, hint)
 
 
-def tag_of(name: str) -> str:
-    """The name of a metric in its group: valid_loss -> dev/loss, entropy_... -> entropy/..., loss -> train/loss."""
+def tensorboard_tag(name: str) -> str:
+    """Return the tag of a metric: valid_loss -> dev/loss, entropy_x -> entropy/x, loss -> train/loss."""
     for start, group in (("valid_", "dev/"), ("entropy_", "entropy/")):
         if name.startswith(start):
             return group + name.removeprefix(start)

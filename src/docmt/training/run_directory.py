@@ -1,4 +1,4 @@
-"""The directory of a training run: recipe, metrics, log, checkpoints with their state, and the final model."""
+"""Directory of a training run: recipe, metrics, log, checkpoints with their state, and the final model."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from typing import Any, Literal
 import yaml
 from torch import Tensor
 
-from docmt.checkpoint.averaging import updates_to_average
+from docmt.checkpoint.averaging import select_updates
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, copy_model
 from docmt.checkpoint.weights import STATE_FILE, save_tensors
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import (
-    ENTRY,
+    CHECKSUMS_KEY,
     LOCK_FILE,
     atomic_directory,
     atomic_path,
-    cannot_write,
     check_regular,
-    checksum_of,
-    checksums,
+    file_checksums,
     find_leftovers,
+    json_checksum,
     lock_directory,
     read_bytes,
     read_json,
-    recorded,
+    stored_checksums,
+    write_error,
     write_text,
 )
-from docmt.core.options import MANY, build, check_number, flat, plain, read_yaml
-from docmt.training.config import TrainConfig, absolute, first_difference
+from docmt.core.settings import MANY, build, check_number, flatten, names_of, read_yaml, to_mapping
+from docmt.training.train_config import TrainConfig, absolute_path, first_difference
 
 _log = logging.getLogger(__name__)
 
-_STATE = "state"  # the name of the checksum of the state itself, among those of the files
-_PLACES = ("store", "initialize_from", "initialize_reverse_from", "drafter")
-"""Settings that name what the run was made from."""
+_STATE = "state"  # name of the checksum of the state among those of the files
+_PATHS = ("store", "initialize_from", "initialize_reverse_from", "drafter")
+"""Settings that hold paths."""
 
 
 @dataclass
-class BestSoFar:
-    """The best validation score of a run; part of its training state."""
+class BestValidation:
+    """Best validation score of a run; part of its training state."""
 
     higher_is_better: bool
     score: float | None = None
     update: int = 0
-    """the update after which the best score was measured"""
+    """update of the best score"""
     since: int = 0
-    """validations after that one"""
+    """number of validations after the best one"""
 
-    def improves(self, score: float, update: int) -> bool:
-        """Takes in the score of one more validation; True if it is the best so far (a tie, or no number, is not)."""
+    def add_score(self, score: float, update: int) -> bool:
+        """Add the score of a validation. Return True if it is the best so far (not for a tie or NaN)."""
         sign = 1 if self.higher_is_better else -1
         if score == score and (self.score is None or sign * score > sign * self.score):
             self.score, self.update, self.since = score, update, 0
@@ -65,14 +65,14 @@ class BestSoFar:
         self.since += 1
         return False
 
-    def out_of(self, patience: int) -> bool:
-        """Whether `patience` validations (0 = any number) passed without improvement."""
+    def exceeds_patience(self, patience: int) -> bool:
+        """Return True if `patience` validations (0 = no limit) passed without improvement."""
         return patience > 0 and self.since >= patience
 
 
 @dataclass
 class MetricsInterval:
-    """Sums over the updates since the last line of metrics."""
+    """Sums over the updates since the last metrics line."""
 
     loss: float = 0.0
     """label-smoothed loss in nats, summed over tokens"""
@@ -86,99 +86,99 @@ class MetricsInterval:
 
 @dataclass
 class TrainingState:
-    """Where a run stands, besides weights and optimiser. Random numbers need no state: each update has its seed."""
+    """Progress of a run besides weights and optimizer. Updates have their own seeds, so no generator state is kept."""
 
-    best: BestSoFar
+    best: BestValidation
     data: str = ""
     """fingerprint of training and dev data"""
     update: int = 0
-    """updates done"""
+    """number of updates done"""
     epoch: int = 0
-    """the current epoch, from 0"""
+    """current epoch, from 0"""
     position: int = 0
-    """batches of the epoch that are done"""
+    """number of batches of the epoch that are done"""
     seconds: float = 0.0
-    """training time so far, resumed runs included"""
+    """training time including earlier sessions of the run"""
     validated: int = 0
-    """the update after which the last validation was"""
+    """update of the last validation"""
     interval: MetricsInterval = field(default_factory=MetricsInterval)
     snapshots: list[tuple[int, float]] = field(default_factory=list)
-    """update and score of the checkpoints that are kept, for the average or for later"""
+    """update and score of the saved snapshots"""
     new_weights: list[str] = field(default_factory=list)
-    """parameters that the model to start from did not have (they may have a learning rate of their own)"""
+    """parameters that the model to start from did not have; they may have another learning rate"""
     processes: int = 1
-    """processes that train the run, which an update's batches are shared among"""
+    """number of processes that share the batches of an update"""
 
 
 def save_checkpoint(
     directory: Path,
     files: Mapping[str, Mapping[str, Tensor]],
     state: Mapping[str, Any],
-    describe: Callable[[Path], object] = lambda folder: None,
+    write_model_files: Callable[[Path], object] = lambda folder: None,
 ) -> None:
-    """Writes tensors (by file, then by name) and state; `directory` is replaced at once or not at all.
+    """Write tensors (by file, then by name) and state. `directory` is replaced completely or not at all.
 
-    describe: writes into the folder what makes a model directory of it (config, tokenizer, card).
-    Raises DocmtError when it cannot be written; the previous checkpoint then still stands.
+    write_model_files: writes config, tokenizer and card, which make the folder a model directory.
+    Raises DocmtError if writing fails; the previous checkpoint then stays.
     """
     with atomic_directory(directory) as temporary:
         for name, tensors in files.items():
             save_tensors(temporary / name, tensors)
-        describe(temporary)
-        described = {**state, ENTRY: {_STATE: checksum_of(state), **checksums(temporary, list(files))}}
-        (temporary / STATE_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        write_model_files(temporary)
+        entries = {**state, CHECKSUMS_KEY: {_STATE: json_checksum(state), **file_checksums(temporary, list(files))}}
+        (temporary / STATE_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
 def read_state(directory: Path) -> TrainingState:
-    """The state of a checkpoint. Raises DocmtError if it is damaged."""
+    """Read the state of a checkpoint. Raises DocmtError if it is damaged."""
     path = directory / STATE_FILE
     values = read_json(path)
-    sums = recorded(values, path)
-    values.pop(ENTRY, None)
+    sums = stored_checksums(values, path)
+    values.pop(CHECKSUMS_KEY, None)
     try:
         state = build(TrainingState, values, path.name)
         for name in ("update", "epoch", "position", "validated"):
             check_number(name, getattr(state, name), (0, MANY))
-        if missing := sorted(flat(plain(state)).keys() - flat(values).keys()):
-            raise DocmtError(f"it has no {missing[0]}")  # without it a run would silently begin something anew
-        if sums.get(_STATE, checksum_of(values)) != checksum_of(values):
-            raise DocmtError("it is not what its checksum says")
+        if missing := sorted(flatten(to_mapping(state)).keys() - flatten(values).keys()):
+            raise DocmtError(f"it has no {missing[0]}")  # a default would silently reset part of the run
+        if sums.get(_STATE, json_checksum(values)) != json_checksum(values):
+            raise DocmtError("its checksum does not match")
     except DocmtError as error:
         raise DocmtError(
-            f"{path} is not understood ({error}): it is damaged or written by another version of docmt; copy the run "
+            f"{path} cannot be read ({error}). It is damaged or written by another version of docmt: copy the run "
             "directory again"
         ) from error
     return state
 
 
 def finish_interrupted_swaps(folder: Path) -> None:
-    """Mends what a kill in the middle of saving left in `folder`.
+    """Repair what a kill in the middle of saving left in `folder`.
 
-    A directory is replaced in two steps (the old one aside, the new one in place): between them only the old one is
-    complete, under another name. Half-written ones, files or directories, are removed. For folders that this process
-    has locked: nobody else is writing there. Raises DocmtError when the system refuses.
+    A directory is replaced in two steps: the old one is moved aside, then the new one takes its name. Between them only
+    the old one is complete, under another name. Half-written files and directories are removed. The caller must have
+    locked the folder. Raises DocmtError if the system refuses.
     """
     try:
-        # The complete ones last written first: there may be several of one name.
-        for leftover in sorted(find_leftovers(folder), key=lambda found: -found.path.lstat().st_mtime):
-            leftover.settle()
+        # The newest first, as there may be several for one name.
+        for leftover in sorted(find_leftovers(folder), key=lambda leftover: -leftover.path.lstat().st_mtime):
+            leftover.clean_up()
     except OSError as error:
-        raise cannot_write(error.filename or folder, error) from error
+        raise write_error(error.filename or folder, error) from error
 
 
 class RunDirectory:
     """Paths inside of a run directory, and the files that grow during the run.
 
-    recipe.yaml        the full configuration
-    metrics.jsonl      one JSON object for each log interval and each validation
-    train.log          what happened, for people
-    checkpoints/last   weights, optimiser and state: where a resumed run goes on
-    checkpoints/best   weights of the best validation
+    recipe.yaml            full configuration
+    metrics.jsonl          one JSON object for each log interval and each validation
+    train.log              log for people
+    checkpoints/last       weights, optimizer and state for resuming
+    checkpoints/best       weights of the best validation
     checkpoints/update-N   weights kept for an average
-    model              the final model; each of these is a complete model directory
-    drafter            the model whose drafts they read, if they do; `model` has a copy of its own
-    tensorboard        the metrics once more, for TensorBoard
-    .lock              which process trains it
+    model                  final model; this and each checkpoint are complete model directories
+    drafter                model that writes drafts at translation, if needed; `model` has its own copy
+    tensorboard            metrics for TensorBoard
+    .lock                  lock of the process that trains the run
     """
 
     def __init__(self, path: Path) -> None:
@@ -192,19 +192,19 @@ class RunDirectory:
         self.model = path / RUN_MODEL
         self.drafter = path / DRAFTER_FOLDER
         self.tensorboard = path / "tensorboard"
-        self._created: list[Path] = []  # by this process, in this order
+        self._created: list[Path] = []  # by this process, in order
         self._earlier_recipe: str | None = None
 
-    def snapshot(self, update: int) -> Path:
-        """Where the weights after `update` are kept for the average."""
+    def snapshot_path(self, update: int) -> Path:
+        """Return the checkpoint directory of the weights after `update`."""
         return self.checkpoints / f"update-{update}"
 
     @contextmanager
-    def claimed(self, config: TrainConfig, resume: bool) -> Iterator[None]:
-        """Check the run and lock it for this process while the block runs; make the directory of a new run.
+    def claim(self, config: TrainConfig, resume: bool) -> Iterator[None]:
+        """Check the run, create the directory of a new run, and lock it while the block runs.
 
-        Raises DocmtError if another process trains it, if a new run finds something there, and if a run that is to
-        go on is not there or trains differently.
+        Raises DocmtError if another process trains it, if a new run would overwrite files, or if a run to resume is
+        missing or has another configuration.
         """
         check = partial(self.check_resumable, config) if resume else self._check_new
         check()  # before anything is written
@@ -212,28 +212,28 @@ class RunDirectory:
             self._created += [path for path in (self.path, self.path / LOCK_FILE) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise cannot_write(self.path, error) from error
+            raise write_error(self.path, error) from error
         with lock_directory(self.path, f"the run {self.path} is being trained"):
-            check()  # another process may have let go of it only now
+            check()  # another process may have changed it until now
             yield
 
     def _check_new(self) -> None:
-        """Raises DocmtError if something is there already, but what a start that was killed at once has left."""
+        """Raise DocmtError if the directory has files, other than those of a start that was killed at once."""
         try:
-            left = {leftover.path for leftover in find_leftovers(self.path) if leftover.target == self.recipe.name}
+            leftovers = {leftover.path for leftover in find_leftovers(self.path) if leftover.target == self.recipe.name}
             if self.checkpoints.is_dir() and not any(self.checkpoints.iterdir()):
-                left.add(self.checkpoints)
-            strange = set(self.path.iterdir()) - left - {self.path / LOCK_FILE}
+                leftovers.add(self.checkpoints)
+            unexpected = set(self.path.iterdir()) - leftovers - {self.path / LOCK_FILE}
         except FileNotFoundError:
-            strange = {self.path} if self.path.is_symlink() else set()
+            unexpected = {self.path} if self.path.is_symlink() else set()
         except (OSError, ValueError) as error:
             raise DocmtError(f"the run directory {str(self.path)!r} cannot be used: {error}; choose another") from error
-        if strange:
-            hint = f"add --resume {self.path} to go on with it, or " if self.recipe.exists() else ""
-            raise DocmtError(f"the run directory {self.path} is there already: {hint}choose another --run")
+        if unexpected:
+            hint = f"add --resume {self.path} to continue it, or " if self.recipe.exists() else ""
+            raise DocmtError(f"the run directory {self.path} already exists: {hint}choose another --run")
 
     def prepare(self, config: TrainConfig) -> None:
-        """Write the recipe into a claimed run, and mend what a kill left half-written."""
+        """Write the recipe into a claimed run, and repair what a kill left half-written."""
         try:
             self._created += [path for path in (self.recipe, self.checkpoints, self.drafter) if not path.exists()]
             self.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -243,10 +243,10 @@ class RunDirectory:
                 self._earlier_recipe = self.recipe.read_text(encoding="utf-8")
             self.write_recipe(config)
         except OSError as error:
-            raise cannot_write(self.path, error) from error
+            raise write_error(self.path, error) from error
 
-    def discard(self) -> None:
-        """Take back what this process has changed, of a run that has not trained yet, as far as that can be done."""
+    def undo_start(self) -> None:
+        """Undo the changes of this process to a run without training so far, as far as possible."""
         if self._earlier_recipe is not None:
             with suppress(OSError):
                 write_text(self.recipe, self._earlier_recipe)
@@ -255,12 +255,12 @@ class RunDirectory:
                 if path == self.drafter:
                     shutil.rmtree(path)
                 elif path.is_dir():
-                    path.rmdir()  # unless somebody else has put something there
+                    path.rmdir()  # fails if others have put files there
                 else:
                     path.unlink()
 
     def check_resumable(self, config: TrainConfig) -> None:
-        """Raises DocmtError if there is no run, or one that trains differently."""
+        """Raise DocmtError if the run is missing or has another configuration."""
         stored = TrainConfig.from_dict(read_recipe(self.recipe, self.path), str(self.recipe))
         if not stored.model.vocabulary_size:
             raise DocmtError(f"{self.recipe} is damaged (its end is missing): restore it from a copy")
@@ -271,59 +271,59 @@ class RunDirectory:
                 "only stop limits, device, log_every, tensorboard and checkpoints.keep may change"
             )
 
-    def keep_drafter(self, drafter: Path) -> None:
-        """Copy the model that drafts into the run. Raises DocmtError if it is damaged."""
+    def copy_drafter(self, drafter: Path) -> None:
+        """Copy the model that writes drafts into the run. Raises DocmtError if it is damaged."""
         self._created.append(self.drafter)
         with atomic_directory(self.drafter) as temporary:
             copy_model(drafter, temporary)
 
     def write_recipe(self, config: TrainConfig) -> None:
-        """Writes the configuration as YAML, in the order of its fields; it can be read from any folder."""
-        places: dict[str, Any] = {name: absolute(path) for name in _PLACES if (path := getattr(config, name))}
-        values = replace(config, **places).to_dict()
+        """Write the configuration as YAML, in field order and with absolute paths."""
+        paths: dict[str, Any] = {name: absolute_path(path) for name in _PATHS if (path := getattr(config, name))}
+        values = replace(config, **paths).to_dict()
         write_text(self.recipe, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
-        """Appends one line to the metrics."""
+        """Append one line to the metrics."""
         try:
             with self.metrics.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(values) + "\n")
         except OSError as error:
-            raise cannot_write(self.metrics, error) from error
+            raise write_error(self.metrics, error) from error
 
-    def cut_metrics(self, update: int) -> None:
-        """Removes what was recorded after `update`, and a last line that a kill left half-written."""
+    def truncate_metrics(self, update: int) -> None:
+        """Remove metrics after `update`, and damaged lines such as a half-written last one."""
         if not self.metrics.exists():
             return
         *lines, _ = read_bytes(self.metrics, regular=True).split(b"\n")
-        kept, damaged = [], 0
+        valid_lines, damaged = [], 0
         for line in lines:
             try:
                 if json.loads(line)["update"] <= update:
-                    kept.append(line + b"\n")
+                    valid_lines.append(line + b"\n")
             except (ValueError, KeyError, TypeError, RecursionError):
                 damaged += 1
         if damaged:
-            _log.warning("%s: damaged lines are removed: %d", self.metrics, damaged)
+            _log.warning("%s: removed damaged lines: %d", self.metrics, damaged)
         with atomic_path(self.metrics) as temporary:
-            temporary.write_bytes(b"".join(kept))
+            temporary.write_bytes(b"".join(valid_lines))
 
-    def remove_snapshots(self, but: set[int]) -> None:
-        """Removes the weights kept for the average, but those after these updates."""
-        needed = {self.snapshot(update) for update in but}
+    def remove_snapshots(self, needed_updates: set[int]) -> None:
+        """Remove the snapshots of all other updates."""
+        needed = {self.snapshot_path(update) for update in needed_updates}
         for path in self.checkpoints.glob("update-*"):
             if path not in needed:
                 shutil.rmtree(path)
 
     @contextmanager
-    def logging(self) -> Iterator[None]:
-        """While the block runs, docmt's log messages are appended to the log file."""
+    def log_to_file(self) -> Iterator[None]:
+        """Append log messages of docmt to the log file while the block runs."""
         logger = logging.getLogger("docmt")
         try:
             self._created += [] if self.log.exists() else [self.log]
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
-            raise cannot_write(self.log, error) from error
+            raise write_error(self.log, error) from error
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         level = logger.level
         logger.addHandler(handler)
@@ -333,25 +333,25 @@ class RunDirectory:
         finally:
             logger.setLevel(level)
             logger.removeHandler(handler)
-            with suppress(OSError):  # what a full disk did not take
+            with suppress(OSError):  # the disk may be full
                 handler.close()
 
 
 class _LogFile(logging.FileHandler):
-    """A log for people: lines that a full disk does not take are left out, and no traceback is shown of it.
+    """Log file that drops lines which a full disk refuses, without a traceback.
 
-    What the run cannot do without (metrics, checkpoints) says so itself.
+    Metrics and checkpoints, which the run needs, raise their own errors.
     """
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         pass
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), kept="\n\t" if record.exc_info else "")
+        return printable(super().format(record), allowed="\n\t" if record.exc_info else "")
 
 
 def read_recipe(path: Path, run: Path) -> dict[str, Any]:
-    """The configuration stored in a run. Raises DocmtError if there is none or it is damaged."""
+    """Return the configuration stored in a run. Raises DocmtError if it is missing or damaged."""
     if not path.exists():
         raise DocmtError(f"there is no run to resume in {run} ({path.name} is missing): leave out --resume")
     check_regular(path)
@@ -361,28 +361,30 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
         raise DocmtError(f"{path} is damaged ({error}): restore it from a copy") from error
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is damaged (no settings in it): restore it from a copy")
-    batches = values.get("batches")
-    if isinstance(batches, dict) and batches.get("leave_out") in ("", None):
-        batches.pop("leave_out", None)  # a setting of docmt 0.3.0, in every recipe of it
+    if unknown := sorted(set(flatten(values)) - set(names_of(TrainConfig))):
+        raise DocmtError(
+            f"{path} has the setting {unknown[0]}, which this version of docmt does not know. Resume the run with the "
+            f"version that began it, or start a new run with --initialize-from {run}"
+        )
     return values
 
 
-def kept_checkpoints(run: Path, which: Literal["last", "best"], count: int) -> list[Path]:
-    """So many of the checkpoints that a run keeps (`checkpoints.keep`), by time or by score on the dev split.
+def select_snapshots(run: Path, criterion: Literal["last", "best"], count: int) -> list[Path]:
+    """Return `count` snapshots of a run: the last ones, or those with the best dev scores.
 
-    Raises DocmtError if it does not keep as many, or has no scores.
+    Raises DocmtError if the run has fewer snapshots (`checkpoints.keep`) or no scores.
     """
     directory = RunDirectory(run)
     if not directory.last.is_dir():
-        raise DocmtError(f"{run} is no run directory with checkpoints, from which to take the {which} {count}")
+        raise DocmtError(f"{run} has no checkpoints of a run: name the directory of a training run")
     state = read_state(directory.last)
-    if which == "best" and state.best.score is None:
-        raise DocmtError(f"the run {run} has no dev split that says which checkpoints are the best: use --last")
+    if criterion == "best" and state.best.score is None:
+        raise DocmtError(f"the run {run} has no dev scores to choose the best checkpoints by: use --last")
     if len(state.snapshots) < count:
         advice = f"train with --checkpoints.keep {count}"
         raise DocmtError(
-            f"the run {run} keeps {len(state.snapshots)} checkpoints, and {count} are to be averaged: "
+            f"the run {run} has {len(state.snapshots)} checkpoints to average, but {count} are requested: "
             f"{f'ask for fewer, or {advice}' if state.snapshots else advice}"
         )
-    chosen = updates_to_average(state.snapshots, which, count, state.best.higher_is_better)
-    return [directory.snapshot(update) for update, _ in chosen]
+    selected = select_updates(state.snapshots, criterion, count, state.best.higher_is_better)
+    return [directory.snapshot_path(update) for update, _ in selected]

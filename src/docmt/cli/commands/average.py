@@ -1,7 +1,7 @@
 """docmt average MODEL MODEL ... -o DIR
 
-Writes a model whose weights are the mean of those of several: of models of one architecture and vocabulary, or of
-checkpoints that runs have kept (train them with --checkpoints.keep).
+Average the weights of several models into a new model. They are models of one architecture and vocabulary, or
+checkpoints of runs (trained with --checkpoints.keep).
 
 usage:
     MODEL MODEL ... -o DIRECTORY
@@ -22,7 +22,7 @@ from typing import Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
-from docmt.core.options import option, ranged
+from docmt.core.settings import option, ranged
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class AverageOptions:
     """The options of the command."""
 
     models: list[str] = option(positional=True, metavar="MODEL")
-    """model directory, checkpoint of a run, or run directory, which stands for its model"""
+    """model directories, run directories, or checkpoints of runs"""
     output: Path = option(flags=("-o",), metavar="DIRECTORY")
-    """model directory, made new"""
+    """new model directory"""
     last: int = ranged(0, 0, 10_000)
-    """of each run, the last N checkpoints that it keeps"""
+    """average the last N checkpoints of each run"""
     best: int = ranged(0, 0, 10_000)
-    """of each run, those N of them that were the best on the dev split"""
+    """average the N best checkpoints of each run on the dev split"""
 
 
 def parser() -> Parser[AverageOptions]:
@@ -45,21 +45,21 @@ def parser() -> Parser[AverageOptions]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes the mean of several models as a model."""
+    """Average several models and write the result as a model."""
     options = parser().parse(arguments)
     if options.last and options.best:
-        raise DocmtError("--last and --best are both given: choose one of them")
-    # torch takes a while to load
+        raise DocmtError("--last and --best are both set: choose one of them")
+    # imported here because torch loads slowly
     from docmt.checkpoint.averaging import average_models
-    from docmt.training.run_directory import kept_checkpoints
+    from docmt.training.run_directory import select_snapshots
 
     models = [Path(model) for model in options.models]
     if count := options.last or options.best:
         which: Literal["last", "best"] = "last" if options.last else "best"
-        models = [checkpoint for run in models for checkpoint in kept_checkpoints(run, which, count)]
+        models = [checkpoint for run in models for checkpoint in select_snapshots(run, which, count)]
     elif len(models) == 1:
         raise DocmtError(
-            f"{models[0]} alone is one model: name others, or, for a run, say how many checkpoints (--last N, --best N)"
+            f"{models[0]} is a single model: name several, or set --last N or --best N for the checkpoints of a run"
         )
     average_models(models, options.output)
     print(f"{options.output}: mean of {', '.join(map(str, models))}")

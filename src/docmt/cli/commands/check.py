@@ -1,9 +1,8 @@
 """docmt check SOURCE TARGET
 
-Tells what a person can see in a translation without a reference: terms and names translated in several ways in a
-document, mixed address, sentences that are missing, untranslated, said twice, too short or too long, numbers,
-addresses and placeholders that are lost or new. The status is 0 whatever is found, unless --fail_on names it: then it
-is 1.
+Report inconsistencies and errors in a translation, without a reference: inconsistent terms, names and forms of address,
+missing, untranslated, repeated, too short or too long sentences, and changed numbers, URLs and placeholders. The exit
+status is 0, or 1 if there are findings of a kind that --fail-on names.
 
 usage:
     SOURCE TARGET [options]
@@ -12,7 +11,7 @@ usage:
 examples:
     docmt check test.en output.de
     docmt check output.jsonl --html report.html --json report.json
-    docmt check report.txt bericht.txt --layout text --target_language de --fail_on number url
+    docmt check report.txt bericht.txt --layout text --target-language de --fail-on number url
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from pathlib import Path
 from typing import Literal
 
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
-from docmt.cli.corpora import check_outputs
+from docmt.cli.corpus_io import check_outputs
 from docmt.cli.options import Parser, changed
-from docmt.cli.results import write_json
+from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
-from docmt.core.options import MANY, one_of, option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
+from docmt.core.settings import MANY, check_choice, flag_of, option
 
-FOUND = 1
-"""The status where something was found that --fail_on names."""
+FAILING_FINDINGS = 1
+"""Exit status after findings of a kind that --fail-on names."""
 ANY = "any"
-_LONGEST = 100
+_WIDTH = 100
 """Characters of a sentence in the terminal."""
-_PLACES = 3
+_SENTENCES_SHOWN = 3
 """Sentences of a finding in the terminal."""
-_LIMITS = {"similarity": "duplicate", "copied_share": "untranslated"}
-"""The kind of finding of limits that do not begin with it."""
+_KIND_OF_LIMIT = {"similarity": "duplicate", "copied_share": "untranslated"}
+"""Kind of finding for limits whose names do not begin with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,82 +47,81 @@ class CheckOptions:
     """The options of the command."""
 
     source: str = option(positional=True, metavar="SOURCE")
-    """source sentences: one a line, an empty line between documents, or the `source` of JSONL; TRANSLATION.jsonl (docmt
-    translate --format jsonl) has both sides"""
+    """source sentences, one a line, or JSONL; TRANSLATION.jsonl has both sides"""
     target: str | None = option(None, positional=True, metavar="TARGET")
-    """what is checked, in the form of SOURCE (of JSONL the `target`); not needed for TRANSLATION.jsonl"""
+    """translation to check, in the format of SOURCE; not needed for TRANSLATION.jsonl"""
     layout: Literal["auto", "lines", "text"] = "auto"
-    """lines: a sentence a line; text: running text, as docmt translate gives it back; auto: text for Markdown, lines
-    for all else"""
+    """lines: one sentence a line; text: running text; auto: text for Markdown, else lines"""
     json: str | None = option(None, metavar="FILE")
-    """where all findings go as JSON (- for only that)"""
+    """write all findings as JSON (-: to standard output)"""
     html: str | None = option(None, metavar="FILE")
-    """where they go as a page to read"""
+    """write the findings as an HTML page"""
     fail_on: list[str] = option([], metavar="KIND")
-    """findings that make the status 1: any, or some kinds of those that --only takes"""
+    """kinds of findings that make the exit status 1, or any; see --only"""
     only: list[str] = option([], metavar="KIND")
-    """look for these alone (the default is for all): sentence_count, empty, untranslated, loop, duplicate,
+    """check these kinds only: sentence_count, empty, untranslated, loop, duplicate,
     length, number, url, placeholder, bracket, name, term, repetition, formality"""
     show: int = option(5, range=(0, MANY))
-    """findings of each kind in the terminal"""
+    """maximum findings of each kind in the terminal"""
     show_html: int = option(1000, range=(0, MANY))
-    """findings of each kind in the page"""
+    """maximum findings of each kind in the HTML page"""
     check: CheckConfig = CheckConfig()
-    """from where on something is told"""
+    """thresholds of the checks"""
 
 
 def parser() -> Parser[CheckOptions]:
     """Return the parser of the command."""
     return Parser(
-        "check",
-        CheckOptions,
-        __doc__,
-        common="html json fail_on only show check.target_language check.certainty",
+        "check", CheckOptions, __doc__, common="html json fail_on only show check.target_language check.certainty"
     )
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints what was found, and writes it as JSON and HTML."""
+    """Check a translation. Print the findings, and write them as JSON and HTML."""
     options = parser().parse(arguments)
     _check(options)
     report = _report(options)
-    named = f"{options.source} and {options.target}" if options.target else options.source
+    title = f"{options.source} and {options.target}" if options.target else options.source
     if options.json:
         files = {"source": options.source, "target": options.target}
         write_json(options.json, {**files, **report.to_json()}, indent=1)
     if options.html:
-        from docmt.checking import page
+        from docmt.checking import render_html
 
-        write_text(options.html, page(report, f"docmt check: {named}", options.show_html))
+        write_text(options.html, render_html(report, f"docmt check: {title}", options.show_html))
     if STANDARD not in (options.json, options.html):
         _print(report, options.show)
     counts = report.counts()
     failing = counts if ANY in options.fail_on else options.fail_on
-    return FOUND if any(counts[kind] for kind in failing) else 0
+    return FAILING_FINDINGS if any(counts[kind] for kind in failing) else 0
 
 
 def _report(options: CheckOptions) -> CheckReport:
-    """What is found."""
+    """Return the report on the translation."""
     from docmt.checking import check_documents, read_translation
 
     target = Path(options.target) if options.target else None
-    found = read_translation(Path(options.source), target, options.layout, options.check)
-    with progress("checking", sum(map(len, found.documents))) as bar:
+    translation = read_translation(Path(options.source), target, options.layout, options.check)
+    with progress("checking", sum(map(len, translation.documents))) as bar:
         kinds = options.only or tuple(KINDS)
-        return check_documents(found.documents, options.check, kinds=kinds, done=bar.advance, before=found.findings)
+        return check_documents(
+            translation.documents, options.check, kinds=kinds, on_progress=bar.advance, earlier=translation.findings
+        )
 
 
 def _check(options: CheckOptions) -> None:
-    """Raises DocmtError for unknown kinds, and for outputs that cannot be written."""
+    """Raise DocmtError for unknown kinds, and for outputs that cannot be written."""
     for flag, allowed in (("fail_on", (ANY, *KINDS)), ("only", tuple(KINDS))):
         for kind in getattr(options, flag):
-            one_of(f"--{flag}", kind, allowed)
-    if options.only and (unseen := sorted({*options.fail_on} - {ANY, *options.only})):
-        raise DocmtError(f"--fail_on {unseen[0]} is not looked for: add it to --only")
+            check_choice(flag_of(flag), kind, allowed)
+    if options.only and (unchecked := sorted({*options.fail_on} - {ANY, *options.only})):
+        raise DocmtError(f"--fail-on {unchecked[0]} is not checked: add it to --only")
     if options.show_html != CheckOptions.show_html and not options.html:
-        raise DocmtError("--show_html is for the page: add --html FILE, or leave it out")
+        raise DocmtError("--show-html needs --html FILE: add it, or leave --show-html out")
     if options.show != CheckOptions.show and STANDARD in (options.json, options.html):
-        raise DocmtError("--show is for the terminal, but standard output takes a file: name one, or leave --show out")
+        raise DocmtError(
+            "--show is for the terminal, but standard output gets JSON or HTML: name a file, or leave --show out"
+        )
     _check_limits(options)
     check_outputs(options.json, options.html, inputs=[options.source, options.target])
     for path in filter(None, (options.source, options.target)):
@@ -131,20 +129,22 @@ def _check(options: CheckOptions) -> None:
 
 
 def _check_limits(options: CheckOptions) -> None:
-    """Raises DocmtError for a limit of what is not looked for."""
+    """Raise DocmtError for a threshold of a kind that is not checked."""
     for name in changed(options.check, *vars(CheckConfig())) if options.only else ():
         if (kind := limited_kind(name)) and kind not in options.only:
-            raise DocmtError(f"--check.{name} is for findings of {kind}, which are not looked for: add it to --only")
+            raise DocmtError(
+                f"{flag_of(f'check.{name}')} is for findings of kind {kind}, which is not checked: add it to --only"
+            )
 
 
 def limited_kind(limit: str) -> str:
-    """Return the kind of finding that a limit is for; nothing if it is for all."""
-    kind = _LIMITS.get(limit, limit.partition("_")[0])
+    """Return the kind of finding that a limit is for, or an empty string if it is for all."""
+    kind = _KIND_OF_LIMIT.get(limit, limit.partition("_")[0])
     return kind if kind in KINDS else ""
 
 
 def _print(report: CheckReport, most: int) -> None:
-    """The table of what was found, then the first findings of each kind."""
+    """Print a table of all findings, then the first ones of each kind."""
     rows = [
         (kind, count, report.hidden[kind]) for kind, count in report.counts().items() if count or report.hidden[kind]
     ]
@@ -153,43 +153,43 @@ def _print(report: CheckReport, most: int) -> None:
     for line in [f"{documents}, {report.sentences:,} sentences, {languages}", *report.notes]:
         print(printable(line))
     if not rows:
-        print("nothing was found")
+        print("no findings")
         return
     width = max(len(kind) for kind, _, _ in rows)
     for kind, count, hidden in rows:
-        less = f" ({hidden:,} less certain, --certainty possible)" if hidden else ""
-        print(f"{count:>7,}  {kind:<{width}}  {KINDS[kind]}{less}")
+        uncertain = f" ({hidden:,} less certain, --certainty possible)" if hidden else ""
+        print(f"{count:>7,}  {kind:<{width}}  {KINDS[kind]}{uncertain}")
     for kind, count, _ in rows:
         if count and most:
             print(f"\n{kind}: {KINDS[kind]}")
-            for finding in report.of_kind(kind)[:most]:
-                print(printable(_lines(finding), kept="\n"))
+            for finding in report.select(kind)[:most]:
+                print(printable(_format_finding(finding), allowed="\n"))
             if count > most:
                 print(f"  ... and {count - most:,} more (--show {count}, --json, --html)")
 
 
-def _lines(finding: Finding) -> str:
-    """A finding in words, with its first sentences."""
-    sure = "" if finding.certainty == "sure" else f" ({finding.certainty})"
-    lines = [f"  {_short(finding.what, 2 * _LONGEST)}{sure}"]
-    for place in finding.places[:_PLACES]:
+def _format_finding(finding: Finding) -> str:
+    """Return the lines of a finding, with its first sentences."""
+    certainty = "" if finding.certainty == "sure" else f" ({finding.certainty})"
+    lines = [f"  {_shorten(finding.message, 2 * _WIDTH)}{certainty}"]
+    for place in finding.sentences[:_SENTENCES_SHOWN]:
         line = f" (line {place.line})" if place.line else ""
-        source = _around(place.source, place.source_marks)
-        target = _around(place.target, place.target_marks)
+        source = _excerpt(place.source, place.source_marks)
+        target = _excerpt(place.target, place.target_marks)
         lines += [f"    {place.document}:{place.sentence}{line}  {source}", f"      -> {target}"]
-    if len(finding.places) > _PLACES:
-        more = len(finding.places) - _PLACES
+    if len(finding.sentences) > _SENTENCES_SHOWN:
+        more = len(finding.sentences) - _SENTENCES_SHOWN
         lines.append(f"    ... and {more} more sentence{'s' * (more > 1)}")
     return "\n".join(lines)
 
 
-def _short(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+def _shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _around(text: str, marks: Sequence[tuple[int, int]]) -> str:
-    """As much of a sentence as fits, with the first mark in it."""
+def _excerpt(text: str, marks: Sequence[tuple[int, int]]) -> str:
+    """Return a part of a sentence that has its first mark and fits the width."""
     text = text.replace("\n", " ")
     first = marks[0][0] if marks else 0
-    start = max(0, min(first - _LONGEST // 2, len(text) - _LONGEST)) if first >= _LONGEST // 2 else 0
-    return ("…" if start else "") + _short(text[start:], _LONGEST)
+    start = max(0, min(first - _WIDTH // 2, len(text) - _WIDTH)) if first >= _WIDTH // 2 else 0
+    return ("…" if start else "") + _shorten(text[start:], _WIDTH)

@@ -1,6 +1,6 @@
 """docmt completion bash|zsh|fish
 
-Prints what makes a shell complete commands, options and their values; options also under their short names.
+Print a script that makes a shell complete commands, options (with their short names) and values.
 
 usage:
     SHELL
@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args, get_origin
 
 from docmt.cli.options import Option, Parser
-from docmt.core.options import option
+from docmt.core.settings import flag_of, option
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,21 @@ def parser() -> Parser[CompletionOptions]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the script for a shell."""
+    """Print the completion script of a shell."""
     shell = parser().parse(arguments).shell
-    from docmt.cli.app import COMMANDS  # which names this module, too
+    from docmt.cli.app import COMMANDS  # imported here because it imports the commands
 
-    known = {command: _choices(import_module(f"docmt.cli.commands.{command}").parser()) for command in COMMANDS}
+    flags = {command: _values_of_flags(import_module(f"docmt.cli.commands.{command}").parser()) for command in COMMANDS}
     if shell == "fish":
-        print(_fish(known, COMMANDS), end="")
+        print(_format_fish(flags, COMMANDS), end="")
     else:
-        print(_bash(known, zsh=shell == "zsh"), end="")
+        print(_format_bash(flags, zsh=shell == "zsh"), end="")
     return 0
 
 
-def _choices(parser: Parser[Any]) -> dict[str, list[str] | None]:
-    """Return every flag, short names included, with the values that it can have; None: any, a file perhaps."""
-    names = {f"--{name}": option for name, option in parser.names.items() if name != option.old_name}
+def _values_of_flags(parser: Parser[Any]) -> dict[str, list[str] | None]:
+    """Return the values of every flag, with short names. None stands for any value, such as a file."""
+    names = {flag_of(name): option for name, option in parser.names.items()}
     names |= {flag: option for option in parser.options for flag in option.flags}
     return {flag: _values(option) for flag, option in names.items() if option.flags}
 
@@ -88,25 +88,25 @@ complete -o default -F _docmt docmt
 """
 
 
-def _bash(known: dict[str, dict[str, list[str] | None]], zsh: bool) -> str:
-    """A function for bash; zsh runs it through its own `bashcompinit`."""
+def _format_bash(commands: dict[str, dict[str, list[str] | None]], zsh: bool) -> str:
+    """Return the script for bash, or for zsh with `bashcompinit`."""
     values = [
         f'        "{command} {flag}") words="{" ".join(choices)}" ;;'
-        for command, flags in known.items()
+        for command, flags in commands.items()
         for flag, choices in flags.items()
         if choices
     ]
-    flags = [f'                {command}) words="{" ".join(flags)}" ;;' for command, flags in known.items()]
+    flags = [f'                {command}) words="{" ".join(flags)}" ;;' for command, flags in commands.items()]
     head = "#compdef docmt\nautoload -U +X bashcompinit && bashcompinit\n" if zsh else ""
-    return head + _BASH.format(commands=" ".join(known), values="\n".join(values), flags="\n".join(flags))
+    return head + _BASH.format(commands=" ".join(commands), values="\n".join(values), flags="\n".join(flags))
 
 
-def _fish(known: dict[str, dict[str, list[str] | None]], summaries: dict[str, str]) -> str:
+def _format_fish(commands: dict[str, dict[str, list[str] | None]], summaries: dict[str, str]) -> str:
     lines = [
         f"complete -c docmt -n __fish_use_subcommand -f -a {command} -d {shlex.quote(summary)}"
         for command, summary in summaries.items()
     ]
-    for command, flags in known.items():
+    for command, flags in commands.items():
         start = f"complete -c docmt -n '__fish_seen_subcommand_from {command}'"
         for flag, choices in flags.items():
             name = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"

@@ -1,27 +1,23 @@
 """docmt convert FAMILY CHECKPOINT ... -o DIR
 
-Turns a checkpoint of another toolkit into a docmt model directory. huggingface: a pretrained translation model as
-transformers has it (OPUS-MT and other Marian models, NLLB-200, M2M100, mBART of 25 and of 50 languages, T5, mT5,
-MADLAD-400, BART), which becomes a sentence model to translate with, or to train a document model from (docmt train
---initialize_from); or BERT, RoBERTa or XLM-R, which become an encoder to train a model from. fairseq-gtransformer: a
-checkpoint of the published G-Transformer code (Bao et al. 2021). fairseq-rfa: one of the published code of Wu et al.
-(2022), random feature attention with or without a sentential gate, or its softmax baseline. thumt: one of the
-published code of Zhang et al. (2018), its variables saved by name as .safetensors or .npz. Models of these three
-translate text that is split into symbols as their training data was.
+Convert a checkpoint of another toolkit to a docmt model directory. huggingface reads translation models (Marian,
+NLLB-200, M2M100, mBART, T5, mT5, MADLAD-400, BART) and encoders (BERT, RoBERTa, XLM-R). The others read checkpoints of
+published code with their dictionaries or vocabularies: fairseq-gtransformer (Bao et al. 2021), fairseq-rfa (Wu et al.
+2022) and thumt (Zhang et al. 2018), whose models translate text that is tokenized as their training data was.
 
 usage:
     huggingface DIRECTORY -o DIRECTORY [options]
-    fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
-    fairseq-rfa CHECKPOINT --source_dictionary FILE --target_dictionary FILE -o DIRECTORY [options]
-    thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]
+    fairseq-gtransformer CHECKPOINT -o DIRECTORY [options]
+    fairseq-rfa CHECKPOINT -o DIRECTORY [options]
+    thumt CHECKPOINT -o DIRECTORY [options]
 
 examples:
     docmt convert huggingface opus-mt-en-de -o MODEL
-    docmt convert huggingface nllb-200-distilled-600M --source_language eng_Latn --target_language deu_Latn -o MODEL
+    docmt convert huggingface nllb-200-distilled-600M --source-language eng_Latn --target-language deu_Latn -o MODEL
     docmt convert fairseq-gtransformer checkpoint_best.pt --dictionary dict.en.txt -o MODEL
-    docmt convert fairseq-rfa checkpoint_best.pt --source_dictionary dict.zh.txt --target_dictionary dict.en.txt -o
+    docmt convert fairseq-rfa checkpoint_best.pt --source-dictionary dict.zh.txt --target-dictionary dict.en.txt -o
         MODEL
-    docmt convert thumt model.npz --source_vocabulary vocab.zh.txt --target_vocabulary vocab.en.txt -o MODEL
+    docmt convert thumt model.npz --source-vocabulary vocab.zh.txt --target-vocabulary vocab.en.txt -o MODEL
 """
 
 from __future__ import annotations
@@ -34,8 +30,8 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import option, range_of
-from docmt.model.config import Sizes
+from docmt.core.settings import field_range, flag_of, option
+from docmt.model.model_config import Sizes
 from docmt.model.systems import Context
 
 
@@ -46,49 +42,45 @@ class ConvertOptions:
     family: Literal["huggingface", "fairseq-gtransformer", "fairseq-rfa", "thumt"] = option(
         positional=True, metavar="FAMILY"
     )
-    """where the checkpoint comes from: huggingface, fairseq-gtransformer, fairseq-rfa or thumt"""
+    """format of the checkpoint: huggingface, fairseq-gtransformer, fairseq-rfa or thumt"""
     checkpoint: Path = option(positional=True, metavar="CHECKPOINT")
-    """fairseq .pt, or the weights as .safetensors (thumt: or .npz); huggingface: the directory"""
+    """fairseq .pt or .safetensors file, thumt .npz or .safetensors file, huggingface directory"""
     dictionary: Path | None = option(None, metavar="FILE")
-    """fairseq-gtransformer: its dict.*.txt"""
+    """fairseq-gtransformer: dictionary, dict.*.txt"""
     source_dictionary: Path | None = option(None, metavar="FILE")
-    """fairseq-rfa: its dict.*.txt of the source"""
+    """fairseq-rfa: source dictionary, dict.*.txt"""
     target_dictionary: Path | None = option(None, metavar="FILE")
-    """fairseq-rfa: its dict.*.txt of the target"""
+    """fairseq-rfa: target dictionary, dict.*.txt"""
     source_vocabulary: Path | None = option(None, metavar="FILE")
-    """thumt: a symbol a line, <pad> first"""
+    """thumt: source vocabulary, one symbol a line, <pad> first"""
     target_vocabulary: Path | None = option(None, metavar="FILE")
-    """thumt: a symbol a line, <pad> first"""
+    """thumt: target vocabulary, one symbol a line, <pad> first"""
     source_language: str = option("", metavar="CODE")
-    """huggingface: the source language, for a model of many by the code that it has for it, such as de, de_DE or
-    deu_Latn"""
+    """huggingface: source language, by the code of a multilingual model, such as deu_Latn"""
     target_language: str = option("", metavar="CODE")
-    """huggingface: the target language, for a model of many by the code that it has for it, such as de, de_DE or
-    deu_Latn"""
+    """huggingface: target language, by the code of a multilingual model, such as deu_Latn"""
     prefix: str = option("", metavar="TEXT")
-    """huggingface, T5: what it is told before each sentence, such as 'translate English to German:'"""
+    """T5: text before each sentence, such as 'translate English to German:'"""
     keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
-    """huggingface: keep only the tokens that this text needs, and all single characters: a smaller and faster model
-    with the same translations of such text"""
-    layout: Literal["own", "published"] = "own"
-    """huggingface, mBART: mark sentences as the model does (own), or as the G-Transformer that was trained from it
-    (published)"""
+    """huggingface: keep only the vocabulary of these files, for a smaller model"""
+    layout: Literal["native", "published"] = "native"
+    """mBART: boundary tokens of the model (native) or of its G-Transformer (published)"""
     output: Path = option(flags=("-o",), metavar="DIRECTORY")
-    """model directory, made new"""
+    """new model directory"""
     arguments: Path | None = option(None, metavar="FILE")
-    """JSON file with its training arguments, where the checkpoint does not hold them (default: args.json beside it)"""
+    """JSON file with training arguments, if not in the checkpoint (default: args.json beside it)"""
     sentences: bool = False
-    """fairseq-gtransformer: it was trained on single sentences (doc_mode full), so that it becomes a sentence model"""
-    context_sentences: int = option(2, range=range_of(Context, "sentences"))
-    """thumt: sentences in a context line of its training data"""
-    instance_tokens: int = option(512, range=range_of(Sizes, "instance_tokens"))
-    """documents are translated in pieces of fewer tokens than this, as in its training"""
+    """fairseq-gtransformer: convert a model of single sentences (doc_mode full)"""
+    context_sentences: int = option(2, range=field_range(Context, "sentences"))
+    """thumt: sentences in a context line of the training data"""
+    instance_tokens: int = option(512, range=field_range(Sizes, "instance_tokens"))
+    """upper limit of the tokens of an instance, as in training"""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes a model directory from a checkpoint of another toolkit."""
+    """Convert a checkpoint of another toolkit to a model directory."""
     options = parser().parse(arguments)
-    # torch loads slowly: not for --help
+    # imported here because torch loads slowly
     from docmt.checkpoint import convert_gtransformer, convert_huggingface, convert_rfa, convert_thumt
 
     converters: dict[str, Callable[..., Any]] = {
@@ -97,9 +89,9 @@ def run(arguments: Sequence[str]) -> int:
         "thumt": convert_thumt,
         "huggingface": convert_huggingface,
     }
-    model = converters[options.family](options.checkpoint, **_given(options, converters))
+    model = converters[options.family](options.checkpoint, **_converter_arguments(options, converters))
     if model is None:
-        print(f"{printable(str(options.output))}: an encoder, for docmt train --initialize_from")
+        print(f"{printable(str(options.output))}: an encoder, for docmt train --initialize-from")
         return 0
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{printable(str(options.output))}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
@@ -116,23 +108,23 @@ def parser() -> Parser[ConvertOptions]:
     )
 
 
-def _given(options: ConvertOptions, converters: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Return the options that are set, which are arguments of the family's converter, after the checkpoint.
+def _converter_arguments(options: ConvertOptions, converters: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Return the options that are set, as keyword arguments of the family's converter.
 
-    Raises DocmtError for one that is missing, and for one of another family.
+    Raises DocmtError for a missing option, and for one of another family.
     """
-    taken = {family: signature(convert).parameters for family, convert in converters.items()}
-    of_all = ("family", "checkpoint")
-    given = {
-        each.name: value
-        for each in fields(options)
-        if each.name not in of_all and (value := getattr(options, each.name)) != each.default
+    parameters = {family: signature(convert).parameters for family, convert in converters.items()}
+    common = ("family", "checkpoint")
+    arguments = {
+        setting.name: value
+        for setting in fields(options)
+        if setting.name not in common and (value := getattr(options, setting.name)) != setting.default
     }
-    for name in given:
-        if name not in taken[options.family]:
-            others = " or ".join(family for family in taken if name in taken[family])
-            raise DocmtError(f"--{name} is for {others}, not for {options.family}: leave it out")
-    for name, parameter in list(taken[options.family].items())[1:]:
-        if parameter.default is Parameter.empty and name not in given:
-            raise DocmtError(f"--{name} is missing; see docmt convert --help")
-    return given
+    for name in arguments:
+        if name not in parameters[options.family]:
+            families = " or ".join(family for family in parameters if name in parameters[family])
+            raise DocmtError(f"{flag_of(name)} is for {families}, not for {options.family}: leave it out")
+    for name, parameter in list(parameters[options.family].items())[1:]:
+        if parameter.default is Parameter.empty and name not in arguments:
+            raise DocmtError(f"{flag_of(name)} is missing; see docmt convert --help")
+    return arguments

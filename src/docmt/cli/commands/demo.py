@@ -1,6 +1,6 @@
-"""docmt demo: what context gives, seen in two small models trained side by side on a synthetic corpus.
+"""docmt demo
 
-Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.
+Train a sentence model and a G-Transformer on a synthetic corpus, and compare their translations.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
 from docmt.cli.app import keep_freed_memory
-from docmt.cli.corpora import make_directory
+from docmt.cli.corpus_io import make_directory
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json, write_text
-from docmt.core.options import MANY, check_fields, flat, nested, range_of, ranged, read_yaml
-from docmt.core.progress import plain_lines, within
+from docmt.core.progress import plain_progress, progress_prefix
+from docmt.core.settings import MANY, check_fields, field_range, flatten, nest, ranged, read_yaml
 from docmt.decoding import SearchConfig
 from docmt.documents import Document
-from docmt.experiments.grid import recipes_folder
-from docmt.synthetic import SyntheticDocument, pronoun_accuracy, read_pronouns, write_corpus
+from docmt.experiments.experiment_files import recipes_folder
+from docmt.synthetic import SyntheticDocument, read_pronouns, score_pronouns, write_corpus
 from docmt.training import TrainConfig
 
 if TYPE_CHECKING:
@@ -43,19 +43,18 @@ QUICK = {"documents": 2000, "steps": 300}
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """How large the demonstration is; the defaults take about four minutes on two cores."""
+    """Size of the demonstration. The defaults take about four minutes on two cores."""
 
     output: Path = Path("docmt-demo")
-    """folder for the corpus, the models and results.json, made new; a demonstration that was interrupted there goes
-    on"""
+    """new directory for corpus, models and results; also continues an interrupted demo"""
     quick: bool = False
-    """take a minute or two, for rough results: 2000 documents and 300 smaller updates, unless others are given"""
+    """rough results in two minutes: 2000 documents and 300 smaller updates"""
     documents: int = ranged(8000, 1, 1_000_000)
-    """synthetic training documents"""
+    """number of synthetic training documents"""
     steps: int = ranged(800, 1, MANY)
     """updates of each model"""
-    seed: int = ranged(1, *range_of(TrainConfig, "seed"))
-    """of the corpus and of the training"""
+    seed: int = ranged(1, *field_range(TrainConfig, "seed"))
+    """random seed of the corpus and the training"""
 
     def __post_init__(self) -> None:
         check_fields(self, "")
@@ -67,31 +66,31 @@ def parser() -> Parser[DemoConfig]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes the corpus, trains both models, translates unseen documents, and shows the difference."""
+    """Write the corpus, train both models, translate test documents, and show the difference."""
     config = parser().parse(arguments)
     if config.quick:
-        given = parser().parse_given(arguments)
-        smaller: dict[str, Any] = {name: count for name, count in QUICK.items() if name not in given}
-        config = replace(config, **smaller)
-    _recipe(config, SYSTEMS[0])  # refuses what cannot be trained, before anything is written
+        explicit = parser().parse_given(arguments)
+        quick: dict[str, Any] = {name: count for name, count in QUICK.items() if name not in explicit}
+        config = replace(config, **quick)
+    _recipe(config, SYSTEMS[0])  # raises for invalid settings before anything is written
     started = time.monotonic()
     console = Console()
-    _begin_or_go_on(config, console)
+    _start_or_resume(config, console)
     try:
         _make_models(config, console)
         _compare(config, console)
     except KeyboardInterrupt:
-        _say(console, "interrupted; the same command goes on with it")
+        _say(console, "interrupted; run the same command again to continue")
         raise
     if config.quick:
-        _say(console, "these results are rough: without --quick the models learn from more, for longer")
+        _say(console, "these results are rough; without --quick the models train longer, on more documents")
     _say(console, f"{time.monotonic() - started:.0f} seconds; models and {RESULTS} are in {config.output}")
     _say(console, f"try: docmt translate {config.output / 'group'} YOUR_FILE.txt")
     return 0
 
 
 def _compare(config: DemoConfig, console: Console) -> None:
-    """Translates unseen documents with both models and shows what they make of them."""
+    """Translate test documents with both models and show the results."""
     results: dict[str, dict[str, float]] = {}
     translations: dict[str, list[Translation]] = {}
     tests = read_pronouns(config.output / "corpus" / "test.pronouns.jsonl")
@@ -105,26 +104,26 @@ def _compare(config: DemoConfig, console: Console) -> None:
     write_text(config.output / RESULTS, json.dumps(results, indent=2) + "\n")
 
 
-def _begin_or_go_on(config: DemoConfig, console: Console) -> None:
-    """Notes what is being made. Raises DocmtError where something else is, or where it is done."""
-    note = config.output / "demo.json"
-    wanted = {"quick": config.quick, "documents": config.documents, "steps": config.steps, "seed": config.seed}
+def _start_or_resume(config: DemoConfig, console: Console) -> None:
+    """Record the size of the demonstration. Raises DocmtError for a finished or different one in the directory."""
+    record = config.output / "demo.json"
+    size = {"quick": config.quick, "documents": config.documents, "steps": config.steps, "seed": config.seed}
     if config.output.exists() and any(config.output.iterdir()):
-        if not note.is_file() or (config.output / RESULTS).exists():
-            raise DocmtError(f"{config.output} is there already: remove it or choose another --output")
-        if (begun := read_json(note)) != wanted:
-            size = ", ".join(f"{name} {value}" for name, value in begun.items())
+        if not record.is_file() or (config.output / RESULTS).exists():
+            raise DocmtError(f"{config.output} already exists: remove it, or choose another --output")
+        if (stored := read_json(record)) != size:
+            stored_size = ", ".join(f"{name} {value}" for name, value in stored.items())
             raise DocmtError(
-                f"{config.output} holds a demonstration of another size ({size}): remove it or choose another --output"
+                f"{config.output} has a demo of another size ({stored_size}): remove it, or choose another --output"
             )
-        _say(console, f"going on with the demonstration in {config.output}")
+        _say(console, f"continuing the demonstration in {config.output}")
         return
     make_directory(config.output)
-    write_text(note, json.dumps(wanted) + "\n")
+    write_text(record, json.dumps(size) + "\n")
 
 
 def _make_models(config: DemoConfig, console: Console) -> None:
-    """Corpus, store and models, or what is missing of them."""
+    """Create the corpus, the store and the models that do not exist yet."""
     if not (config.output / "store").exists():
         try:
             _say(
@@ -134,7 +133,7 @@ def _make_models(config: DemoConfig, console: Console) -> None:
             write_corpus(config.output / "corpus", train=config.documents, dev=tests, test=tests, seed=config.seed)
             _prepare(config)
         except BaseException:
-            shutil.rmtree(config.output, ignore_errors=True)  # of these few seconds nothing is worth keeping
+            shutil.rmtree(config.output, ignore_errors=True)  # takes only a few seconds to create again
             raise
     _say(console, f"training a sentence model and a G-Transformer (group) together, {config.steps} updates each")
     _train_side_by_side(config)
@@ -155,7 +154,7 @@ def _prepare(config: DemoConfig) -> None:
 
 
 def _train_side_by_side(config: DemoConfig) -> None:
-    """One process and one thread for each model: their tensors are too small to gain from more."""
+    """Train each model in a process with one thread. Their tensors are too small for more threads."""
     import torch
 
     torch.set_num_threads(1)
@@ -167,7 +166,7 @@ def _train_side_by_side(config: DemoConfig) -> None:
 
 
 def _train(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
-    """Trains one model, or goes on with it, in a process of its own; returns whether it was interrupted."""
+    """Train or resume one model in a separate process. Return whether it was interrupted."""
     import torch
 
     from docmt.training.run_directory import RunDirectory
@@ -176,17 +175,17 @@ def _train(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
     keep_freed_memory()
     recipe = _recipe(config, system)
     run = RunDirectory(recipe.run)
-    with within(system), plain_lines():  # of two processes on one screen
+    with progress_prefix(system), plain_progress():  # two processes share the terminal
         return not run.model.exists() and training.train(recipe, resume=run.recipe.exists()).interrupted
 
 
 def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainConfig:
-    """Return the configuration of a system. Both have a small model, and differ in nothing but the system."""
-    values = flat(read_yaml(recipes_folder() / "demo.yaml"))
+    """Return the configuration of a system. The configurations differ only in the system."""
+    values = flatten(read_yaml(recipes_folder() / "demo.yaml"))
     values |= {"store": config.output / "store", "run": config.output / system, "model.system": system}
     values |= {"stop.max_steps": config.steps, "seed": config.seed}
     values |= {"batches.batch_tokens": 1024, "optimizer.warmup": 100} if config.quick else {}
-    return TrainConfig.from_dict(nested(values, "the recipe"))
+    return TrainConfig.from_dict(nest(values, "the recipe"))
 
 
 def _scores(tests: Sequence[SyntheticDocument], translations: Sequence[Translation]) -> dict[str, float]:
@@ -196,14 +195,14 @@ def _scores(tests: Sequence[SyntheticDocument], translations: Sequence[Translati
     return {
         "s_bleu": round(scores.s_bleu.score, 2),
         "d_bleu": round(scores.d_bleu.score, 2),
-        "pronoun_accuracy": round(100 * pronoun_accuracy(tests, hypotheses).accuracy, 2),
+        "pronoun_accuracy": round(100 * score_pronouns(tests, hypotheses).accuracy, 2),
     }
 
 
 def _show_document(
     console: Console, tests: Sequence[SyntheticDocument], translations: dict[str, list[Translation]]
 ) -> None:
-    """Prints the unseen document with the most pronouns, aligned, with right and wrong pronouns marked."""
+    """Print the test document with the most pronouns, and mark right and wrong pronouns."""
     number = max(range(len(tests)), key=lambda i: len(tests[i].pronouns))
     test = tests[number]
     table = Table(title="an unseen document (pronouns: \\[right], >wrong<)", show_lines=True)
@@ -212,22 +211,22 @@ def _show_document(
     for row, source in enumerate(test.document.source):
         cells: list[Text] = [Text(source)]
         for system in SYSTEMS:
-            cells.append(_marked(translations[system][number].document.sentences[row], test, row))
+            cells.append(_mark_pronouns(translations[system][number].document.sentences[row], test, row))
         table.add_row(*cells)
     console.print(table)
 
 
-def _marked(sentence: str, test: SyntheticDocument, row: int) -> Text:
-    """The sentence with its marked pronouns in brackets, in green where they are right and red where wrong."""
+def _mark_pronouns(sentence: str, test: SyntheticDocument, row: int) -> Text:
+    """Return a sentence with right pronouns in green brackets and wrong ones in red angle brackets."""
     pronouns = [pronoun for pronoun in test.pronouns if pronoun.sentence == row]
     text = Text()
-    for place, word in enumerate(sentence.split(" ")):
-        text.append(" " if place else "")
+    for position, word in enumerate(sentence.split(" ")):
+        text.append(" " if position else "")
         bare = word.strip(".,;:!?").casefold()
-        found = [p for p in pronouns if bare in {candidate.casefold() for candidate in p.candidates}]
-        if not found:
+        matches = [p for p in pronouns if bare in {candidate.casefold() for candidate in p.candidates}]
+        if not matches:
             text.append(word)
-        elif bare == found[0].form.casefold():
+        elif bare == matches[0].form.casefold():
             text.append(f"[{word}]", style="bold green")
         else:
             text.append(f">{word}<", style="bold red")

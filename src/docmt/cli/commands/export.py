@@ -1,9 +1,7 @@
 """docmt export FORMAT MODEL -o DIR
 
-Writes a sentence model for another toolkit. ctranslate2: a directory for ctranslate2.Translator, tokens in and tokens
-out. A sentence is given as the tokens of the tokenizer beside it, with the marks that are printed (encode of its
-tokenizer.json puts them there). What the toolkit does not have is refused by the name of the setting, and so is an
-ensemble.
+Export a sentence model to CTranslate2, as a directory for ctranslate2.Translator with a tokenizer beside the model. The
+command prints the tokens that must surround a sentence. Settings that CTranslate2 does not support are errors.
 
 usage:
     ctranslate2 MODEL -o DIRECTORY [--quantization TYPE]
@@ -21,9 +19,9 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import option
+from docmt.core.settings import option
 
-_MARKS = {"tokenizer.json": " (its encode adds these marks)", "docmt": " (its encode adds no marks)"}
+_ADDED_TOKENS = {"tokenizer.json": " (its encode adds these tokens)", "docmt": " (its encode adds only TOKENS)"}
 
 
 @dataclass(frozen=True)
@@ -31,38 +29,37 @@ class ExportOptions:
     """The options of the command."""
 
     format: Literal["ctranslate2"] = option(positional=True, metavar="FORMAT")
-    """what is written: ctranslate2"""
+    """output format: ctranslate2"""
     model: str = option(positional=True, metavar="MODEL")
-    """model directory, or run directory, which stands for its model"""
+    """model or run directory"""
     output: Path = option(flags=("-o",), metavar="DIRECTORY")
-    """directory, made new"""
+    """new directory"""
     quantization: Literal["float32", "float16", "bfloat16", "int8"] = option("float32", metavar="TYPE")
-    """weights in the file (float32, float16, bfloat16 or int8); Translator(..., compute_type=...) chooses what is
-    computed with"""
+    """type of the stored weights: float32, float16, bfloat16 or int8"""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes a model in the format of another toolkit."""
+    """Export a model to another toolkit."""
     options = parser().parse(arguments)
-    # torch loads slowly: not for --help
+    # imported here because torch loads slowly
     from docmt.checkpoint import export_ctranslate2
-    from docmt.decoding.models import model_paths
+    from docmt.decoding.models import parse_model_paths
 
-    if len(paths := model_paths(options.model)) > 1:
-        raise DocmtError(
-            f"{options.model} is an ensemble, which cannot be exported: export one model, such as {paths[0]}"
-        )
+    if len(paths := parse_model_paths(options.model)) > 1:
+        raise DocmtError(f"{options.model} is an ensemble: export one model, such as {paths[0]}")
     values = export_ctranslate2(options.model, options.output, options.quantization)
-    print(f"{printable(str(options.output))}: {_told(values['docmt'])}")
+    print(f"{printable(str(options.output))}: {_describe_input(values['docmt'])}")
     return 0
 
 
-def _told(given: Mapping[str, Any]) -> str:
-    """What a caller of CTranslate2 has to give."""
-    sentence = " ".join([*given["source_opens"], "TOKENS", *given["source_closes"]])
-    prefix = f", target_prefix {' '.join(given['target_prefix'])}" if given["target_prefix"] else ""
-    kind = given["tokenizer"]
-    return printable(f"model of CTranslate2, tokenizer {kind}; give it {sentence}{_MARKS.get(kind, '')}{prefix}")
+def _describe_input(layout: Mapping[str, Any]) -> str:
+    """Return the input that CTranslate2 needs for a sentence."""
+    sentence = " ".join([*layout["source_opens"], "TOKENS", *layout["source_closes"]])
+    prefix = f", target_prefix {' '.join(layout['target_prefix'])}" if layout["target_prefix"] else ""
+    kind = layout["tokenizer"]
+    return printable(
+        f"CTranslate2 model, tokenizer {kind}; its input is {sentence}{_ADDED_TOKENS.get(kind, '')}{prefix}"
+    )
 
 
 def parser() -> Parser[ExportOptions]:

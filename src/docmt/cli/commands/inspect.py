@@ -1,8 +1,7 @@
 """docmt inspect MODEL, docmt inspect MODEL SOURCE [TARGET], and docmt inspect --curves RUN RUN ...
 
-Looks into a model. Of a model alone: what it is and how it was trained. With text: over how many tokens its
-attentions spread, by layer and head, how far back they look, and how far its gates let context in. With --curves: how
-trainings went, side by side.
+Describe a model and its training. With text, measure its attention (entropy and distance by layer and head) and its
+context gates. With --curves, compare the learning curves of trainings.
 
 usage:
     MODEL [options]
@@ -23,12 +22,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
+from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
-from docmt.cli.results import Report, write_json
+from docmt.cli.output import Report, write_json
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import option
 from docmt.core.plain_text import STANDARD
+from docmt.core.settings import flag_of, option
 from docmt.documents import Document, ParallelDocument, read_documents
 
 if TYPE_CHECKING:
@@ -43,16 +42,15 @@ class InspectOptions(SearchOptions):
     model: str = option("", positional=True, metavar="MODEL")
     """model or run directory"""
     source: str = option("", positional=True, metavar="SOURCE")
-    """source sentences: one a line, an empty line between documents, or the `source` of JSONL"""
+    """source sentences, one a line, an empty line between documents, or JSONL"""
     target: str | None = option(None, positional=True, metavar="TARGET")
-    """their translations in the same form, which the decoder reads; without it, its own (JSONL with both sides is named
-    twice)"""
+    """translations in the same format (default: those of the model)"""
     figure: Path | None = option(None, metavar="FILE")
-    """picture of --curves (.png, .svg or .pdf); the numbers go to a file of the same name that ends in .json"""
+    """draw --curves to a .png, .svg or .pdf file, with the numbers beside it as .json"""
     json: str | None = option(None, metavar="FILE")
-    """where all numbers go as JSON (- for only that)"""
+    """write all numbers as JSON (-: to standard output)"""
     curves: list[Path] = option([], metavar="RUN")
-    """run directories, or their metrics.jsonl"""
+    """run directories, or metrics.jsonl files"""
 
 
 def parser() -> Parser[InspectOptions]:
@@ -61,113 +59,117 @@ def parser() -> Parser[InspectOptions]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Says what a model is, what it looks at, or how trainings went."""
+    """Describe a model, measure its attention, or compare learning curves."""
     options = parser().parse(arguments)
     _check(options)
     if options.curves:
         return _compare_runs(options)
-    from docmt.decoding.models import model_paths  # torch takes a while to load
+    from docmt.decoding.models import parse_model_paths  # imported here because torch loads slowly
 
-    if len(paths := model_paths(options.model)) > 1:
-        raise DocmtError(f"{options.model} is an ensemble: look into one model at a time, such as {paths[0]}")
+    if len(paths := parse_model_paths(options.model)) > 1:
+        raise DocmtError(f"{options.model} is an ensemble: inspect one model at a time, such as {paths[0]}")
     if not options.source:
         return _describe(options)
-    return _look_at_text(options)
+    return _inspect_attention(options)
 
 
 def _check(options: InspectOptions) -> None:
-    """Raise DocmtError for options that do not go together and for outputs that cannot be written."""
+    """Raise DocmtError for incompatible options and for outputs that cannot be written."""
     if options.curves and options.model:
-        raise DocmtError("--curves and MODEL are both given: look at trainings, or at a model")
+        raise DocmtError("--curves and MODEL are both set: inspect trainings or a model")
     if not options.curves and not options.model:
         raise DocmtError("MODEL is missing; name a model directory, or run directories with --curves")
-    _check_unread(options)
+    _check_unused(options)
     check_outputs(options.json)
     if options.figure is not None:
-        from docmt.analysis.facts import format_of
+        from docmt.analysis.figures import figure_format
 
         if not options.curves:
             raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
-        format_of(options.figure)
-        check_outputs(str(_beside(options.figure)))
+        figure_format(options.figure)
+        check_outputs(str(_numbers_path(options.figure)))
 
 
-def _check_unread(options: InspectOptions) -> None:
-    """Raises DocmtError for options of computing where nothing is computed, and of a search where there is none."""
+def _check_unused(options: InspectOptions) -> None:
+    """Raise DocmtError for options of the device or the search that have no effect."""
     if not options.source and (computed := changed(options, "device", "precision")):
         raise DocmtError(
-            f"--{computed[0]} has no meaning without text to look at, as nothing is computed: leave it out"
+            f"{flag_of(computed[0])} has no effect without SOURCE, because nothing is computed: leave it out"
         )
     searched = changed(options, "search", *([] if options.source else ["context"]))
     if searched and (options.target or not options.source):
-        why = "with TARGET, which is read and not translated" if options.target else "without text to translate"
-        raise DocmtError(f"--{searched[0]} has no meaning {why}: leave it out")
+        reason = "with TARGET, because nothing is translated" if options.target else "without SOURCE"
+        raise DocmtError(f"{flag_of(searched[0])} has no effect {reason}: leave it out")
 
 
 def _describe(options: InspectOptions) -> int:
-    """What a model is."""
-    from docmt.analysis.facts import ModelFacts
+    """Describe a model."""
+    from docmt.analysis.model_summary import ModelSummary
 
-    facts = ModelFacts.of(options.model)
-    _tell_all(options, facts.format(), facts.to_json())
+    facts = ModelSummary.from_directory(options.model)
+    _write_report(options, facts.format(), facts.to_json())
     return 0
 
 
 def _compare_runs(options: InspectOptions) -> int:
-    """How several trainings went."""
-    from docmt.analysis.facts import METRICS, best_of, draw_curves, read_curves
+    """Compare the learning curves of several trainings."""
+    from docmt.analysis.figures import METRICS_FILE, draw_curves, read_curves, summarize_run
 
-    places = {path: path / METRICS if path.is_dir() else path for path in options.curves}
-    short = [path.parent.name if path.name == METRICS else path.name for path in places]
-    clear = len(set(short)) == len(short) and all(short)
-    runs = dict(zip(short if clear else map(str, places), places.values(), strict=True))
-    found = {name: read_curves(path) for name, path in runs.items()}
+    files = {path: path / METRICS_FILE if path.is_dir() else path for path in options.curves}
+    short = [path.parent.name if path.name == METRICS_FILE else path.name for path in files]
+    are_unique = len(set(short)) == len(short) and all(short)
+    runs = dict(zip(short if are_unique else map(str, files), files.values(), strict=True))
+    curves_of_runs = {name: read_curves(path) for name, path in runs.items()}
     if options.figure:
         draw_curves(runs, options.figure)
-    width = max(map(len, found))
+    width = max(map(len, curves_of_runs))
     lines = []
-    for name, curves in found.items():
-        facts = ", ".join(f"{key.replace('_', ' ')} {value:,.5g}" for key, value in best_of(curves).items())
-        lines.append(f"{name:<{width}}  {facts or 'nothing yet'}")
-    # A name that is no UTF-8 stands escaped in the file, as it does in the table and in the picture.
-    numbers = {printable(name): {key: vars(curve) for key, curve in own.items()} for name, own in found.items()}
-    _tell_all(options, "\n".join(lines), {"runs": numbers})
+    for name, curves in curves_of_runs.items():
+        facts = ", ".join(f"{key.replace('_', ' ')} {value:,.5g}" for key, value in summarize_run(curves).items())
+        lines.append(f"{name:<{width}}  {facts or 'no metrics yet'}")
+    # Names that are not UTF-8 are escaped in the file, as in the table and the figure.
+    numbers = {
+        printable(name): {key: vars(curve) for key, curve in curves.items()} for name, curves in curves_of_runs.items()
+    }
+    _write_report(options, "\n".join(lines), {"runs": numbers})
     return 0
 
 
-def _look_at_text(options: InspectOptions) -> int:
-    """Print what the model looks at in a corpus. A document that cannot be read does not stop the others."""
-    import torch  # takes a while to load
+def _inspect_attention(options: InspectOptions) -> int:
+    """Measure the attention of a model in a corpus. Failed documents do not stop the others."""
+    import torch  # imported here because it loads slowly
 
     from docmt.analysis import AttentionReport
     from docmt.core.progress import progress
-    from docmt.decoding.models import computing_in
-    from docmt.evaluation.metrics import count
+    from docmt.decoding.models import precision_context
+    from docmt.evaluation.metrics import format_count
 
-    corpus, failures = _corpus(options), Report()
+    corpus, failures = _read_corpus(options), Report()
     translator = translator_of(options)
-    documents = corpus if options.target else _translated(options, corpus, translator, failures)
-    report, read = AttentionReport(), list[ParallelDocument]()
+    documents = corpus if options.target else _translate_corpus(options, corpus, translator, failures)
+    report, inspected = AttentionReport(), list[ParallelDocument]()
     with (
         torch.inference_mode(),
-        computing_in(translator.model, translator.precision),
-        progress(f"looking on {translator.device} (sentences)", sum(map(len, documents))) as bar,
+        precision_context(translator.model, translator.precision),
+        progress(f"recording attention on {translator.device} (sentences)", sum(map(len, documents))) as bar,
     ):
         for document in documents:
-            look = partial(_look_at, translator, document, report)
-            if attempt(document_name(options.source, document), look, failures.failures):
-                read.append(document)
+            record = partial(_record_attention, translator, document, report)
+            if call_or_report(document_name(options.source, document), record, failures.failures):
+                inspected.append(document)
             bar.advance(len(document))
     if report.attentions:
-        whose = "given" if options.target else "own"
-        title = f"{count(len(read), 'document')}, {count(sum(map(len, read)), 'sentence')}, {whose} translations"
+        sentences, kind = sum(map(len, inspected)), "supplied" if options.target else "own"
+        title = (
+            f"{format_count(len(inspected), 'document')}, {format_count(sentences, 'sentence')}, {kind} translations"
+        )
         numbers: dict[str, Any] = {name: getattr(options, name) for name in ("model", "source", "target")}
-        numbers |= {"documents": len(read), "sentences": sum(map(len, read)), **report.to_json()}
-        _tell_all(options, f"{title}\n\n{report.format()}", numbers)
-    return failures.print(len(corpus), len(read), "documents", "looked at")
+        numbers |= {"documents": len(inspected), "sentences": sentences, **report.to_json()}
+        _write_report(options, f"{title}\n\n{report.format()}", numbers)
+    return failures.log(len(corpus), len(inspected), "documents", "inspected")
 
 
-def _corpus(options: InspectOptions) -> list[ParallelDocument]:
+def _read_corpus(options: InspectOptions) -> list[ParallelDocument]:
     """Return the documents, with empty translations if there is no TARGET."""
     if options.target:
         return read_corpus(options.source, options.target)
@@ -176,17 +178,17 @@ def _corpus(options: InspectOptions) -> list[ParallelDocument]:
         if filled := tuple(sentence for sentence in sentences if sentence):
             corpus.append(ParallelDocument(id, filled, ("",) * len(filled), number))
     if not corpus:
-        raise DocmtError(f"{options.source} holds no sentences: give a file with text")
+        raise DocmtError(f"{options.source} holds no sentences: name a file with text")
     return corpus
 
 
-def _translated(
+def _translate_corpus(
     options: InspectOptions, corpus: Sequence[ParallelDocument], translator: Translator, failures: Report
 ) -> list[ParallelDocument]:
-    """Return the documents with the model's own translations, without those that cannot be translated."""
+    """Return the documents with translations of the model, without failed ones."""
     sources = [Document.from_sentences(document.source, id=document.id) for document in corpus]
     names = [document_name(options.source, document) for document in corpus]
-    translations = each_alone(sources, names, translator.translate_all, failures.failures)
+    translations = map_or_report(sources, names, translator.translate_all, failures.failures)
     return [
         replace(document, target=tuple(translation.document.sentences))
         for document, translation in zip(corpus, translations, strict=True)
@@ -194,15 +196,15 @@ def _translated(
     ]
 
 
-def _look_at(translator: Translator, document: ParallelDocument, report: AttentionReport) -> bool:
-    """Add to the report what the model looks at when it scores the translation of a document. Return True."""
-    from docmt.analysis import look_at_corpus
-    from docmt.decoding.scoring import scoring_passes
+def _record_attention(translator: Translator, document: ParallelDocument, report: AttentionReport) -> bool:
+    """Record the attention of the model while it scores the translation of a document. Return True."""
+    from docmt.analysis import report_attention
+    from docmt.decoding.scoring import iterate_scoring_inputs
 
     model, tokenizer = translator.model, translator.tokenizer
     source = tokenizer.encode_batch(list(document.source), "source")
     target = tokenizer.encode_batch(list(document.target), "target")
-    passes = scoring_passes(
+    passes = iterate_scoring_inputs(
         model,
         [source],
         [target],
@@ -210,21 +212,21 @@ def _look_at(translator: Translator, document: ParallelDocument, report: Attenti
         translator.search,
         context=translator.context,
         batch_tokens=translator.batch_tokens,
-        drafts=translator.drafts([source]),
+        drafts=translator.draft_documents([source]),
     )
-    look_at_corpus(model, passes, report)
+    report_attention(model, passes, report)
     return True
 
 
-def _beside(figure: Path) -> Path:
-    """Where the numbers of a picture go."""
+def _numbers_path(figure: Path) -> Path:
+    """Return the path of the numbers of a figure."""
     return figure.with_suffix(".json")
 
 
-def _tell_all(options: InspectOptions, table: str, numbers: dict[str, Any]) -> None:
-    """Prints the table and writes the numbers where they are wanted: beside the picture, and where --json says."""
-    places = dict.fromkeys([*([str(_beside(options.figure))] if options.figure else []), *([options.json or ""])])
-    for place in filter(None, places):
-        write_json(place, numbers, indent=None)
+def _write_report(options: InspectOptions, table: str, numbers: dict[str, Any]) -> None:
+    """Print the table, and write the numbers beside the figure and to --json."""
+    paths = dict.fromkeys([*([str(_numbers_path(options.figure))] if options.figure else []), *([options.json or ""])])
+    for path in filter(None, paths):
+        write_json(path, numbers, indent=None)
     if options.json != STANDARD:
-        print(printable(table, kept="\n"))
+        print(printable(table, allowed="\n"))

@@ -1,14 +1,16 @@
 """docmt prepare RECIPE.yaml, or docmt prepare --store DIR --train SOURCE TARGET ...
 
-Learns a tokenizer from parallel documents and writes them as a store of token ids, which docmt train reads.
+Learn a tokenizer from parallel documents, and write them as a store of token ids for docmt train. JSONL has one object
+a line, {"id": "a", "source": ["One.", "Two."], "target": ["Eins.", "Zwei."]}, or {"document": "a", "source": "One.",
+"target": "Eins."} for each sentence.
 
 usage:
-    --store DIRECTORY --train SOURCE TARGET [SOURCE TARGET ...] [--dev SOURCE TARGET] [options]
+    --store DIRECTORY --train SOURCE TARGET ... [options]
     RECIPE.yaml [options]
 
 examples:
-    docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source_language en
-        --target_language de
+    docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source-language en
+        --target-language de
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from docmt import data
 from docmt.cli.options import Parser
 from docmt.core.errors import printable
 from docmt.data import PrepareConfig
-from docmt.data.config import SPLITS
 
 _log = logging.getLogger(__name__)
 
@@ -35,22 +36,22 @@ def parser() -> Parser[PrepareConfig]:
         __doc__,
         common="store train dev test source_language target_language tokenizer source_tokenizer vocabulary_size "
         "overwrite",
-        also={f"{split}.docids": f"{split}_docids" for split in SPLITS},  # as other toolkits have it
         title="the store",
     )
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes a prepared store and prints its statistics."""
+    """Write a prepared store and print its statistics."""
     settings = parser().parse(arguments)
     store = data.prepare(settings)
-    print(printable(data.format_statistics(store.statistics), kept="\n"))
-    start = next((path for path in (settings.source_tokenizer, settings.ready_tokenizer) if _is_model(path)), None)
-    model = "--preset base" if start is None else f"--initialize_from {shlex.quote(str(start))}"
+    print(printable(data.format_statistics(store.statistics), allowed="\n"))
+    tokenizers = (settings.source_tokenizer, settings.ready_tokenizer)
+    pretrained = next((path for path in tokenizers if _is_model(path)), None)
+    model = "--preset base" if pretrained is None else f"--initialize-from {shlex.quote(str(pretrained))}"
     _log.info(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system group {model}")
     return 0
 
 
 def _is_model(path: Path | None) -> bool:
-    """Whether a training can start from what a tokenizer was taken from."""
+    """Return whether a tokenizer directory has a model that training can start from."""
     return path is not None and (path / "model.safetensors").is_file()

@@ -1,8 +1,8 @@
-"""docmt probe: do models use their context, and where? Test suites, and what context adds to references.
+"""docmt probe MODEL --suite NAME|FILE
 
-Measures whether models use their context, and where. With --suite it counts how often they find the right one of
-several given translations the most probable, or say the form that context requires. With --source and --reference it
-measures what context adds to the probability of the reference (CXMI), and what the context of another document adds.
+Measure whether models use their context. --suite counts how often a model prefers the right translation, or produces
+the form that context requires. --source and --reference measure the effect of context on the log-probability of the
+reference (CXMI).
 
 usage:
     MODEL [MODEL ...] --suite NAME|FILE [NAME|FILE ...] [options]
@@ -12,7 +12,7 @@ usage:
 examples:
     docmt probe MODEL --suite test.contrastive.jsonl
     docmt probe MODEL OTHER --suite phenomena --json answers.json
-    docmt probe MODEL --suite phenomena --context_usage
+    docmt probe MODEL --suite phenomena --context-ablation
     docmt probe MODEL --source test.en --reference test.de
 """
 
@@ -25,13 +25,13 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
+from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
 from docmt.cli.options import Parser, SearchOptions, translator_of
-from docmt.cli.results import Report, print_table, write_results
-from docmt.cli.systems import check_models, check_once, short_names
+from docmt.cli.output import Report, print_table, write_results
+from docmt.cli.scored_systems import check_models, check_unique, short_names
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.core.options import option
-from docmt.core.progress import within
+from docmt.core.progress import progress_prefix
+from docmt.core.settings import option
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
     ContrastiveResult,
@@ -39,15 +39,21 @@ from docmt.evaluation import (
     Suite,
     SuiteConfig,
     UsageConfig,
+    compare_contexts,
+    compare_suite_contexts,
     context_gain,
     evaluate_items,
     evaluate_translations,
-    other_context,
     read_suite,
-    suite_context,
 )
-from docmt.evaluation.contrastive import rows_of, suite_markdown, suite_text
-from docmt.evaluation.usage import CONDITIONS, check_context, gains_of, scored_twice, with_other_context
+from docmt.evaluation.context_usage import (
+    CONDITIONS,
+    check_has_context,
+    document_gains,
+    score_with_and_without_context,
+    shuffle_contexts,
+)
+from docmt.evaluation.contrastive import build_suite_rows, suite_markdown, suite_text
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
@@ -60,27 +66,25 @@ class ProbeOptions(SearchOptions):
     """The options of the command."""
 
     models: list[str] = option(positional=True, metavar="MODEL")
-    """model or run directories; M1,M2 is an ensemble; several are compared with the first"""
+    """model or run directories, or M1,M2 for an ensemble; compared with the first"""
     suite: list[str] = option([], metavar="NAME|FILE")
-    """test sets that ask models whether they use context: files with candidates (docmt's JSONL, ContraPro, DiscEvalMT,
-    the consistency sets) or with expected forms (ctxPro), or pronouns or phenomena, which come with docmt
-    (English-German)"""
+    """discourse test sets: files (JSONL, ContraPro, DiscEvalMT, ctxPro), or pronouns, phenomena"""
     source: str | None = option(None, metavar="FILE")
-    """source sentences, one a line, an empty line between documents; JSONL with both sides needs no --reference"""
+    """source sentences, one a line, an empty line between documents, or JSONL"""
     reference: str | None = option(None, metavar="FILE")
-    """reference sentences in the same form"""
-    context_usage: bool = False
-    """of --suite also how many items are right without context and with that of another item"""
+    """reference sentences in the same format; not needed for JSONL with both sides"""
+    context_ablation: bool = False
+    """also run --suite without context and with the context of another item"""
     json: str | None = option(None, metavar="FILE")
-    """where all results go as JSON (- for only that)"""
+    """write all results as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
-    """where the tables of --suite go as Markdown (- as for JSON)"""
-    candidates: SuiteConfig = field(default_factory=SuiteConfig)
-    """how the candidates of --suite compare"""
-    usage: UsageConfig = field(default_factory=UsageConfig)
-    """what context adds to the references"""
+    """write the tables of --suite as Markdown (-: to standard output)"""
+    contrastive: SuiteConfig = field(default_factory=SuiteConfig)
+    """comparison of the candidates of --suite"""
+    cxmi: UsageConfig = field(default_factory=UsageConfig)
+    """measurement of context usage on the references"""
     significance: SignificanceConfig = field(default_factory=SignificanceConfig)
-    """how intervals are drawn"""
+    """confidence intervals"""
 
 
 def parser() -> Parser[ProbeOptions]:
@@ -89,88 +93,90 @@ def parser() -> Parser[ProbeOptions]:
         "probe",
         ProbeOptions,
         __doc__,
-        common="suite source reference context_usage json markdown search.beam device",
+        common="suite source reference context_ablation json markdown search.beam device",
     )
 
 
 @dataclass
 class Probe:
-    """What is measured of one model."""
+    """Results of one model."""
 
     answers: dict[str, ContrastiveResult] = field(default_factory=dict)
-    """of each test set, by its name or path"""
+    """answers to each test set, by its name or path"""
     warnings: dict[str, int] = field(default_factory=dict)
-    """of the answers"""
+    """counts of the warnings on the answers"""
     usage: dict[str, Any] = field(default_factory=dict)
-    """what context is worth, for the JSON"""
+    """context usage, for the JSON"""
     markdown: str = ""
     status: int = 0
 
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """One call of the command: its options, the test sets and the corpus."""
+    """One call of the command: options, test sets and corpus."""
 
     options: ProbeOptions
     suites: Mapping[str, Suite]
-    """by their names or paths, as they were given"""
+    """test sets by name or path"""
     corpus: Sequence[ParallelDocument]
 
     def short_names(self) -> dict[str, str]:
-        """Return a name of each model."""
+        """Return a short unique name of each model."""
         return dict(zip(self.options.models, short_names(self.options.models), strict=True))
 
-    def name(self, model: str) -> str:
-        """Return what messages say before a name: that of the model, if there are several."""
+    def prefix(self, model: str) -> str:
+        """Return the name of a model as a prefix of messages, if there are several models."""
         return f"{self.short_names()[model]}: " if len(self.options.models) > 1 else ""
 
-    def tell(self, model: str, suite: str) -> AbstractContextManager[None]:
-        """Return a block in which progress says which test set a model is asked, if there are several of them."""
-        return within(f"{self.name(model)}{suite}" if len(self.options.models) > 1 or len(self.suites) > 1 else "")
+    def label_progress(self, model: str, suite: str) -> AbstractContextManager[None]:
+        """Return a context manager that labels progress with model and test set, if there are several."""
+        return progress_prefix(
+            f"{self.prefix(model)}{suite}" if len(self.options.models) > 1 or len(self.suites) > 1 else ""
+        )
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints how often models answered rightly, and what their context is worth to them."""
+    """Print the accuracy of models on test sets, and their context usage."""
     options = parser().parse(arguments)
     command = _read(options)
-    found, failures = dict[str, Probe](), list[str]()
+    probes, failures = dict[str, Probe](), list[str]()
     missing: list[str] = []
     for number, model in enumerate(options.models):
         try:
-            if (probe := attempt(model, partial(_probe, command, model), failures)) is not None:
-                found[model] = probe
-        except KeyboardInterrupt:  # what other models took hours for is written
-            if not (found or failures):
+            if (probe := call_or_report(model, partial(_probe, command, model), failures)) is not None:
+                probes[model] = probe
+        except KeyboardInterrupt:  # write the results of finished models
+            if not (probes or failures):
                 raise
             missing = options.models[number:]
             break
-    if found:
-        _write(command, found)
+    if probes:
+        _write(command, probes)
     for failure in failures:
         _log.error(failure)
     if missing:
         _log.warning(f"interrupted: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
         return INTERRUPTED
-    return max([2 if failures else 0, *(probe.status for probe in found.values())])
+    return max([2 if failures else 0, *(probe.status for probe in probes.values())])
 
 
 def _read(options: ProbeOptions) -> ProbeRun:
-    """Check the options and read the inputs. Raises DocmtError for what cannot be read, written or measured."""
+    """Check the options and read the inputs. Raises DocmtError for invalid inputs, outputs or combinations."""
     if not (options.suite or options.source):
-        raise DocmtError("name test sets (--suite), or a corpus (--source and --reference), to probe models with")
+        raise DocmtError("nothing to measure: name test sets (--suite), or a corpus (--source and --reference)")
     if options.markdown and not options.suite:
-        raise DocmtError("--markdown is for the tables of --suite: name a test set, or leave it out")
-    check_once(options.models, "the list of models")
-    check_once(options.suite, "--suite")
+        raise DocmtError("--markdown needs --suite: name a test set, or leave it out")
+    check_unique(options.models, "the list of models")
+    check_unique(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]
     check_outputs(options.json, options.markdown, inputs=inputs)
     suites = {name: read_suite(name) for name in options.suite}
     corpus = read_corpus(options.source, options.reference) if options.source else []
-    if options.context_usage:
+    if options.context_ablation:
         for suite in suites.values():
-            with_other_context(suite.items, options.significance.seed)
+            shuffle_contexts(suite.items, options.significance.seed)
     if corpus:
-        check_context(max(map(len, corpus)))
+        check_has_context(max(map(len, corpus)))
     for model, languages in check_models(options.models, options.context, options.search).items():
         for suite in suites.values():
             suite.check_languages(model, languages)
@@ -180,153 +186,162 @@ def _read(options: ProbeOptions) -> ProbeRun:
 
 
 def _probe(command: ProbeRun, model: str) -> Probe:
-    """Measure a model, which is in memory no longer than that. What may be wrong with the results is told."""
+    """Measure one model, which is loaded only here, and log warnings on its results."""
     translator, probe = translator_of(command.options, model), Probe()
-    if command.suites and not command.options.context_usage:
-        _answer(command, model, translator, probe)
+    if command.suites and not command.options.context_ablation:
+        _run_suites(command, model, translator, probe)
     texts, report, total = [], Report(), 0
-    if command.suites and command.options.context_usage:
+    if command.suites and command.options.context_ablation:
         total += len(command.suites)
-        texts.append(_in_contexts(command, model, translator, probe, report))
+        texts.append(_run_suites_in_contexts(command, model, translator, probe, report))
     done = len(probe.usage.get("suites", ()))
     if command.corpus:
         total += len(command.corpus)
-        texts.append(_gains(command, model, translator, probe, report))
+        texts.append(_measure_context_gain(command, model, translator, probe, report))
         done += len(command.corpus) - probe.usage["left_out"]
     if total:
         probe.usage["warnings"] = report.counts()
-        things = ["test sets"] * command.options.context_usage + ["documents"] * bool(command.corpus)
-        probe.status = max(probe.status, report.print(total, done, " and ".join(things), "scored"))
+        nouns = ["test sets"] * command.options.context_ablation + ["documents"] * bool(command.corpus)
+        probe.status = max(probe.status, report.log(total, done, " and ".join(nouns), "scored"))
         if text := "\n\n".join(filter(None, texts)):
             print_table(command.options, f"{model}\n{text}\n" if len(command.options.models) > 1 else text)
     return probe
 
 
-def _answer(command: ProbeRun, model: str, translator: Translator, probe: Probe) -> None:
-    """Ask a model every test set."""
+def _run_suites(command: ProbeRun, model: str, translator: Translator, probe: Probe) -> None:
+    """Run a model on every test set."""
     report = Report()
     for name, suite in command.suites.items():
-        collect = partial(_collect, report, f"{command.name(model)}{name}", suite, "")
-        with command.tell(model, name):
+        collect = partial(_collect, report, f"{command.prefix(model)}{name}", suite, "")
+        with command.label_progress(model, name):
             if suite.generative:
                 probe.answers[name] = evaluate_translations(translator, suite.items, collect)
             else:
-                probe.answers[name] = evaluate_items(translator, suite.items, command.options.candidates, collect)
-    counts = [result.all for result in probe.answers.values()]
+                probe.answers[name] = evaluate_items(translator, suite.items, command.options.contrastive, collect)
+    counts = [result.overall for result in probe.answers.values()]
     items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
-    probe.warnings, probe.status = report.counts(), report.print(items, items - failed, "items", "answered")
+    probe.warnings, probe.status = report.counts(), report.log(items, items - failed, "items", "answered")
 
 
 def _collect(
     report: Report, name: str, suite: Suite, condition: str, number: int, result: Translation | DocmtError
 ) -> None:
-    """Adds why an item failed, or what may be wrong with its translation. name: of the test set."""
+    """Add the error of an item, or the warnings on its translation, to the report. name: of the test set."""
     item = suite.items[number]
     id = "" if item.id in ("", str(number + 1)) else f" ({item.id!r})"
-    place = f"{name}, item {number + 1}{id}{f', {condition} context' if condition else ''}"
+    location = f"{name}, item {number + 1}{id}{f', {condition} context' if condition else ''}"
     if isinstance(result, DocmtError):
-        report.failures.append(f"{place}: {result}")
+        report.failures.append(f"{location}: {result}")
         return
     if condition not in ("", CONDITIONS[0]):
-        result = replace(result, overlong=())  # which is told once
-    alone = len(result.sentences) < len(item.source)  # the sentence that is asked for, without its context
-    report.collect(place, result, item.sentence if alone else 0)
+        result = replace(result, overlong=())  # reported only for the first condition
+    has_target_only = len(result.sentences) < len(item.source)  # the tested sentence without its context
+    report.add_warnings(location, result, item.sentence if has_target_only else 0)
 
 
-def _in_contexts(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
-    """Ask a model every test set with true, empty and shuffled context. Returns the table for people.
+def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+    """Run a model on every test set with true, empty and shuffled context. Return the text table.
 
-    Test sets that cannot be asked are named and left out.
+    Failed test sets are reported and left out.
     """
-    options, whose = command.options, command.name(model)
+    options, prefix = command.options, command.prefix(model)
     rows, values, remarks = [], {}, []
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
-        tell = partial(_collect, report, f"{whose}{name}", suite)
-        measure = partial(suite_context, translator, suite.items, options.candidates, options.significance, tell)
-        with command.tell(model, name):
-            found = attempt(f"{whose}{name}", measure, report.failures)
-        if found is not None:
-            rows += found.rows(short)
-            values[name] = found.to_json()
-            if found.left_out:
-                remarks.append(f"{found.left_out:,} items of {short} left out, as no other item has as many sentences")
-    probe.usage |= {**asdict(options.candidates), "suites": values}
+        collect = partial(_collect, report, f"{prefix}{name}", suite)
+        measure = partial(
+            compare_suite_contexts, translator, suite.items, options.contrastive, options.significance, collect
+        )
+        with command.label_progress(model, name):
+            result = call_or_report(f"{prefix}{name}", measure, report.failures)
+        if result is not None:
+            rows += result.rows(short)
+            values[name] = result.to_json()
+            if result.skipped:
+                remarks.append(f"{result.skipped:,} items of {short} left out, as no other item has as many sentences")
+    probe.usage |= {**asdict(options.contrastive), "suites": values}
     if not rows:
         return ""
     columns = [f"{name} context" for name in CONDITIONS]
     probe.markdown = f"# {model}\n\n{suite_markdown(rows, columns)}"
-    return "\n".join([suite_text(rows, columns, f"with {columns[0]}"), *remarks])
+    return "\n".join([suite_text(rows, columns, columns[0]), *remarks])
 
 
-def _gains(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
-    """Measure what context adds to the references. Returns the tables for people.
+def _measure_context_gain(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+    """Measure the effect of context on the scores of the references. Return the text tables.
 
-    Documents that cannot be scored are named and left out, and so is what cannot be measured.
+    Failed documents and failed measurements are reported and left out.
     """
-    options, whose = command.options, command.name(model)
-    names = [whose + document_name(str(options.source), document) for document in command.corpus]
-    found = each_alone(command.corpus, names, partial(scored_twice, translator), report.failures)
-    kept, gains = [], []
-    for name, document, scores in zip(names, command.corpus, found, strict=True):
+    options, prefix = command.options, command.prefix(model)
+    names = [prefix + document_name(str(options.source), document) for document in command.corpus]
+    results = map_or_report(command.corpus, names, partial(score_with_and_without_context, translator), report.failures)
+    documents, gains = [], []
+    for name, document, scores in zip(names, command.corpus, results, strict=True):
         if scores is not None:
-            report.collect(name, scores[0])
-            kept.append(document)
-            gains.append(gains_of(document, *scores))
+            report.add_warnings(name, scores[0])
+            documents.append(document)
+            gains.append(document_gains(document, *scores))
     parts: dict[str, Any] = {}
-    if kept:
-        parts["context_gain"] = context_gain(gains, options.usage, options.significance)
-    if options.usage.before and len(kept) == 1:
-        _log.warning("there is one document only: what the context of another one is worth is not measured")
-    elif options.usage.before and kept:
-        measure = partial(other_context, translator, kept, options.usage, options.significance)
-        others = attempt(f"{whose}true, empty and shuffled context", measure, report.failures)
-        parts |= {"other_context": others} if others is not None else {}
-    values = {"source": options.source, "reference": options.reference, **asdict(options.usage)}
-    probe.usage |= {**values, "left_out": len(command.corpus) - len(kept)}
+    if documents:
+        parts["context_gain"] = context_gain(gains, options.cxmi, options.significance)
+    if options.cxmi.replaced_sentences and len(documents) == 1:
+        _log.warning("there is only one document: the context of another document is not measured")
+    elif options.cxmi.replaced_sentences and documents:
+        measure = partial(compare_contexts, translator, documents, options.cxmi, options.significance)
+        contexts = call_or_report(f"{prefix}true, empty and shuffled context", measure, report.failures)
+        parts |= {"other_context": contexts} if contexts is not None else {}
+    values = {
+        "source": options.source,
+        "reference": options.reference,
+        "before": options.cxmi.replaced_sentences,
+        "examples": options.cxmi.examples,
+    }
+    probe.usage |= {**values, "left_out": len(command.corpus) - len(documents)}
     probe.usage |= {name: part.to_json() for name, part in parts.items()}
     return "\n\n".join(part.format() for part in parts.values())
 
 
-def _write(command: ProbeRun, found: Mapping[str, Probe]) -> None:
-    """Prints the answers to the test sets, of several models in one table, and writes all that is wanted."""
-    options, page = command.options, "\n".join(probe.markdown for probe in found.values())
+def _write(command: ProbeRun, probes: Mapping[str, Probe]) -> None:
+    """Print one table of the results of all models on the test sets, and write the output files."""
+    options, page = command.options, "\n".join(probe.markdown for probe in probes.values())
     content, text = dict[str, Any](), ""
-    if any(probe.answers for probe in found.values()):
-        content, text, page = _answers(command, found)
+    if any(probe.answers for probe in probes.values()):
+        content, text, page = _format_answers(command, probes)
     usage = [
         {"model": model, "samples": options.significance.samples, "seed": options.significance.seed, **probe.usage}
-        for model, probe in found.items()
+        for model, probe in probes.items()
         if probe.usage
     ]
     if usage:
-        whole = {"systems": usage} if len(options.models) > 1 else usage[0]
-        content = {**content, "context_usage": whole} if content else whole
+        usage_content = {"systems": usage} if len(options.models) > 1 else usage[0]
+        content = {**content, "context_usage": usage_content} if content else usage_content
     print_table(options, text)
     write_results(options, content, page)
 
 
-def _answers(command: ProbeRun, found: Mapping[str, Probe]) -> tuple[dict[str, Any], str, str]:
-    """Return the answers to the test sets for the JSON, for people, and as Markdown."""
-    options, paths, models = command.options, command.options.suite, list(found)
+def _format_answers(command: ProbeRun, probes: Mapping[str, Probe]) -> tuple[dict[str, Any], str, str]:
+    """Return the results on the test sets as values for JSON, as text and as Markdown."""
+    options, paths, models = command.options, command.options.suite, list(probes)
     short = dict(zip(short_names(paths), paths, strict=True))
     rows = [
         row
         for name, path in short.items()
-        for row in rows_of(name, command.suites[path].items, [probe.answers[path] for probe in found.values()])
+        for row in build_suite_rows(
+            name, command.suites[path].items, [probe.answers[path] for probe in probes.values()]
+        )
     ]
     names = [command.short_names()[model] for model in models]
     beam = options.search.beam if any(suite.generative for suite in command.suites.values()) else None
-    content: dict[str, Any] = {**asdict(options.candidates), "beam": beam}
-    results = {path: {model: probe.answers[path].to_json() for model, probe in found.items()} for path in paths}
+    content: dict[str, Any] = {**asdict(options.contrastive), "beam": beam}
+    results = {path: {model: probe.answers[path].to_json() for model, probe in probes.items()} for path in paths}
     text, page = suite_text(rows, names), suite_markdown(rows, names)
     if len(options.models) == len(paths) == 1:
         (model,), (path,) = models, paths
-        content |= {"model": model, "suite": path, **results[path][model], "warnings": found[model].warnings}
+        content |= {"model": model, "suite": path, **results[path][model], "warnings": probes[model].warnings}
         return content, text, page
     content |= {"systems": models, "suites": paths}
     content["rows"] = [replace(row, suite=short[row.suite]).to_json(models) for row in rows]
-    for kind in ("answers", "items"):  # what was said to every item, of the test sets that have such
-        of_kind = {path: {m: found[kind] for m, found in own.items() if kind in found} for path, own in results.items()}
-        content[kind] = {path: own for path, own in of_kind.items() if own}
-    content["warnings"] = {model: probe.warnings for model, probe in found.items()}
+    for kind in ("answers", "items"):  # results of single items, which only some test sets have
+        by_path = {path: {m: r[kind] for m, r in by_model.items() if kind in r} for path, by_model in results.items()}
+        content[kind] = {path: by_model for path, by_model in by_path.items() if by_model}
+    content["warnings"] = {model: probe.warnings for model, probe in probes.items()}
     return content, text, page

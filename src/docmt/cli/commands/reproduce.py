@@ -1,11 +1,11 @@
 """docmt reproduce NAME --scale cpu --store STORE --output DIRECTORY
 
-Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. What is
-done already is skipped, what was interrupted goes on: give the same command again.
+Train and evaluate all systems of a published table or figure, and write it. The same command skips finished runs and
+resumes interrupted ones.
 
 usage:
-    NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
-    NAME --store STORE --output DIRECTORY --dry_run
+    NAME --store STORE --output DIRECTORY [options]
+    NAME --store STORE --output DIRECTORY --dry-run
     --list
 
 examples:
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from docmt import experiments
 from docmt.cli.options import EveryCommand, Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import option, shown
+from docmt.core.settings import option, quote
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.evaluation import MetricConfig, read_suite
 from docmt.experiments import list_experiments, read_experiment
@@ -35,78 +35,74 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PLANNED = {"store", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
+_SET_BY_PLAN = {"store", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceOptions:
-    """The options of the command, without those of its trainings."""
+    """The options of the command, without those of the training runs."""
 
     name: str | None = option(None, positional=True, metavar="NAME")
-    """an experiment of --list, or the path of an experiment file"""
+    """experiment of --list, or path of an experiment file"""
     scale: Literal["cpu", "full"] = "cpu"
-    """cpu: recipes for one small machine; full: as published"""
+    """size of the recipes; cpu: for one small machine; full: as published"""
     store: Path | None = option(None, metavar="STORE")
-    """prepared store with train, dev and test split"""
+    """prepared store with train, dev and test splits"""
     output: Path | None = option(None, metavar="DIRECTORY")
-    """where the runs, the tables and the figures go; experiments with the same directory share runs"""
+    """directory for runs, tables and figures; experiments can share runs there"""
     suite: Path | None = option(None, metavar="NAME")
-    """contrastive test set that every run is asked, a file or a name (phenomena): a table of right answers by
-    phenomenon and distance, and a figure"""
+    """contrastive test set for every run, a file or a name such as phenomena"""
     seeds: str = option("", metavar="1,2,...")
-    """seeds of the runs, instead of the experiment's"""
+    """random seeds of the runs (default: those of the experiment)"""
     list: bool = False
-    """show the experiments and what each reproduces, and exit"""
+    """list the experiments, and exit"""
     dry_run: bool = False
-    """show the runs and which are done, resumable or missing, and exit"""
+    """list the runs with their states, and exit"""
     metrics: MetricConfig = MetricConfig()
-    """how text becomes scores"""
+    """settings of the metrics"""
     search: SearchConfig = option(SearchConfig(), skip=("n_best",))
-    """beam search over whole documents, to translate the test split"""
+    """beam search on the test split"""
     context: ContextConfig = ContextConfig()
-    """what of a document is read at once"""
+    """division of documents into instances"""
 
 
 def parser() -> Parser[ReproduceOptions]:
     """Return the parser of the command."""
-    made = Parser(
-        "reproduce",
-        ReproduceOptions,
-        __doc__,
-        common="list store output scale seeds dry_run",
-        also={"data": "store"},
-    )
-    made.add_settings(TrainConfig, "", "settings of all runs, instead of those of their recipes", PLANNED)
-    return made
+    parser = Parser("reproduce", ReproduceOptions, __doc__, common="list store output scale seeds dry_run")
+    parser.add_settings(TrainConfig, "", "settings of all runs, which override their recipes", _SET_BY_PLAN)
+    return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Does what is left of an experiment and prints its table; returns 2 if any of its runs failed."""
-    given = list(arguments)
-    # A first argument ending in .yaml is an experiment here, no recipe with options.
-    file = given.pop(0) if given and is_recipe(given[0]) else None
-    made = parser()
-    options = made.parse(given)
+    """Complete an experiment and print its table. Return 2 if any run failed."""
+    remaining = list(arguments)
+    # In this command, a first argument ending in .yaml is an experiment instead of a recipe.
+    file = remaining.pop(0) if remaining and is_recipe(remaining[0]) else None
+    option_parser = parser()
+    options = option_parser.parse(remaining)
     if options.list:
         titles = {name: experiment.title for name, experiment in list_experiments().items()}
         width = max(map(len, titles), default=0)
         print("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
         return 0
     if file is not None and options.name:
-        raise DocmtError(f"{file} and {options.name} both name an experiment: give one of them")
-    own = [each.name for command in (ReproduceOptions, EveryCommand) for each in fields(command)]
-    overrides = {name: value for name, value in made.parse_given(given).items() if name.split(".")[0] not in own}
-    plan, evaluation = _plan(file or options.name, options, overrides)
-    for variant, why in plan.left_out.items():
-        _log.info(f"left out: {variant} ({why})")
+        raise DocmtError(f"{file} and {options.name} both name an experiment: name one of them")
+    command_options = [setting.name for cls in (ReproduceOptions, EveryCommand) for setting in fields(cls)]
+    explicit = option_parser.parse_given(remaining)
+    overrides = {name: value for name, value in explicit.items() if name.split(".")[0] not in command_options}
+    plan, evaluation = _make_plan(file or options.name, options, overrides)
+    for variant, reason in plan.skipped.items():
+        _log.info(f"left out: {variant} ({reason})")
     if not options.dry_run:
         return _reproduce(plan, evaluation)
-    for run in plan.trainings():
-        print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
+    for run in plan.unique_runs():
+        print(printable(f"{experiments.determine_state(run, evaluation):<10} {run.title} ({run.config.run.name})"))
     return 0
 
 
-def _plan(name: str | None, options: ReproduceOptions, overrides: Mapping[str, Any]) -> tuple[Plan, EvaluationConfig]:
+def _make_plan(
+    name: str | None, options: ReproduceOptions, overrides: Mapping[str, Any]
+) -> tuple[Plan, EvaluationConfig]:
     if not name:
         raise DocmtError("NAME is missing; docmt reproduce --list shows the experiments")
     experiment = read_experiment(name)
@@ -114,36 +110,36 @@ def _plan(name: str | None, options: ReproduceOptions, overrides: Mapping[str, A
         raise DocmtError(f"--{'output' if options.store else 'store'} is missing; see docmt reproduce --help")
     suite = read_suite(options.suite) if options.suite else None
     evaluation = experiments.EvaluationConfig(options.search, options.metrics, suite, options.context)
-    seeds = _seeds(options.seeds)
+    seeds = _parse_seeds(options.seeds)
     plan = experiments.make_plan(experiment, options.scale, options.store, options.output, seeds, overrides)
-    from docmt.decoding.scheduler import check_context  # torch takes a while to load
+    from docmt.decoding.scheduler import check_context  # imported here because torch loads slowly
 
     check_context(evaluation.search, evaluation.context, *(run.config.model for run in plan.runs))
     return plan, evaluation
 
 
-def _seeds(text: str) -> list[int]:
+def _parse_seeds(text: str) -> list[int]:
     try:
         return list(dict.fromkeys(map(int, text.split(",")))) if text else []
     except ValueError:
-        raise DocmtError(f"--seeds is {shown(text)}: give whole numbers, such as 1,2,3") from None
+        raise DocmtError(f"--seeds is {quote(text)}: give whole numbers, such as 1,2,3") from None
 
 
 def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
     failures = experiments.reproduce(
         plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures)
     )
-    print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
-    written = [plan.place(evaluation.context, ending) for ending in (".md", ".json")]
-    _log.info(f"the table is in {written[0]} and {written[1]}")
-    draw = [experiments.write_figure]
-    draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
-    for write in draw:
+    print(printable(experiments.write_report(plan, evaluation, failures), allowed="\n"), end="")
+    paths = [plan.output_path(evaluation.context, ending) for ending in (".md", ".json")]
+    _log.info(f"the table is in {paths[0]} and {paths[1]}")
+    writers = [experiments.write_figure]
+    writers += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
+    for write_figure in writers:
         try:
-            _log.info(f"the figure is in {write(plan, evaluation)}")
+            _log.info(f"the figure is in {write_figure(plan, evaluation)}")
         except DocmtError as error:
             _log.info(f"no figure: {error}")
     if failures:
-        count = f"{len(failures)} of {len(plan.trainings())} runs"
-        raise DocmtError(f"{count} failed, as the table says; the same command tries them again")
+        count = f"{len(failures)} of {len(plan.unique_runs())} runs"
+        raise DocmtError(f"{count} failed, see the table; run the same command to try them again")
     return 0

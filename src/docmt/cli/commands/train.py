@@ -1,16 +1,17 @@
 """docmt train RECIPE.yaml [--FIELD VALUE ...], and docmt train --resume RUN
 
-Trains a model on a prepared store (see docmt prepare). A training that was interrupted or killed goes on with
---resume from its last checkpoint.
+Train a model on a prepared store (see docmt prepare). After an interruption, --resume continues from the last
+checkpoint.
 
 usage:
     RECIPE.yaml [options]
     --store STORE --run DIRECTORY [options]
-    --resume RUN [--max_steps N ...]
+    --resume RUN [--max-steps N ...]
 
 examples:
     docmt train --store stores/mine --run runs/group --system group --preset base --patience 10
-    docmt train --store stores/mine --run runs/context --system context --initialize_from runs/sentence --freeze loaded
+    docmt train --store stores/mine --run runs/context --system context --initialize-from runs/sentence --freeze
+        pretrained
     docmt train --resume runs/group
 """
 
@@ -26,7 +27,7 @@ from pathlib import Path
 from docmt import training
 from docmt.cli.options import Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
-from docmt.core.options import option
+from docmt.core.settings import option
 from docmt.training import TrainConfig
 
 _log = logging.getLogger(__name__)
@@ -34,16 +35,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ResumeOption:
-    """The option of the command that is no setting of a run."""
+    """The option of the command that is not a setting of a run."""
 
     resume: Path | None = option(None, metavar="RUN")
-    """run directory to go on with; its own recipe is used, and only stop limits, device, log_every, tensorboard,
-    checkpoints.keep and the place of the data may be changed"""
+    """run directory to resume, with its recipe; only stop limits and a few settings may change"""
 
 
 def parser() -> Parser[TrainConfig]:
     """Return the parser of the command."""
-    made = Parser(
+    parser = Parser(
         "train",
         TrainConfig,
         __doc__,
@@ -51,42 +51,45 @@ def parser() -> Parser[TrainConfig]:
         "stop.max_steps stop.patience initialize_from",
         title="the run",
     )
-    made.add_settings(ResumeOption, "", "options")
-    return made
+    parser.add_settings(ResumeOption, "", "options")
+    return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains a model in a run directory, or goes on with a run that was interrupted."""
-    made, recipes = parser(), []
-    given, _ = made.read(arguments)
-    if (run := given.get("resume")) is not None:
-        recipes = [_stored_recipe(Path(run), given.get("run"))]
-        arguments = [*arguments, *([] if "run" in given else [f"--run={run}"])]
-    config = made.parse(arguments, recipes)
+    """Train a model in a run directory, or resume an interrupted run."""
+    option_parser, recipes = parser(), []
+    explicit, _ = option_parser.read(arguments)
+    if (run := explicit.get("resume")) is not None:
+        recipes = [_find_stored_recipe(Path(run), explicit.get("run"))]
+        arguments = [*arguments, *([] if "run" in explicit else [f"--run={run}"])]
+    config = option_parser.parse(arguments, recipes)
     try:
-        result = training.train(config, resume="resume" in given)
+        result = training.train(config, resume="resume" in explicit)
     except training.LostProcessError as error:
         _log.error(str(error))
-        os._exit(USAGE_ERROR)  # at once: see LostProcessError
+        os._exit(USAGE_ERROR)  # exit without cleanup, see LostProcessError
     if result.interrupted:
-        if result.leads:
+        if result.is_main_process:
             run = shlex.quote(str(result.run))
-            _log.warning(f"go on with: docmt train --resume {run}")
-            _log.warning(f"its model so far can be used already: docmt translate {run} FILE")
+            _log.warning(f"to continue: docmt train --resume {run}")
+            _log.warning(f"the current model can be used: docmt translate {run} FILE")
         return INTERRUPTED
-    if result.leads:
+    if result.is_main_process:
         print(printable(f"{result.reason}; the model is in {result.model}"))
     return 0
 
 
-def _stored_recipe(run: Path, other: str | None) -> Path:
-    """Return the recipe of a run to resume; other: the run directory that is named besides.
+def _find_stored_recipe(run: Path, other: str | None) -> Path:
+    """Return the recipe of a run to resume. other: value of --run, if set.
 
-    Raises DocmtError where there is none, and for another run directory.
+    Raises DocmtError if there is no recipe, and if --run is another directory.
     """
     recipe = run / "recipe.yaml"
     if not recipe.is_file():
-        raise DocmtError(f"there is no run to resume in {run} (recipe.yaml is missing): give a run directory")
+        raise DocmtError(f"there is no run to resume in {run} (recipe.yaml is missing): name a run directory")
     if other is not None and Path(other) != run:
-        raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
+        raise DocmtError(f"--resume is {run} but --run is {other}: to resume a run, use --resume only")
+    from docmt.training.run_directory import read_recipe
+
+    read_recipe(recipe, run)
     return recipe

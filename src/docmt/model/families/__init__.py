@@ -1,10 +1,10 @@
-"""The families of checkpoints: what is data in which they differ."""
+"""The families of checkpoints."""
 
-from docmt.model.families.family import START_ID, Family, HuggingFace
+from docmt.model.families.conventions import START_ID, Family, HuggingFace
 from docmt.model.families.huggingface import BART, BERT, M2M_100, MADLAD, MARIAN, MBART, MBART50, ROBERTA, T5
 
-DOCMT = Family(goes_on=True)
-"""Models of docmt's own, in the conventions of Bao et al. (2021)."""
+DOCMT = Family(predicts_boundary=True)
+"""Models trained by docmt, in the conventions of Bao et al. (2021)."""
 
 THUMT = Family(
     source="w </s>",
@@ -12,24 +12,26 @@ THUMT = Family(
     norm_epsilon=1e-6,
     first_position=0,
     tables="two",
-    head="own",
-    unpredicted=(1, 2),
-    zero=START_ID,  # decoder input begins with <s>, whose row is the zero vector that THUMT puts there
+    head="untied",
+    ids_without_logits=(1, 2),
+    zero_row=START_ID,  # decoder input starts with <s>, a zero vector in THUMT
     source_bias=True,
-    order="sentences",
+    system_order="sentences",
 )
 """THUMT, the toolkit of Zhang et al. (2018).
 
-Three matrices (source, target, softmax), a learned vector on every source embedding, positions from 0, a zero vector
-instead of a start mark, and sentences `w .. </s>` without `<s>`. Ids are docmt's; `<s>`, `<eod>` and `<mask>`, which
-THUMT does not have, have no row in the softmax.
+Three matrices (source, target, softmax), a learned vector added to every source embedding, positions from 0, a zero
+vector instead of a start token, and sentences `w .. </s>` without `<s>`. Ids are those of docmt. `<s>`, `<eod>` and
+`<mask>`, which THUMT lacks, have no row in the softmax.
 """
 
-RFA = Family(source="w </s>", target="<s> w", joined=True, tables="two", unpredicted=(0, 2), order="windows")
+RFA = Family(
+    source="w </s>", target="<s> w", joined=True, tables="two", ids_without_logits=(0, 2), system_order="windows"
+)
 """The published code of Wu et al. (2022), which is built on fairseq.
 
-A matrix of embeddings for each side, that of the target for the output as well, and sentences of a window joined by one
-mark, here `<s>`. The code has no `<eod>` and no `<mask>`: the softmax has no rows for them.
+One embedding matrix per side. The target matrix is also the output matrix. A single `<s>` separates the sentences of a
+window. The code has no `<eod>` and no `<mask>`, so the softmax has no rows for them.
 """
 
 FAMILIES: dict[str, Family] = {

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from docmt.model.families.family import Encoder, Family, HuggingFace
+from docmt.model.families.conventions import Encoder, Family, HuggingFace
 
 _ACTIVATIONS: dict[str, object] = {
     "relu": "relu",
@@ -15,7 +15,7 @@ _PROJECTIONS = ((r"\.q\.", ".query."), (r"\.k\.", ".key."), (r"\.v\.", ".value."
 
 
 _BART = HuggingFace(
-    types=("bart",),
+    model_types=("bart",),
     architecture="BartForConditionalGeneration",
     entries={
         "vocabulary_size": ("vocab_size",),
@@ -30,9 +30,9 @@ _BART = HuggingFace(
         "dropout": ("dropout",),
         "attention_dropout": ("attention_dropout",),
     },
-    sizes={"normalization": "post", "embedding_normalization": True, "position_encoding": "learned"},
-    values={"activation_function": _ACTIVATIONS},
-    usual={
+    fixed_sizes={"normalization": "post", "embedding_normalization": True, "position_encoding": "learned"},
+    value_names={"activation_function": _ACTIVATIONS},
+    defaults={
         "encoder_layers": 12,
         "decoder_layers": 12,
         "encoder_ffn_dim": 4096,
@@ -47,7 +47,7 @@ _BART = HuggingFace(
         "dropout": 0.1,
         "attention_dropout": 0.0,
     },
-    names=(
+    weight_names=(
         (r"^model\.", ""),
         (r"self_attn_layer_norm", "attention_residual.norm"),
         (r"encoder_attn_layer_norm", "cross_residual.norm"),
@@ -67,27 +67,20 @@ _BART = HuggingFace(
         (r"^decoder\.embed_positions\.weight", "target_positions.table.weight"),
         (r"^final_logits_bias", "head_bias.vector"),
     ),
-    tables={
-        "tokens": ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"),
-    },
-    fixed={"is_decoder": (False,)},
+    token_tables={"tokens": ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")},
+    supported_values={"is_decoder": (False,)},
     first_position=2,
 )
 
-BART = Family(
-    target="</s> <s> w </s>",
-    head_bias=True,
-    unpredicted=(0, 2),
-    huggingface=_BART,
-)
+BART = Family(target="</s> <s> w </s>", head_bias=True, ids_without_logits=(0, 2), huggingface=_BART)
 """BART (Lewis et al. 2020)."""
 
 
 _MBART = replace(
     _BART,
-    types=("mbart",),
+    model_types=("mbart",),
     architecture="MBartForConditionalGeneration",
-    sizes={**_BART.sizes, "normalization": "pre"},
+    fixed_sizes={**_BART.fixed_sizes, "normalization": "pre"},
 )
 
 MBART = replace(BART, source="w </s> SOURCE", target="TARGET w </s>", huggingface=_MBART)
@@ -99,25 +92,25 @@ MBART50 = replace(
     target="</s> TARGET w </s>",
     huggingface=replace(_MBART, tokenizers=("MBart50Tokenizer", "MBart50TokenizerFast")),
 )
-"""mBART of 50 languages (Tang et al. 2020), which marks sentences in another way."""
+"""mBART of 50 languages (Tang et al. 2020), with other boundary tokens."""
 
 M2M_100 = Family(
     source="SOURCE w </s>",
     target="</s> TARGET w </s>",
-    unpredicted=(0, 2),
+    ids_without_logits=(0, 2),
     huggingface=replace(
         _BART,
-        types=("m2m_100",),
+        model_types=("m2m_100",),
         architecture="M2M100ForConditionalGeneration",
-        sizes={"normalization": "pre", "embedding_normalization": False, "position_encoding": "sinusoidal"},
-        usual={
-            **_BART.usual,
+        fixed_sizes={"normalization": "pre", "embedding_normalization": False, "position_encoding": "sinusoidal"},
+        defaults={
+            **_BART.defaults,
             "vocab_size": 128112,
             "activation_function": "relu",
             "scale_embedding": True,
             "attention_dropout": 0.1,
         },
-        no_weights=r"embed_positions\.weights$",
+        ignored_weights=r"embed_positions\.weights$",
     ),
 )
 """M2M100 (Fan et al. 2020) and the dense models of NLLB-200 (NLLB Team 2022)."""
@@ -131,28 +124,28 @@ MARIAN = Family(
     frequencies="vaswani",
     tables="either",
     head_bias=True,
-    says_padding=False,
-    unpredicted=(1, 2),
+    can_generate_padding=False,
+    ids_without_logits=(1, 2),
     huggingface=replace(
         _BART,
-        types=("marian",),
+        model_types=("marian",),
         architecture="MarianMTModel",
         entries={**_BART.entries, **_MARIAN_TABLES},
-        sizes={"normalization": "post", "embedding_normalization": False, "position_encoding": "sinusoidal"},
-        usual={**_BART.usual, "vocab_size": 58101, "decoder_vocab_size": "vocab_size"},
-        fixed={
-            **_BART.fixed,
+        fixed_sizes={"normalization": "post", "embedding_normalization": False, "position_encoding": "sinusoidal"},
+        defaults={**_BART.defaults, "vocab_size": 58101, "decoder_vocab_size": "vocab_size"},
+        supported_values={
+            **_BART.supported_values,
             "normalize_before": (False,),
             "normalize_embedding": (False,),
             "add_final_layer_norm": (False,),
             "static_position_embeddings": (True,),
         },
-        tables={
-            **_BART.tables,
+        token_tables={
+            **_BART.token_tables,
             "source_tokens": ("model.encoder.embed_tokens",),
             "target_tokens": ("model.decoder.embed_tokens", "lm_head"),
         },
-        no_weights=r"embed_positions\.weight$",
+        ignored_weights=r"embed_positions\.weight$",
         first_position=0,
     ),
 )
@@ -166,7 +159,7 @@ _BERT_SIZES = {
     "position_encoding": "learned",
 }
 _BERT = HuggingFace(
-    types=("bert",),
+    model_types=("bert",),
     architecture="BertModel",
     entries={
         "source_vocabulary_size": ("vocab_size",),
@@ -176,7 +169,7 @@ _BERT = HuggingFace(
         "encoder_layers": ("num_hidden_layers",),
         "max_positions": ("max_position_embeddings",),
     },
-    usual={
+    defaults={
         "vocab_size": 30522,
         "hidden_size": 768,
         "intermediate_size": 3072,
@@ -186,14 +179,14 @@ _BERT = HuggingFace(
         "layer_norm_eps": 1e-12,
         "pad_token_id": 0,
     },
-    fixed={
+    supported_values={
         "hidden_act": ("gelu",),
         "layer_norm_eps": (1e-12,),
         "position_embedding_type": ("absolute",),
         "is_decoder": (False,),
         "add_cross_attention": (False,),
     },
-    names=(
+    weight_names=(
         (r"^(bert|roberta)\.", ""),
         (r"^embeddings\.word_embeddings", "source_tokens"),
         (r"^embeddings\.position_embeddings", "source_positions.table"),
@@ -209,15 +202,15 @@ _BERT = HuggingFace(
         (r"\.gamma$", ".weight"),
         (r"\.beta$", ".bias"),
     ),
-    # What is trained on top of the encoder, by many names.
-    no_weights=r"^(?!((bert|roberta)\.)?(embeddings|encoder)\.)|position_ids$",
+    # Modules on top of the encoder have many names.
+    ignored_weights=r"^(?!((bert|roberta)\.)?(embeddings|encoder)\.)|position_ids$",
 )
 
-BERT = Family(goes_on=True, tables="two", encoder=Encoder(_BERT_SIZES, norm_epsilon=1e-12), huggingface=_BERT)
-"""BERT (Devlin et al. 2019): the encoder of a language model, under a decoder of docmt's own.
+BERT = Family(predicts_boundary=True, tables="two", encoder=Encoder(_BERT_SIZES, norm_epsilon=1e-12), huggingface=_BERT)
+"""BERT (Devlin et al. 2019): the encoder of a language model, with a docmt decoder.
 
-There is no such translation model to convert, but an encoder to start a training from (Bao et al. 2021, Table 2). Its
-embeddings of token types are those of one type here, a constant, and part of the positions.
+It initializes the encoder in training (Bao et al. 2021, Table 2). There is no translation model to convert. The
+embedding of token type 0 is constant, and is added to the positions.
 """
 
 ROBERTA = replace(
@@ -225,9 +218,9 @@ ROBERTA = replace(
     encoder=Encoder(_BERT_SIZES, norm_epsilon=1e-5),
     huggingface=replace(
         _BERT,
-        types=("roberta", "xlm-roberta"),
-        usual={**_BERT.usual, "vocab_size": 50265, "pad_token_id": 1},
-        fixed={**_BERT.fixed, "layer_norm_eps": (1e-5,), "pad_token_id": (1,)},
+        model_types=("roberta", "xlm-roberta"),
+        defaults={**_BERT.defaults, "vocab_size": 50265, "pad_token_id": 1},
+        supported_values={**_BERT.supported_values, "layer_norm_eps": (1e-5,), "pad_token_id": (1,)},
         first_position=2,
     ),
 )
@@ -242,7 +235,7 @@ _T5_ACTIVATIONS: dict[str, object] = {
 }
 
 _T5 = HuggingFace(
-    types=("t5", "mt5"),
+    model_types=("t5", "mt5"),
     architecture="T5ForConditionalGeneration",
     entries={
         "vocabulary_size": ("vocab_size",),
@@ -257,14 +250,14 @@ _T5 = HuggingFace(
         "relative_distance": ("relative_attention_max_distance",),
         "dropout": ("dropout_rate",),
     },
-    sizes={
+    fixed_sizes={
         "normalization": "pre",
         "embedding_normalization": False,
         "position_encoding": "relative",
         "scale_embeddings": False,
     },
-    values={"feed_forward_proj": _T5_ACTIVATIONS},
-    usual={
+    value_names={"feed_forward_proj": _T5_ACTIVATIONS},
+    defaults={
         "vocab_size": 32128,
         "d_model": 512,
         "d_kv": 64,
@@ -278,8 +271,8 @@ _T5 = HuggingFace(
         "dropout_rate": 0.1,
         "layer_norm_epsilon": 1e-6,
     },
-    fixed={"layer_norm_epsilon": (1e-6,)},
-    names=(
+    supported_values={"layer_norm_epsilon": (1e-6,)},
+    weight_names=(
         (r"\.block\.(\d+)\.layer\.0\.layer_norm", r".\1.attention_residual.norm"),
         (r"\.block\.(\d+)\.layer\.0\.SelfAttention\.relative_attention_bias", "_distances.table"),
         (r"\.block\.(\d+)\.layer\.0\.SelfAttention", r".\1.attention.local"),
@@ -296,9 +289,9 @@ _T5 = HuggingFace(
         (r"^(encoder|decoder)\.norm", r"\1_norm"),
         (r"^lm_head", "softmax"),
     ),
-    pad_begins=True,
+    starts_with_padding=True,
     scaled_types=("t5",),
-    tables={"tokens": ("shared", "encoder.embed_tokens", "decoder.embed_tokens", "lm_head")},
+    token_tables={"tokens": ("shared", "encoder.embed_tokens", "decoder.embed_tokens", "lm_head")},
 )
 
 T5 = Family(
@@ -308,11 +301,11 @@ T5 = Family(
     norm_epsilon=1e-6,
     biases=False,
     scaled=False,
-    unpredicted=(1, 2),
-    zero=None,
+    ids_without_logits=(1, 2),
+    zero_row=None,
     huggingface=_T5,
 )
 """T5 (Raffel et al. 2020), its version 1.1, and mT5 (Xue et al. 2021)."""
 
-MADLAD = replace(T5, target="<unk> w </s>", huggingface=replace(_T5, pad_begins=False))
+MADLAD = replace(T5, target="<unk> w </s>", huggingface=replace(_T5, starts_with_padding=False))
 """MADLAD-400 (Kudugunta et al. 2023)."""

@@ -1,7 +1,7 @@
-"""The systems: each one file with its options and the answers in which it differs from the sentence Transformer."""
+"""The systems. Each file has the options of a system and its differences from the sentence Transformer."""
 
 from docmt.model.scope import ContextSpec
-from docmt.model.systems.base import Order, System
+from docmt.model.systems.base import DecodingOrder, System
 from docmt.model.systems.concat import Concat, WholeDocument
 from docmt.model.systems.context import Context
 from docmt.model.systems.group import Group
@@ -17,17 +17,17 @@ SYSTEMS: dict[str, type[System]] = {
     "multihop": MultiHop,
     "hierarchical": Hierarchical,
 }
-"""By the name that `model.system` has for it."""
+"""The systems by value of `model.system`."""
 
 __all__ = [
     "SYSTEMS",
     "Concat",
     "Context",
     "ContextSpec",
-    "Document",
+    "DecodingOrder",
     "Group",
     "Hierarchical",
     "MultiHop",
-    "Order",
     "System",
+    "WholeDocument",
 ]

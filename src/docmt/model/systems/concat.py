@@ -7,100 +7,100 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import ranged
+from docmt.core.settings import ranged
 from docmt.model.scope import AttentionScope, ContextSpec
-from docmt.model.systems.base import Order, Rules, System
+from docmt.model.systems.base import DecodingOrder, Rules, System
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
-    from docmt.model.config import Sizes
+    from docmt.model.model_config import Sizes
     from docmt.model.transformer import Parts
 
 
 @dataclass(frozen=True)
 class WholeDocument(System):
-    """The plain Transformer on whole instances: the baseline of Bao et al. (2021).
+    """Plain Transformer on whole instances, the baseline of Bao et al. (2021).
 
-    Every attention sees the whole instance; which source sentence a target sentence belongs to is unknown.
+    Every attention sees the whole instance. Sentences of source and target are not aligned.
     """
 
     rules: ClassVar[Rules] = "open"  # the model itself ends sentences and the document
     positions: ClassVar[None] = None
-    usual_positions: ClassVar[Literal["document"]] = "document"  # the order of sentences is known from positions alone
+    default_positions: ClassVar[Literal["document"]] = "document"  # only positions distinguish sentences
 
     @property
-    def order(self) -> Order:
-        """A row of the search is an instance."""
+    def decoding_order(self) -> DecodingOrder:
+        """Instance by instance."""
         return "documents"
 
     def context_spec(self) -> ContextSpec:
-        """As much as fits."""
+        """Return a spec without limits."""
         return ContextSpec()
 
-    def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
-        """Attention over the document."""
-        return parts.group_attention(whole=replace(scope, part="document"))
+    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+        """Build attention over the document."""
+        return parts.build_group_attention(whole=replace(scope, extent="document"))
 
-    def origin(self, name: str) -> str | None:
-        """Attention over the document starts from that within the sentence."""
+    def initial_weight(self, name: str) -> str | None:
+        """Initialize attention over the document from that within sentences."""
         return name.replace(".whole.", ".local.")
 
 
 @dataclass(frozen=True)
 class Concat(WholeDocument):
-    """Every attention sees the whole window: the sentence and those before it, L in all.
+    """Every attention sees a window of L sentences: a sentence and those before it.
 
-    A window whose sentences do not fit into `model.instance_tokens` has fewer of them, the nearest ones.
+    A window that exceeds `model.instance_tokens` has fewer sentences, the nearest ones.
     """
 
     sentences: int = ranged(4, 1, 10_000)
-    """L, the sentences of a window: one that is new, and L - 1 before it"""
+    """sentences per window, the translated one included"""
     loss: Literal["all", "last"] = "all"
-    """which sentences of a window have labels in training"""
-    keep: Literal["last", "prefix"] = "last"
-    """translation: every window is translated anew and its last sentence kept (last, as in the paper), or the
-    document's own earlier translations are forced and only the last sentence is searched (prefix, as in their code)"""
+    """sentences of a window with labels in training"""
+    window_decoding: Literal["last", "prefix"] = "last"
+    """translate every window anew (last), or force the earlier translations (prefix)"""
     attention: Literal["softmax", "linear"] = "softmax"
-    """of the decoder: softmax, or linear, with the options of model.linear (RFA: model.linear.map random)"""
+    """attention of the decoder; linear uses the options of model.linear"""
     padding_windows: bool = False
-    """train on further, shorter windows at the end of each document, so that its last sentences stand in every place of
-    a window as well"""
-    orders: ClassVar[Mapping[str, Order]] = {"last": "windows", "prefix": "in turn"}  # by what `keep` may be
+    """also train on shorter windows at the end of each document"""
+    # By value of `window_decoding`.
+    decoding_orders: ClassVar[Mapping[str, DecodingOrder]] = {"last": "windows", "prefix": "sequential"}
     rules: ClassVar[Rules] = "frame"  # a window has as many target as source sentences
 
     @property
-    def order(self) -> Order:
-        """Window by window, as `keep` says."""
-        return self.orders[self.keep]
+    def decoding_order(self) -> DecodingOrder:
+        """Window by window, as `window_decoding` says."""
+        return self.decoding_orders[self.window_decoding]
 
     @property
-    def predicts(self) -> Literal["all", "last"]:
+    def labelled_sentences(self) -> Literal["all", "last"]:
         """As `loss` says."""
         return self.loss
 
     @property
-    def linear(self) -> bool:
+    def has_linear_attention(self) -> bool:
         """As `attention` says."""
         return self.attention == "linear"
 
-    def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
-        """Attention over the window; where it is linear, that of the encoder is not."""
+    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+        """Build attention over the window. Only that of the decoder may be linear."""
         in_decoder = scope.causal or scope.memory != "self"
-        return parts.group_attention(whole=replace(scope, part="document"), linear=self.linear and in_decoder)
+        linear = self.has_linear_attention and in_decoder
+        return parts.build_group_attention(whole=replace(scope, extent="document"), linear=linear)
 
-    def origin(self, name: str) -> str | None:
-        """Attention over the window starts from that within the sentence; features and gates are new."""
-        new = self.linear and (".features." in name or ".gate." in name)
-        return None if new else super().origin(name)
+    def initial_weight(self, name: str) -> str | None:
+        """Initialize attention over the window from that within sentences. Features and gates are new."""
+        new = self.has_linear_attention and (".features." in name or ".gate." in name)
+        return None if new else super().initial_weight(name)
 
     def context_spec(self) -> ContextSpec:
-        """A window at every sentence."""
+        """Return a window at every sentence."""
         return ContextSpec(sentences=self.sentences, windows=True, padding_windows=self.padding_windows)
 
     def check(self, sizes: Sizes) -> None:
-        """Raises DocmtError for padding windows that would repeat documents."""
+        """Raise DocmtError for padding windows that would repeat documents."""
         if self.padding_windows and (self.sentences == 1 or self.loss == "last"):
             raise DocmtError(
-                "model.concat.padding_windows needs windows of several sentences and a loss on all of them: "
-                "set sentences above 1 and loss all, or leave it out"
+                "model.concat.padding_windows needs model.concat.sentences above 1 and model.concat.loss all: set "
+                "both, or leave it out"
             )

@@ -1,6 +1,6 @@
 """The document-context Transformer (Zhang et al. 2018): attention to the encoded sentences before.
 
-Notation: S source sentences, d model width; a context is the sequence of the k sentences before one.
+Notation: d model width. A context is the sequence of the k sentences before one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import ranged
+from docmt.core.settings import ranged
 from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import System
 
@@ -18,66 +18,65 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from docmt.model.attention import Memory
-    from docmt.model.config import Sizes
     from docmt.model.layers import Layer
+    from docmt.model.model_config import Sizes
     from docmt.model.spans import ModelInput
     from docmt.model.transformer import Parts, TranslationModel
 
 
 @dataclass(frozen=True)
 class Context(System):
-    """Encoder and decoder attend to the sentences before, between self-attention and what follows it.
+    """Encoder and decoder attend to preceding sentences, directly after self-attention.
 
-    A document's first sentence has a single mark as its context. Training has two steps in the paper: a sentence model,
-    then the new parameters alone (`initialize_from` it, `freeze` what is loaded).
+    The context of a document's first sentence is a single boundary token. The paper trains in two steps: a sentence
+    model, then only the new parameters (`initialize_from` it, and `freeze` what is loaded).
     """
 
     sentences: int = ranged(2, 1, 10_000)
-    """k, the source sentences before each that it looks at (Table 1 of the paper)"""
+    """preceding source sentences to attend to"""
     layers: int = ranged(1, 1, 1000)
-    """layers of the context encoder (Table 2)"""
+    """layers of the context encoder"""
     representation: Literal["encoder", "embedding", "bilstm"] = "encoder"
-    """what is made of the context: the output of a Transformer encoder (published), or of a bidirectional LSTM, or the
-    embeddings themselves"""
+    """context states: a Transformer encoder, plain embeddings, or a bidirectional LSTM"""
     side: Literal["both", "encoder", "decoder"] = "both"
-    """where context is looked at (Table 8)"""
+    """stacks that attend to the context"""
     gating: Literal["gate", "residual"] = "gate"
-    """how it is joined: lam x + (1 - lam) y with a gate at every position, or x + y (Table 9)"""
-    branch: Literal["exact", "published"] = "exact"
-    """published: the joined states are normalised, so that new weights change what a sentence model says even with
-    gates at 1; exact: x + (1 - lam) y (or x + y), not normalised, and y begins at zero: the sentence model exactly"""
+    """combination with the context: a gate at every position, or a plain sum"""
+    fusion: Literal["identity", "published"] = "identity"
+    """identity: starts equal to the sentence model; published: as in the paper"""
 
     def context_spec(self) -> ContextSpec:
-        """Sentences of a document, and the k before them."""
-        return ContextSpec(before=self.sentences, joined=True)
+        """Return sentences with the k before them."""
+        return ContextSpec(source_context=self.sentences, joined_context=True)
 
     def check(self, sizes: Sizes) -> None:
-        """Raises DocmtError for layers of what has none."""
+        """Raise DocmtError for layers without a context encoder."""
         if self.layers > 1 and self.representation != "encoder":
             raise DocmtError(
                 f"model.context.layers is {self.layers}, but representation {self.representation} has no layers: leave "
                 "it out, or choose representation encoder"
             )
 
-    def encoder(self, parts: Parts) -> list[Layer]:
-        """Self-attention, attention to the context, feed-forward."""
-        layers = super().encoder(parts)
-        return layers if self.side == "decoder" else [self._with_context(layer, parts) for layer in layers]
+    def build_encoder(self, parts: Parts) -> list[Layer]:
+        """Build layers of self-attention, context attention, feed-forward."""
+        layers = super().build_encoder(parts)
+        return layers if self.side == "decoder" else [self._insert_context(layer, parts) for layer in layers]
 
-    def decoder(self, parts: Parts) -> list[Layer]:
-        """Self-attention, attention to the context, cross-attention, feed-forward."""
-        layers = super().decoder(parts)
-        return layers if self.side == "encoder" else [self._with_context(layer, parts) for layer in layers]
+    def build_decoder(self, parts: Parts) -> list[Layer]:
+        """Build layers of self-attention, context attention, cross-attention, feed-forward."""
+        layers = super().build_decoder(parts)
+        return layers if self.side == "encoder" else [self._insert_context(layer, parts) for layer in layers]
 
-    def _with_context(self, layer: Layer, parts: Parts) -> Layer:
-        wide = 2 * parts.encoder.sizes.width if self.representation == "bilstm" else None
-        exact = self.branch == "exact"
-        attention = parts.attention(AttentionScope("context"), wide, at_zero=exact)
-        branch = parts.gated_residual(exact) if self.gating == "gate" else parts.residual(normed=not exact)
+    def _insert_context(self, layer: Layer, parts: Parts) -> Layer:
+        memory_width = 2 * parts.encoder.sizes.width if self.representation == "bilstm" else None
+        identity = self.fusion == "identity"
+        attention = parts.build_attention(AttentionScope("context"), memory_width, zero_init=identity)
+        gated = self.gating == "gate"
+        branch = parts.build_gated_residual(identity) if gated else parts.build_residual(has_norm=not identity)
         return layer.insert("context", attention, branch, after="attention")
 
-    def modules(self, parts: Parts) -> dict[str, nn.Module]:
-        """The context encoder."""
+    def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
+        """Build the context encoder."""
         from torch import nn
 
         from docmt.model.layers import Bilstm
@@ -88,41 +87,43 @@ class Context(System):
         if self.representation == "bilstm":
             return {"context": Bilstm(parts.sizes.width)}
         layers = [
-            parts.layer(attention=self.attend(parts, AttentionScope(), number), feed_forward=parts.feed_forward())
+            parts.build_layer(
+                attention=self.build_attention(parts, AttentionScope(), number), feed_forward=parts.build_feed_forward()
+            )
             for number in range(self.layers)
         ]
-        return {"context": nn.ModuleList(layers)} | ({"context_norm": parts.norm()} if parts.pre_norm else {})
+        return {"context": nn.ModuleList(layers)} | ({"context_norm": parts.build_norm()} if parts.pre_norm else {})
 
-    def memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
-        """The contexts and the encoded sentences; those that are only looked back at are not encoded themselves."""
+    def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+        """Compute contexts and encoded sentences. Sentences that are only context are not encoded separately."""
         from docmt.model.attention import FullContext, Memory
 
         source = inputs.source
-        vectors = model.lookup("source", source.tokens)  # [T, d], each token once
-        spans, index = source.contexts(self.sentences, model.parts.frame)
-        contexts = Memory(vectors.index_select(0, index.to(vectors.device)), spans, places=index)
-        context = replace(contexts, states=self._represent(model, contexts))
-        numbers = inputs.aligned.unique()
-        current, index = source.only(numbers)
+        vectors = model.look_up_tokens("source", source.tokens)  # [T, d], each token once
+        spans, index = source.gather_contexts(self.sentences, model.parts.boundary_tokens)
+        contexts = Memory(vectors.index_select(0, index.to(vectors.device)), spans, source_positions=index)
+        context = replace(contexts, states=self._encode_contexts(model, contexts))
+        sentences = inputs.alignment.unique()
+        current, index = source.select_sentences(sentences)
         if len(index) < len(vectors):
             vectors = vectors.index_select(0, index.to(vectors.device))
-        x = model.place("source", vectors, current)
-        states = model.run_encoder(x, FullContext(current, {"context": context}, numbers))
-        return {"context": context, "source": Memory(states, source.sentences.with_only(numbers))}
+        x = model.add_packed_positions("source", vectors, current)
+        states = model.run_encoder(x, FullContext(current, {"context": context}, sentences))
+        return {"context": context, "source": Memory(states, source.sentences.tile_selected(sentences))}
 
-    def _represent(self, model: TranslationModel, contexts: Memory) -> Tensor:
-        """What is made of embedded contexts: [T', d] (bilstm: [T', 2 d])."""
+    def _encode_contexts(self, model: TranslationModel, contexts: Memory) -> Tensor:
+        """Encode embedded contexts: [T', d] (bilstm: [T', 2 d])."""
         from docmt.model.attention import FullContext
-        from docmt.model.layers import run
+        from docmt.model.layers import run_layers
 
         if self.representation == "encoder":
             positions = contexts.sentences.positions().to(contexts.states.device)
             x = model.add_positions("source", contexts.states, positions)
-            x = run(model.get_submodule("context").children(), x, FullContext(contexts))
+            x = run_layers(model.get_submodule("context").children(), x, FullContext(contexts))
             return model.get_submodule("context_norm")(x) if model.parts.encoder.pre_norm else x
         x = model.add_positions("source", contexts.states, None)
         return x if self.representation == "embedding" else model.get_submodule("context")(x, contexts.sentences)
 
-    def origin(self, name: str) -> str | None:
-        """All but the context encoder and what looks at it is the sentence model's."""
+    def initial_weight(self, name: str) -> str | None:
+        """Initialize all but the context encoder and its attentions from the sentence model."""
         return None if "context" in name else name

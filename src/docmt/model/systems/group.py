@@ -1,4 +1,4 @@
-"""G-Transformer (Bao et al. 2021): attention within sentences, joined by a gate with attention over the document."""
+"""G-Transformer (Bao et al. 2021): attention within sentences, gated with attention over the document."""
 
 from __future__ import annotations
 
@@ -6,115 +6,112 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import ranged
+from docmt.core.settings import ranged
 from docmt.model.families import FAMILIES
 from docmt.model.scope import AttentionScope, ContextSpec
-from docmt.model.systems.base import Order, System
+from docmt.model.systems.base import DecodingOrder, System
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
-    from docmt.model.config import Sizes
+    from docmt.model.model_config import Sizes
     from docmt.model.transformer import Parts
 
 
 @dataclass(frozen=True)
 class Group(System):
-    """Group attention in every layer; in the top layers global attention as well. The ablations are options."""
+    """Group attention in all layers, and also global attention in the top layers. Ablations are options."""
 
     encoder_layers: int = ranged(2, 0, 1000)
-    """top encoder layers whose self-attention combines group and global attention; 2 means all of fewer layers"""
+    """top encoder layers with combined self-attention (at most all)"""
     decoder_layers: int = ranged(2, 0, 1000)
-    """top decoder layers whose self-attention combines group and global attention; 2 means all of fewer layers"""
+    """top decoder layers with combined self-attention (at most all)"""
     cross_layers: int = ranged(2, 0, 1000)
-    """top decoder layers whose cross-attention combines group and global attention; 2 means all of fewer layers"""
-    top: Literal["combined", "group", "global"] = "combined"
-    """what the top layers do: combined (published), only group, or only global attention"""
+    """top decoder layers with combined cross-attention (at most all)"""
+    top_attention: Literal["combined", "group", "global"] = "combined"
+    """attention of the top layers: group and global combined, or one of them"""
     self_locality: bool = True
-    """group attention in self-attention; false attends to the whole instance in every layer"""
+    """group attention in self-attention; false: all layers see the whole instance"""
     cross_locality: bool = True
-    """group attention in cross-attention; false attends to the whole source in every layer"""
-    join: Literal["auto", "published", "exact"] = "auto"
-    """how the two are joined by a gate g: g * group + (1 - g) * global attention (published), or group + (1 - g) *
-    global attention that begins at zero, so that at first a model is that which it starts from (exact); auto: exact
-    for pretrained families, otherwise published"""
+    """group attention in cross-attention; false: all layers see the whole source"""
+    fusion: Literal["auto", "published", "identity"] = "auto"
+    """gate of group and global attention; identity: starts equal to the sentence model"""
     gate_bias: float = ranged(0.0, -100, 100)
-    """bias that gates start with; at 3 they let 5 % of the attention over the document in"""
-    global_from: Literal["random", "local"] = "random"
-    """with initialize_from: attention over the document starts at random (published), or as a copy of that within
-    sentences (but for its output, if the join is exact)"""
+    """initial gate bias (at 3, global attention has weight 5 %)"""
+    global_start: Literal["random", "local"] = "random"
+    """initial weights of global attention: random, or a copy of group attention"""
 
     global_attention: Literal["softmax", "linear"] = "softmax"
-    """attention over the document: softmax (published), or linear in its length, with the options of model.linear"""
+    """kind of attention over the document; linear uses the options of model.linear"""
     positions: ClassVar[None] = None
 
     @property
-    def linear(self) -> bool:
+    def has_linear_attention(self) -> bool:
         """As `global_attention` says."""
         return self.global_attention == "linear"
 
     @property
-    def order(self) -> Order:
-        """A row of the search is an instance."""
+    def decoding_order(self) -> DecodingOrder:
+        """Instance by instance."""
         return "documents"
 
     @property
-    def from_start(self) -> str:
-        """A copy needs what it is a copy of."""
-        return "" if self.global_from == "random" else "global_from"
+    def initialization_option(self) -> str:
+        """Copied weights need a model to copy from."""
+        return "" if self.global_start == "random" else "global_start"
 
     def context_spec(self) -> ContextSpec:
-        """As much as fits."""
+        """Return a spec without limits."""
         return ContextSpec()
 
-    def settled(self, sizes: Sizes) -> Group:
-        """With a join that is chosen."""
-        if self.join != "auto":
+    def resolve_options(self, sizes: Sizes) -> Group:
+        """Resolve `fusion`: identity for pretrained families."""
+        if self.fusion != "auto":
             return self
-        return replace(self, join="exact" if FAMILIES[sizes.family].pretrained else "published")
+        return replace(self, fusion="identity" if FAMILIES[sizes.family].is_pretrained else "published")
 
     def check(self, sizes: Sizes) -> None:
-        """Raises DocmtError for more combined layers than there are."""
+        """Raise DocmtError for more combined layers than there are."""
         for name, total in (
             ("encoder_layers", sizes.encoder_layers),
             ("decoder_layers", sizes.decoder_layers),
             ("cross_layers", sizes.decoder_layers),
         ):
-            # The default serves models of one layer, too.
+            # The default is valid for models of one layer.
             if getattr(self, name) > max(total, getattr(Group, name)):
                 raise DocmtError(
                     f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
                 )
 
-        whole = self.top != "group" and any((self.encoder_layers, self.decoder_layers, self.cross_layers))
-        if self.linear and not whole and self.self_locality and self.cross_locality:
+        whole = self.top_attention != "group" and any((self.encoder_layers, self.decoder_layers, self.cross_layers))
+        if self.has_linear_attention and not whole and self.self_locality and self.cross_locality:
             raise DocmtError(
-                "model.group.global_attention is linear, but no layer attends to the document: leave it out, or let "
-                "model.group.top and its numbers of layers say which do"
+                "model.group.global_attention is linear, but no layer has global attention: leave it out, or set "
+                "model.group.top_attention and the numbers of layers"
             )
 
-    def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
-        """Group attention, in the top layers what `top` says, and without locality attention over the document."""
-        whole = replace(scope, part="document")
+    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+        """Build group attention, that of `top_attention` in the top layers, or without locality global attention."""
+        whole = replace(scope, extent="document")
         if not (self.self_locality if scope.memory == "self" else self.cross_locality):
-            return parts.group_attention(whole=whole, linear=self.linear)
+            return parts.build_group_attention(whole=whole, linear=self.has_linear_attention)
         total, top = parts.sizes.decoder_layers, self.cross_layers
         if scope.memory == "self":
             total, top = (
                 (total, self.decoder_layers) if scope.causal else (parts.sizes.encoder_layers, self.encoder_layers)
             )
-        if number < total - top or self.top == "group":
-            return parts.group_attention(local=scope)
-        if self.top == "global":
-            return parts.group_attention(whole=whole, linear=self.linear)
-        exact = self.join == "exact"  # models have settled systems
-        return parts.group_attention(
-            local=scope, whole=whole, gate_bias=self.gate_bias, linear=self.linear, exact=exact
+        if number < total - top or self.top_attention == "group":
+            return parts.build_group_attention(local=scope)
+        if self.top_attention == "global":
+            return parts.build_group_attention(whole=whole, linear=self.has_linear_attention)
+        identity = self.fusion == "identity"  # "auto" is resolved in models
+        return parts.build_group_attention(
+            local=scope, whole=whole, gate_bias=self.gate_bias, linear=self.has_linear_attention, identity=identity
         )
 
-    def origin(self, name: str) -> str | None:
-        """Group attention starts from that of the sentence model; gates and global attention are new, or its copy."""
-        if ".gate." in name or ".features." in name or (".whole." in name and self.global_from == "random"):
+    def initial_weight(self, name: str) -> str | None:
+        """Initialize group attention from the sentence model. Gates are new, global attention is new or a copy."""
+        if ".gate." in name or ".features." in name or (".whole." in name and self.global_start == "random"):
             return None
-        if ".whole.output." in name and self.join == "exact":
+        if ".whole.output." in name and self.fusion == "identity":
             return None
         return name.replace(".whole.", ".local.")

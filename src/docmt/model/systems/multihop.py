@@ -1,7 +1,4 @@
-"""The Multi-Hop Transformer (2021): one sentence of context after the other, on both sides.
-
-Notation: S source sentences, d model width; H^n the states of layer n, A^n those behind its self-attention.
-"""
+"""The Multi-Hop Transformer (2021): attention to one context sentence after the other, on both sides."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import ranged
+from docmt.core.settings import ranged
 from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import System
 
@@ -19,8 +16,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from docmt.model.attention import Memory
-    from docmt.model.config import Sizes
     from docmt.model.layers import Layer
+    from docmt.model.model_config import Sizes
     from docmt.model.spans import ModelInput, Packed
     from docmt.model.transformer import Parts, TranslationModel
 
@@ -29,110 +26,111 @@ _EMBEDDINGS = "target_sentences.embeddings."
 
 @dataclass(frozen=True)
 class MultiHop(System):
-    """Layers hop over the k sentences before: their source in the encoder, drafts of their translation in the decoder.
+    """Layers attend to the k preceding sentences in turn: source in the encoder, drafts in the decoder.
 
-    Sentence encoders, one a side, read each sentence of a document once; layer n looks at layer n of theirs. Where the
-    paper is silent: a hop has a residual branch and adds nothing where its sentence is missing; hops have weights of
-    their own; one gate without bias, sigmoid(W a + U (b - a)), joins what entered and left the hops (the functions of
-    the paper's, W a + U b); a feed-forward block ends each layer; drafts are read with embeddings of their own, as the
-    reverse model, from which their encoder starts, has others; that of the sentence itself is never its reference.
+    One sentence encoder per side reads each sentence once. Layer n attends to its layer n. Choices where the paper is
+    silent: hops have residual branches and separate weights, and add nothing for missing sentences. One gate without
+    bias, sigmoid(W a + U (b - a)), joins input a and output b of the hops (a reparametrised W a + U b). A feed-forward
+    block ends each layer. The draft encoder has separate embeddings, like the reverse model that initializes it. The
+    draft of the current sentence is never its reference.
     """
 
     sentences: int = ranged(3, 1, 100)
-    """k, the sentences before each that it hops over"""
+    """preceding sentences to attend to"""
     direction: Literal["L2R", "R2L"] = "L2R"
-    """hops from the farthest sentence to the nearest (L2R, published) or back"""
+    """hops from the farthest sentence to the nearest (L2R), or reverse (R2L)"""
     side: Literal["both", "source", "target"] = "both"
-    """where context is read: of the source (in the encoder), of the target (drafts, also its own; in the decoder)"""
-    context: Literal["drafts", "references"] = "drafts"
-    """what the target sentences before are in training: drafts, as in translation, or the references"""
+    """context of the source (encoder), of target drafts (decoder), or both"""
+    target_context: Literal["drafts", "references"] = "drafts"
+    """preceding target sentences in training: drafts or references"""
     keys: Literal["attention", "output"] = "attention"
-    """what hops look at: states behind the self-attention of a sentence encoder's layer (A^n, as in the paper's
-    equations), or behind the whole layer (H^n)"""
+    """states that hops attend to: after self-attention, or after the whole layer"""
     sentence_encoders: Literal["tuned", "frozen"] = "tuned"
-    """whether the sentence encoders are trained further (embeddings that they share with the model always are)"""
-    branch: Literal["exact", "published"] = "exact"
-    """published: a norm after the gate and after the attention to the draft, so that new weights change what a sentence
-    model says; exact: no norms there, and new attentions begin at zero: the sentence model exactly"""
+    """train or freeze the sentence encoders (shared embeddings are always trained)"""
+    fusion: Literal["identity", "published"] = "identity"
+    """identity: starts equal to the sentence model; published: as in the paper"""
 
     @property
-    def from_start(self) -> str:
-        """Frozen encoders need something to be."""
+    def initialization_option(self) -> str:
+        """Frozen encoders need pretrained weights."""
         return "" if self.sentence_encoders == "tuned" else "sentence_encoders"
 
     def check(self, sizes: Sizes) -> None:
-        """Raises DocmtError for references where no target is read."""
-        if self.side == "source" and self.context == "references":
-            raise DocmtError("model.multihop.context is references, but side source reads no target: leave it out")
+        """Raise DocmtError for references without a target side."""
+        if self.side == "source" and self.target_context == "references":
+            raise DocmtError(
+                "model.multihop.target_context is references, but side source reads no target: leave it out"
+            )
 
     def context_spec(self) -> ContextSpec:
-        """Sentences of a document and the k before them, with drafts where the target side is read."""
+        """Return sentences with the k before them, and drafts for the target side."""
         drafts = self.side != "source"
-        return ContextSpec(before=self.sentences, drafts=drafts, references=drafts and self.context == "references")
+        references = drafts and self.target_context == "references"
+        return ContextSpec(source_context=self.sentences, drafts=drafts, references=references)
 
-    def encoder(self, parts: Parts) -> list[Layer]:
-        """Self-attention, hops, feed-forward."""
-        layers = super().encoder(parts)
+    def build_encoder(self, parts: Parts) -> list[Layer]:
+        """Build layers of self-attention, hops, feed-forward."""
+        layers = super().build_encoder(parts)
         for number, layer in enumerate(layers if self.side != "target" else ()):
-            self._insert_hops(layer, AttentionScope("context", depth=number), "attention", parts)
+            self._insert_hops(layer, AttentionScope("context", layer=number), "attention", parts)
         return layers
 
-    def decoder(self, parts: Parts) -> list[Layer]:
-        """Self-attention, attention to the draft, hops, cross-attention, feed-forward."""
-        layers = super().decoder(parts)
+    def build_decoder(self, parts: Parts) -> list[Layer]:
+        """Build layers of self-attention, draft attention, hops, cross-attention, feed-forward."""
+        layers = super().build_decoder(parts)
         for number, layer in enumerate(layers if self.side != "source" else ()):
-            draft = parts.attention(AttentionScope("drafts", depth=number), at_zero=self.branch == "exact")
-            layer.insert("draft", draft, parts.residual(normed=self.branch == "published"), after="attention")
-            self._insert_hops(layer, AttentionScope("earlier", depth=number), "draft", parts)
+            draft = parts.build_attention(AttentionScope("drafts", layer=number), zero_init=self.fusion == "identity")
+            layer.insert("draft", draft, parts.build_residual(has_norm=self.fusion == "published"), after="attention")
+            self._insert_hops(layer, AttentionScope("earlier", layer=number), "draft", parts)
         return layers
 
-    def _insert_hops(self, layer: Layer, memory: AttentionScope, after: str, parts: Parts) -> None:
-        places, exact = range(1, self.sentences + 1), self.branch == "exact"
-        order = reversed(places) if self.direction == "L2R" else places
-        hops = parts.hops([replace(memory, part="before", back=back) for back in order], at_zero=exact)
-        layer.insert("hops", hops, parts.gated_residual(additive=True, normed=not exact), after)
+    def _insert_hops(self, layer: Layer, scope: AttentionScope, after: str, parts: Parts) -> None:
+        offsets, identity = range(1, self.sentences + 1), self.fusion == "identity"
+        offsets = offsets[::-1] if self.direction == "L2R" else offsets
+        scopes = [replace(scope, extent="neighbour", offset=offset) for offset in offsets]
+        hops = parts.build_hops(scopes, zero_init=identity)
+        layer.insert("hops", hops, parts.build_gated_residual(additive=True, has_norm=not identity), after)
 
-    def modules(self, parts: Parts) -> dict[str, nn.Module]:
-        """The sentence encoders."""
+    def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
+        """Build the sentence encoders."""
         sides = ("source", "target") if self.side == "both" else (self.side,)
         whole, frozen = self.keys == "output", self.sentence_encoders == "frozen"
-        return {f"{side}_sentences": parts.sentence_encoder(side, whole=whole, frozen=frozen) for side in sides}
+        return {f"{side}_sentences": parts.build_sentence_encoder(side, whole=whole, frozen=frozen) for side in sides}
 
-    def memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
-        """The encoded sentences and, by layer, what sentence encoders give. Raises ValueError without drafts."""
+    def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+        """Compute encoded sentences, and states of the sentence encoders by layer. Raises ValueError without drafts."""
         from docmt.model.attention import FullContext, Memory
 
-        source, found = inputs.source, {}
+        source, memories = inputs.source, {}
         if self.side != "target":
-            found["context"] = model.get_submodule("source_sentences")(model.embed("source", source), source)
-        current, _ = source.only(numbers := inputs.aligned.unique())
-        states = model.run_encoder(model.embed("source", current), FullContext(current, found, numbers))
-        found["source"] = Memory(states, source.sentences.with_only(numbers))
+            memories["context"] = model.get_submodule("source_sentences")(model.embed("source", source), source)
+        current, _ = source.select_sentences(sentences := inputs.alignment.unique())
+        states = model.run_encoder(model.embed("source", current), FullContext(current, memories, sentences))
+        memories["source"] = Memory(states, source.sentences.tile_selected(sentences))
         if self.side != "source":
             if inputs.drafts is None:
-                raise ValueError("this model reads drafts: give one of every source sentence (`drafts`)")
-            found["drafts"] = found["earlier"] = self._read_target(model, inputs.drafts)
+                raise ValueError("this model reads drafts: pass one of every source sentence as `drafts`")
+            memories["drafts"] = memories["earlier"] = self._read_target(model, inputs.drafts)
             if inputs.references is not None:
-                found["earlier"] = self._read_target(model, inputs.references)
-        return found
+                memories["earlier"] = self._read_target(model, inputs.references)
+        return memories
 
     def _read_target(self, model: TranslationModel, text: Packed) -> Memory:
         from docmt.model.layers import SentenceEncoder
 
         encoder = model.get_submodule("target_sentences")
         assert isinstance(encoder, SentenceEncoder)
-        memory: Memory = encoder(model.embed("source", text, encoder.embeddings), text)
-        return memory
+        return encoder(model.embed("source", text, encoder.embeddings), text)
 
-    def origin(self, name: str) -> str | None:
-        """Hops and attention to drafts are new; sentence encoders are the encoder, their embeddings the target's."""
+    def initial_weight(self, name: str) -> str | None:
+        """Initialize sentence encoders from the encoder, with target embeddings. Hops and draft attention are new."""
         if ".hops" in name or ".draft" in name or "_sentences.norms." in name:
             return None
         if name.startswith(_EMBEDDINGS):
             return name.removeprefix(_EMBEDDINGS).replace("source_tokens", "target_tokens")
         return re.sub(r"^(source|target)_sentences\.layers\.", "encoder.", name)
 
-    def origin_reverse(self, name: str) -> str | None:
-        """What reads drafts is the encoder of a model that translates from the target language, with its embeddings."""
-        own = self.origin(name) if name.startswith("target_sentences.") else None
-        return name.removeprefix(_EMBEDDINGS) if name.startswith(_EMBEDDINGS) else own
+    def initial_reverse_weight(self, name: str) -> str | None:
+        """Initialize the draft encoder from the reverse model's encoder and embeddings."""
+        weight = self.initial_weight(name) if name.startswith("target_sentences.") else None
+        return name.removeprefix(_EMBEDDINGS) if name.startswith(_EMBEDDINGS) else weight

@@ -1,0 +1,293 @@
+"""Checks of single sentences, of repeated sentences, and of the form of address of a document."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from statistics import median
+
+from docmt.checking.findings import CheckConfig, Finding, Spans, mark_sentence
+from docmt.checking.languages import (
+    FORMAL,
+    FUNCTION_WORDS,
+    INFORMAL,
+    PLURAL_IS_FORMAL,
+    quote,
+    split_words,
+    tokenize,
+    word_overlap,
+)
+from docmt.documents import ParallelDocument
+from docmt.documents.text_layout import has_letters
+
+_LONGEST_LOOP = 12
+"""Words of the longest phrase that counts as a loop."""
+_MAX_COMPARED = 1000
+"""Words of the longest sentence compared with its source. Comparing takes quadratic time."""
+_MIN_FOREIGN = 2
+_DEVIATION = 1.4826
+"""Standard deviation over median absolute deviation, for a normal distribution."""
+_MIN_SENTENCES = 20
+"""Fewest sentences from which a length ratio is estimated."""
+_MIN_DIFFERENCE = 12
+"""Fewest characters of difference for a length finding, and of a source for the ratio."""
+_MIN_OTHERS = 2
+"""Fewest other sentences with a word, to tell whether it is usually translated."""
+
+
+def find_empty(document: ParallelDocument) -> Iterator[Finding]:
+    """Yield sentences without a translation, and translations of empty sentences."""
+    for index, (source, target) in enumerate(document):
+        if has_letters(source) and not has_letters(target) and not any(map(str.isdigit, target)):
+            yield Finding("empty", "no translation", (mark_sentence(document, index),), "sure")
+        elif has_letters(target) and not source:
+            yield Finding("empty", "translation of an empty source", (mark_sentence(document, index),), "sure")
+
+
+@dataclass(frozen=True)
+class CopyCounts:
+    """Sentence counts of each source word, in all and with the word unchanged in the translation."""
+
+    occurrences: Counter[str]
+    copied: Counter[str]
+
+    @classmethod
+    def from_documents(cls, documents: Sequence[ParallelDocument]) -> CopyCounts:
+        """Count the words of these documents."""
+        occurrences, copied = Counter[str](), Counter[str]()
+        for document in documents:
+            for source, target in document:
+                source_words = set(split_words(source))
+                occurrences.update(source_words)
+                copied.update(source_words.intersection(split_words(target)))
+        return cls(occurrences, copied)
+
+    def is_translated(self, word: str) -> bool:
+        """Return whether a word that one sentence copies is mostly translated in the others."""
+        others = self.occurrences[word] - 1
+        return others >= _MIN_OTHERS and 4 * (self.copied[word] - 1) < others
+
+
+def find_untranslated(
+    document: ParallelDocument, config: CheckConfig, languages: tuple[str, str], copies: CopyCounts
+) -> Iterator[Finding]:
+    """Yield sentences left as they are, or in the source language.
+
+    Copied words may be names or code. So most of them must be words that are usually translated, or function words of
+    the source language.
+    """
+    source_words, target_words = (FUNCTION_WORDS.get(language, frozenset[str]()) for language in languages)
+    only_source = source_words - target_words
+    for index, (source, target) in enumerate(document):
+        hypothesis, original = _split_cased(target), _split_cased(source)
+        words = [word.lower() for word in hypothesis if word.isalpha() and len(word) > 1]
+        if not words:
+            continue
+        share = _share_copied(original, hypothesis, config.copied_share)
+        if share >= config.copied_share:
+            foreign = [word for word in words if word in only_source or copies.is_translated(word)]
+            if 2 * len(foreign) >= len(words):
+                equal = hypothesis == original
+                yield Finding(
+                    "untranslated",
+                    "same as the source" if equal else "nearly the same as the source",
+                    (mark_sentence(document, index),),
+                    "sure" if equal and len(foreign) >= _MIN_FOREIGN else "likely",
+                )
+        elif len(words) > _MIN_FOREIGN:
+            source_count = sum(word in only_source for word in words)
+            target_count = sum(word in target_words for word in words)
+            if source_count > _MIN_FOREIGN and source_count >= 0.2 * len(words) and source_count > 3 * target_count:
+                message = "in the source language, by its function words"
+                yield Finding("untranslated", message, (mark_sentence(document, index),), "likely")
+
+
+def _share_copied(original: Sequence[str], hypothesis: Sequence[str], least: float) -> float:
+    """Return the share of the hypothesis' words copied from the source in order, or 0 if clearly below `least`."""
+    if original == hypothesis:
+        return 1.0
+    matcher = SequenceMatcher(None, original, hypothesis, autojunk=False)
+    if len(hypothesis) > _MAX_COMPARED or len(original) > _MAX_COMPARED or matcher.quick_ratio() < least / 2:
+        return 0.0
+    return sum(block.size for block in matcher.get_matching_blocks()) / len(hypothesis)
+
+
+def _split_cased(text: str) -> list[str]:
+    """Return the words as written, the first one in lower case."""
+    words = [word for _, _, word in tokenize(text)]
+    return [words[0].lower(), *words[1:]] if words else words
+
+
+def find_loops(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
+    """Yield phrases repeated in a row, more often than in the source."""
+    for index, (source, target) in enumerate(document):
+        hypothesis = tokenize(target)
+        loop = _find_loop([word.lower() for _, _, word in hypothesis], config.loop_repetitions)
+        if loop is None:
+            continue
+        first, size, times = loop
+        source_loop = _find_loop(split_words(source), 2)
+        if source_loop is not None and source_loop[2] >= times:
+            continue
+        start, end = hypothesis[first][0], hypothesis[first + size * times - 1][1]
+        phrase = target[start : hypothesis[first + size - 1][1]]
+        if not has_letters(phrase):
+            continue
+        sentence = mark_sentence(document, index, (), [(start, end)])
+        yield Finding("loop", f"“{phrase}” {times} times in a row", (sentence,), "sure" if times > 2 else "likely")
+
+
+def _find_loop(words: Sequence[str], least: int) -> tuple[int, int, int] | None:
+    """Return the longest run of a repeated phrase as (first word, words of the phrase, times), or None."""
+    best: tuple[int, int, int] | None = None
+    last_position: dict[str, int] = {}
+    distances = set()  # between equal words
+    for position, word in enumerate(words):
+        distances.add(position - last_position.get(word, -len(words)))
+        last_position[word] = position
+    for size in sorted(size for size in distances if size <= min(_LONGEST_LOOP, len(words) // 2)):
+        run = 0  # words equal to those `size` positions before
+        for position in range(size, len(words) + 1):
+            if position < len(words) and words[position] == words[position - size]:
+                run += 1
+                continue
+            times = run // size + 1
+            needed = least if size < 3 else 2
+            if times >= needed and (best is None or size * times > best[1] * best[2]):
+                best = (position - run - size, size, times)
+            run = 0
+    return best
+
+
+def find_duplicates(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
+    """Yield different sentences of a document with the same translation."""
+    by_target = defaultdict[tuple[str, ...], list[int]](list)
+    for index, target in enumerate(document.target):
+        hypothesis = tuple(split_words(target))
+        if len(hypothesis) >= config.duplicate_words:
+            by_target[hypothesis].append(index)
+    for indices in by_target.values():
+        if len(indices) < 2:
+            continue
+        sources = {index: split_words(document.source[index]) for index in indices}
+        first = indices[0]
+        different = [index for index in indices if word_overlap(sources[first], sources[index]) < config.similarity]
+        if different:
+            sentences = tuple(mark_sentence(document, index) for index in (first, *different))
+            yield Finding("duplicate", f"{len(sentences)} different sentences with the same translation", sentences)
+
+
+@dataclass(frozen=True)
+class LengthModel:
+    """Expected translation lengths in characters (Gale and Church 1993).
+
+    The mean is `ratio` times the source length. The standard deviation is `deviation` times the root of the source
+    length.
+    """
+
+    ratio: float
+    deviation: float
+
+    @classmethod
+    def fit(cls, documents: Sequence[ParallelDocument]) -> LengthModel | None:
+        """Return robust estimates (medians), or None for too few sentences."""
+        pairs = [(len(s), len(t)) for document in documents for s, t in document if s and t]
+        if len(pairs) < _MIN_SENTENCES:
+            return None
+        long = [(source, target) for source, target in pairs if source >= _MIN_DIFFERENCE] or pairs
+        ratio = median(target / source for source, target in long)
+        deviations = [abs(target - ratio * source) / math.sqrt(source) for source, target in pairs]
+        return cls(ratio, max(_DEVIATION * median(deviations), 1e-6))
+
+    def measure_deviation(self, source: str, target: str, config: CheckConfig) -> float:
+        """Return how many times as long as expected the target is, or 0 for a usual length."""
+        expected = self.ratio * len(source)
+        factor = len(target) / expected
+        off = abs(len(target) - expected)
+        if off < _MIN_DIFFERENCE or max(factor, 1 / factor) < config.length_factor:
+            return 0.0
+        return factor if off / math.sqrt(len(source)) >= config.length_deviation * self.deviation else 0.0
+
+
+def find_unusual_lengths(document: ParallelDocument, config: CheckConfig, model: LengthModel) -> Iterator[Finding]:
+    """Yield translations that are far too short or too long."""
+    for index, (source, target) in enumerate(document):
+        if not has_letters(source) or not target:
+            continue
+        factor = model.measure_deviation(source, target, config)
+        if factor:
+            factor_text = f"{factor:.1f} times as long as" if factor > 1 else f"{100 * factor:.0f} % of the length of"
+            message = f"{factor_text} the usual translation of such a source"
+            yield Finding("length", message, (mark_sentence(document, index),), "likely")
+
+
+_PUNCTUATION = re.compile(r"[^\w\s]+")
+
+
+def find_inconsistent_repeats(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
+    """Yield source sentences that a document repeats with different translations."""
+    by_source = defaultdict[str, list[int]](list)
+    for index, source in enumerate(document.source):
+        if document.target[index] and len(split_words(source)) >= config.repetition_words:
+            by_source[_normalise(source)].append(index)
+    for indices in by_source.values():
+        by_target = {_normalise(document.target[index]): index for index in reversed(indices)}
+        if len(by_target) > 1:
+            sentences = tuple(mark_sentence(document, index) for index in sorted(by_target.values()))
+            message = f"source sentence occurs {len(indices)} times with {len(by_target)} translations"
+            yield Finding("repetition", message, sentences, "sure")
+
+
+def _normalise(text: str) -> str:
+    """Return the text in lower case without punctuation."""
+    return " ".join(_PUNCTUATION.sub(" ", text.lower()).split())
+
+
+_MAX_EXAMPLES = 3
+"""Sentences of each kind in a finding."""
+_QUOTATION = re.compile(r"[\"“”«»„‘]")
+
+
+def find_mixed_formality(document: ParallelDocument, language: str) -> Iterator[Finding]:
+    """Yield at most one finding, with the first sentences of each form of address.
+
+    Sentences with both forms do not count, nor do those with quotation marks, in which somebody else may speak.
+    """
+    formal, informal = _find_address(document, FORMAL[language]), _find_address(document, INFORMAL[language])
+    both = formal.keys() & informal.keys()
+    formal, informal = ({n: spans for n, spans in side.items() if n not in both} for side in (formal, informal))
+    if not formal or not informal:
+        return
+    rarer, other = (informal, formal) if len(informal) <= len(formal) else (formal, informal)
+    examples = [*list(rarer.items())[:_MAX_EXAMPLES], *list(other.items())[:_MAX_EXAMPLES]]
+    words = {name: _quote_examples(document, side) for name, side in (("formal", formal), ("informal", informal))}
+    message = (
+        f"{len(formal)} sentence{'s' * (len(formal) > 1)} with formal address ({words['formal']}), "
+        f"{len(informal)} with informal address ({words['informal']})"
+    )
+    if language in PLURAL_IS_FORMAL:
+        message += "; formal words may also address several people"
+    sentences = tuple(mark_sentence(document, index, (), spans) for index, spans in sorted(examples))
+    # Speakers of a dialogue differ in their form of address: only a few sentences out of many are likely mistakes.
+    is_usual = language in PLURAL_IS_FORMAL or 4 * len(rarer) > len(other)
+    yield Finding("formality", message, sentences, "possible" if is_usual else "likely")
+
+
+def _find_address(document: ParallelDocument, pattern: str) -> dict[int, Spans]:
+    """Return the spans of words that match, by sentence index."""
+    matches = {}
+    for index, target in enumerate(document.target):
+        spans = tuple(match.span() for match in re.finditer(pattern, target))
+        if spans and not _QUOTATION.search(target):
+            matches[index] = spans
+    return matches
+
+
+def _quote_examples(document: ParallelDocument, sentences: dict[int, Spans]) -> str:
+    """Return the first of the matching words, in quotes."""
+    words = {document.target[index][start:end]: None for index, spans in sentences.items() for start, end in spans}
+    return quote(list(words)[:_MAX_EXAMPLES])

@@ -1,0 +1,388 @@
+"""Output of the commands: JSON records of sentences, warnings and failures, and translated files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from docmt.core.errors import DocmtError, printable
+from docmt.core.files import encode_utf8, write_all, write_error
+from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
+from docmt.core.resumable_file import Note, ResumableFile
+from docmt.decoding.translation_results import ResumePoint
+from docmt.documents import Document, InputFile
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation
+    from docmt.decoding.translation_results import PartialTranslation
+
+_log = logging.getLogger(__name__)
+
+WARNINGS = {
+    "sentence_count": "spans with another number of sentences than their source: surplus sentences were joined, "
+    "missing ones are empty",
+    "length_limit": "sentences ended by the length limit, so that words may be missing (--max-length-ratio and "
+    "--max-length-extra raise it)",
+    "long_source": "source sentences longer than an instance, each processed alone, without context in most systems",
+}
+
+
+def sentence_records(translation: Translation) -> list[dict[str, Any]]:
+    """Return one JSON object for each sentence of a translation."""
+    rows = []
+    for number, (sentence, warnings) in enumerate(zip(translation.sentences, translation.warnings(), strict=True)):
+        record = {"document": translation.document.id, "sentence": number + 1, **sentence.to_json()}
+        record["score"] = float(sentence.score)  # an empty sum is an int
+        record["warnings"] = warnings
+        if translation.alternatives:
+            alternatives = [alternative.sentences[number] for alternative in translation.alternatives]
+            record["rank_score"] = sentence.rank_score
+            record["alternatives"] = [
+                {"target": other.target, "score": other.score, "rank_score": other.rank_score} for other in alternatives
+            ]
+        rows.append(record)
+    return rows
+
+
+def error_records(document: Document, error: str) -> list[dict[str, Any]]:
+    """Return one JSON object for each sentence of a document without translation or scores."""
+    return [
+        {"document": document.id, "sentence": number, "source": source, "source_span": list(span), "error": error}
+        for number, (source, span) in enumerate(zip(document.sentences, document.spans(), strict=True), 1)
+    ]
+
+
+@dataclass
+class Report:
+    """Warnings with their locations, and failures."""
+
+    locations: dict[str, list[str]] = field(default_factory=lambda: {warning: [] for warning in WARNINGS})
+    failures: list[str] = field(default_factory=list)
+    """messages, each naming its file"""
+
+    def add_warnings(self, document: str, translation: Translation, first: int = 0) -> None:
+        """Add the warnings of a translation.
+
+        document: name of its document. first: index in that document of its first sentence.
+        """
+        for start, end in translation.miscounted:
+            self.locations["sentence_count"].append(f"{document}, sentences {first + start + 1} to {first + end}")
+        for warning, numbers in (("length_limit", translation.at_limit), ("long_source", translation.overlong)):
+            self.locations[warning].extend(f"{document}, sentence {first + number + 1}" for number in numbers)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of locations of each warning."""
+        return {warning: len(locations) for warning, locations in self.locations.items()}
+
+    def check_result(
+        self, document: str, result: Translation | DocmtError, first: int = 0, sentences: str = ""
+    ) -> Translation | DocmtError:
+        """Return a result after adding its warnings or its error. A translation with an invalid score is an error.
+
+        Invalid scores (NaN, infinity) come from damaged weights or from an extreme temperature.
+        document, first: see `add_warnings`. sentences: suffix of the name, for an error of a part of the document.
+        """
+        if not isinstance(result, DocmtError) and (problem := find_invalid_score(result, first)):
+            result = DocmtError(problem)
+        if isinstance(result, DocmtError):
+            self.failures.append(f"{document}{sentences}: {result}")
+        else:
+            self.add_warnings(document, result, first)
+        return result
+
+    def merge(self, other: Report) -> None:
+        """Add the warnings and failures of other documents."""
+        for warning, locations in other.locations.items():
+            self.locations[warning].extend(locations)
+        self.failures.extend(other.failures)
+
+    def log(self, total: int, done: int, noun: str, participle: str) -> int:
+        """Log all warnings and failures, then how many of the `total` are not done. Return the exit status.
+
+        noun, participle: for the message, such as "files" and "translated".
+        """
+        for warning, locations in self.locations.items():
+            if locations:
+                first = f"first: {locations[0]}" if len(locations) > 1 else locations[0]
+                _log.warning(f"{len(locations)} x {WARNINGS[warning]} ({first})")
+        for failure in self.failures:
+            _log.error(failure)
+        if done < total and total > 1:
+            _log.warning(f"{total - done} of {total} {noun} could not be {participle}")
+        return 2 if self.failures else 0
+
+
+def find_invalid_score(translation: Translation, first: int = 0) -> str:
+    """Return a message on the first score that is NaN or infinite, or an empty string.
+
+    first: index of the first sentence in its document.
+    """
+    for number, sentence in enumerate(translation.sentences, first + 1):
+        if not math.isfinite(sentence.score):
+            return (
+                f"the score of sentence {number} is not a number; check that the model is not damaged and that the "
+                "--search options are sensible"
+            )
+    return ""
+
+
+def write_json(path: str, values: Mapping[str, Any], indent: int | None = 2) -> None:
+    """Write values as JSON. Lone surrogates, from file names that are not UTF-8, are escaped."""
+    text = json.dumps(values, ensure_ascii=False, indent=indent) + "\n"
+    write_text(path, text.encode("utf-8", "backslashreplace").decode())
+
+
+def write_results(options: Any, values: Mapping[str, Any], page: str) -> None:
+    """Write results as JSON and as Markdown (`page`) if the options say so."""
+    if options.json:
+        write_json(options.json, values)
+    if options.markdown:
+        write_text(options.markdown, page)
+
+
+def print_table(options: Any, table: str) -> None:
+    """Print a table of results, unless JSON or Markdown goes to standard output."""
+    if table and STANDARD not in (options.json, options.markdown):
+        print(printable(table, allowed="\n"), flush=True)
+
+
+@dataclass(frozen=True)
+class TranslationJob:
+    """An input file with its documents and the path of its translation."""
+
+    path: str
+    output: str
+    format: str
+    """format of the output"""
+    input: InputFile
+
+    @property
+    def documents(self) -> list[Document]:
+        return self.input.documents
+
+    @property
+    def name(self) -> str:
+        """Name of the file in messages."""
+        return "standard input" if self.path == STANDARD else self.path
+
+    def document_name(self, document: int) -> str:
+        """Return the name of one of its documents for messages."""
+        return f"{self.name}, document {self.documents[document].id}" if len(self.documents) > 1 else self.name
+
+    def checksum(self) -> str:
+        """Return a checksum of the text, and of the ids that JSONL output contains."""
+        checksum = hashlib.sha256()
+        for document in self.documents:
+            id = document.id if self.format == "jsonl" else ""
+            checksum.update(json.dumps([id, document.sentences, document.gaps]).encode())
+        return checksum.hexdigest()
+
+
+class StreamOutput:
+    """Output to standard output, a device or a pipe. It is written at once and cannot be resumed."""
+
+    finished = False
+
+    def __init__(self, path: str) -> None:
+        self.notes: list[Note] = []
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def add(self, text: str, note: Note) -> None:
+        """Write text."""
+        self.notes[:] = [note]
+        if self._path == STANDARD:
+            write_text(STANDARD, text)
+            return
+        try:
+            if self._file is None:
+                self._file = Path(self._path).open("wb", buffering=0)  # noqa: SIM115 - stays open for the next parts
+            write_all(self._file, encode_utf8(text, self._path))
+        except OSError as error:
+            raise write_error(self._path, error) from error
+
+    def close(self) -> None:
+        """Close the device."""
+        if self._file is not None:
+            self._file.close()
+
+    finish = close
+
+    def acquire(self) -> None:
+        """Do nothing, because streams need no lock and leave no files."""
+
+    remove = acquire
+
+
+@dataclass
+class _WriterState:
+    """Position of a writer in a file. OUT.partial stores the fields by these names, so the names stay."""
+
+    documents: int = 0
+    """finished documents"""
+    sentences: int = 0
+    """finished sentences of the next document"""
+    said: Sequence[Any] = ()
+    """target history, see `ResumePoint`"""
+    source: int = 0
+    """characters of the source so far, for spans that are offsets in the whole file"""
+    target: int = 0
+    """characters of the translation so far"""
+    failed: int = 0
+    """documents with failed translations"""
+    last_failed: int = -1
+    """index of the last of them"""
+
+
+class TranslationWriter:
+    """Writer of the translation of a file."""
+
+    def __init__(self, file: TranslationJob, fingerprint: Mapping[str, Any], resume: bool, report: Report) -> None:
+        """fingerprint: model and options, by their names in messages.
+
+        Raises DocmtError if unfinished output would be lost, or if it cannot be resumed (`resume`).
+        """
+        self.file, self._report = file, report
+        self._output: ResumableFile | StreamOutput = StreamOutput(file.output)
+        self.lacks_documents = False
+        """whether a finished translation has failed documents, which are tried again"""
+        if is_resumable(file.output):
+            fingerprint = {**fingerprint, "--format": file.format, "input": file.checksum()}
+            compressed = file.output.endswith(GZIP_SUFFIX)
+            open_output = partial(ResumableFile, Path(file.output), fingerprint, compressed=compressed)
+            self._output = open_output(resume=resume)
+            notes = self._output.notes
+            if notes and notes[-1]["state"]["failed"] and self._output.is_unchanged:
+                self._output, self.lacks_documents = open_output(resume=False), True
+        self._state = _WriterState()
+        self._pending: list[PartialTranslation] = []
+        self._pending_report = Report()  # of the pending pieces
+        self._finished = False
+
+    def begin(self) -> dict[int, ResumePoint]:
+        """Lock the file for this process. Return the progress of each document that has been started."""
+        self._output.acquire()
+        for note in self._output.notes:
+            self._state = _WriterState(**note["state"])
+            self._report.merge(Report(note["places"], note["failures"]))
+        done = {number: ResumePoint(len(self.file.documents[number])) for number in range(self._state.documents)}
+        if self._state.sentences:
+            done[self._state.documents] = ResumePoint(self._state.sentences, self._state.said)
+        if self._state.documents == len(self.file.documents):
+            self.finish()
+        return done
+
+    @property
+    def begun(self) -> bool:
+        """Whether any output exists."""
+        return bool(self._output.notes) or self._output.finished
+
+    @property
+    def unfinished(self) -> str:
+        """Path of OUT.partial with an unfinished translation, or an empty string."""
+        file = self._output
+        return str(file.partial) if isinstance(file, ResumableFile) and file.notes and not file.finished else ""
+
+    def add(self, pieces: Sequence[PartialTranslation]) -> None:
+        """Write pieces in order. Their document indices are those of the file. Failures before any success wait."""
+        self._pending += [self._check_piece(piece) for piece in pieces]
+        if self._output.notes or any(piece.translation is not None for piece in self._pending):
+            text, report = "".join(map(self._format_piece, self._pending)), self._pending_report
+            # "places" are the locations: the format of OUT.partial keeps the name.
+            note = {"state": asdict(self._state), "places": report.locations, "failures": report.failures}
+            self._output.add(text, note)
+            self._report.merge(report)
+            self._pending, self._pending_report = [], Report()
+        if self._state.documents == len(self.file.documents):
+            self.finish()
+
+    def finish(self) -> bool:
+        """Complete the file after the last piece. Return whether there is a translation."""
+        exists = bool(self._output.notes) or not self.file.documents
+        if not self._finished:
+            self._finished = True
+            self._report.merge(self._pending_report)
+            if exists:
+                self._output.finish()
+            if self._output.notes and self._state.failed:
+                self._report.failures.append(self._describe_failures())
+            self._output.close()
+        return exists
+
+    def close(self) -> None:
+        """Release the file, finished or not."""
+        self._output.close()
+
+    def remove(self) -> None:
+        """Remove OUT.partial of a finished file."""
+        self._output.remove()
+
+    def _check_piece(self, piece: PartialTranslation) -> PartialTranslation:
+        """Return the piece, as an error if its scores are invalid, after adding its warnings to the report."""
+        result = piece.error if piece.translation is None else piece.translation
+        assert result is not None  # a piece has a translation or an error
+        last, whole = piece.first + len(piece.source.sentences), self.file.documents[piece.document].sentences
+        sentences = "" if last - piece.first == len(whole) else f", sentences {piece.first + 1} to {last}"
+        name = self.file.document_name(piece.document)
+        result = self._pending_report.check_result(name, result, piece.first, sentences)
+        return replace(piece, translation=None, error=result) if isinstance(result, DocmtError) else piece
+
+    def _format_piece(self, piece: PartialTranslation) -> str:
+        """Return the output for a piece, and advance the state."""
+        state, text = self._state, piece.text()
+        if self.file.input.format == "jsonl" and not piece.first:
+            state.source = state.target = 0
+        lines = self._json_lines(piece) if self.file.format == "jsonl" else ""
+        state.source += len(piece.source.text())
+        state.target += len(text)
+        if piece.error is not None and state.last_failed < piece.document:
+            state.failed, state.last_failed = state.failed + 1, piece.document
+        state.documents, state.sentences, state.said = (
+            piece.document,
+            piece.resume_point.sentences,
+            piece.resume_point.history,
+        )
+        if state.sentences == len(self.file.documents[piece.document].sentences):
+            state.documents, state.sentences, state.said = piece.document + 1, 0, ()
+        if self.file.format == "jsonl":
+            return lines
+        # An empty last line needs a line feed, or it would not exist.
+        ends = state.documents == len(self.file.documents)
+        target = piece.translation.document if piece.translation is not None else None
+        empty = bool(piece.source.sentences) and not (target and target.sentences[-1]) and not piece.source.gaps[-1]
+        return text + "\n" * (ends and empty)
+
+    def _json_lines(self, piece: PartialTranslation) -> str:
+        """Return one line of JSON for each sentence.
+
+        Spans are offsets in the source file and the translated file. For JSONL input they are offsets in the document,
+        with one sentence a line.
+        """
+        translation = piece.translation
+        rows = (
+            sentence_records(translation) if translation is not None else error_records(piece.source, str(piece.error))
+        )
+        for record in rows:
+            record["sentence"] += piece.first
+            for span, start in (("source_span", self._state.source), ("target_span", self._state.target)):
+                if span in record:
+                    record[span] = [start + offset for offset in record[span]]
+        return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in rows)
+
+    def _describe_failures(self) -> str:
+        output = "standard output" if self.file.output == STANDARD else self.file.output
+        replacement = "lines with error" if self.file.format == "jsonl" else "empty lines"
+        failed, documents = self._state.failed, len(self.file.documents)
+        return f"{failed} of {documents} documents have {replacement} in {output} instead of their translations"
+
+
+def is_resumable(output: str) -> bool:
+    """Return whether an output is a file, which a later call can resume."""
+    return output != STANDARD and (Path(output).is_file() or not Path(output).exists())

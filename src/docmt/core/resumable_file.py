@@ -1,0 +1,219 @@
+"""An output file that a later process can complete after an interruption.
+
+Until OUT is complete, its finished parts are in OUT.partial, one JSON object a line. The first line has the fingerprint
+of OUT: its input, model and options. Each further line has a part of the text and a note with the state of the writer.
+Every line ends with the CRC-32 of all data up to there. An incomplete last line of a killed process is dropped.
+
+When all parts are written, OUT is rendered from them atomically. OUT.partial then keeps its notes without the texts,
+until `remove` is called. So a command with several files can tell which of them are finished.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, nullcontext, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from docmt.core.errors import DocmtError
+from docmt.core.files import (
+    atomic_path,
+    encode_utf8,
+    file_checksum,
+    lock,
+    read_error,
+    resolve_links,
+    shorten_name,
+    write_all,
+    write_error,
+)
+
+Note = dict[str, Any]
+"""State of the writer after a part of the text."""
+_VERSION = 2
+_MAGIC = b'{"docmt": "partial", '
+_CHECKSUM = re.compile(rb', "crc32": "([0-9a-f]{8})"\}$')
+
+
+class ResumableFile:
+    """An output file and its OUT.partial. Operating system errors are raised as DocmtErrors."""
+
+    def __init__(self, path: Path, fingerprint: Mapping[str, Any], resume: bool, compressed: bool = False) -> None:
+        """Read OUT.partial, if it exists. Nothing is written yet.
+
+        fingerprint: JSON values that must be equal to resume, by their names in messages. Raises DocmtError for a
+        damaged OUT.partial, for another fingerprint, and, without `resume`, for an unfinished file.
+        """
+        self.path = resolve_links(path)
+        name = shorten_name(self.path.name)
+        self.partial = self.path.with_name(f"{name}.partial")
+        self.notes: list[Note] = []
+        """notes of the finished parts, in order"""
+        self.finished = False
+        """whether OUT is complete"""
+        self._output = ""  # checksum of the complete OUT
+        self._lock_file = self.path.with_name(f".{name}.lock")
+        self._fingerprint, self._resume, self._compressed = json.loads(json.dumps(fingerprint)), resume, compressed
+        self._locks = ExitStack()
+        self._file: BinaryIO | None = None
+        self._size = self._checksum = 0
+        self._read()
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether OUT is complete and was not edited afterwards."""
+        return self.finished and file_checksum(self.path) == self._output
+
+    def acquire(self) -> None:
+        """Lock the file for this process until `close`, and read it again. Raises DocmtError if it is locked."""
+        self._locks.enter_context(lock(self._lock_file, f"{self.path} is being written", remove=True))
+        self._read()
+
+    def add(self, text: str, note: Note) -> None:
+        """Append a part of the text and its note, and sync them to the disk."""
+        encode_utf8(text, self.path)
+        try:
+            file = self._file or self._open()
+            _append(file, self._line({"text": text, "note": note}))
+        except OSError as error:
+            raise write_error(self.partial, error) from error
+        self.notes.append(note)
+
+    def finish(self) -> None:
+        """Render OUT from its parts, and release the file."""
+        if not self.finished:
+            try:
+                if self._file is None:
+                    self._open()
+                self._render()
+                output = file_checksum(self.path)
+                with atomic_path(self.partial) as temporary, temporary.open("wb") as file:
+                    self._checksum = 0
+                    for values in (
+                        {**self._header(finished=True), "output": output},
+                        *({"text": "", "note": note} for note in self.notes),
+                    ):
+                        file.write(self._line(values))
+            except OSError as error:
+                raise write_error(self.path, error) from error
+            self.finished = self._resume = True
+        self.close()
+
+    def close(self) -> None:
+        """Release the file. Remove OUT.partial if nothing was added."""
+        if self._file is not None:
+            self._file.close()
+            if not self.notes and not self.finished:
+                self.partial.unlink(missing_ok=True)
+        self._file = None
+        self._locks.close()
+
+    def remove(self) -> None:
+        """Remove OUT.partial of a complete file, unless another process has started that file again."""
+        with suppress(DocmtError), lock(self._lock_file, "", remove=True):
+            self._read()
+            if self.finished:
+                self.partial.unlink()
+
+    def _read(self) -> None:
+        """Read the notes that this process can resume from. Raises DocmtError as the constructor does."""
+        self.notes, self.finished, self._output, self._size = [], False, "", 0
+        if not self.partial.exists():
+            return
+        lines = self._lines()
+        first = next(lines, None)
+        if first is None:
+            return
+        notes = [line["note"] for line in lines]
+        finished = first["finished"] and self.path.exists()
+        if not self._resume:
+            if notes and not first["finished"]:
+                raise DocmtError(
+                    f"{self.partial} is unfinished: continue it with --resume, or remove it to start again"
+                )
+            return
+        stored, current = first["facts"], self._fingerprint
+        names = [name for name in {**stored, **current} if stored.get(name) != current.get(name)]
+        if notes and set(stored) - set(current):
+            raise DocmtError(
+                f"cannot resume {self.partial}: another version of docmt started it. Finish it with that version, or "
+                "remove it to start again"
+            )
+        if names and notes:
+            raise DocmtError(
+                f"cannot resume {self.partial}: it was started with another {', '.join(names)}. Use the same, or "
+                "remove it to start again"
+            )
+        if not names and (finished or not first["finished"]):
+            self.notes, self.finished = notes, finished
+            self._output = first.get("output", "")
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines and count their bytes. Raises DocmtError for damage, and for a file of another program."""
+        self._size = self._checksum = 0
+        try:
+            with self.partial.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    if number == 1 and not line.startswith(_MAGIC) and not _MAGIC.startswith(line):
+                        raise DocmtError(
+                            f"{self.partial} exists and is not an unfinished translation: move it, or choose another "
+                            "output"
+                        )
+                    if not line.endswith(b"\n"):
+                        return
+                    yield self._parse_line(line, number)
+                    self._size += len(line)
+        except OSError as error:
+            raise read_error(self.partial, error) from error
+
+    def _parse_line(self, line: bytes, number: int) -> dict[str, Any]:
+        checksum = _CHECKSUM.search(line[:-1])
+        if checksum is not None:
+            self._checksum = zlib.crc32(line[: checksum.start()], self._checksum)
+        if checksum is None or int(checksum[1], 16) != self._checksum:
+            raise DocmtError(f"{self.partial}, line {number}: damaged; remove the file to start again")
+        values = json.loads(line)
+        if number == 1 and values["version"] != _VERSION:
+            raise DocmtError(f"{self.partial} is of another version of docmt: remove it to start again")
+        return values
+
+    def _open(self) -> BinaryIO:
+        """Open OUT.partial for appending after its last complete line."""
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        file = self._file = open(os.open(self.partial, flags, 0o666), "r+b", buffering=0)  # noqa: PTH123, SIM115
+        size = self._size if self.notes else 0
+        file.truncate(size)
+        file.seek(size)
+        if not self.notes:
+            self._checksum = 0
+            _append(file, self._line(self._header(finished=False)))
+        return file
+
+    def _render(self) -> None:
+        with atomic_path(self.path) as temporary, temporary.open("wb") as file:
+            # Without a name and a time stamp, equal texts give equal files.
+            gzipped = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if self._compressed else None
+            with gzipped or nullcontext(file) as target:
+                lines = self._lines()
+                next(lines)
+                target.writelines(line["text"].encode() for line in lines)
+
+    def _header(self, finished: bool) -> dict[str, Any]:
+        # "facts" is the fingerprint: the file format keeps the name.
+        return {"docmt": "partial", "version": _VERSION, "finished": finished, "facts": self._fingerprint}
+
+    def _line(self, values: Mapping[str, Any]) -> bytes:
+        data = json.dumps(values).encode()[:-1]
+        self._checksum = zlib.crc32(data, self._checksum)
+        return data + f', "crc32": "{self._checksum:08x}"}}\n'.encode()
+
+
+def _append(file: BinaryIO, data: bytes) -> None:
+    """Write all data and sync it to the disk."""
+    write_all(file, data)
+    os.fsync(file.fileno())

@@ -1,0 +1,344 @@
+"""Documents of any length, translated span by span: finished sentences are yielded while the rest waits.
+
+Instances are cut from whole documents, by the lengths of their sentences. They are translated a few at a time, in
+order. Only those translations stay in memory that a later instance sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+
+from docmt.core.errors import DocmtError, map_or_error
+from docmt.data import SentenceTokens
+from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
+from docmt.decoding.models import Model
+from docmt.decoding.scheduler import ORDERS, OnSentences, SearchSpans, Task, batch_ordered, find_nonempty, select_drafts
+from docmt.decoding.scoring import score_task
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.decoding.search_rules import OpenRules, WordIds, choose_order, choose_rules
+from docmt.decoding.translation_results import Hypothesis, ResumePoint, TranslatedSpan, join_spans
+from docmt.text import SpecialTokens
+
+Drafts = Callable[[int, int], Sequence[Sequence[int]]]
+"""Returns the drafts of the sentences first .. last - 1 (non-empty ones, numbered through all documents); the numbers
+of successive calls rise."""
+InstanceSpans = list[TranslatedSpan]
+"""Results of one instance, in order."""
+
+
+class DocumentStream:
+    """Translation of documents of any length, in order."""
+
+    def __init__(
+        self,
+        model: Model,
+        documents: Sequence[WordIds],
+        specials: SpecialTokens,
+        config: SearchConfig,
+        *,
+        context: ContextConfig = ContextConfig(),
+        batch_tokens: int = BATCH_TOKENS,
+        drafts: Sequence[WordIds] | Drafts | None = None,
+        look_ahead: int | None = None,
+        resume_points: Mapping[int, ResumePoint] | None = None,
+        yield_errors: bool = False,
+    ) -> None:
+        """documents: word ids without boundary tokens.
+
+        drafts: a first translation of every sentence, for a model that reads them. look_ahead: about how many source
+        tokens are translated together, None: all. resume_points: progress of documents by number. yield_errors: a
+        document that cannot be translated is yielded as a span with its error, instead of raising it. Raises DocmtError
+        where a sentence cannot fit.
+        """
+        self._model, self._config, self._look_ahead = model, config, look_ahead
+        self._context, self._batch_tokens = context, batch_tokens
+        self._rules, self._order = choose_rules(model, config), choose_order(model, config, context)
+        self._resume_points, self._yield_errors = dict(resume_points or {}), yield_errors
+        self._sizes = [len(document) for document in documents]
+        positions, filled = find_nonempty(documents)
+        draft_ids = None if drafts is None or callable(drafts) else select_drafts(positions, documents, drafts)
+        self._drafts = drafts if callable(drafts) else None
+        self._positions = [np.array(indices, dtype=np.int64) for indices in positions]
+        self._errors: dict[int, DocmtError] = {}
+        self._task = self._cut(filled, specials, draft_ids)
+        self._offsets = self._task.offsets
+        self._borders = np.searchsorted(self._task.instances.document, np.arange(len(positions) + 1))
+        for document, resume_point in self._resume_points.items():
+            self._resume_document(document, resume_point)
+
+    def _cut(self, documents: list[WordIds], specials: SpecialTokens, drafts: list[WordIds] | None) -> Task:
+        """Return the task. With `yield_errors`, record errors of documents that cannot be cut and empty these."""
+
+        def cut_documents(numbers: Sequence[int]) -> Task:
+            selected = [documents[number] for number in numbers]
+            selected_drafts = None if drafts is None else [drafts[number] for number in numbers]
+            settings = (specials, self._config, self._context, self._batch_tokens)
+            return Task.from_documents(self._model, selected, *settings, selected_drafts)
+
+        numbers = range(len(documents))
+        try:
+            return cut_documents(numbers)
+        except DocmtError:
+            if not self._yield_errors:
+                raise
+        checked = map_or_error(numbers, lambda group: [cut_documents(group)] * len(group))
+        self._errors = {number: error for number, error in enumerate(checked) if isinstance(error, DocmtError)}
+        for number in self._errors:
+            documents[number], self._positions[number] = [], self._positions[number][:0]
+            if drafts is not None:
+                drafts[number] = []
+        return cut_documents(numbers)
+
+    def _resume_document(self, document: int, resume_point: ResumePoint) -> None:
+        """Restore the history of a resumed document. Raises DocmtError where no instance begins at that sentence."""
+        starts = self._task.instances.first_output[self._borders[document] : self._borders[document + 1]]
+        start = self._first_untranslated(document, resume_point)
+        if start == self._offsets[document + 1] and resume_point.sentences == self._sizes[document]:
+            return
+        number = int(np.searchsorted(starts, start))
+        if (
+            number == len(starts)
+            or starts[number] != start
+            or self._count_context(self._borders[document] + number) != len(resume_point.history)
+        ):
+            raise DocmtError(
+                f"document {document + 1} cannot be resumed after sentence {resume_point.sentences}: this model was "
+                "not interrupted there. Translate the document from the beginning."
+            )
+        for position, translations in enumerate(resume_point.history, start - len(resume_point.history)):
+            self._task.history.add(position, [[words] for words in translations])
+
+    def _first_untranslated(self, document: int, resume_point: ResumePoint) -> int:
+        """Return the first sentence still to be translated, numbered through all documents."""
+        return int(self._offsets[document] + np.searchsorted(self._positions[document], resume_point.sentences))
+
+    def _count_context(self, instance: int) -> int:
+        """Return how many earlier translations an instance sees."""
+        return int(self._task.instances.first_output[instance] - self._task.instances.first[instance])
+
+    def spans(
+        self, on_sentences: OnSentences = lambda count: None, start: tuple[int, int] | None = None
+    ) -> Iterator[list[TranslatedSpan]]:
+        """Yield spans that were translated together, in order; each sentence of each document comes once.
+
+        on_sentences: called with the number of further translated sentences. start: document and sentence; earlier ones
+        may be skipped, as far as that leaves the batches as they are.
+        """
+        document = wanted = 0
+        if start is not None:
+            wanted = self._first_untranslated(start[0], ResumePoint(0 if self._is_serial() else start[1]))
+        for chunk in self._make_chunks():
+            indices = [i for i in chunk if not self._is_done(i)]
+            if not indices or self._task.instances.last[chunk[-1]] <= wanted:
+                continue
+            spans: list[TranslatedSpan] = []
+            for span in self._translate_chunk(indices, on_sentences):
+                spans += [*self._yield_without_instances(document, span.document), span]
+                document = span.document + 1
+            for span in spans:
+                first, last = (self._first_untranslated(span.document, ResumePoint(n)) for n in (span.first, span.last))
+                on_sentences(span.last - span.first - (last - first))  # its empty sentences
+            yield spans
+            self._forget(chunk.stop)
+        if remaining := list(self._yield_without_instances(document, len(self._sizes))):
+            on_sentences(sum(span.last for span in remaining))
+            yield remaining
+
+    def _make_chunks(self) -> Iterator[range]:
+        """Yield the instances that are translated together.
+
+        If the instances of a document depend on each other, a chunk is several whole documents, or a single instance of
+        a longer one: waiting for the next instance gains nothing. Otherwise a chunk is as many instances as are sorted
+        by length, or single batches where sorting gains nothing.
+        """
+        instances, words = self._task.instances, self._task.words
+        count = len(instances)
+        if self._look_ahead is None:
+            yield from [range(count)] if count else []
+            return
+        serial = self._is_serial()
+        units = np.unique(self._borders) if serial else np.arange(count + 1)
+        costs = (
+            words.offsets[instances.last]
+            - words.offsets[instances.first_output]
+            + NUM_BOUNDARY_TOKENS * (instances.last - instances.first_output)
+        )
+        cumulative_costs = np.concatenate([[0], np.cumsum(costs)])
+        first = 0
+        while first < count:
+            most = np.searchsorted(cumulative_costs, cumulative_costs[first] + self._look_ahead, side="right") - 1
+            last = int(max(units[units <= most].max(), units[units > first].min()))
+            if not serial:
+                yield from self._split_into_batches(range(first, last))
+            elif instances.document[first] == instances.document[last - 1] and not self._config.rounds:
+                yield from (range(i, i + 1) for i in range(first, last))
+            else:
+                yield range(first, last)
+            first = last
+
+    def _split_into_batches(self, chunk: range) -> list[range]:
+        """Return the batches of these instances one by one, so that finished ones can be yielded early.
+
+        They stay one chunk where sorting by length makes fewer batches, or where the batch changes results.
+        """
+        if self._order == "sentences" or self._config.implementation != "docmt":
+            return [chunk]
+        sizes = [(self._task.lengths[i], i) for i in chunk]
+        batches = [range(batch[0], batch[-1] + 1) for batch in batch_ordered(sizes, self._batch_tokens)]
+        return batches if len(batches) <= len(list(self._task.batches(chunk))) else [chunk]
+
+    def _is_serial(self) -> bool:
+        """Return whether instances wait for earlier ones."""
+        instances = self._task.instances
+        return bool((instances.first_output > instances.first).any()) and self._order != "windows"
+
+    def _is_done(self, instance: int) -> bool:
+        """Return whether the instance was translated before the interruption."""
+        document = int(self._task.instances.document[instance])
+        start, point = int(self._task.instances.first_output[instance]), self._resume_points.get(document)
+        return point is not None and start < self._first_untranslated(document, point)
+
+    def _translate_chunk(self, indices: list[int], on_sentences: OnSentences) -> Iterator[TranslatedSpan]:
+        """Yield spans of consecutive instances of a document that all succeeded, or all failed with the same error."""
+        instances, counted = self._task.instances, 0
+
+        def count(sentences: int) -> None:
+            nonlocal counted
+            counted += sentences
+            on_sentences(sentences)
+
+        def work(numbers: Sequence[int]) -> list[InstanceSpans]:
+            return self._search_instances(numbers, count)
+
+        results: Sequence[InstanceSpans | DocmtError] = (
+            map_or_error(indices, work) if self._yield_errors else work(indices)
+        )
+        # Instances that were tried again were counted again.
+        on_sentences(int((instances.last[indices] - instances.first_output[indices]).sum()) - counted)
+
+        def document_and_error(pair: tuple[int, InstanceSpans | DocmtError]) -> tuple[int, str]:
+            return int(instances.document[pair[0]]), str(pair[1]) if isinstance(pair[1], DocmtError) else ""
+
+        for _, group in groupby(zip(indices, results, strict=True), document_and_error):
+            yield self._join_instances(list(group))
+
+    def _search_instances(self, indices: Sequence[int], on_sentences: OnSentences) -> list[InstanceSpans]:
+        """Return the translations of these instances."""
+        task = self._task.select_instances(indices)
+        if self._drafts is not None:
+            drafts = self._drafts(task.start, task.start + len(task.words.lengths))
+            task = replace(task, drafts=SentenceTokens.from_documents([drafts]))
+        with torch.inference_mode():
+            spans = ORDERS["rounds" if self._config.rounds else self._order](task, on_sentences)
+        spans = {number: self._add_limits(task, span) for number, span in spans.items()}
+        # Lower ranks were searched after the best translations of earlier sentences, not after their own. The published
+        # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
+        # boundary tokens than those of the translation.
+        config, has_prefixes = self._config, self._order == "sequential" or self._context.overlap > 0
+        other_context = self._order == "windows" or (has_prefixes and config.n_best > 1)
+        other_tokens = config.implementation == "rfa" or (self._rules is OpenRules and config.implementation == "docmt")
+        if other_context or config.rounds or other_tokens:
+            spans = _rescore(task, spans)
+        results: list[InstanceSpans] = []
+        for start, last in zip(task.instances.first_output.tolist(), task.instances.last.tolist(), strict=True):
+            numbers = range(task.start + start, task.start + last)
+            results.append([spans[number] for number in numbers if number in spans])
+        return results
+
+    def _add_limits(self, task: Task, span: TranslatedSpan) -> TranslatedSpan:
+        """Return the span with the sentences that the length limit ended."""
+        source_lengths = task.words.lengths[span.first - task.start : span.last - task.start].tolist()
+        limits = [self._config.sentence_limit(length) for length in source_lengths]
+        ended = [self._rules.find_ended(list(map(len, h.sentences)), limits, h.free_tokens) for h in span.hypotheses]
+        hypotheses = [replace(h, at_limit=at_limit) for h, at_limit in zip(span.hypotheses, ended, strict=True)]
+        return replace(span, hypotheses=hypotheses)
+
+    def _join_instances(self, pairs: Sequence[tuple[int, InstanceSpans | DocmtError]]) -> TranslatedSpan:
+        """Join consecutive instances of one document to a span."""
+        instances, (first_index, _), (last_index, outcome) = self._task.instances, pairs[0], pairs[-1]
+        document, number = int(instances.document[first_index]), int(instances.first_output[first_index])
+        start, stop = (int(each - self._offsets[document]) for each in (number, instances.last[last_index]))
+        positions, size = self._positions[document], self._sizes[document]
+        first, last = (int(positions[start]) if start else 0), (int(positions[stop]) if stop < len(positions) else size)
+        history: list[list[list[int]]] = []
+        if last_index + 1 < self._borders[document + 1]:
+            sees = range(int(instances.first[last_index + 1]), int(instances.first_output[last_index + 1]))
+            # Earlier sentences that were skipped (see `spans`) have no translations.
+            history = [self._task.history.ranked_translations(number) for number in sees]
+        resume_point = ResumePoint(last, history)
+        if isinstance(outcome, DocmtError):
+            return TranslatedSpan(document, first, last, resume_point=resume_point, error=outcome)
+        spans = [span for _, result in pairs if not isinstance(result, DocmtError) for span in result]
+        offsets = (positions[start:stop] - first).tolist()
+        hypotheses = [each.insert_empty(offsets, last - first) for each in join_spans(spans, self._config, number)]
+        return TranslatedSpan(document, first, last, hypotheses, resume_point)
+
+    def _yield_without_instances(self, first: int, last: int) -> Iterator[TranslatedSpan]:
+        """Yield the documents first .. last - 1 that have no sentences to translate, or cannot be translated."""
+        for document in range(first, last):
+            if self._borders[document] == self._borders[document + 1] and document not in self._resume_points:
+                size, error = self._sizes[document], self._errors.get(document)
+                hypotheses = [] if error else [each.insert_empty([], size) for each in join_spans([], self._config)]
+                yield TranslatedSpan(document, 0, size, hypotheses, ResumePoint(size), error)
+
+    def _forget(self, instance: int) -> None:
+        """Drop the translations that no instance from this one on sees."""
+        instances = self._task.instances
+        first = int(instances.first[instance]) if instance < len(instances) else int(self._offsets[-1])
+        self._task.history.forget(first)
+
+
+def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
+    """Return the translations scored after their own document's sentences.
+
+    The scores of a search may be those of a window whose other sentences were translated differently.
+    """
+    rescored: dict[int, list[Hypothesis]] = {number: [] for number in spans}
+    for rank in range(max((len(span.hypotheses) for span in spans.values()), default=0)):
+        history = [task.history.ranked_translations(task.start + number) for number in range(len(task.words.lengths))]
+        targets = SentenceTokens.from_documents([[ranks[min(rank, len(ranks) - 1)] for ranks in history]])
+        for number, span in score_task(task, targets).items():
+            if rank < len(spans[number].hypotheses):
+                old, (new,) = spans[number].hypotheses[rank], span.hypotheses
+                scores = {name: getattr(new, name) for name in ("sentence_scores", "sentence_tokens", "free_tokens")}
+                rescored[number].append(replace(old, **scores))
+    return {number: replace(span, hypotheses=rescored[number]) for number, span in spans.items()}
+
+
+def translate_documents(
+    model: Model,
+    documents: Sequence[WordIds],
+    specials: SpecialTokens,
+    config: SearchConfig,
+    *,
+    context: ContextConfig = ContextConfig(),
+    batch_tokens: int = BATCH_TOKENS,
+    on_sentences: OnSentences = lambda count: None,
+    drafts: Sequence[WordIds] | None = None,
+) -> list[list[Hypothesis]]:
+    """Translate documents (word ids without boundary tokens), all searched together; return the best results of each.
+
+    drafts: a first translation of every sentence, for a model that reads them (`ContextSpec.drafts`). on_sentences:
+    called with the number of further translated sentences.
+
+    With `n_best` above 1 the j-th translation joins the j-th best of every part. Empty sentences stay empty; the model
+    does not see them. Where sentences are translated in windows, ranks are those of the search, scores those of the
+    whole document. Raises DocmtError where a sentence cannot fit, and for a model whose scores are not numbers.
+    """
+    stream = DocumentStream(
+        model, documents, specials, config, context=context, batch_tokens=batch_tokens, drafts=drafts
+    )
+    return [list(span.hypotheses) for together in stream.spans(on_sentences) for span in together]
+
+
+def translate_ids(
+    model: Model, documents: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig, **settings: Any
+) -> list[list[list[int]]]:
+    """Return the best translation of each document, a list of word ids per source sentence."""
+    return [ranks[0].sentences for ranks in translate_documents(model, documents, specials, config, **settings)]

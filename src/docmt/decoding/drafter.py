@@ -1,0 +1,162 @@
+"""First translations (drafts) for systems that read them, by the model that drafted their training data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from docmt.checkpoint.model_directory import (
+    DRAFTING_FILE,
+    find_drafter,
+    have_same_drafter,
+    languages_differ,
+    load_languages,
+    load_model_config,
+    load_model_tokenizer,
+)
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_json
+from docmt.core.settings import build
+from docmt.data.instances import locate_sentence
+from docmt.decoding.document_stream import DocumentStream, translate_documents
+from docmt.decoding.models import Model, Precision, list_members, load_checked, precision_context
+from docmt.decoding.search_config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchConfig
+from docmt.decoding.search_rules import WordIds
+from docmt.decoding.translation_results import TranslatedSpan
+from docmt.model import TranslationModel
+from docmt.text import Tokenizer
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """Model that translates drafts, with its tokenizer and search settings."""
+
+    model: TranslationModel
+    tokenizer: Tokenizer
+    search: SearchConfig
+    precision: Precision
+    batch_tokens: int = BATCH_TOKENS
+
+    def draft_documents(
+        self, documents: Sequence[WordIds], on_sentences: Callable[[int], object] = lambda count: None
+    ) -> list[list[list[int]]]:
+        """Translate a draft of every sentence of documents of word ids; drafts of empty sentences are empty.
+
+        Equal documents are drafted once: contrastive candidates have the same source.
+        """
+        keys = [tuple(map(tuple, document)) for document in documents]
+        unique = dict(zip(keys, documents, strict=True))
+        on_sentences(sum(map(len, documents)) - sum(map(len, unique)))
+        specials, sources = self.tokenizer.specials, list(unique.values())
+        with precision_context(self.model, self.precision):
+            translations = translate_documents(
+                self.model, sources, specials, self.search, batch_tokens=self.batch_tokens, on_sentences=on_sentences
+            )
+        drafted = {key: hypotheses[0].sentences for key, hypotheses in zip(unique, translations, strict=True)}
+        return [drafted[key] for key in keys]
+
+    def stream_drafts(self, documents: Sequence[WordIds], look_ahead: int) -> Callable[[int, int], list[list[int]]]:
+        """Return a function that drafts the sentences first .. last - 1 when it is called, in rising order.
+
+        Sentences are numbered through all documents, which have no empty ones. look_ahead: about how many tokens are
+        translated together. The function raises DocmtError where a sentence cannot be drafted.
+        """
+        specials, offsets = self.tokenizer.specials, np.cumsum([0, *map(len, documents)])
+        tokens = self.batch_tokens
+        stream = DocumentStream(
+            self.model, documents, specials, self.search, batch_tokens=tokens, look_ahead=look_ahead, yield_errors=True
+        )
+        drafted: dict[int, list[int] | DocmtError] = {}
+        spans: Iterator[list[TranslatedSpan]] | None = None
+
+        def next_drafts(first: int, last: int) -> list[list[int]]:
+            nonlocal spans
+            spans = spans or stream.spans(start=locate_sentence(first, offsets))
+            if last - 1 not in drafted:
+                for number in [number for number in drafted if number < first]:
+                    del drafted[number]
+            with precision_context(self.model, self.precision):
+                while last - 1 not in drafted:
+                    for span in next(spans):
+                        count = span.last - span.first
+                        sentences = span.hypotheses[0].sentences if span.error is None else [span.error] * count
+                        drafted.update(enumerate(sentences, int(offsets[span.document]) + span.first))
+            return [_raise_error(drafted[number]) for number in range(first, last)]
+
+        return next_drafts
+
+
+def _raise_error(draft: list[int] | DocmtError) -> list[int]:
+    """Return a draft, or raise its error."""
+    if isinstance(draft, DocmtError):
+        raise draft
+    return draft
+
+
+def load_drafter(directory: Path, tokenizer: Tokenizer, device: torch.device | str, precision: Precision) -> Drafter:
+    """Load the model of a directory as a drafter.
+
+    tokenizer: of the model that reads the drafts. Raises DocmtError for a model that cannot draft for it.
+    """
+    check_drafter(directory, tokenizer)
+    model = load_checked(directory, torch.device(device), precision, tokenizer)
+    return Drafter(model, tokenizer, load_drafting_search(directory), precision)
+
+
+def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
+    """Raise DocmtError unless the model translates without drafts, into the words of this tokenizer."""
+    if load_model_config(directory).system_options.context_spec().drafts:
+        raise DocmtError(f"{directory} reads drafts itself. Draft with a model that does not, like a sentence model.")
+    if not load_model_tokenizer(directory).has_same_vocabulary(tokenizer):
+        raise DocmtError(
+            f"the drafting model {directory} has another tokenizer than the model that reads the drafts. Draft with a "
+            "model trained on the same store, or prepare the data with its tokenizer (`docmt prepare --tokenizer "
+            f"{directory}`)."
+        )
+
+
+def load_drafting_search(directory: Path) -> SearchConfig:
+    """Return the search settings of a drafter: beam 4, or as stored by docmt 0.3.0.
+
+    Raises DocmtError for a damaged file.
+    """
+    path = directory / DRAFTING_FILE
+    if not path.exists():
+        return SearchConfig(beam=USUAL_DRAFT_BEAM)
+    known = {field.name for field in fields(SearchConfig)}
+    stored = read_json(path).get("search")
+    if not isinstance(stored, dict):
+        raise DocmtError(f"{path} is damaged. Copy the directory again.")
+    if (name := stored.get("compatibility", "none")) != "none":  # what 0.3.0 called the implementation
+        stored["implementation"] = name
+    return build(SearchConfig, {name: value for name, value in stored.items() if name in known}, str(path), "search.")
+
+
+def load_common_drafter(
+    paths: Sequence[Path], model: Model, tokenizer: Tokenizer, precision: Precision
+) -> Drafter | None:
+    """Load the drafter of a model or ensemble, or return None if it reads no drafts.
+
+    Raises DocmtError where the drafter is missing or damaged, and for members that read drafts of different models.
+    """
+    members = zip(paths, list_members(model), strict=True)
+    readers = [path for path, member in members if member.system.context_spec().drafts]
+    if not readers:
+        return None
+    for path in readers[1:]:
+        if not have_same_drafter(readers[0], path):
+            raise DocmtError(
+                f"{readers[0]} and {path} cannot form an ensemble: they read drafts of different models. Choose models "
+                "trained on one store with the same drafts."
+            )
+    drafter_path = find_drafter(readers[0])
+    if languages_differ(languages := load_languages(readers[0]), drafter_languages := load_languages(drafter_path)):
+        raise DocmtError(
+            f"the drafter {drafter_path} translates from {drafter_languages[0]} to {drafter_languages[1]}, but "
+            f"{readers[0]} translates from {languages[0]} to {languages[1]}. Copy the model directory again."
+        )
+    return load_drafter(drafter_path, tokenizer, model.device, precision)

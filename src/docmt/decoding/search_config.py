@@ -1,0 +1,96 @@
+"""Options of the search and of the context that a model reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY, check_fields, ranged, short_repr
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BATCH_TOKENS = 8192
+"""Source tokens that are searched together by default, padding included."""
+USUAL_DRAFT_BEAM = 4
+"""Beam size of drafts, first translations that other systems read."""
+Number = TypeVar("Number", float, "Tensor")
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """Beam search over whole documents (defaults as published: Bao et al. 2021, section 4)."""
+
+    beam: int = ranged(5, 1, 10_000)
+    """hypotheses kept for each instance, window or sentence; 1 is greedy search"""
+    length_penalty: float = ranged(1.0, -20, 20)
+    """score = log-probability / tokens ** penalty"""
+    max_length_ratio: float = ranged(1.2, 0, 1000)
+    """a target sentence has at most ratio * n + extra tokens; n: its source tokens"""
+    max_length_extra: float = ranged(10.0, -1_000_000, 1_000_000)
+    """extra tokens of a target sentence, see max_length_ratio"""
+    min_length: int = ranged(1, 0, 1_000_000)
+    """least number of tokens of a target sentence"""
+    temperature: float = ranged(1.0, 1e-3, 1000)
+    """divisor of the logits before the softmax; above 1 flattens the distribution"""
+    implementation: Literal["docmt", "gtransformer", "thumt", "rfa", "huggingface"] = "docmt"
+    """follow the search rules of another implementation"""
+    rounds: int = ranged(0, 0, 1000)
+    """decode all sentences at once, in this many rounds of drafts; 0: one after the other"""
+    n_best: int = ranged(1, 1, 10_000)
+    """translations returned for each instance, window or sentence; at most the beam"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "search.")
+        if self.implementation == "thumt" and self.min_length > 1:
+            raise DocmtError("search.min_length has no effect with search.implementation thumt. Leave it out.")
+        if self.rounds and self.implementation != "docmt":
+            raise DocmtError(
+                f"search.rounds has no effect with search.implementation {self.implementation}. Leave one of them out."
+            )
+        if self.n_best > self.beam:
+            raise DocmtError(f"search.n_best is {self.n_best} but the beam is {self.beam}. Choose at most the beam.")
+        if self.implementation != "thumt" and self.max_length_extra < max(self.min_length, 1):
+            raise DocmtError(
+                f"search.max_length_extra is {self.max_length_extra}: choose at least {max(self.min_length, 1)}, "
+                "the least number of tokens of a sentence"
+            )
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def sentence_limit(self, source_tokens: int) -> int:
+        """Return the most target tokens for a source sentence of `source_tokens` tokens, without boundary tokens."""
+        if self.implementation in ("thumt", "rfa"):
+            return int(self.max_length_ratio * (source_tokens + 1) + self.max_length_extra)
+        if self.implementation == "gtransformer":
+            return max(int(self.max_length_ratio * (source_tokens - 1) + self.max_length_extra), 1)
+        return int(self.max_length_ratio * source_tokens + self.max_length_extra)
+
+    def normalize_score(self, log_probability: Number, tokens: int) -> Number:
+        """Return the length-normalised score of a translation; tokens: those that count."""
+        length = (5 + tokens) / 6 if self.implementation == "thumt" else max(tokens, 1)
+        return log_probability / length**self.length_penalty
+
+
+@dataclass(frozen=True)
+class ContextConfig:
+    """Part of a document that a model reads at once, for systems that read several sentences."""
+
+    instance_tokens: int = ranged(0, 0, MANY)
+    """the model reads fewer source tokens than this at once; 0: as in training"""
+    overlap: int = ranged(0, 0, 10_000)
+    """earlier sentences that each instance sees again, with their translations (group only)"""
+    window_decoding: Literal["auto", "last", "prefix"] = "auto"
+    """translate each window and keep its last sentence, or continue a prefix; auto: as trained (concat)"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "context.")
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def changes(self) -> dict[str, Any]:
+        """Return the settings that differ from the defaults."""
+        return {name: value for name, value in vars(self).items() if value != vars(ContextConfig())[name]}

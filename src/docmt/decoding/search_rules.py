@@ -1,0 +1,401 @@
+"""Rules of the search: which tokens may follow, so that every source sentence gets exactly one target sentence.
+
+In a framed search the next `<s>` is supplied after `</s>`, and `<eod>` after the last sentence. A sentence at its
+length limit is closed. Such forced tokens have log-probability 0 and do not count in the length normalisation (in Bao
+et al. 2021 they do count). Where sentences are joined by one boundary token, it closes each but the last, which ends
+with `</s>`. Nothing else is forced there. Other families have other boundary tokens: all tokens that open a sentence
+are forced. In an open search (the plain document system) any word or boundary token may follow, up to a total limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from docmt.core.errors import DocmtError
+from docmt.decoding.models import Model, list_members
+from docmt.decoding.search_config import ContextConfig, SearchConfig
+from docmt.model.scope import BoundaryTokens
+from docmt.model.systems import DecodingOrder, System
+from docmt.text import SpecialTokens
+
+
+@dataclass(frozen=True)
+class TargetBoundaries:
+    """Boundary tokens of the target stream after its first token, which is supplied.
+
+    `w .. </s> <s> w .. </s> <eod>` after `<s>`. In other families the last `</s>` ends the stream, and other tokens may
+    open a sentence. Joined sentences (`BoundaryTokens`) are `w .. <s> w .. </s>` after `</s>`.
+    """
+
+    specials: SpecialTokens
+    tokens: BoundaryTokens
+
+    @property
+    def start(self) -> int:
+        """First token of the stream."""
+        return self.specials.eos if self.tokens.joined else self.tokens.target_prefix[0]
+
+    @property
+    def end(self) -> int:
+        """Last token of the stream."""
+        return self.specials.eod if self.tokens.predicts_boundary else self.specials.eos
+
+    @property
+    def separators(self) -> tuple[int, ...]:
+        """Tokens between two sentences."""
+        return (self.specials.bos,) if self.tokens.joined else (self.specials.eos, *self.tokens.target_prefix)
+
+    @property
+    def inner_openers(self) -> int:
+        """Number of opening tokens after the first one of a sentence."""
+        return len(self.tokens.target_prefix) - 1
+
+    def is_opened(self, offset: Tensor) -> Tensor:
+        """Return whether all opening tokens of the sentence were read, for tokens at these offsets in it."""
+        return offset >= self.inner_openers
+
+    def is_closed(self, last: Tensor, offset: Tensor) -> Tensor:
+        """Return whether these tokens, at these offsets, closed their sentences: a boundary token must follow."""
+        return (last == self.specials.eos) & (offset > self.inner_openers)
+
+    def opens_sentence(self, tokens: Tensor, last: Tensor, offset: Tensor) -> Tensor:
+        """Return whether these tokens open a sentence; last, offset: the token before each, and its offset."""
+        if self.tokens.target_starts_with_bos:
+            return tokens == self.specials.bos
+        return self.is_closed(last, offset)
+
+    def split_sentences(self, tokens: Sequence[int], scores: Sequence[float]) -> tuple[list[list[int]], list[float]]:
+        """Split a stream into sentences of word ids and their log-probabilities.
+
+        A sentence ends at its closing token. The tokens that open the next one or end the stream belong to it too, as
+        they are predicted inside it.
+        """
+        closing = {self.specials.eos, *self.separators[:1]}
+        sentences: list[list[int]] = []
+        totals: list[float] = []
+        words: list[int] = []
+        total = 0.0
+        for token, score in zip(tokens, scores, strict=True):
+            total += score
+            if token in closing:
+                sentences.append(words)
+                totals.append(total)
+                words, total = [], 0.0
+            elif token not in (self.specials.bos, self.specials.eod):
+                words.append(token)
+            elif sentences and not words:
+                totals[-1] += total
+                total = 0.0
+        if words:
+            sentences.append(words)
+            totals.append(total)
+        elif totals:
+            totals[-1] += total
+        return sentences, totals
+
+    def count_chosen(self, tokens: Sequence[int], forced: Collection[int]) -> list[int]:
+        """Count the tokens of each sentence that were chosen; forced: positions of the others."""
+        free = [0.0 if position in forced else 1.0 for position in range(len(tokens))]
+        return list(map(int, self.split_sentences(tokens, free)[1]))
+
+
+WordIds = Sequence[Sequence[int]]  # a document: word ids of its sentences, without boundary tokens
+# Of the two last tokens, counted from the end.
+_EOD, _MASK = -2, -1
+
+
+@dataclass(frozen=True)
+class SearchRow:
+    """Sentences that are translated together as one search row: a document, a window or a sentence."""
+
+    sentences: Sequence[int]
+    """numbers of its sentences in the packed source"""
+    lengths: Sequence[int]
+    """words of each sentence, without boundary tokens"""
+    prefix: WordIds = ()
+    """forced translations of its first sentences"""
+
+
+@dataclass
+class BeamState:
+    """State of each hypothesis; all tensors are [R], R = D * B hypotheses of D search rows."""
+
+    last: Tensor
+    """last token"""
+    sentence: Tensor
+    """number of its sentence in the search row, from 0"""
+    offset: Tensor
+    """position of the last token in its sentence, 0 for the token that opens it"""
+    free: Tensor
+    """number of tokens that were chosen, not forced"""
+
+    @classmethod
+    def start(cls, hypotheses: int, first_token: int, device: torch.device) -> BeamState:
+        """Return the state of hypotheses that have read `first_token` only."""
+        zeros = torch.zeros(hypotheses, dtype=torch.int64, device=device)
+        return cls(torch.full_like(zeros, first_token), zeros, zeros.clone(), zeros.clone())
+
+    def select(self, hypotheses: Tensor) -> BeamState:
+        """Return the state of these hypotheses."""
+        return BeamState(*(x[hypotheses] for x in (self.last, self.sentence, self.offset, self.free)))
+
+    def advance(self, tokens: Tensor, forced: Tensor, boundaries: TargetBoundaries) -> BeamState:
+        """Return the state after one more token of each hypothesis; forced: [R] bool, the token was not chosen."""
+        opens = boundaries.opens_sentence(tokens, self.last, self.offset)
+        offset = torch.where(opens, 0, self.offset + 1)
+        return BeamState(tokens, self.sentence + opens.long(), offset, self.free + (~forced).long())
+
+
+class FramedRules:
+    """Rules of the framed search: number of sentences and length limits of each search row."""
+
+    def __init__(
+        self, rows: Sequence[SearchRow], config: SearchConfig, boundaries: TargetBoundaries, device: torch.device
+    ):
+        self.config, self.boundaries = config, boundaries
+        self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D]
+        limits = [torch.tensor([config.sentence_limit(length) for length in row.lengths]) for row in rows]
+        self.limits = pad_sequence(limits, batch_first=True).to(device)  # [D, S]
+        self.prefixes = build_prefixes(rows, boundaries, device)  # [D, P], -1: not forced
+        specials = boundaries.specials
+        never = [specials.bos, specials.pad, specials.eos, _EOD]  # except the token that closes the sentence
+        if config.implementation != "gtransformer":
+            never += [specials.unk, _MASK]
+        self.never = torch.tensor(never, device=device)
+
+    @staticmethod
+    def find_forced_labels(lengths: Sequence[int], limits: Sequence[int], goes_on: bool) -> list[int]:
+        """Return the positions of labels that the rules would force in a translation; lengths: words of its sentences.
+
+        limits: of each sentence; goes_on: the token after `</s>` is a label as well.
+        """
+        forced, position = [], -1
+        for length, limit in zip(lengths, limits, strict=True):
+            position += length + 1  # at `</s>`
+            forced += [position] if length == limit else []
+            if goes_on:
+                position += 1
+                forced.append(position)
+        return forced
+
+    @staticmethod
+    def find_ended(lengths: Sequence[int], limits: Sequence[int], free_tokens: int) -> list[int]:
+        """Return the sentences that the length limit ended; lengths and limits in words."""
+        return [i for i, (length, limit) in enumerate(zip(lengths, limits, strict=True)) if length >= limit]
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep these search rows only."""
+        self.counts, self.limits = self.counts[rows], self.limits[rows]
+        self.prefixes = self.prefixes[rows]
+
+    def find_forced(self, state: BeamState, rows: Tensor, step: int) -> Tensor:
+        """Return the token [R] that must come next, or -1 where there is a choice.
+
+        rows [R]: search row of each hypothesis. step: number of tokens so far.
+        """
+        at_limit = self._count_words(state) >= self.limits[rows, state.sentence]
+        forced = torch.where(at_limit, self._closing_token(state, rows), -1)
+        opens = self.boundaries.tokens.target_prefix
+        for index in range(1, len(opens)):
+            forced = torch.where(state.offset == index - 1, opens[index], forced)
+        if not self.boundaries.tokens.joined:
+            following = torch.where(self._is_last(state, rows), self.boundaries.end, opens[0])
+            forced = torch.where(self.boundaries.is_closed(state.last, state.offset), following, forced)
+        if step < self.prefixes.shape[1]:
+            prefix = self.prefixes[rows, step]
+            forced = torch.where(prefix >= 0, prefix, forced)
+        return forced
+
+    def restrict(self, logits: Tensor, state: BeamState, rows: Tensor) -> None:
+        """Set logits [R, V] of tokens that may not follow to minus infinity, in place."""
+        closing = self._closing_token(state, rows)[:, None]
+        closing_logits = logits.gather(1, closing)
+        closing_logits[self._count_words(state) < self.config.min_length] = -torch.inf
+        logits.index_fill_(1, self.never, -torch.inf).scatter_(1, closing, closing_logits)
+
+    def _count_words(self, state: BeamState) -> Tensor:
+        """Return the number of words of the current sentence: [R]."""
+        return state.offset - self.boundaries.inner_openers
+
+    def _is_last(self, state: BeamState, rows: Tensor) -> Tensor:
+        """Return whether the current sentence is the last of its search row: [R]."""
+        return state.sentence + 1 >= self.counts[rows]
+
+    def _closing_token(self, state: BeamState, rows: Tensor) -> Tensor:
+        """Return the token that closes the current sentence: [R]."""
+        last, boundaries = self._is_last(state, rows), self.boundaries
+        return torch.where(last, boundaries.specials.eos, boundaries.separators[0])
+
+
+def build_prefixes(rows: Sequence[SearchRow], boundaries: TargetBoundaries, device: torch.device) -> Tensor:
+    """Return the forced tokens [D, P] of each search row after its first token, padded with -1."""
+    # The first opening token was read already.
+    opens = () if boundaries.tokens.joined else boundaries.tokens.target_prefix[1:]
+    streams = [
+        [*opens, *(token for sentence in row.prefix for token in (*sentence, *boundaries.separators))]
+        if row.prefix
+        else []
+        for row in rows
+    ]
+    prefixes = [torch.tensor(tokens, dtype=torch.int64) for tokens in streams]
+    return pad_sequence(prefixes, batch_first=True, padding_value=-1).to(device)
+
+
+class OpenRules:
+    """Rules of the open search: any token up to a total length, then only `<eod>`."""
+
+    def __init__(
+        self, rows: Sequence[SearchRow], config: SearchConfig, boundaries: TargetBoundaries, device: torch.device
+    ):
+        self.specials = specials = boundaries.specials
+        never = [specials.pad]
+        self.min_length = 0
+        if config.implementation == "gtransformer":
+            longest = max(sum(row.lengths) + 2 * len(row.lengths) for row in rows)
+            most = max(len(row.lengths) for row in rows)
+            totals = [int(config.max_length_ratio * longest + config.max_length_extra * most)] * len(rows)
+            self.min_length = config.min_length
+        else:
+            # The boundary tokens of each sentence count as well.
+            totals = [sum(config.sentence_limit(length) + 2 for length in row.lengths) for row in rows]
+            never += [specials.unk, _MASK]
+        self.limits = torch.tensor(totals, device=device)
+        self.never = torch.tensor(never, device=device)
+
+    @staticmethod
+    def find_forced_labels(lengths: Sequence[int], limits: Sequence[int], goes_on: bool) -> list[int]:
+        """Return no positions: every token is chosen."""
+        return []
+
+    @staticmethod
+    def find_ended(lengths: Sequence[int], limits: Sequence[int], free_tokens: int) -> list[int]:
+        """Return the last sentence if the total limit ended the translation."""
+        return [len(limits) - 1] if free_tokens > sum(limits) + 2 * len(limits) else []
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep these search rows only."""
+        self.limits = self.limits[rows]
+
+    def find_forced(self, state: BeamState, rows: Tensor, step: int) -> Tensor:
+        """Return -1 [R]: every token is chosen, the last `<eod>` at the limit too."""
+        return torch.full_like(rows, -1)
+
+    def restrict(self, logits: Tensor, state: BeamState, rows: Tensor) -> None:
+        """Set logits [R, V] of tokens that may not follow to minus infinity, in place."""
+        logits.index_fill_(1, self.never, -torch.inf)
+        if self.min_length:
+            too_short = (state.free < self.min_length).nonzero().flatten()
+            logits[too_short, _EOD] = -torch.inf
+        full = (state.free >= self.limits[rows]).nonzero().flatten()
+        force_tokens(logits, full, _EOD)
+
+
+def force_tokens(logits: Tensor, hypotheses: Tensor, tokens: int | Tensor) -> None:
+    """Set all logits [R, V] of these hypotheses [n] but those of one token each to minus infinity, in place.
+
+    tokens: one for all hypotheses, or [n].
+    """
+    forced_logits = logits[hypotheses, tokens]
+    logits[hypotheses] = -torch.inf
+    logits[hypotheses, tokens] = forced_logits
+
+
+RFA_MAX_TOKENS = 1023
+"""Most tokens of a search of Wu et al. (2022), prefix included: its models have as many positions."""
+
+
+class RfaRules(OpenRules):
+    """Rules of the published search of Wu et al. (2022), for agreement with its checkpoints.
+
+    Any token up to a limit, then `</s>`. The token that joins sentences is an ordinary symbol, so a window may get more
+    or fewer sentences than its source, or empty ones. One limit holds for the whole window. Tokens of a forced prefix
+    count, in the log-probability and in the length.
+    """
+
+    def __init__(
+        self, rows: Sequence[SearchRow], config: SearchConfig, boundaries: TargetBoundaries, device: torch.device
+    ):
+        self.specials, self.min_length = boundaries.specials, config.min_length
+        self.prefixes = build_prefixes(rows, boundaries, device)  # [D, P], -1: not forced
+        self.limits = torch.tensor([self._limit(row, config) for row in rows], device=device)
+        self.never = torch.tensor([self.specials.pad], device=device)
+
+    @staticmethod
+    def _limit(row: SearchRow, config: SearchConfig) -> int:
+        """Return the limit of the window and its prefix together, computed in the order of the published code.
+
+        Raises DocmtError for a prefix that leaves no room for a translation.
+        """
+        window = sum(row.lengths) + len(row.lengths)
+        prefix_sentences = len(row.prefix)
+        context = sum(row.lengths[:prefix_sentences]) + prefix_sentences
+        prefix_tokens = sum(map(len, row.prefix)) + prefix_sentences
+        if prefix_tokens >= RFA_MAX_TOKENS:
+            raise DocmtError(
+                f"the translations before a sentence have {prefix_tokens} tokens, and search.implementation rfa allows "
+                f"{RFA_MAX_TOKENS} with the sentence. Choose docmt, or a smaller model.concat.sentences."
+            )
+        extra = config.max_length_extra + prefix_tokens - config.max_length_ratio * context
+        return min(int(config.max_length_ratio * window + extra), RFA_MAX_TOKENS)
+
+    find_ended = staticmethod(FramedRules.find_ended)
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep these search rows only."""
+        super().select_rows(rows)
+        self.prefixes = self.prefixes[rows]
+
+    def restrict(self, logits: Tensor, state: BeamState, rows: Tensor) -> None:
+        """Set logits [R, V] of tokens that may not follow to minus infinity, in place."""
+        logits.index_fill_(1, self.never, -torch.inf)
+        full = state.free >= self.limits[rows]
+        step = int(state.free.max())  # the same in all hypotheses
+        prefix = torch.full_like(rows, -1)
+        if step < self.prefixes.shape[1]:
+            prefix = self.prefixes[rows, step]
+        if step < self.min_length:
+            logits[(prefix < 0) & ~full, self.specials.eos] = -torch.inf
+        forced_token = torch.where(full, self.specials.eos, prefix)
+        hypotheses = (forced_token >= 0).nonzero().flatten()
+        force_tokens(logits, hypotheses, forced_token[hypotheses])
+
+
+Rules = type[FramedRules] | type[OpenRules]
+_RULES: dict[str, Rules] = {"frame": FramedRules, "open": OpenRules}
+"""Rules by the name that a system has for them."""
+
+
+def choose_order(model: Model, config: SearchConfig, context: ContextConfig) -> DecodingOrder:
+    """Return the decoding order of this search. Raises DocmtError for a published search of another order."""
+    order = model.system.decoding_orders.get(context.window_decoding, model.system.decoding_order)
+    if config.implementation == "rfa" and order != "sequential":
+        raise DocmtError(
+            "search.implementation rfa needs a model that continues its earlier translations "
+            "(context.window_decoding or model.concat.window_decoding prefix). Choose docmt."
+        )
+    return order
+
+
+def supports_rounds(context: ContextConfig, system: System) -> bool:
+    """Return whether `search.rounds` has an effect: the system sees earlier translations, sentence for sentence."""
+    return system.rules == "frame" and system.decoding_orders.get(context.window_decoding, system.decoding_order) in (
+        "documents",
+        "sequential",
+    )
+
+
+def choose_rules(model: Model, config: SearchConfig) -> Rules:
+    """Return the rules of this search or scoring. Raises DocmtError for a published search of other models."""
+    joined = model.parts.boundary_tokens.joined
+    if (config.implementation == "rfa") != joined and config.implementation != "docmt":
+        family = list_members(model)[0].config.family
+        choice = "docmt or rfa" if joined else "docmt"
+        raise DocmtError(
+            f"search.implementation {config.implementation} does not fit models of family {family}. Choose {choice}."
+        )
+    return RfaRules if config.implementation == "rfa" else _RULES[model.system.rules]

@@ -1,0 +1,279 @@
+"""Results: hypotheses of a search, translated spans of a document, and translated documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from docmt.core.errors import DocmtError
+from docmt.decoding.search_config import SearchConfig
+from docmt.documents import Document
+from docmt.documents.document import shorten, summarize
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Translation of consecutive sentences: one result of the search, or several joined."""
+
+    sentences: list[list[int]]
+    """word ids of each target sentence without boundary tokens; joined results have one (possibly empty) for each
+    source sentence"""
+    sentence_scores: list[float]
+    """log-probability (nats) of each sentence: its words, and its boundary tokens that were chosen, not forced"""
+    sentence_tokens: list[int]
+    """number of tokens in each of these scores"""
+    score: float
+    """log-probability divided by (number of free tokens ** length_penalty)"""
+    free_tokens: int
+    """tokens that count in the length: those chosen, not forced (published search of G-Transformer: all but those of
+    supplied translations; of RFA: all)"""
+    at_limit: list[int] = field(default_factory=list)
+    """sentences (from 0) that the length limit ended, so words may be missing (plain document system: the last sentence
+    of an instance)"""
+    miscounted: list[tuple[int, int]] = field(default_factory=list)
+    """ranges of sentences (first, after last) whose translation had another number of sentences (plain document system
+    only): surplus sentences are joined to the last of the range, missing ones are empty"""
+    rank_scores: list[float] = field(default_factory=list)
+    """for each sentence of joined results, the length-normalised log-probability by which the search ranked its row"""
+
+    def drop_prefix(self, count: int, *, only_next: bool = False) -> Hypothesis:
+        """Return the hypothesis without its first `count` sentences; score and free tokens do not change.
+
+        only_next: keep the next sentence alone and count its tokens only (the published search of RFA).
+        """
+        last = count + 1 if only_next else None
+        tokens = self.sentence_tokens[count:last] or [0]
+        return replace(
+            self,
+            sentences=self.sentences[count:last] or [[]],
+            sentence_scores=self.sentence_scores[count:last] or [0.0],
+            sentence_tokens=tokens,
+            free_tokens=sum(tokens) if only_next else self.free_tokens,
+        )
+
+    def fit_sentences(self, count: int) -> list[list[int]]:
+        """Return `count` sentences: surplus ones are joined to the last, missing ones are empty."""
+        surplus = [word for sentence in self.sentences[count:] for word in sentence]
+        sentences = [*self.sentences[:count], *[[]] * (count - len(self.sentences))]
+        return [*sentences[:-1], sentences[-1] + surplus] if surplus else sentences
+
+    def insert_empty(self, positions: Sequence[int], count: int) -> Hypothesis:
+        """Return the hypothesis for a document of `count` sentences with empty ones inserted.
+
+        positions: of the sentences that the model saw.
+        """
+        if len(positions) == count:
+            return self
+        sentences: list[list[int]] = [[] for _ in range(count)]
+        scores, tokens, rank_scores = [0.0] * count, [0] * count, [0.0] * count
+        for number, position in enumerate(positions):
+            sentences[position], scores[position] = self.sentences[number], self.sentence_scores[number]
+            tokens[position], rank_scores[position] = self.sentence_tokens[number], self.rank_scores[number]
+        return replace(
+            self,
+            sentences=sentences,
+            sentence_scores=scores,
+            sentence_tokens=tokens,
+            miscounted=[(positions[first], positions[last - 1] + 1) for first, last in self.miscounted],
+            at_limit=[positions[number] for number in self.at_limit],
+            rank_scores=rank_scores,
+        )
+
+
+def non_finite_error() -> DocmtError:
+    """Return the error for a model whose scores are not finite numbers."""
+    return DocmtError(
+        "the model's weights or scores are not finite numbers. Train it again with a lower optimizer.learning_rate, or "
+        "set search.temperature closer to 1."
+    )
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """Progress of a document's translation: all that is needed to resume it."""
+
+    sentences: int
+    """number of its first sentences that are translated"""
+    history: Sequence[Sequence[Sequence[int]]] = ()
+    """translations (word ids, best first) of the last non-empty ones, as many as the next sentence sees"""
+
+
+@dataclass(frozen=True)
+class TranslatedSpan:
+    """Translations of the sentences first .. last - 1 of a document.
+
+    Inside a search sentences are numbered through all documents of the task (`Task`). A `DocumentStream` yields spans
+    numbered within their document.
+    """
+
+    document: int
+    first: int
+    last: int
+    hypotheses: Sequence[Hypothesis] = ()
+    """best first"""
+    resume_point: ResumePoint = ResumePoint(0)
+    """progress of the document with this span"""
+    error: DocmtError | None = None
+    """reason why there are no translations"""
+
+
+def join_spans(spans: Sequence[TranslatedSpan], search: SearchConfig, start: int = 0) -> list[Hypothesis]:
+    """Join consecutive spans: the j-th best result joins the j-th best of every span.
+
+    start: number of the first sentence, which is 0 in the result. A span with fewer hypotheses repeats its last one.
+    """
+    count = max((len(span.hypotheses) for span in spans), default=1)
+    return [
+        _join_rank([(span, span.hypotheses[min(rank, len(span.hypotheses) - 1)]) for span in spans], search, start)
+        for rank in range(count)
+    ]
+
+
+def _join_rank(pairs: Sequence[tuple[TranslatedSpan, Hypothesis]], search: SearchConfig, start: int) -> Hypothesis:
+    """Return one hypothesis with exactly one target sentence per source sentence."""
+    sentences: list[list[int]] = []
+    scores: list[float] = []
+    tokens: list[int] = []
+    for span, hypothesis in pairs:
+        count = span.last - span.first
+        sentences += hypothesis.fit_sentences(count)
+        scores += _fit_numbers(hypothesis.sentence_scores, count)
+        tokens += map(int, _fit_numbers(hypothesis.sentence_tokens, count))
+    free = sum(hypothesis.free_tokens for _, hypothesis in pairs)
+    return Hypothesis(
+        sentences,
+        scores,
+        tokens,
+        search.normalize_score(sum(scores), free),
+        free,
+        at_limit=[span.first - start + number for span, part in pairs for number in part.at_limit],
+        miscounted=[
+            (span.first - start, span.last - start)
+            for span, part in pairs
+            if len(part.sentences) != span.last - span.first
+        ],
+        rank_scores=[part.score for span, part in pairs for _ in range(span.first, span.last)],
+    )
+
+
+def _fit_numbers(numbers: Sequence[float], count: int) -> list[float]:
+    """Return `count` numbers: surplus ones are added to the last, missing ones are 0."""
+    return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
+
+
+@dataclass(frozen=True)
+class TranslatedSentence:
+    """Source sentence and its translation."""
+
+    source: str
+    target: str
+    score: float
+    """log-probability (nats) of the target sentence"""
+    source_span: tuple[int, int]
+    """first character and the one after the last, in the source text"""
+    target_span: tuple[int, int]
+    """character range in the target text"""
+    rank_score: float = 0.0
+    """length-normalised log-probability of the part (instance, window or sentence) that was searched; alternatives are
+    in the order of these scores, while `score` is of the sentence alone"""
+    tokens: int = 0
+    """number of target tokens in `score`: words, the token that ends the sentence (unless the length limit did) and, in
+    the plain document system, the token after it"""
+
+    def __repr__(self) -> str:
+        return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
+
+    def __str__(self) -> str:
+        return self.target
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of one JSONL line."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "score": self.score,
+            "source_span": list(self.source_span),
+            "target_span": list(self.target_span),
+        }
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Translated document: the gaps of the source around one target sentence per source sentence.
+
+    `str` returns its text, `len` and iteration its sentences.
+    """
+
+    document: Document
+    sentences: tuple[TranslatedSentence, ...]
+    score: float
+    """length-normalised log-probability of the whole document, as in the search"""
+    miscounted: tuple[tuple[int, int], ...] = ()
+    """ranges of source sentences (first, after last) for which the model gave another number of sentences (plain
+    document system only): surplus sentences were joined to the last of the range, missing ones are empty"""
+    at_limit: tuple[int, ...] = ()
+    """sentences (from 0) that the length limit of the search ended, so words may be missing"""
+    overlong: tuple[int, ...] = ()
+    """source sentences (from 0) of at least as many tokens as an instance of the training; each was translated alone"""
+    alternatives: tuple[Translation, ...] = ()
+    """further translations, best first, when n_best is above 1: the j-th joins the j-th best of every part, by
+    `rank_score`; their scores are their own log-probabilities"""
+
+    def __repr__(self) -> str:
+        return summarize(self, self.document.id, self.document.sentences)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.sentences)
+
+    def __iter__(self) -> Iterator[TranslatedSentence]:
+        """Iterate over the sentences."""
+        return iter(self.sentences)
+
+    def text(self) -> str:
+        """Return the translated text in the layout of the source."""
+        return self.document.text()
+
+    def warnings(self) -> list[list[str]]:
+        """Return the warnings of each sentence: `sentence_count`, `length_limit`, `long_source`, or none."""
+        warnings: list[list[str]] = [[] for _ in self.sentences]
+        joined = [number for first, last in self.miscounted for number in range(first, last)]
+        for name, numbers in (
+            ("sentence_count", joined),
+            ("length_limit", self.at_limit),
+            ("long_source", self.overlong),
+        ):
+            for number in numbers:
+                warnings[number].append(name)
+        return warnings
+
+
+@dataclass(frozen=True)
+class PartialTranslation:
+    """Consecutive sentences of a document, translated before the rest of it.
+
+    The texts of all parts of a document, joined, are the text of the document.
+    """
+
+    document: int
+    """number of its document, from 0"""
+    first: int
+    """number of its first sentence in the document, from 0"""
+    source: Document
+    """its sentences and the gaps before them; the last part of a document also has the gap at its end"""
+    resume_point: ResumePoint
+    """progress of the document with this part"""
+    translation: Translation | None
+    """sentences and character spans are counted from the beginning of the part"""
+    error: DocmtError | None = None
+    """reason why there is no translation"""
+
+    def text(self) -> str:
+        """Return the translated text; sentences without a translation are empty."""
+        if self.translation is not None:
+            return self.translation.text()
+        return "".join(self.source.gaps)

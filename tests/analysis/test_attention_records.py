@@ -1,0 +1,335 @@
+"""What is watched is what the model computes: weights, sentences and gates of every system."""
+
+import pytest
+import torch
+
+from docmt.analysis import attention_entropy, measure_entropy, report_attention
+from docmt.analysis.attention_records import (
+    SentenceAttentionRecord,
+    TokenAttentionRecord,
+    attention_sites,
+    record_attention,
+)
+from docmt.analysis.entropy import mean_and_deviation
+from docmt.data import Batch
+from docmt.decoding import SearchConfig
+from docmt.decoding.scoring import iterate_scoring_inputs
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.attention import Attention, Gate, GateSigmoid
+from docmt.model.layers import SentenceAttention
+from docmt.model.linear_attention import LinearAttention
+from docmt.model.systems import Group
+from docmt.text import SpecialTokens
+from variants import SYSTEMS, in_tiers
+
+SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+SPECIALS = SpecialTokens(40)
+SOURCES = [[[5, 6, 7], [8], [9, 10, 11, 12], [6, 7], [21, 5]], [[13, 14], [15]], [[16]]]
+TARGETS = [[[25, 6, 7], [28], [19, 10], [6, 7, 4, 4], []], [[13, 14], [15]], [[4, 5]]]
+
+
+def build(name, noise=0.2, **settings):
+    torch.manual_seed(3)
+    model = TranslationModel(ModelConfig(vocabulary_size=40, **{**SIZES, **SYSTEMS[name], **settings}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(noise * torch.randn_like(parameter))
+    return model.eval()
+
+
+def passes_of(model, documents=slice(None), batch_tokens=4096):
+    sources, targets = SOURCES[documents], TARGETS[documents]
+    drafts = sources if model.system.context_spec().drafts else None
+    return iterate_scoring_inputs(
+        model, sources, targets, SPECIALS, SearchConfig(), batch_tokens=batch_tokens, drafts=drafts
+    )
+
+
+def assembled(record, values):
+    """What the weights of a look give of values [Tk, H, k]: [Tq, H, k], zeros for queries that see nothing."""
+    outputs = torch.zeros(int(record.pattern.query_total), *values.shape[1:])
+    for block in record.blocks():
+        sums = torch.einsum("nhql,nlhk->nqhk", block.weights, values[block.keys])
+        outputs[block.queries[block.is_query]] = sums[block.is_query]
+        if isinstance(record.attention, LinearAttention):
+            continue
+        totals = block.weights.sum(-1).transpose(1, 2)[block.is_query]
+        same(totals, torch.ones_like(totals))
+    return outputs
+
+
+def same(one, other, within=1e-5):
+    torch.testing.assert_close(one, other, atol=within, rtol=within)
+
+
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS))
+@torch.no_grad()
+def test_the_weights_are_those_that_the_model_uses(name):
+    model, outputs, looks = build(name), {}, []
+    for path, module in model.named_modules():
+        if isinstance(module, Attention | SentenceAttention):
+            module.register_forward_hook(lambda module, _, output, path=path: outputs.update({path: output}))
+    for inputs, _ in passes_of(model):
+        outputs.clear()
+        looks.clear()
+        with record_attention(model, looks.append):
+            model(inputs)
+        assert {record.site for record in looks} == set(attention_sites(model))
+        for record in looks:
+            module = model.get_submodule(record.site.name)
+            if isinstance(record, SentenceAttentionRecord):
+                (block,) = record.blocks()
+                same(block.weights.sum(-1), torch.ones(block.weights.shape[:3]))
+                assert torch.equal(block.is_query.flatten(), record.exists.any(-1))
+                assert bool((block.weights[:, 0, 0][~record.exists & block.is_query] == 0).all())
+                continue
+            assert isinstance(record, TokenAttentionRecord)
+            output = assembled(record, module.split_heads(module.value(record.memory))).flatten(-2)
+            if record.site.name in outputs:
+                # Small denominators of linear attention make much of rounding.
+                same(module.output(output), outputs[record.site.name], 1e-3 if "linear" in name else 1e-5)
+            else:  # what looks at several sentences at once is not called as a module
+                before, _ = record.context.attend_preceding(module, record.query_states, record.memory)
+                same(output.unflatten(0, (module.scope.offset, -1)).transpose(0, 1), before)
+
+
+def test_attention_to_sentences_gives_what_its_weights_give():
+    model = build("hierarchical")
+    calls = []
+    model.above_encoder[0].sentences.register_forward_hook(lambda *call: calls.append(call))
+    for inputs, _ in passes_of(model):
+        model(inputs)
+    for module, (x, summaries, exists), output in calls:
+        values = module.value(summaries).unflatten(-1, (2, -1))  # [T, k, H, d / H]
+        weights = module.attention_weights(x, summaries, exists)  # [T, H, k]
+        same(module.output(torch.einsum("thk,tkhd->thd", weights, values).flatten(-2)), output)
+
+
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS))
+@torch.no_grad()
+def test_a_watched_pass_is_the_same_bit_for_bit(name):
+    model = build(name)
+    for inputs, _ in passes_of(model):
+        expected = model(inputs)
+        with record_attention(model, lambda look: list(look.blocks()), lambda gate: gate.shares.sum()):
+            assert torch.equal(model(inputs), expected)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+# How far each system looks, in sentences before (below 0: after), of a document of five.
+ALL = set(range(-4, 5))
+SEEN = {
+    "group": ALL,
+    "global top": ALL,
+    "document": ALL,
+    "concat, keep last": {0, 1, 2},
+    "concat, keep prefix": {0, 1, 2},
+    "context": {0, 1, 2},  # in the first sentence there is only its own mark
+    "context, as published": {0, 1},
+    "hierarchical": {1, 2, 3},
+    "hierarchical on both sides": {1, 2},
+    "hierarchical in the decoder": {1},
+}
+
+
+@pytest.mark.parametrize("batch_tokens", [16, 4096])
+@pytest.mark.parametrize("name", SEEN)
+def test_sentences_look_where_the_system_can_see(name, batch_tokens):
+    model = build(name)
+    report = report_attention(model, passes_of(model, slice(1), batch_tokens))
+    shares = [sums.shares() for sums in report.attentions.values() if sums.distances]
+    assert {distance for by_distance in shares for distance in by_distance} == SEEN[name]
+    for by_distance in shares:
+        for head in range(3):  # the last one is even attention
+            assert sum(heads[head] for heads in by_distance.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["sentence", "multihop", "group only"])
+def test_what_has_no_choice_has_no_map(name):
+    model = build(name)
+    assert not any(sums.distances for sums in report_attention(model, passes_of(model)).attentions.values())
+
+
+def without_questions(model):
+    """The model, whose attentions look at all that they see evenly."""
+    for module in model.modules():
+        if isinstance(module, Attention | SentenceAttention):
+            torch.nn.init.zeros_(module.query.weight)
+            torch.nn.init.zeros_(module.query.bias)
+    return model
+
+
+@pytest.mark.parametrize("name", ["group", "document", "concat, keep last", "hierarchical"])
+def test_even_attention_looks_at_sentences_by_their_length(name):
+    model = without_questions(build(name))
+    report = report_attention(model, passes_of(model, slice(1)))
+    lengths = {"source": [len(s) + 2 for s in SOURCES[0]], "target": [len(s) + 2 for s in TARGETS[0]]}
+    for site, sums in report.attentions.items():
+        if not sums.distances:
+            continue
+        expected = dict.fromkeys(sums.distances, 0.0)
+        for query in range(5):
+            last = {"concat, keep last": query + 1, "hierarchical": query}.get(name, 5)
+            visible = range(
+                {"concat, keep last": max(query - 2, 0), "hierarchical": max(query - 3, 0)}.get(name, 0), last
+            )
+            count = lengths["target" if site.kind.startswith("decoder") else "source"][query]
+            if site.kind == "decoder_self_global":  # token by token, as a token sees those up to itself
+                before = sum(lengths["target"][visible.start : query])
+                for position in range(1, count + 1):
+                    for other in range(visible.start, query):
+                        expected[query - other] += lengths["target"][other] / (before + position)
+                    expected[0] += position / (before + position)
+            elif site.kind.endswith("sentences"):
+                for other in visible:
+                    expected[query - other] += count / len(visible)
+            else:
+                for other in visible:
+                    expected[query - other] += (
+                        count * lengths["source"][other] / sum(lengths["source"][o] for o in visible)
+                    )
+        total = sum(expected.values())
+        for distance, shares in sums.shares().items():
+            assert shares == pytest.approx([expected[distance] / total] * 3, abs=1e-5), (site, distance)
+
+
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS))
+def test_tables_by_layer_say_what_the_mean_says(name):
+    model = build(name)
+    report = report_attention(model, passes_of(model))
+    means = attention_entropy(model, [Batch(inputs, torch.empty(0)) for inputs, _ in passes_of(model)])
+    assert {site.kind for site in report.attentions} == set(means)
+    for kind, mean in means.items():
+        layers = [sums for site, sums in report.attentions.items() if site.kind == kind]
+        total = sum(sums.entropies.total[0] for sums in layers) / sum(sums.entropies.count for sums in layers)
+        assert total == pytest.approx(mean, abs=1e-6)
+        for sums in layers:  # the entropy of a mean is not below the mean of the entropies
+            of_mean, *of_heads = sums.entropies.values()
+            assert len(of_heads) == 2
+            assert sum(of_heads) / 2 <= of_mean + 1e-6
+    gates = [name for name, module in model.named_modules() if isinstance(module, GateSigmoid)]
+    assert [site.name for site in report.gates] == gates
+
+
+def test_one_head_has_the_entropy_of_the_mean():
+    report = report_attention(model := build("context", heads=1), passes_of(model))
+    for sums in report.attentions.values():
+        of_mean, *of_heads = sums.entropies.values()
+        assert of_heads == pytest.approx([of_mean])
+
+
+GATES = {
+    "group": {"encoder_self", "decoder_self", "decoder_cross"},
+    "group only": set(),
+    "sentence": set(),
+    "context": {"encoder_context", "decoder_context"},
+    "context, no gate": set(),
+    "context in the encoder": {"encoder_context"},
+    "multihop": {"encoder_hops", "decoder_hops"},
+    "hierarchical": {"above_encoder"},
+    "hierarchical on both sides": {"above_encoder", "above_decoder"},
+}
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gates_are_found_and_counted_where_there_is_context(name):
+    model = build(name)
+    with torch.no_grad():  # gates that let 3 quarters of what is there without context through
+        for path, parameter in model.named_parameters():
+            if "gate" in path:
+                parameter.zero_()
+    kinds = set()
+    with record_attention(model, on_gate=lambda gate: kinds.add(gate.site.kind)):
+        for inputs, _ in passes_of(model):
+            model(inputs)
+    assert kinds == GATES[name]
+    report = report_attention(model, passes_of(model))
+    for site, sums in report.gates.items():
+        assert mean_and_deviation(sums) == (pytest.approx(0.5), pytest.approx(0, abs=1e-6))
+        documents = TARGETS if "decoder" in site.kind else SOURCES
+        # A group of sentences is context from its first one on, but for who reads from left to right.
+        both_ways = name == "group" and site.kind != "decoder_self"
+        first = 0 if both_ways else 1
+        if "shown" not in site.kind and model.system.labelled_sentences == "all":
+            several = [document for document in documents if len(document) > 1]
+            assert sums.count == 16 * sum(len(s) + 2 for document in several for s in document[first:])
+
+
+def test_an_open_gate_lets_the_document_in():
+    model = build("group")
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, Gate):
+                module.linear.weight.zero_()
+                module.linear.bias.fill_(-4.0)  # 1.8 % of the attention within the sentence
+    for sums in report_attention(model, passes_of(model)).gates.values():
+        assert mean_and_deviation(sums)[0] == pytest.approx(0.982, abs=1e-3)
+
+
+def linear_of(model):
+    return [module for module in model.modules() if isinstance(module, LinearAttention)]
+
+
+def test_gates_of_sentences_are_those_that_another_follows():
+    model = build("concat, linear, gates")
+    gated = [attention for attention in linear_of(model) if attention.gate is not None]
+    with torch.no_grad():
+        for attention in gated:
+            attention.gate.weight.zero_()
+            attention.gate.bias.copy_(torch.tensor([0.0, 2.0]))
+    report = report_attention(model, passes_of(model))
+    assert len(gated) == 2
+    assert len(report.linear) == 4, "self and cross of two layers"
+    for site, sums in report.linear.items():
+        if site.kind == "decoder_self_global":
+            assert sums.sentence_gates.values() == pytest.approx([0.5, 0.8808], abs=1e-4)
+            assert sums.sentence_gates.count == 1 + 2 + 2 + 2 + 1, (
+                "windows of three have two, the first of a document none"
+            )
+        else:
+            assert sums.sentence_gates.values() == []
+    assert "decoder self global      1  0.690   0.500   0.881" in report.format().partition("sentence gates")[2]
+    rows = {row["kind"]: row for row in report.to_json()["linear"]}
+    assert rows["decoder_self_global"]["sentence_gates"] == pytest.approx([0.5, 0.880797], abs=1e-5)
+    assert rows["decoder_cross_global"]["sentence_gates"] == []
+
+
+def test_gates_of_sentences_are_those_of_their_last_tokens():
+    model = build("group, linear over the document", group=Group(global_attention="linear", cross_layers=0), noise=0.5)
+    report = report_attention(model, passes_of(model, slice(1, 2)))
+    met = []
+    (site, *_) = [site for site, sums in report.linear.items() if sums.sentence_gates.count]
+    with record_attention(model, lambda look: met.append(look) if look.site == site else None):
+        model(next(iter(passes_of(model, slice(1, 2))))[0])
+    (look,) = met
+    first_end = len(TARGETS[1][0]) + 1
+    expected = look.attention.compute_gates(look.memory[first_end : first_end + 1]).sigmoid()
+    torch.testing.assert_close(look.sentence_gates(), expected)
+    assert report.linear[site].sentence_gates.values() == pytest.approx(expected[0].tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["concat, linear, gates", "concat, linear, keep last"])
+def test_temperatures_are_how_sharp_features_are(name):
+    model = build(name)
+    for attention in linear_of(model):
+        features, temperature = attention.features, 1.7
+        with torch.no_grad():
+            features.temperature.fill_(temperature)
+            if features.per_dimension:
+                features.scales.fill_(-temperature)  # the sign of a scale means nothing
+    expected = 1.0 if features.per_dimension else temperature
+    report = report_attention(model, passes_of(model))
+    assert all(sums.temperatures == pytest.approx([expected] * 2) for sums in report.linear.values())
+    assert "temperatures of linear attention" in report.format()
+    for name in ("group", "group, linear over the document"):
+        assert "temperatures" not in report_attention(build(name), passes_of(build(name))).format()
+
+
+def test_several_sentences_at_once_have_entropies_as_well():
+    model = without_questions(build("hierarchical"))
+    with measure_entropy(model) as meter:
+        for inputs, _ in passes_of(model, slice(1, 2)):
+            model(inputs)
+    means = meter.means()
+    assert means["above_encoder_self_sentences"] == pytest.approx(0)  # there is one sentence before
+    assert means["above_encoder_self_before"] == pytest.approx(1)  # it has two words, its marks are not seen

@@ -1,0 +1,28 @@
+"""What can be counted of plain prose: short sentences, short paragraphs, lines that a diff can show."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+LONGEST_PARAGRAPH, LONGEST_SENTENCE, LONGEST_LINE = 60, 40, 120  # words, words, characters
+
+
+def paragraphs(page):
+    """The paragraphs and list items of a page, without code, tables and headings, as lists of lines."""
+    text = re.sub(r"^```.*?^```|^\$\$.*?\$\$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
+        if lines := [line for line in block.splitlines() if not line.lstrip().startswith(("|", "#"))]:
+            yield lines
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_has_short_lines_sentences_and_paragraphs(page):
+    for lines in paragraphs(page):
+        text = " ".join(lines)
+        assert len(text.split()) <= LONGEST_PARAGRAPH, text
+        for sentence in re.split(r"(?<=[.!?])\s", text):
+            assert len(sentence.split()) <= LONGEST_SENTENCE, sentence
+        assert [line for line in lines if len(line) > LONGEST_LINE] == []
