@@ -168,8 +168,8 @@ def _make_decoding_steps(settings: Settings, model: TranslationModel, tokens: in
 
 def _fill(cache: DocumentSelfCache, tokens: int) -> None:
     """Fill the cache as if this many tokens had been generated."""
-    cache.prefix = cache.prefix.new_zeros(*cache.prefix.shape[:4], tokens + 1024, cache.prefix.shape[-1])
-    cache.prefix_length = tokens
+    cache.shared = cache.shared.new_zeros(*cache.shared.shape[:4], tokens + 1024, cache.shared.shape[-1])
+    cache.shared_length = tokens
 
 
 def _measure_memory(settings: Settings, models: dict[str, TranslationModel]) -> list[dict[str, Any]]:
