@@ -13,7 +13,7 @@ import re
 import shutil
 import textwrap
 import typing
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
@@ -74,7 +74,7 @@ SHORT_NAMES = {
     "adapters": "rank alpha modules",
 }
 # What other toolkits call an option.
-_MEANT = {
+_SYNONYMS = {
     "nbest": "n_best",
     "batch_size": "batch_tokens",
     "max_tokens": "batch_tokens",
@@ -83,10 +83,9 @@ _MEANT = {
 }
 # Options of `docmt evaluate` before 0.4 that are options of another command.
 _MOVED = dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "probe")
-_NEAR = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
-_SWITCH = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
-_PRINT = ("help", "config", "print_config")
-_EVERYWHERE = ("help", "config", "print_config", "quiet")
+_MIN_SIMILARITY = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
+_SWITCH_VALUES = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
+_NOT_IN_RECIPES = ("help", "config", "print_config")
 _WIDEST, _COLUMN, _EXAMPLES = 100, 30, 2  # of the help
 GENERAL = "general"
 """The topic of the help for options without a group."""
@@ -97,26 +96,41 @@ class Option:
     """One option, or one positional argument, of a command."""
 
     name: str
-    """with its groups, `search.beam`"""
+    """full name with its group, `search.beam`"""
     kind: Any
     """type of the value"""
     flags: tuple[str, ...]
-    """how it is written, the full name last; none for a positional argument"""
+    """all ways to write it, the full name last; empty for a positional argument"""
     default: Any
-    most: int
-    """how many values it takes at most"""
+    max_values: int
+    """maximum number of values"""
     required: bool
     metavar: str
-    """what stands for the value in the help; empty: by the type"""
+    """placeholder of the value in the help; empty: by the type"""
     title: str
-    """of its section in the help"""
+    """title of its section in the help"""
     owner: type
-    """dataclass that it is a field of"""
+    """dataclass that has the field"""
+
+    @property
+    def group(self) -> str:
+        """The group of the option, `search`; empty if it has none."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def last_name(self) -> str:
+        """The name without its group, `beam`."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def short_name(self) -> str:
+        """The name without its group, if it may be written so; otherwise empty."""
+        return self.last_name if self.last_name in SHORT_NAMES.get(self.group, "").split() else ""
 
     @property
     def help(self) -> str:
         """The string below the field."""
-        return field_docs(self.owner).get(self.name.rpartition(".")[2], "")
+        return field_docs(self.owner).get(self.last_name, "")
 
     @property
     def value_kind(self) -> Any:
@@ -137,18 +151,18 @@ class Option:
     @property
     def takes_list(self) -> bool:
         """Whether it takes several values."""
-        return self.most > 1
+        return self.max_values > 1
 
     @property
     def invocation(self) -> str:
-        """The option with what stands for its value, for the help."""
+        """The flags with the placeholder of the value, for the help."""
         usual = {int: "N", float: "X", Path: "PATH"}.get(self.value_kind, "TEXT")
         if self.has_choices:
-            usual = self.name.rpartition(".")[2].upper()
+            usual = self.last_name.upper()
         value = self.metavar or usual
         if not self.flags:
             return value
-        value = f" {value} ..." if self.most == MANY else f" {value}"
+        value = f" {value} ..." if self.max_values == MANY else f" {value}"
         if self.is_switch:
             value = " true|false" if self.default is True else ""
         return ", ".join(self.flags) + value
@@ -226,7 +240,7 @@ class Parser(Generic[Options]):
     @property
     def groups(self) -> set[str]:
         """The names before the dots of options."""
-        return {option.name.rpartition(".")[0] for option in self.options} - {""}
+        return {option.group for option in self.options} - {""}
 
     @cached_property
     def names(self) -> dict[str, Option]:
@@ -235,11 +249,11 @@ class Parser(Generic[Options]):
         for option in self.options:
             if option.name.startswith("model.") and option.name.count(".") > 1:  # --group.top-attention
                 names.setdefault(option.name.removeprefix("model."), option)
-        short = [(last, option) for option in self.options if (last := _short_name(option))]
-        ambiguous = {last for last, option in short if any(last == other and option is not o for other, o in short)}
-        for last, option in short:
-            if last not in ambiguous:
-                names.setdefault(last, option)
+        short = [option for option in self.options if option.short_name]
+        counts = Counter(option.short_name for option in short)
+        for option in short:
+            if counts[option.short_name] == 1:
+                names.setdefault(option.short_name, option)
         return names
 
     def find(self, flag: str) -> Option:
@@ -261,10 +275,10 @@ class Parser(Generic[Options]):
         if len(several) > 1:
             raise DocmtError(f"{flag} may be {' or '.join(several)}: write which")
         close = closest(name, [option.name for option in self.options if option.flags]) if flag[:2] == "--" else ""
-        if close and "." in close:
-            see = f"see {self.program} --help {close.rpartition('.')[0]}"
-            raise DocmtError(f"unknown option {flag}; did you mean {flag_of(close)}? {see[0].upper()}{see[1:]}")
-        raise DocmtError(f"unknown option {flag}; {f'did you mean {flag_of(close)}?' if close else see}")
+        if not close:
+            raise DocmtError(f"unknown option {flag}; {see}")
+        topic = f" See {self.program} --help {group}" if (group := close.rpartition(".")[0]) else ""
+        raise DocmtError(f"unknown option {flag}; did you mean {flag_of(close)}?{topic}")
 
     # Help
 
@@ -275,17 +289,16 @@ class Parser(Generic[Options]):
         """
         width = min(shutil.get_terminal_size().columns, _WIDEST)
         if topic:
-            return self._section(self._options_of(topic), width, short=False) + "\n"
+            return self._format_options(self._select_options(topic), width, short=False) + "\n"
         usage = [f"{self.program} {line}" for line in self.usage]
-        about = "\n".join(textwrap.wrap(self.description, width))
-        parts = ["usage: " + "\n       ".join(usage), about]
+        parts = ["usage: " + "\n       ".join(usage), textwrap.fill(self.description, width)]
         positional = [option for option in self.options if not option.flags]
         common = [self.names[name] for name in self.common]
         if not common:
-            common = [option for option in self.options if option.flags and option.name not in _EVERYWHERE]
-        parts.append(self._section([*positional, *common], width, short=True))
+            common = [option for option in self.options if option.flags and option.owner is not EveryCommand]
+        parts.append(self._format_options([*positional, *common], width, short=True))
         more = f"more: {self.program} --help {' | '.join([*self.topics, 'all'])}"
-        parts.append("\n".join(textwrap.wrap(more, width, subsequent_indent="      ", break_on_hyphens=False)))
+        parts.append(textwrap.fill(more, width, subsequent_indent="      ", break_on_hyphens=False))
         if self.examples:
             parts.append("\n".join(["examples:", *(f"  {example}" for example in self.examples[:_EXAMPLES])]))
         return "\n\n".join(parts) + "\n"
@@ -293,44 +306,41 @@ class Parser(Generic[Options]):
     @property
     def topics(self) -> list[str]:
         """The groups of options, `general` for those without one."""
-        names = [option.name.rpartition(".")[0] for option in self.options]
-        return list(dict.fromkeys(name or GENERAL for name in names))
+        return list(dict.fromkeys(option.group or GENERAL for option in self.options))
 
-    def _options_of(self, topic: str) -> list[Option]:
+    def _select_options(self, topic: str) -> list[Option]:
         if topic == "all":
             return self.options
         if topic in self.topics:
-            return [option for option in self.options if (option.name.rpartition(".")[0] or GENERAL) == topic]
+            return [option for option in self.options if (option.group or GENERAL) == topic]
         if option := self.names.get(topic.lstrip("-").replace("-", "_")):
             return [option]
         close = difflib.get_close_matches(topic, self.topics, n=1)
         hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join([*self.topics, 'all'])}"
         raise DocmtError(f"--help: {self.program} has no options called {topic!r}; {hint}")
 
-    def _section(self, options: Sequence[Option], width: int, *, short: bool) -> str:
+    def _format_options(self, options: Sequence[Option], width: int, *, short: bool) -> str:
         """Return the lines of options. short: with their short names, and all under one title."""
-        rows = [(option.title, self._written(option, short), _explained(option, short)) for option in options]
-        column = min(max(len(written) for _, written, _ in rows) + 4, _COLUMN)
+        rows = [(option.title, self._format_flags(option, short), _describe(option)) for option in options]
+        column = min(max(len(flags) for _, flags, _ in rows) + 4, _COLUMN)
         lines: list[str] = []
-        for title, written, text in rows:
+        for title, flags, text in rows:
             if not short and f"{title}:" not in lines:
                 lines += [*([""] if lines else []), f"{title}:"]
             folded = textwrap.wrap(text, max(width - column, 20), break_on_hyphens=False) or [""]
-            if len(written) <= column - 4:
-                lines.append(f"  {written:<{column - 2}}{folded.pop(0)}".rstrip())
+            if len(flags) <= column - 4:
+                lines.append(f"  {flags:<{column - 2}}{folded.pop(0)}".rstrip())
             else:
-                lines.append(f"  {written}")
+                lines.append(f"  {flags}")
             lines += [" " * column + line for line in folded]
         return "\n".join(lines)
 
-    def _written(self, option: Option, short: bool) -> str:
-        """Return an option with what stands for its value, and with its short name, if it has one."""
-        name = _short_name(option)
-        if not name or self.names.get(name) is not option:
+    def _format_flags(self, option: Option, short: bool) -> str:
+        """Return the flags and the metavar of an option. short: its short name instead of the full one."""
+        if self.names.get(option.short_name) is not option:
             return option.invocation
-        if short:
-            return option.invocation.replace(flag_of(option.name), flag_of(name))
-        return f"{flag_of(name)}, {option.invocation}"
+        name = flag_of(option.short_name)
+        return option.invocation.replace(flag_of(option.name), name) if short else f"{name}, {option.invocation}"
 
     # Arguments and recipes
 
@@ -340,26 +350,26 @@ class Parser(Generic[Options]):
         An option of the command line counts before those of recipes, a later recipe before an earlier one.
         Raises DocmtError for anything that is no option, has no value or is there twice. Prints the help if asked.
         """
-        asked = [number for number, argument in enumerate(arguments) if argument in ("-h", "--help")]
-        if asked:
-            topic = next(iter(arguments[asked[0] + 1 :]), "")
-            print(self.format_help("" if topic.startswith("-") else topic), end="")
-            raise SystemExit(0)
-        rest, typed, loose = deque(arguments), dict[str, Any](), list[str]()
+        for number, argument in enumerate(arguments):
+            if argument in ("-h", "--help"):
+                topic = next(iter(arguments[number + 1 :]), "")
+                print(self.format_help("" if topic.startswith("-") else topic), end="")
+                raise SystemExit(0)
+        rest, typed, positional = deque(arguments), dict[str, Any](), list[str]()
         files = [str(path) for path in recipes]
         if rest and is_recipe(rest[0]):
             files.append(rest.popleft())
         while rest:
             token = rest.popleft()
             if token == "--":
-                loose += rest
+                positional += rest
                 break
             if not _is_flag(token):
-                loose.append(token)
+                positional.append(token)
                 continue
             flag, equals, value = token.partition("=") if token.startswith("--") else (token, "", "")
             option = self.find(flag)
-            values = self._values(option, flag, [value] if equals else None, rest)
+            values = self._take_values(option, flag, [value] if equals else None, rest)
             if option.name == "config":
                 files += values
             elif option.name not in typed:
@@ -368,89 +378,91 @@ class Parser(Generic[Options]):
                 typed[option.name] += values
             else:
                 raise DocmtError(f"{option.flags[-1] if option.flags else flag} is there twice: give it once")
-        self._place(loose, typed)
-        written: dict[str, Any] = {}
-        places: dict[str, str] = {}
+        self._assign_positional(positional, typed)
+        from_recipes: dict[str, Any] = {}
+        locations: dict[str, str] = {}
         for file in files:
-            for name, value, place in self._recipe(file):
-                written[name], places[name] = value, place
-        return {**written, **typed}, {name: place for name, place in places.items() if name not in typed}
+            for name, value, location in self._read_recipe(file):
+                from_recipes[name], locations[name] = value, location
+        return {**from_recipes, **typed}, {name: each for name, each in locations.items() if name not in typed}
 
-    def _values(self, option: Option, flag: str, values: list[str] | None, rest: deque[str]) -> list[str]:
+    def _take_values(self, option: Option, flag: str, values: list[str] | None, rest: deque[str]) -> list[str]:
         """Take the values of an option from the rest of the arguments, unless they stand behind an equals sign."""
         if values is not None:
-            return [_SWITCH.get(values[0].lower(), values[0])] if option.is_switch else values
+            return [_SWITCH_VALUES.get(values[0].lower(), values[0])] if option.is_switch else values
         if option.is_switch:
             # Where the command takes files, what stands behind a switch is most likely one.
             takes_files = any(not option.flags for option in self.options)
-            has_value = rest and (rest[0].lower() in _SWITCH or not (takes_files or _is_flag(rest[0])))
+            has_value = rest and (rest[0].lower() in _SWITCH_VALUES or not (takes_files or _is_flag(rest[0])))
             value = rest.popleft() if has_value else "true"
-            return [_SWITCH.get(value.lower(), value)]
+            return [_SWITCH_VALUES.get(value.lower(), value)]
         values = []
-        while rest and len(values) < option.most and not _is_flag(rest[0]):
+        while rest and len(values) < option.max_values and not _is_flag(rest[0]):
             values.append(rest.popleft())
         if rest and rest[0] == "--" and option.takes_list and not values:
             values = list(rest)[1:]
             rest.clear()
         if option.name == "config" and not values:
             raise DocmtError(f"--config needs the path of a YAML file; see {self.program} --help")
-        if not values or len(values) < option.most < MANY:
+        if not values or len(values) < option.max_values < MANY:
             advice = "give one" if option.value_kind is str else value_hint(option.value_kind)
-            raise DocmtError(f"{flag} {f'takes {option.most} values' if values else 'has no value'}: {advice}")
+            raise DocmtError(f"{flag} {f'takes {option.max_values} values' if values else 'has no value'}: {advice}")
         return values
 
-    def _place(self, loose: list[str], typed: dict[str, Any]) -> None:
+    def _assign_positional(self, positional: list[str], typed: dict[str, Any]) -> None:
         """Give arguments without a flag to the positional arguments that have no value yet."""
         for option in self.options:
-            if option.flags or option.name in typed or not loose:
+            if option.flags or option.name in typed or not positional:
                 continue
-            typed[option.name] = loose[:] if option.takes_list else loose[0]
-            del loose[: len(loose) if option.takes_list else 1]
-        if loose:
+            typed[option.name] = positional[:] if option.takes_list else positional[0]
+            del positional[: len(positional) if option.takes_list else 1]
+        if positional:
             example = f"a whole command is: {self.examples[0]}" if self.examples else f"see {self.program} --help"
-            raise DocmtError(f"unexpected argument {loose[0]!r}; {example}")
+            raise DocmtError(f"unexpected argument {positional[0]!r}; {example}")
 
-    def _recipe(self, path: str) -> Iterator[tuple[str, Any, str]]:
-        """Yield full name, value and place (file and line) of every option that a recipe sets."""
+    def _read_recipe(self, path: str) -> Iterator[tuple[str, Any, str]]:
+        """Yield full name, value and location (file and line) of every option that a recipe sets."""
         values, lines = read_yaml_with_lines(path)
-        see, places = f"{self.program} --help", dict[str, str]()
+        see, locations = f"{self.program} --help", dict[str, str]()
         if values is None:
             raise DocmtError(f"the recipe {path} is empty: write options into it, such as those in {see}")
         if not isinstance(values, dict):
             raise DocmtError(f"the recipe {path} does not consist of `option: value` lines; see {see}")
-        known = {name: option for name, option in self.names.items() if option.flags and option.name not in _PRINT}
+        known = {
+            name: option for name, option in self.names.items() if option.flags and option.name not in _NOT_IN_RECIPES
+        }
         for written, value in flatten(values).items():
             name = written if written in known else written.replace("-", "_")
-            place, group = f"{path}, line {lines[written]}", written.rpartition(".")[0]
+            location, group = f"{path}, line {lines[written]}", written.rpartition(".")[0]
             if name in self.groups and name not in known:
                 inner = next(option.name for option in self.options if option.name.startswith(f"{name}."))
                 example = f"put them indented below it, as `{inner.rpartition('.')[2]}: ...`"
-                raise DocmtError(f"{place}: {name} is a group of options; {example}")
+                raise DocmtError(f"{location}: {name} is a group of options; {example}")
             if name not in known and group in known:
                 raise DocmtError(f"{path}, line {lines[group]}: {group} takes one value; write it after the colon")
             if name not in known:
                 close = closest(name, [option.name for option in self.options if option.flags])
                 hint = f"did you mean {close}?" if close else f"see {see}"
-                raise DocmtError(f"{place}: {self.program} has no option {written}; {hint}")
+                raise DocmtError(f"{location}: {self.program} has no option {written}; {hint}")
             option = known[name]
-            if before := places.get(option.name):  # under two of its names
-                raise DocmtError(f"{place}: {option.name} is set here and in {before}: write it once")
-            places[option.name] = place
+            if before := locations.get(option.name):  # under two of its names
+                raise DocmtError(f"{location}: {option.name} is set here and in {before}: write it once")
+            locations[option.name] = location
             if value is None and option.kind == strip_optional(option.kind):
-                raise DocmtError(f"{place}: {name} has no value; write one after the colon, or remove the line")
+                raise DocmtError(f"{location}: {name} has no value; write one after the colon, or remove the line")
             if isinstance(value, list) and not option.takes_list:
-                raise DocmtError(f"{place}: {name} takes one value; write it after the colon")
+                raise DocmtError(f"{location}: {name} takes one value; write it after the colon")
             if option.takes_list:
                 value = value if isinstance(value, list) else [value]
-            yield option.name, _SWITCH.get(value.lower(), value) if option.is_switch else value, place
+            yield option.name, _SWITCH_VALUES.get(value.lower(), value) if option.is_switch else value, location
 
-    def located(self, error: DocmtError, places: Mapping[str, str]) -> DocmtError:
-        """Return the error with the place of the option that it begins with: the line of a recipe, or the flag."""
+    def add_location(self, error: DocmtError, locations: Mapping[str, str]) -> DocmtError:
+        """Return the error with the location of the option that it begins with: the line of a recipe, or the flag."""
         message = str(error).removeprefix("--")
         name, _, rest = message.partition(" ")
         name = name.replace("-", "_")
-        if name in places:
-            return DocmtError(f"{places[name]}: {name} {rest}")
+        if name in locations:
+            return DocmtError(f"{locations[name]}: {name} {rest}")
         is_option = any(option.name == name and option.flags for option in self.options)
         return DocmtError(f"{flag_of(name)} {rest}") if is_option else error
 
@@ -460,44 +472,44 @@ class Parser(Generic[Options]):
         recipes: files that are read before those of the arguments.
         Raises DocmtError for anything that does not fit, naming the flag or the line of the recipe.
         """
-        values, places = self.read(arguments, recipes)
+        values, locations = self.read(arguments, recipes)
         missing = [option for option in self.options if option.required and option.name not in values]
         if missing:
             names = [flag_of(option.name) if option.flags else option.metavar for option in missing]
             verb = "are" if missing[1:] else "is"
             raise DocmtError(f"{' and '.join(names)} {verb} missing; see {self.program} --help")
         names_of_fields = {each.name for each in fields(typing.cast(Any, self.settings))}
-        own = {name: value for name, value in values.items() if name.split(".")[0] in names_of_fields}
+        settings = {name: value for name, value in values.items() if name.split(".")[0] in names_of_fields}
         try:
             prints, quiet = (
                 convert_or_raise(bool, values.get(name, False), name) for name in ("print_config", "quiet")
             )
-            options = build(self.settings, nest(own, ""), "")
+            options = build(self.settings, nest(settings, ""), "")
             check_fields(options, "")
         except DocmtError as error:
-            raise self.located(error, places) from error
+            raise self.add_location(error, locations) from error
         if prints:
             print(self._as_recipe(options), end="")
             raise SystemExit(0)
         set_quiet(quiet)
         return options
 
-    def parse_given(self, arguments: Sequence[str]) -> dict[str, Any]:
+    def parse_explicit(self, arguments: Sequence[str]) -> dict[str, Any]:
         """Return the options that are set, and no defaults: by full name, checked for their types alone.
 
         Raises DocmtError as `parse` does.
         """
-        values, places = self.read(arguments)
+        values, locations = self.read(arguments)
         try:
-            given = {name: convert_or_raise(self.names[name].kind, value, name) for name, value in values.items()}
+            explicit = {name: convert_or_raise(self.names[name].kind, value, name) for name, value in values.items()}
         except DocmtError as error:
-            raise self.located(error, places) from error
-        set_quiet(given.pop("quiet", False))
-        return given
+            raise self.add_location(error, locations) from error
+        set_quiet(explicit.pop("quiet", False))
+        return explicit
 
     def _as_recipe(self, options: Options) -> str:
         """Return the options with their values as a YAML file that can be given as a recipe."""
-        known = {option.name for option in self.options if option.flags and option.name not in _PRINT}
+        known = {option.name for option in self.options if option.flags and option.name not in _NOT_IN_RECIPES}
         values = {name: value for name, value in flatten(to_mapping(options)).items() if name in known}
         written = {name: value for name, value in values.items() if value not in (None, [], "")}
         return yaml.safe_dump(nest(written, ""), sort_keys=False, allow_unicode=True)
@@ -508,18 +520,12 @@ def _is_flag(token: str) -> bool:
     return token.startswith("-") and token != "-" and not (token[1].isdigit() or token[1] == ".")
 
 
-def _short_name(option: Option) -> str:
-    """Return the name of an option without its group, if that is allowed."""
-    group, _, last = option.name.rpartition(".")
-    return last if last in SHORT_NAMES.get(group, "").split() else ""
-
-
-def _explained(option: Option, short: bool) -> str:
-    """Return the help of an option with its values and its default. short: without values that are explained."""
+def _describe(option: Option) -> str:
+    """Return the help of an option with its default, and with its choices unless the help names all of them."""
     text, default = option.help.rstrip("."), option.default
-    values = list(map(str, typing.get_args(option.value_kind))) if option.has_choices else []
-    if values and not all(re.search(rf"\b{re.escape(value)}\b", text) for value in values):
-        text = f"{text}: {', '.join(values)}"
+    choices = list(map(str, typing.get_args(option.value_kind))) if option.has_choices else []
+    if not all(re.search(rf"\b{re.escape(choice)}\b", text) for choice in choices):
+        text = f"{text}: {', '.join(choices)}"
     if option.required and option.flags:
         return f"{text} (required)"
     if default in (None, "", [], False) or not option.flags:
@@ -529,11 +535,11 @@ def _explained(option: Option, short: bool) -> str:
 
 def closest(name: str, known: Sequence[str]) -> str:
     """Return the known name that is most likely meant; empty if none is near."""
-    meant = _MEANT.get(name.rpartition(".")[2].replace("-", "_"), name)
+    meant = _SYNONYMS.get(name.rpartition(".")[2].replace("-", "_"), name)
     candidates = {each: each for each in known}
     for each in known:
         candidates.setdefault(each.rpartition(".")[2], each)
-    near = difflib.get_close_matches(meant, candidates, n=1, cutoff=_NEAR)
+    near = difflib.get_close_matches(meant, candidates, n=1, cutoff=_MIN_SIMILARITY)
     return candidates[near[0]] if near else ""
 
 

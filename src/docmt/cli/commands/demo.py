@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     """Write the corpus, train both models, translate test documents, and show the difference."""
     config = parser().parse(arguments)
     if config.quick:
-        explicit = parser().parse_given(arguments)
+        explicit = parser().parse_explicit(arguments)
         quick: dict[str, Any] = {name: count for name, count in QUICK.items() if name not in explicit}
         config = replace(config, **quick)
     _recipe(config, SYSTEMS[0])  # raises for invalid settings before anything is written

@@ -88,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
     if file is not None and options.name:
         raise DocmtError(f"{file} and {options.name} both name an experiment: name one of them")
     command_options = [setting.name for cls in (ReproduceOptions, EveryCommand) for setting in fields(cls)]
-    explicit = option_parser.parse_given(remaining)
+    explicit = option_parser.parse_explicit(remaining)
     overrides = {name: value for name, value in explicit.items() if name.split(".")[0] not in command_options}
     plan, evaluation = _make_plan(file or options.name, options, overrides)
     for variant, reason in plan.skipped.items():
