@@ -4,6 +4,7 @@ import pytest
 
 from docmt.core.settings import flatten, to_mapping
 from docmt.model import ModelConfig
+from docmt.model.earlier_versions import with_current_names
 
 COMMON = {"vocabulary_size": 30, "width": 8, "feed_forward": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 STORED = [
@@ -52,3 +53,9 @@ def test_settings_of_0_3_0_keep_their_meaning(stored, expected):
     values = flatten(to_mapping(config))
     assert {name: values[name] for name in expected} == expected
     assert ModelConfig.from_dict(to_mapping(config)) == config
+
+
+@pytest.mark.parametrize(("stored", "expected"), [("none", "docmt"), ("thumt", "thumt"), ("rfa", "rfa")])
+def test_search_settings_of_0_3_0_keep_their_meaning(stored, expected):
+    current = with_current_names({"beam": 4, "compatibility": stored})
+    assert current == {"beam": 4, "implementation": expected}

@@ -28,6 +28,7 @@ from docmt.decoding.search_config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchC
 from docmt.decoding.search_rules import WordIds
 from docmt.decoding.translation_results import TranslatedSpan
 from docmt.model import TranslationModel
+from docmt.model.earlier_versions import with_current_names
 from docmt.text import Tokenizer
 
 
@@ -131,9 +132,8 @@ def load_drafting_search(directory: Path) -> SearchConfig:
     stored = read_json(path).get("search")
     if not isinstance(stored, dict):
         raise DocmtError(f"{path} is damaged. Copy the directory again.")
-    if (name := stored.get("compatibility", "none")) != "none":  # what 0.3.0 called the implementation
-        stored["implementation"] = name
-    return build(SearchConfig, {name: value for name, value in stored.items() if name in known}, str(path), "search.")
+    search = {name: value for name, value in with_current_names(stored).items() if name in known}
+    return build(SearchConfig, search, str(path), "search.")
 
 
 def load_common_drafter(

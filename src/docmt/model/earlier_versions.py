@@ -9,6 +9,7 @@ from docmt.core.settings import flatten, nest
 
 # Of 0.3.0. Each old name has gone, so that a directory of today's docmt never has one.
 _NAMES = {
+    "compatibility": "implementation",
     "source_mark": "source_language_ids",
     "target_mark": "target_language_ids",
     "linear.map": "linear.feature_map",
@@ -26,13 +27,13 @@ _NAMES = {
     "multihop.context": "multihop.target_context",
     "hierarchical.branch": "hierarchical.fusion",
 }
-_VALUES = {"output": {"own": "untied"}} | {
+_VALUES = {"implementation": {"none": "docmt"}, "output": {"own": "untied"}} | {
     f"{system}.fusion": {"exact": "identity"} for system in ("group", "context", "multihop", "hierarchical")
 }
 
 
 def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored settings of a model, nested by group, with the names and values that this version knows."""
+    """Return the stored settings of a model or search, nested by group, with the names and values of this version."""
     renamed = {_NAMES.get(name, name): value for name, value in flatten(values).items()}
     current = {
         name: _VALUES[name].get(value, value) if name in _VALUES and isinstance(value, str) else value
