@@ -235,8 +235,8 @@ def check_precision(precision: Precision, device: torch.device) -> None:
     """Raise DocmtError for an unknown precision, or one that this device lacks."""
     check_choice("precision", precision, get_args(Precision))
     if precision == "int8" and not Int8Linear.available(device):
-        place = "this processor: it lacks the VNNI instructions" if device.type == "cpu" else f"device {device}"
-        raise DocmtError(f"precision int8 is not available on {place}. Choose bfloat16 or float32.")
+        device_name = "this processor: it lacks the VNNI instructions" if device.type == "cpu" else f"device {device}"
+        raise DocmtError(f"precision int8 is not available on {device_name}. Choose bfloat16 or float32.")
 
 
 def prepare_products(model: TranslationModel, precision: Precision) -> TranslationModel:

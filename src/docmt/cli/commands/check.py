@@ -172,11 +172,11 @@ def _format_finding(finding: Finding) -> str:
     """Return the lines of a finding, with its first sentences."""
     certainty = "" if finding.certainty == "sure" else f" ({finding.certainty})"
     lines = [f"  {_shorten(finding.message, 2 * _WIDTH)}{certainty}"]
-    for place in finding.sentences[:_SENTENCES_SHOWN]:
-        line = f" (line {place.line})" if place.line else ""
-        source = _excerpt(place.source, place.source_marks)
-        target = _excerpt(place.target, place.target_marks)
-        lines += [f"    {place.document}:{place.sentence}{line}  {source}", f"      -> {target}"]
+    for sentence in finding.sentences[:_SENTENCES_SHOWN]:
+        line = f" (line {sentence.line})" if sentence.line else ""
+        source = _excerpt(sentence.source, sentence.source_marks)
+        target = _excerpt(sentence.target, sentence.target_marks)
+        lines += [f"    {sentence.document}:{sentence.sentence}{line}  {source}", f"      -> {target}"]
     if len(finding.sentences) > _SENTENCES_SHOWN:
         more = len(finding.sentences) - _SENTENCES_SHOWN
         lines.append(f"    ... and {more} more sentence{'s' * (more > 1)}")
