@@ -177,6 +177,23 @@ def test_a_lock_that_was_taken_just_now_tells_its_holder(tmp_path):
         late.join()
 
 
+@pytest.mark.parametrize("remove", [False, True])
+def test_a_lock_that_is_interrupted_while_it_is_taken(tmp_path, monkeypatch, remove):
+    """The lock file stayed, because only an error of the system removed it."""
+
+    def interrupt(path, text, encoding):
+        raise KeyboardInterrupt
+
+    file = tmp_path / LOCK_FILE
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", interrupt)
+        with pytest.raises(KeyboardInterrupt), lock(file, "x", remove):
+            pytest.fail("the block runs without the lock")
+    assert file.exists() != remove
+    with lock(file, "x", remove):
+        assert file.read_text()
+
+
 def test_a_lock_ends_with_its_process(tmp_path):
     code = (
         "import os, signal\nfrom pathlib import Path\nfrom docmt.core.files import lock_directory\n"

@@ -30,9 +30,12 @@ from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from threading import Timer
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from docmt.core.errors import DocmtError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 LOCK_FILE = ".lock"
 CHECKSUMS_KEY = "crc32"
@@ -193,10 +196,26 @@ def lock(file: Path, activity: str, remove: bool = False) -> Iterator[None]:
     If the file system has no locks, a warning is logged once a directory, and the block runs.
     Raises DocmtError at once if another process holds the lock.
     """
-    from filelock import FileLock, Timeout  # imported here because most commands need no locks
+    from filelock import FileLock  # imported here because most commands need no locks
 
     # Any thread may release it. A soft lock would outlive a killed process.
     holder = FileLock(file, mode=0o666, thread_local=False, fallback_to_soft=False)
+    try:
+        if not _acquire(holder, file, activity) and remove:
+            file.unlink(missing_ok=True)
+        yield
+    finally:
+        if holder.is_locked:
+            with suppress(OSError):
+                # The next holder must not be reported as this process.
+                file.unlink() if remove else os.truncate(file, 0)
+        holder.release()
+
+
+def _acquire(holder: BaseFileLock, file: Path, activity: str) -> bool:
+    """Acquire a lock and write this process into its file. Return whether the file system has locks. See `lock`."""
+    from filelock import Timeout
+
     try:
         if not file.parent.is_dir():  # the library would create the directory
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -205,19 +224,11 @@ def lock(file: Path, activity: str, remove: bool = False) -> Iterator[None]:
     except Timeout as error:
         raise DocmtError(f"{activity} by {_describe_holder(file)}: wait for it, or stop it") from error
     except OSError as error:
-        if remove and holder.is_locked:
-            file.unlink(missing_ok=True)
-        holder.release()
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL):
             raise write_error(file, error) from error
         _warn_about_locks(file.parent, error.strerror)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            # The next holder must not be reported as this process.
-            file.unlink() if remove else os.truncate(file, 0)
-        holder.release()
+        return False
+    return True
 
 
 @cache
