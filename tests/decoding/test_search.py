@@ -27,7 +27,7 @@ from reference_search import (
 
 from docmt.core.errors import DocmtError
 from docmt.data import cut_instances
-from docmt.decoding import SearchConfig, beam_search, caches
+from docmt.decoding import SearchConfig, beam_search, caches, published_searches
 from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.scheduler import Task
 from docmt.decoding.search_rules import SearchRow
@@ -302,6 +302,33 @@ def test_sentences_ended_by_the_length_limit_are_reported(system):
         if reported == {True, False}:
             return
     raise AssertionError(f"all sentences were alike: {reported}")
+
+
+@pytest.mark.parametrize(
+    ("system", "implementation"), [("sentence", "thumt"), ("sentence", "huggingface"), ("document", "gtransformer")]
+)
+def test_only_translations_that_the_limit_of_a_published_search_ended_are_reported(system, implementation, monkeypatch):
+    end = SPECIALS.eos if system == "sentence" else SPECIALS.eod
+    steps = []
+
+    def end_at_the_eighth_token(*arguments):
+        logits = compute_next_logits(*arguments)
+        steps.append(1)
+        logits[:, end] = 100.0 if len(steps) >= 8 else -100.0
+        return logits
+
+    compute_next_logits = beam_search.compute_next_logits
+    for module in (beam_search, published_searches):
+        monkeypatch.setattr(module, "compute_next_logits", end_at_the_eighth_token)
+    config = SearchConfig(beam=1, max_length_ratio=1.0, max_length_extra=1.0, implementation=implementation)
+    documents = [[[9]], [[8, 9, 10, 11, 12, 13] * 3]]
+    (short,), (long,) = translate_documents(build(**SYSTEMS[system]), documents, SPECIALS, config)
+    assert long.at_limit == []
+    # Both published codes limit all translations of a batch by its longest source.
+    assert short.at_limit == ([0] if implementation == "huggingface" else [])
+    steps.clear()
+    ((alone,),) = translate_documents(build(**SYSTEMS[system]), documents[:1], SPECIALS, config)
+    assert alone.at_limit == [0]
 
 
 @pytest.mark.parametrize("system", in_tiers(SYSTEMS))

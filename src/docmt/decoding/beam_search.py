@@ -176,16 +176,19 @@ class BeamSearch:
             if not self.labels_open:
                 labels = [position for position, token in enumerate(tokens) if token != self.specials.pad]
                 tokens, scores = [tokens[position] for position in labels], [scores[position] for position in labels]
-            free = int(self.state.free[hypothesis]) + (0 if bool(forced[hypothesis]) else 1)
+            chosen_before = int(self.state.free[hypothesis])
+            free = chosen_before + (0 if bool(forced[hypothesis]) else 1)
             if self.config.implementation == "gtransformer":
                 free = len(tokens) - self.prefix_tokens[self.unfinished[i]]
             sentences, sentence_scores = self.boundaries.split_sentences(tokens, scores)
             # Forced labels of a prefix do not matter: its sentences are dropped.
             limits, goes_on = self.limits[self.unfinished[i]], self.boundaries.tokens.predicts_boundary
-            forced_labels = self.rules.find_forced_labels(list(map(len, sentences)), limits, goes_on)
+            lengths = list(map(len, sentences))
+            forced_labels = self.rules.find_forced_labels(lengths, limits, goes_on)
             counts = self.boundaries.count_chosen(tokens, set(forced_labels))
             score = self.config.normalize_score(float(best[i, j]), free)
-            finished.append(Hypothesis(sentences, sentence_scores, counts, score, free))
+            at_limit = self.rules.find_at_limit(i, lengths, chosen_before)
+            finished.append(Hypothesis(sentences, sentence_scores, counts, score, free, at_limit))
 
     def _share_positions(self) -> None:
         """Move positions that are the same in all beams of every search row to shared storage."""

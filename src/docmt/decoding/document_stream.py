@@ -236,7 +236,6 @@ class DocumentStream:
             task = replace(task, drafts=SentenceTokens.from_documents([drafts]))
         with torch.inference_mode():
             spans = ORDERS["rounds" if self._config.rounds else self._order](task, on_sentences)
-        spans = {number: self._add_limits(task, span) for number, span in spans.items()}
         # Lower ranks were searched after the best translations of earlier sentences, not after their own. The published
         # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
         # boundary tokens than those of the translation.
@@ -250,14 +249,6 @@ class DocumentStream:
             numbers = range(task.start + start, task.start + last)
             results.append([spans[number] for number in numbers if number in spans])
         return results
-
-    def _add_limits(self, task: Task, span: TranslatedSpan) -> TranslatedSpan:
-        """Return the span with the sentences that the length limit ended."""
-        source_lengths = task.words.lengths[span.first - task.start : span.last - task.start].tolist()
-        limits = [self._config.sentence_limit(length) for length in source_lengths]
-        ended = [self._rules.find_ended(list(map(len, h.sentences)), limits, h.free_tokens) for h in span.hypotheses]
-        hypotheses = [replace(h, at_limit=at_limit) for h, at_limit in zip(span.hypotheses, ended, strict=True)]
-        return replace(span, hypotheses=hypotheses)
 
     def _join_instances(self, pairs: Sequence[tuple[int, InstanceSpans | DocmtError]]) -> TranslatedSpan:
         """Join consecutive instances of one document to a span."""

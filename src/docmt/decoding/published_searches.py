@@ -116,7 +116,14 @@ class PooledSearch(ABC):
             scores = self.config.normalize_score(totals, self.generated.shape[2])
         results = zip(token_lists, totals.tolist(), scores.tolist(), strict=True)
         return [
-            Hypothesis([self._strip_boundaries(tokens)], [total], [len(tokens)], score, len(tokens))
+            Hypothesis(
+                [self._strip_boundaries(tokens)],
+                [total],
+                [len(tokens)],
+                score,
+                len(tokens),
+                at_limit=[] if tokens[-1:] == [self.specials.eos] else [0],
+            )
             for tokens, total, score in results
             if score > _NONE
         ]

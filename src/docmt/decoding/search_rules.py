@@ -183,10 +183,10 @@ class FramedRules:
                 forced.append(position)
         return forced
 
-    @staticmethod
-    def find_ended(lengths: Sequence[int], limits: Sequence[int], free_tokens: int) -> list[int]:
-        """Return the sentences that the length limit ended; lengths and limits in words."""
-        return [i for i, (length, limit) in enumerate(zip(lengths, limits, strict=True)) if length >= limit]
+    def find_at_limit(self, row: int, lengths: Sequence[int], free_tokens: int) -> list[int]:
+        """Return the sentences of a search row that the length limit ended; lengths: words of its translation."""
+        limits = self.limits[row].tolist()
+        return [number for number, length in enumerate(lengths) if length >= limits[number]]
 
     def select_rows(self, rows: Tensor) -> None:
         """Keep these search rows only."""
@@ -253,6 +253,7 @@ class OpenRules:
         self, rows: Sequence[SearchRow], config: SearchConfig, boundaries: TargetBoundaries, device: torch.device
     ):
         self.specials = specials = boundaries.specials
+        self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D]
         never = [specials.pad]
         self.min_length = 0
         if config.implementation == "gtransformer":
@@ -272,14 +273,16 @@ class OpenRules:
         """Return no positions: every token is chosen."""
         return []
 
-    @staticmethod
-    def find_ended(lengths: Sequence[int], limits: Sequence[int], free_tokens: int) -> list[int]:
-        """Return the last sentence if the total limit ended the translation."""
-        return [len(limits) - 1] if free_tokens > sum(limits) + 2 * len(limits) else []
+    def find_at_limit(self, row: int, lengths: Sequence[int], free_tokens: int) -> list[int]:
+        """Return the last sentence of a search row if the total limit ended its translation.
+
+        free_tokens: chosen tokens before the last one.
+        """
+        return [int(self.counts[row]) - 1] if free_tokens >= int(self.limits[row]) else []
 
     def select_rows(self, rows: Tensor) -> None:
         """Keep these search rows only."""
-        self.limits = self.limits[rows]
+        self.counts, self.limits = self.counts[rows], self.limits[rows]
 
     def find_forced(self, state: BeamState, rows: Tensor, step: int) -> Tensor:
         """Return -1 [R]: every token is chosen, the last `<eod>` at the limit too."""
@@ -321,6 +324,7 @@ class RfaRules(OpenRules):
         self, rows: Sequence[SearchRow], config: SearchConfig, boundaries: TargetBoundaries, device: torch.device
     ):
         self.specials, self.min_length = boundaries.specials, config.min_length
+        self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D]
         self.prefixes = build_prefixes(rows, boundaries, device)  # [D, P], -1: not forced
         self.limits = torch.tensor([self._limit(row, config) for row in rows], device=device)
         self.never = torch.tensor([self.specials.pad], device=device)
@@ -342,8 +346,6 @@ class RfaRules(OpenRules):
             )
         extra = config.max_length_extra + prefix_tokens - config.max_length_ratio * context
         return min(int(config.max_length_ratio * window + extra), RFA_MAX_TOKENS)
-
-    find_ended = staticmethod(FramedRules.find_ended)
 
     def select_rows(self, rows: Tensor) -> None:
         """Keep these search rows only."""

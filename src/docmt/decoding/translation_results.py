@@ -42,7 +42,7 @@ class Hypothesis:
 
         only_next: keep the next sentence alone and count its tokens only (the published search of RFA).
         """
-        last = count + 1 if only_next else None
+        last = count + 1 if only_next else len(self.sentences)
         tokens = self.sentence_tokens[count:last] or [0]
         return replace(
             self,
@@ -50,6 +50,7 @@ class Hypothesis:
             sentence_scores=self.sentence_scores[count:last] or [0.0],
             sentence_tokens=tokens,
             free_tokens=sum(tokens) if only_next else self.free_tokens,
+            at_limit=[number - count for number in self.at_limit if number >= count],
         )
 
     def fit_sentences(self, count: int) -> list[list[int]]:
