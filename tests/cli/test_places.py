@@ -136,4 +136,4 @@ def test_read_only_runs_and_outputs(run, corpus, tmp_path, read_only):
 
 def test_widths_that_do_not_fit_their_heads(store, tmp_path):
     arguments = ["train", "--store", store, "--run", tmp_path / "r", "--model.width", 12]
-    fails(*arguments, message=r"model\.width is 12: choose an even multiple of model\.heads .8")
+    fails(*arguments, message=r"model\.width is 12: choose an even multiple of --model\.heads .8")

@@ -238,7 +238,7 @@ def test_a_finished_output_of_another_model_is_not_left(models, tmp_path):
     for model, options in ((models["group"], SEARCH), (models["sentence"], search(max_length_extra=5))):
         again = call(*command[:1], model, *command[2:], *options, "--resume")
         assert again.status == 0
-        assert "out exists, but its input and model are unknown: translating it again" in again.err
+        assert "out exists and has no unfinished part to resume: translating all of it again" in again.err
         assert (tmp_path / "out").read_text() == call("translate", model, tmp_path / "in.txt", *options).out
 
 

@@ -76,9 +76,7 @@ def test_what_may_be_wrong_is_told_as_docmt_score_and_translate_tell_it(run, cor
     sides = ("--source", long["en"], "--reference", long["de"])
     outcome = call("probe", run, *sides, "--json", tmp_path / "usage.json")
     scored = call("score", run, *long.values(), "-o", tmp_path / "scores")
-    told = (
-        "docmt: 1 x source sentences longer than an instance, each processed alone, without context in most systems ("
-    )
+    told = "docmt: 1 x source sentences longer than an instance, each processed without context in most systems ("
     assert outcome.err == scored.err
     assert outcome.err.startswith(told) and outcome.err.endswith("long.en, document 1, sentence 1)\n")
     assert outcome.status == 0

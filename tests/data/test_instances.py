@@ -186,11 +186,13 @@ def test_single_sentences() -> None:
 
 
 def reference_cut(
-    source_lengths, target_lengths, document_offsets, context_spec, limit, most, training, overlap, reserve
+    source_lengths, target_lengths, document_offsets, context_spec, limit, most, training, overlap, second_limit
 ):
     """The rule, sentence by sentence: rows of document, before, first, output, last and cost."""
     longer = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
-    budgets = [((longer + 2).tolist(), limit)] + ([((reserve[0] + 2).tolist(), reserve[1])] if reserve else [])
+    budgets = [((longer + 2).tolist(), limit)] + (
+        [((second_limit[0] + 2).tolist(), second_limit[1])] if second_limit else []
+    )
     most = most if context_spec.sentences is None else min(most, context_spec.sentences)
     rows = []
     for document, (start, end) in enumerate(pairwise(document_offsets)):
@@ -249,8 +251,8 @@ def test_all_sentences_at_once_are_cut_as_one_by_one(kind) -> None:
         source, target, longest = generator.integers(0, 60, size=(3, int(offsets[-1])))
         limit, most, overlap, full = (int(generator.integers(least, 90)) for least in (1, 1, 0, 1))
         most, overlap = 1 + most % 8, overlap % 4 if trial % 2 else 0
-        known, reserve = (target if trial % 3 else None), ((longest, full) if trial % 7 > 3 else None)
-        options = {"training": trial % 11 > 5, "overlap": overlap, "reserve": reserve}
+        known, second_limit = (target if trial % 3 else None), ((longest, full) if trial % 7 > 3 else None)
+        options = {"training": trial % 11 > 5, "overlap": overlap, "second_limit": second_limit}
         instances = cut_instances(
             source, known, offsets, ContextSpec(**kind), limit=limit, max_sentences=most, **options
         )

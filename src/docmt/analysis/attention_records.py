@@ -168,14 +168,14 @@ class _Record:
     def sentence_numbers(self) -> Tensor:
         """Return [S] the source sentence number of each sentence of the computed side."""
         return (
-            torch.arange(len(self.context.layout.sentences))
+            torch.arange(len(self.context.sequence.sentences))
             if self.context.alignment is None
             else self.context.alignment
         )
 
     def query_sentences(self) -> Tensor:
         """Return [Tq] the source sentence number of each query."""
-        return self.sentence_numbers().repeat_interleave(self.context.layout.sentences.lengths)
+        return self.sentence_numbers().repeat_interleave(self.context.sequence.sentences.lengths)
 
 
 class TokenAttentionRecord(_Record):
@@ -269,7 +269,7 @@ class SentenceAttentionRecord(_Record):
     def blocks(self) -> Iterator[WeightBlock]:
         """Yield one block, whose keys are sentence numbers."""
         count = self.weights.shape[-1]
-        lengths = self.context.layout.sentences.lengths
+        lengths = self.context.sequence.sentences.lengths
         sentences = torch.arange(len(lengths)).repeat_interleave(lengths)  # [T]
         keys = (sentences[:, None] - torch.arange(count, 0, -1)).clamp(min=0)  # [T, k]
         device = self.weights.device

@@ -295,4 +295,7 @@ def _notes(kinds: Collection[str], source: str, target: str, unspaced: bool) -> 
         reason = f"no forms of address are known for {target}" if target else "the language is unknown"
         yield f"formality was not checked: {reason} (--target-language)"
     if "untranslated" in kinds and not {source, target} <= FUNCTION_WORDS.keys():
-        yield "untranslated sentences were found by comparison only: no function words are known for a language"
+        yield (
+            "untranslated sentences were found by comparison only: --source-language or --target-language is unknown, "
+            "or a language without a list of function words"
+        )

@@ -24,7 +24,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import find_differences, to_mapping
 
 # Settings in which averaged models may differ.
-_MAY_DIFFER = ("preset", "dropout", "attention_dropout")
+_MAY_DIFFER = ("preset", "dropout", "attention_dropout", "group.gate_bias")
 
 
 def average_models(models: Sequence[Path | str], output: Path) -> None:

@@ -316,7 +316,7 @@ def find_model(directory: Path | str) -> Path:
         )
     raise DocmtError(
         f"{directory} is not a model directory. It has neither {CONFIG_FILE} and {WEIGHTS_FILE} nor a folder "
-        f"'{RUN_MODEL}' with them"
+        f"'{RUN_MODEL}' with them. Name a model directory or a run directory"
     )
 
 

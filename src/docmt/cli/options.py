@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 Options = TypeVar("Options")
 
 # The options that may be written without their group, `--beam` for `--search.beam`: scripts of users depend on each.
-# Two of one command must not share a name: where they do, neither has a short one there.
+# If two options of a command would share a short name, both need the full one there.
 SHORT_NAMES = {
     "input": "layout language join_lines",
     "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature implementation",
@@ -81,8 +81,12 @@ _SYNONYMS = {
     "beam_size": "beam",
     "lr": "learning_rate",
 }
-# Options of `docmt evaluate` before 0.4 that are options of another command.
-_MOVED = dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "probe")
+# Options that a command does not have, and why.
+_EXPLAINED = {
+    **dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "docmt probe has it"),
+    "target_language": "a model has one; docmt inspect MODEL shows it",
+    "metric": "docmt evaluate always prints s-BLEU, d-BLEU and chrF, and TER with --ter",
+}
 _MIN_SIMILARITY = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
 _SWITCH_VALUES = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _NOT_IN_RECIPES = ("help", "config", "print_config")
@@ -269,8 +273,8 @@ class Parser(Generic[Options]):
         if name in self.groups:
             example = next(option.name for option in self.options if option.name.startswith(f"{name}."))
             raise DocmtError(f"{flag_of(name)} is a group of options, such as {flag_of(example)}; {see}")
-        if command := _MOVED.get(name.partition(".")[0]):
-            raise DocmtError(f"unknown option {flag}; docmt {command} has it")
+        if explanation := _EXPLAINED.get(name.partition(".")[0]):
+            raise DocmtError(f"unknown option {flag}; {explanation}")
         several = [flag_of(option.name) for option in self.options if option.name.endswith(f".{name}")]
         if len(several) > 1:
             raise DocmtError(f"{flag} may be {' or '.join(several)}: write which")
@@ -457,8 +461,11 @@ class Parser(Generic[Options]):
             yield option.name, _SWITCH_VALUES.get(value.lower(), value) if option.is_switch else value, location
 
     def add_location(self, error: DocmtError, locations: Mapping[str, str]) -> DocmtError:
-        """Return the error with the location of the option that it begins with: the line of a recipe, or the flag."""
-        message = str(error).removeprefix("--")
+        """Return the error with options as flags, or with the line of a recipe if it begins with an option from one."""
+        flags = {name for each in self.options if re.search("[._]", name := each.name) and each.flags} - set(locations)
+        words = re.split(r"(?<![-./\w])([a-z]\w*(?:\.\w+)*)(?![-/\w])", str(error))
+        message = "".join(flag_of(word) if word in flags else word for word in words)
+        error, message = DocmtError(message), message.removeprefix("--")
         name, _, rest = message.partition(" ")
         name = name.replace("-", "_")
         if name in locations:
@@ -570,7 +577,7 @@ class SearchOptions(ModelOptions):
     """How a model runs and searches."""
 
     search: SearchConfig = setting(SearchConfig(), skip=("n_best",))
-    """beam search over whole documents"""
+    """beam search"""
 
 
 def translator_of(options: Any, model: str | None = None) -> Translator:

@@ -30,7 +30,7 @@ WARNINGS = {
     "missing ones are empty",
     "length_limit": "sentences ended by the length limit, so that words may be missing (--max-length-ratio and "
     "--max-length-extra raise it)",
-    "long_source": "source sentences longer than an instance, each processed alone, without context in most systems",
+    "long_source": "source sentences longer than an instance, each processed without context in most systems",
 }
 
 
@@ -223,13 +223,13 @@ class StreamOutput:
 
 @dataclass
 class _WriterState:
-    """Position of a writer in a file. OUT.partial stores the fields by these names, so the names stay."""
+    """Position of a writer in a file. OUT.partial stores the fields by these names."""
 
     documents: int = 0
     """finished documents"""
     sentences: int = 0
     """finished sentences of the next document"""
-    said: Sequence[Any] = ()
+    history: Sequence[Any] = ()
     """target history, see `ResumePoint`"""
     source: int = 0
     """characters of the source so far, for spans that are offsets in the whole file"""
@@ -263,7 +263,7 @@ class TranslationWriter:
                 self._output, self.lacks_documents = open_output(resume=False), True
         self._state = _WriterState()
         self._pending: list[PartialTranslation] = []
-        self._pending_report = Report()  # of the pending pieces
+        self._pending_report = Report()  # of the pending parts
         self._finished = False
 
     def begin(self) -> dict[int, ResumePoint]:
@@ -271,10 +271,10 @@ class TranslationWriter:
         self._output.acquire()
         for note in self._output.notes:
             self._state = _WriterState(**note["state"])
-            self._report.merge(Report(note["places"], note["failures"]))
+            self._report.merge(Report(note["locations"], note["failures"]))
         done = {number: ResumePoint(len(self.file.documents[number])) for number in range(self._state.documents)}
         if self._state.sentences:
-            done[self._state.documents] = ResumePoint(self._state.sentences, self._state.said)
+            done[self._state.documents] = ResumePoint(self._state.sentences, self._state.history)
         if self._state.documents == len(self.file.documents):
             self.finish()
         return done
@@ -290,13 +290,12 @@ class TranslationWriter:
         file = self._output
         return str(file.partial) if isinstance(file, ResumableFile) and file.notes and not file.finished else ""
 
-    def add(self, pieces: Sequence[PartialTranslation]) -> None:
-        """Write pieces in order. Their document indices are those of the file. Failures before any success wait."""
-        self._pending += [self._check_piece(piece) for piece in pieces]
-        if self._output.notes or any(piece.translation is not None for piece in self._pending):
-            text, report = "".join(map(self._format_piece, self._pending)), self._pending_report
-            # "places" are the locations: the format of OUT.partial keeps the name.
-            note = {"state": asdict(self._state), "places": report.locations, "failures": report.failures}
+    def add(self, parts: Sequence[PartialTranslation]) -> None:
+        """Write parts in order. Their document indices are those of the file. Failures before any success wait."""
+        self._pending += [self._check_part(part) for part in parts]
+        if self._output.notes or any(part.translation is not None for part in self._pending):
+            text, report = "".join(map(self._format_part, self._pending)), self._pending_report
+            note = {"state": asdict(self._state), "locations": report.locations, "failures": report.failures}
             self._output.add(text, note)
             self._report.merge(report)
             self._pending, self._pending_report = [], Report()
@@ -304,7 +303,7 @@ class TranslationWriter:
             self.finish()
 
     def finish(self) -> bool:
-        """Complete the file after the last piece. Return whether there is a translation."""
+        """Complete the file after the last part. Return whether there is a translation."""
         exists = bool(self._output.notes) or not self.file.documents
         if not self._finished:
             self._finished = True
@@ -324,53 +323,51 @@ class TranslationWriter:
         """Remove OUT.partial of a finished file."""
         self._output.remove()
 
-    def _check_piece(self, piece: PartialTranslation) -> PartialTranslation:
-        """Return the piece, as an error if its scores are invalid, after adding its warnings to the report."""
-        result = piece.error if piece.translation is None else piece.translation
-        assert result is not None  # a piece has a translation or an error
-        last, whole = piece.first + len(piece.source.sentences), self.file.documents[piece.document].sentences
-        sentences = "" if last - piece.first == len(whole) else f", sentences {piece.first + 1} to {last}"
-        name = self.file.document_name(piece.document)
-        result = self._pending_report.check_result(name, result, piece.first, sentences)
-        return replace(piece, translation=None, error=result) if isinstance(result, DocmtError) else piece
+    def _check_part(self, part: PartialTranslation) -> PartialTranslation:
+        """Return the part, as an error if its scores are invalid, after adding its warnings to the report."""
+        result = part.error if part.translation is None else part.translation
+        assert result is not None  # a part has a translation or an error
+        last, whole = part.first + len(part.source.sentences), self.file.documents[part.document].sentences
+        sentences = "" if last - part.first == len(whole) else f", sentences {part.first + 1} to {last}"
+        name = self.file.document_name(part.document)
+        result = self._pending_report.check_result(name, result, part.first, sentences)
+        return replace(part, translation=None, error=result) if isinstance(result, DocmtError) else part
 
-    def _format_piece(self, piece: PartialTranslation) -> str:
-        """Return the output for a piece, and advance the state."""
-        state, text = self._state, piece.text()
-        if self.file.input.format == "jsonl" and not piece.first:
+    def _format_part(self, part: PartialTranslation) -> str:
+        """Return the output for a part, and advance the state."""
+        state, text = self._state, part.text()
+        if self.file.input.format == "jsonl" and not part.first:
             state.source = state.target = 0
-        lines = self._json_lines(piece) if self.file.format == "jsonl" else ""
-        state.source += len(piece.source.text())
+        lines = self._json_lines(part) if self.file.format == "jsonl" else ""
+        state.source += len(part.source.text())
         state.target += len(text)
-        if piece.error is not None and state.last_failed < piece.document:
-            state.failed, state.last_failed = state.failed + 1, piece.document
-        state.documents, state.sentences, state.said = (
-            piece.document,
-            piece.resume_point.sentences,
-            piece.resume_point.history,
+        if part.error is not None and state.last_failed < part.document:
+            state.failed, state.last_failed = state.failed + 1, part.document
+        state.documents, state.sentences, state.history = (
+            part.document,
+            part.resume_point.sentences,
+            part.resume_point.history,
         )
-        if state.sentences == len(self.file.documents[piece.document].sentences):
-            state.documents, state.sentences, state.said = piece.document + 1, 0, ()
+        if state.sentences == len(self.file.documents[part.document].sentences):
+            state.documents, state.sentences, state.history = part.document + 1, 0, ()
         if self.file.format == "jsonl":
             return lines
         # An empty last line needs a line feed, or it would not exist.
         ends = state.documents == len(self.file.documents)
-        target = piece.translation.document if piece.translation is not None else None
-        empty = bool(piece.source.sentences) and not (target and target.sentences[-1]) and not piece.source.gaps[-1]
+        target = part.translation.document if part.translation is not None else None
+        empty = bool(part.source.sentences) and not (target and target.sentences[-1]) and not part.source.gaps[-1]
         return text + "\n" * (ends and empty)
 
-    def _json_lines(self, piece: PartialTranslation) -> str:
+    def _json_lines(self, part: PartialTranslation) -> str:
         """Return one line of JSON for each sentence.
 
         Spans are offsets in the source file and the translated file. For JSONL input they are offsets in the document,
         with one sentence a line.
         """
-        translation = piece.translation
-        rows = (
-            sentence_records(translation) if translation is not None else error_records(piece.source, str(piece.error))
-        )
+        translation = part.translation
+        rows = sentence_records(translation) if translation is not None else error_records(part.source, str(part.error))
         for record in rows:
-            record["sentence"] += piece.first
+            record["sentence"] += part.first
             for span, start in (("source_span", self._state.source), ("target_span", self._state.target)):
                 if span in record:
                     record[span] = [start + offset for offset in record[span]]

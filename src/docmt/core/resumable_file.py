@@ -35,7 +35,7 @@ from docmt.core.files import (
 
 Note = dict[str, Any]
 """State of the writer after a part of the text."""
-_VERSION = 2
+_VERSION = 3
 _MAGIC = b'{"docmt": "partial", '
 _CHECKSUM = re.compile(rb', "crc32": "([0-9a-f]{8})"\}$')
 
@@ -137,7 +137,7 @@ class ResumableFile:
                     f"{self.partial} is unfinished: continue it with --resume, or remove it to start again"
                 )
             return
-        stored, current = first["facts"], self._fingerprint
+        stored, current = first["fingerprint"], self._fingerprint
         names = [name for name in {**stored, **current} if stored.get(name) != current.get(name)]
         if notes and set(stored) - set(current):
             raise DocmtError(
@@ -179,7 +179,7 @@ class ResumableFile:
             raise DocmtError(f"{self.partial}, line {number}: damaged; remove the file to start again")
         values = json.loads(line)
         if number == 1 and values["version"] != _VERSION:
-            raise DocmtError(f"{self.partial} is of another version of docmt: remove it to start again")
+            raise DocmtError(f"{self.partial} is of another version of docmt: finish it there, or remove it to restart")
         return values
 
     def _open(self) -> BinaryIO:
@@ -204,8 +204,7 @@ class ResumableFile:
                 target.writelines(line["text"].encode() for line in lines)
 
     def _header(self, finished: bool) -> dict[str, Any]:
-        # "facts" is the fingerprint: the file format keeps the name.
-        return {"docmt": "partial", "version": _VERSION, "finished": finished, "facts": self._fingerprint}
+        return {"docmt": "partial", "version": _VERSION, "finished": finished, "fingerprint": self._fingerprint}
 
     def _line(self, values: Mapping[str, Any]) -> bytes:
         data = json.dumps(values).encode()[:-1]

@@ -27,8 +27,8 @@ Indices = NDArray[np.int64]
 class Batch:
     """Model input of some instances (each a document of the packed sides) and its labels [n].
 
-    A label is the token after a position of the decoder input: the input shifted left by one, with <eod> at the end of
-    each instance. Boundary tokens that end with </s> have it at the end of each sentence or instance instead.
+    A label is the token after a position of the decoder input: the input shifted left by one. The last label of an
+    instance is <eod>. In families whose decoder input has no </s>, the last label of each sentence is </s> instead.
     """
 
     inputs: ModelInput
@@ -63,8 +63,10 @@ def collate(
     inputs = collate_source(source, instances, indices, boundaries, drafts)
     if references:
         inputs = replace(inputs, references=_pack_source_side(target, instances.select(indices), boundaries))
-    selected, closes = instances.select(indices), (specials.eos,) if boundaries.target_has_end else ()
-    packed = _pack_sentences(target, selected.first, selected.last, boundaries.target_prefix, closes, boundaries.joined)
+    selected, closing = instances.select(indices), (specials.eos,) if boundaries.target_has_end else ()
+    packed = _pack_sentences(
+        target, selected.first, selected.last, boundaries.target_prefix, closing, boundaries.joined
+    )
     labels = torch.roll(packed.tokens, -1)
     if boundaries.predicts_boundary:
         labels[packed.documents.ends - 1] = specials.eod
@@ -77,9 +79,12 @@ def collate(
 
 
 def _predicted_positions(packed: Packed, boundaries: BoundaryTokens, outputs: Tensor | None) -> Tensor | None:
-    """Return [n] the decoder input positions with a label, in `outputs` [m] (None: all); None: all."""
-    opens, closes = boundaries.counts("target")
-    skip_start, skip_end = opens - 1, 0 if boundaries.predicts_boundary else closes
+    """Return the decoder input positions with a label: [n] int64, or None if every position has one.
+
+    outputs: indices [m] of the sentences with labels, or None if every sentence has labels.
+    """
+    num_opening, num_closing = boundaries.counts("target")
+    skip_start, skip_end = num_opening - 1, 0 if boundaries.predicts_boundary else num_closing
     if outputs is None and not skip_start and not skip_end:
         return None
     spans = packed.sentences.trim(skip_start, skip_end)
@@ -99,7 +104,7 @@ def collate_source(
     boundaries: BoundaryTokens,
     drafts: SentenceTokens | None = None,
 ) -> ModelInput:
-    """Return the source input of the instances with these indices; its `alignment` excludes context sentences.
+    """Return the source input of the instances with these indices; its `alignment` excludes source-only context.
 
     drafts: of every source sentence, if the system reads them.
     """
@@ -111,19 +116,19 @@ def collate_source(
 
 def _pack_source_side(words: SentenceTokens, selected: Instances, boundaries: BoundaryTokens) -> Packed:
     """Return what the instances have for every source sentence (source, reference or draft), packed as a source."""
-    opens, closes = boundaries.source_prefix, boundaries.source_suffix
-    return _pack_sentences(words, selected.before, selected.last, opens, closes, boundaries.joined)
+    opening, closing = boundaries.source_prefix, boundaries.source_suffix
+    return _pack_sentences(words, selected.before, selected.last, opening, closing, boundaries.joined)
 
 
 def _pack_sentences(
-    words: SentenceTokens, first: Indices, last: Indices, opens: Sequence[int], closes: Sequence[int], joined: bool
+    words: SentenceTokens, first: Indices, last: Indices, opening: Sequence[int], closing: Sequence[int], joined: bool
 ) -> Packed:
     """Return sentences first .. last - 1 [I] packed, each range a document, each sentence with its boundary tokens.
 
     If sentences are joined, the boundary token inside a document is <s>; at its end (decoder input: its begin) it is
     </s>.
     """
-    offsets, num_boundaries = words.offsets, len(opens) + len(closes)
+    offsets, num_boundaries = words.offsets, len(opening) + len(closing)
     sentences = Spans(torch.from_numpy(first), torch.from_numpy(last - first)).indices().numpy()
     lengths = offsets[sentences + 1] - offsets[sentences] + num_boundaries
     tokens = np.asarray(words.tokens)  # slices of a memory map take longer
@@ -131,14 +136,14 @@ def _pack_sentences(
     starts = ends - lengths
     packed = np.empty(int(lengths.sum()), dtype=np.int64)
     is_word = np.ones(len(packed), dtype=bool)
-    for index, token in [*enumerate(opens), *((index - len(closes), token) for index, token in enumerate(closes))]:
+    for index, token in [*enumerate(opening), *((index - len(closing), token) for index, token in enumerate(closing))]:
         positions = (starts if index >= 0 else ends) + index
         is_word[positions], packed[positions] = False, SpecialTokens.bos if joined else token
     ranges = zip(offsets[first], offsets[last], strict=True)
     packed[is_word] = np.concatenate([tokens[start:end] for start, end in ranges])
     documents = Spans.tile(torch.from_numpy(offsets[last] - offsets[first] + num_boundaries * (last - first)))
     if joined:
-        packed[documents.starts if opens else documents.ends - 1] = SpecialTokens.eos
+        packed[documents.starts if opening else documents.ends - 1] = SpecialTokens.eos
     return Packed(torch.from_numpy(packed), Spans.tile(torch.from_numpy(lengths)), documents)
 
 

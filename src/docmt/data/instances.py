@@ -62,7 +62,7 @@ def cut_instances(
     max_sentences: int = DEFAULT_MAX_SENTENCES,
     training: bool = False,
     overlap: int = 0,
-    reserve: tuple[Integers, int] | None = None,
+    second_limit: tuple[Integers, int] | None = None,
 ) -> Instances:
     """Cut documents into the instances that a system needs, in training and in translation.
 
@@ -76,13 +76,16 @@ def cut_instances(
     Lengths [S] are in words, without boundary tokens. Without target lengths (in translation) the source alone counts.
     document_offsets [D + 1] are in sentences. training: add the padding windows that a system may ask for. overlap:
     number of sentences before its output that an end-to-end instance repeats, as far as they fit into half of the
-    limit. reserve: further lengths and their limit, such as those of the longest translations.
+    limit. second_limit: other lengths [S] with a limit of their own. Translation limits the longest translations, where
+    the decoder has learned positions.
     """
     if limit < 1 or max_sentences < 1:
         raise ValueError(f"limit {limit} and max_sentences {max_sentences} must be at least 1")
     lengths = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
     costs = _cumulative_costs(lengths)
-    budgets = [(costs, limit)] + ([(_cumulative_costs(reserve[0]), reserve[1])] if reserve is not None else [])
+    budgets = [(costs, limit)] + (
+        [(_cumulative_costs(second_limit[0]), second_limit[1])] if second_limit is not None else []
+    )
     borders = np.asarray(document_offsets, dtype=np.int64)
     max_count = max_sentences if context_spec.sentences is None else min(max_sentences, context_spec.sentences)
     if context_spec.windows:

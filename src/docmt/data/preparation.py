@@ -21,6 +21,7 @@ from docmt.documents.corpus_files import ParallelDocument, SkipReport, read_para
 from docmt.documents.segmentation import knows_language
 from docmt.model.systems import ContextSpec
 from docmt.text import PairTokenizer, SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
+from docmt.text.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG
 
 BATCH_DOCUMENTS = 256
 """Documents encoded at a time: some thousand sentences keep all cores busy."""
@@ -101,8 +102,9 @@ def _build_tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
 
 
 def _load_ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
-    """Return the tokenizer in a directory. Raises DocmtError if it is for other languages."""
-    tokenizer = load_tokenizer(directory)
+    """Return the tokenizer of a model, run or store. Raises DocmtError if it is for other languages."""
+    folders = (directory, directory / "model", directory / TOKENIZER_FOLDER)
+    tokenizer = load_tokenizer(next((each for each in folders if (each / TOKENIZER_CONFIG).is_file()), directory))
     if tokenizer.languages not in (None, (config.source_language, config.target_language)):
         raise DocmtError(
             f"the tokenizer in {directory} is for {' to '.join(tokenizer.languages or ())}; set "

@@ -80,8 +80,8 @@ class PrepareConfig:
             return None
         if not Path(self.tokenizer).is_dir():
             raise DocmtError(
-                f"--tokenizer is {quote(self.tokenizer)}: choose one of {', '.join(LEARNED_KINDS)}, or give a model "
-                "directory"
+                f"--tokenizer is {quote(self.tokenizer)}: choose one of {', '.join(LEARNED_KINDS)}, or give a model, "
+                "a run or a store"
             )
         return Path(self.tokenizer)
 

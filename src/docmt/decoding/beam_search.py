@@ -1,4 +1,4 @@
-"""Beam search over a batch of search rows; a search row is a document, a window or a single sentence.
+"""Beam search over a batch of search rows; a search row is an instance, a window or a single sentence.
 
 Notation as in `caches`: D search rows, B beams, R = D * B hypotheses, V vocabulary. All search rows advance together. A
 search row is done when B of its hypotheses have ended, and leaves the batch at once.
@@ -53,7 +53,7 @@ class BeamSearch:
         self.prefix_tokens = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]
         self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
-        # [D, S] of the sentences in the packed source
+        # [D, S] index in the packed source of each sentence of a search row
         self.numbers = pad_sequence([torch.tensor(row.sentences) for row in rows], batch_first=True).to(device)
         hypotheses = len(rows) * config.beam
         self.state = BeamState.start(hypotheses, self.boundaries.start, device)
@@ -67,16 +67,16 @@ class BeamSearch:
         self.total[:, 0] = 0.0
         self.shared = 0  # positions of the decoder's caches that are stored once for all beams
         tokens = self.boundaries.tokens
-        self.labels_open = tokens.predicts_boundary or tokens.joined  # opening tokens are labels in training
+        self.opening_is_labelled = tokens.predicts_boundary or tokens.joined  # opening tokens are labels in training
         if prefixes:
             self._start_after_prefixes([row.prefix for row in rows])
 
     def _start_after_prefixes(self, prefixes: Sequence[WordIds]) -> None:
         """Begin after the prefix of each search row, which the decoder has read."""
-        opens = self.boundaries.tokens.target_prefix
-        openers, next_opener = ([*opens[1:]], [opens[0]]) if self.labels_open else ([], [])
+        opening = self.boundaries.tokens.target_prefix
+        first, following = ([*opening[1:]], [opening[0]]) if self.opening_is_labelled else ([], [])
         for (tokens, scores), prefix in zip(self.shared_tokens, prefixes, strict=True):
-            tokens += [token for words in prefix for token in (*openers, *words, self.specials.eos, *next_opener)]
+            tokens += [token for words in prefix for token in (*first, *words, self.specials.eos, *following)]
             scores += [0.0] * len(tokens)
         counts = torch.tensor([len(prefix) for prefix in prefixes], device=self.generated.device)
         self.state.sentence = counts.repeat_interleave(self.config.beam)
@@ -105,10 +105,11 @@ class BeamSearch:
         self.state = before.advance(added, forced[hypotheses], self.boundaries)
         self.state.sentence = torch.minimum(self.state.sentence, (self.counts - 1)[self._hypothesis_rows()])
         new_tokens = added
-        if not self.labels_open:
+        if not self.opening_is_labelled:
             # Opening tokens may equal closing tokens: only the latter are kept.
-            opens = self.boundaries.is_closed(before.last, before.offset) | ~self.boundaries.is_opened(before.offset)
-            new_tokens = torch.where(opens, self.specials.pad, added)
+            boundaries = self.boundaries
+            is_opening = boundaries.is_closed(before.last, before.offset) | ~boundaries.is_opened(before.offset)
+            new_tokens = torch.where(is_opening, self.specials.pad, added)
         self.generated = torch.cat((self.generated[hypotheses], new_tokens[:, None]), dim=1)
         self.log_probs = torch.cat((self.log_probs[hypotheses], log_probs[:, None]), dim=1)
         self.steps += 1
@@ -122,7 +123,7 @@ class BeamSearch:
     def _may_end(self) -> Tensor:
         """Return whether the end token, generated next, ends the translation: [R]."""
         state = self.state
-        if self.labels_open:
+        if self.opening_is_labelled:
             return torch.ones_like(state.last, dtype=torch.bool)
         is_last = state.sentence + 1 >= self.counts[self._hypothesis_rows()]
         inside = self.boundaries.is_opened(state.offset) & ~self.boundaries.is_closed(state.last, state.offset)
@@ -173,7 +174,7 @@ class BeamSearch:
             tokens, scores = self.shared_tokens[self.unfinished[i]]
             tokens = [*tokens, *self.generated[hypothesis].tolist(), self.boundaries.end]
             scores = [*scores, *self.log_probs[hypothesis].tolist(), float(log_probs[i, j])]
-            if not self.labels_open:
+            if not self.opening_is_labelled:
                 labels = [position for position, token in enumerate(tokens) if token != self.specials.pad]
                 tokens, scores = [tokens[position] for position in labels], [scores[position] for position in labels]
             chosen_before = int(self.state.free[hypothesis])
@@ -254,7 +255,10 @@ def search(
         beams = BeamSearch(model, memories, rows, specials, config)
         while beams.unfinished:
             beams.step()
-        results = [sorted(ranks, key=lambda hypothesis: -hypothesis.score)[: config.n_best] for ranks in beams.finished]
+        results = [
+            sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: config.n_best]
+            for hypotheses in beams.finished
+        ]
     if not all(results):  # some next token is always possible, so scores are not finite
         raise non_finite_error()
     return results

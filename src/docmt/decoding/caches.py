@@ -21,10 +21,10 @@ from docmt.model.linear_kernels import compute_states, read_states, step_linear
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 
-_CHUNK = 16  # caches grow by this many positions
-_STEP = 4  # and are read in multiples of this: few shapes, each of which has to be prepared once
-
-
+# Positions. Caches grow by chunks. They are read in few shapes, because each has to be prepared once: caches of
+# documents in whole chunks, those of sentences in whole steps.
+_CHUNK = 16
+_STEP = 4
 _CHECK_EVERY = 8  # steps between two values that the host reads from a GPU
 
 
@@ -137,7 +137,8 @@ class DocumentSelfCache(Cache):
         self.read_length = 0  # positions of the tail that are read; those beyond `tail_length` are masked
         self.double_buffer = _DoubleBuffer()
         self.start_length = 0
-        self.start_lengths: Tensor | None = None  # [D] of the first `start_length` positions, the last ones that exist
+        # [D] tokens of each prefix. Prefixes are aligned at the right of the first `start_length` positions.
+        self.start_lengths: Tensor | None = None
 
     def start_after(self, pairs: Sequence[tuple[Tensor, Tensor]], lengths: Tensor) -> None:
         """Begin with a prefix of each search row: the last `lengths` [D] of the positions of `pairs`.
@@ -416,13 +417,13 @@ class LinearSelfCache(Cache):
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """See `Cache`."""
-        opens = (offsets == 0)[:, None]
+        is_opening = (offsets == 0)[:, None]
         if self.joined:
             # The joining token belongs to the sentence that it ends; the decay applies from the next token on.
-            self.sentence_begins = torch.zeros_like(opens) if self.opened is None else self.opened
-            self.opened = torch.zeros_like(opens) if self.opened is None else opens
+            self.sentence_begins = torch.zeros_like(is_opening) if self.opened is None else self.opened
+            self.opened = torch.zeros_like(is_opening) if self.opened is None else is_opening
         else:
-            self.sentence_begins = opens
+            self.sentence_begins = is_opening
 
     def update(self, layer: int, key: Tensor, value: Tensor, gates: Tensor | None) -> None:
         """Add features [R, H, F] and values [R, H, k]; gates [R, H], before the sigmoid, if there are any."""

@@ -64,7 +64,7 @@ class DocumentStream:
         positions, filled = find_nonempty(documents)
         draft_ids = None if drafts is None or callable(drafts) else select_drafts(positions, documents, drafts)
         self._drafts = drafts if callable(drafts) else None
-        self._positions = [np.array(indices, dtype=np.int64) for indices in positions]
+        self._nonempty = [np.array(indices, dtype=np.int64) for indices in positions]
         self._errors: dict[int, DocmtError] = {}
         self._task = self._cut(filled, specials, draft_ids)
         self._offsets = self._task.offsets
@@ -90,7 +90,7 @@ class DocumentStream:
         checked = map_or_error(numbers, lambda group: [cut_documents(group)] * len(group))
         self._errors = {number: error for number, error in enumerate(checked) if isinstance(error, DocmtError)}
         for number in self._errors:
-            documents[number], self._positions[number] = [], self._positions[number][:0]
+            documents[number], self._nonempty[number] = [], self._nonempty[number][:0]
             if drafts is not None:
                 drafts[number] = []
         return cut_documents(numbers)
@@ -116,7 +116,7 @@ class DocumentStream:
 
     def _first_untranslated(self, document: int, resume_point: ResumePoint) -> int:
         """Return the first sentence still to be translated, numbered through all documents."""
-        return int(self._offsets[document] + np.searchsorted(self._positions[document], resume_point.sentences))
+        return int(self._offsets[document] + np.searchsorted(self._nonempty[document], resume_point.sentences))
 
     def _count_context(self, instance: int) -> int:
         """Return how many earlier translations an instance sees."""
@@ -153,9 +153,9 @@ class DocumentStream:
     def _make_chunks(self) -> Iterator[range]:
         """Yield the instances that are translated together.
 
-        If the instances of a document depend on each other, a chunk is several whole documents, or a single instance of
-        a longer one: waiting for the next instance gains nothing. Otherwise a chunk is as many instances as are sorted
-        by length, or single batches where sorting gains nothing.
+        Where an instance sees the translations of an earlier one, a chunk is several short documents, or one instance
+        of a long document. Otherwise a chunk is the instances that are sorted by length, or one batch if sorting does
+        not save batches.
         """
         instances, words = self._task.instances, self._task.words
         count = len(instances)
@@ -253,10 +253,10 @@ class DocumentStream:
     def _join_instances(self, pairs: Sequence[tuple[int, InstanceSpans | DocmtError]]) -> TranslatedSpan:
         """Join consecutive instances of one document to a span."""
         instances, (first_index, _), (last_index, outcome) = self._task.instances, pairs[0], pairs[-1]
-        document, number = int(instances.document[first_index]), int(instances.first_output[first_index])
-        start, stop = (int(each - self._offsets[document]) for each in (number, instances.last[last_index]))
-        positions, size = self._positions[document], self._sizes[document]
-        first, last = (int(positions[start]) if start else 0), (int(positions[stop]) if stop < len(positions) else size)
+        document, first_in_task = int(instances.document[first_index]), int(instances.first_output[first_index])
+        nonempty, size = self._nonempty[document], self._sizes[document]  # indices of its sentences with text
+        start, stop = (int(each - self._offsets[document]) for each in (first_in_task, instances.last[last_index]))
+        first, last = (int(nonempty[start]) if start else 0), (int(nonempty[stop]) if stop < len(nonempty) else size)
         history: list[list[list[int]]] = []
         if last_index + 1 < self._borders[document + 1]:
             sees = range(int(instances.first[last_index + 1]), int(instances.first_output[last_index + 1]))
@@ -266,8 +266,9 @@ class DocumentStream:
         if isinstance(outcome, DocmtError):
             return TranslatedSpan(document, first, last, resume_point=resume_point, error=outcome)
         spans = [span for _, result in pairs if not isinstance(result, DocmtError) for span in result]
-        offsets = (positions[start:stop] - first).tolist()
-        hypotheses = [each.insert_empty(offsets, last - first) for each in join_spans(spans, self._config, number)]
+        joined = join_spans(spans, self._config, first_in_task)
+        indices = (nonempty[start:stop] - first).tolist()
+        hypotheses = [each.insert_empty(indices, last - first) for each in joined]
         return TranslatedSpan(document, first, last, hypotheses, resume_point)
 
     def _yield_without_instances(self, first: int, last: int) -> Iterator[TranslatedSpan]:
@@ -293,7 +294,9 @@ def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
     rescored: dict[int, list[Hypothesis]] = {number: [] for number in spans}
     for rank in range(max((len(span.hypotheses) for span in spans.values()), default=0)):
         history = [task.history.ranked_translations(task.start + number) for number in range(len(task.words.lengths))]
-        targets = SentenceTokens.from_documents([[ranks[min(rank, len(ranks) - 1)] for ranks in history]])
+        targets = SentenceTokens.from_documents(
+            [[translations[min(rank, len(translations) - 1)] for translations in history]]
+        )
         for number, span in score_task(task, targets).items():
             if rank < len(spans[number].hypotheses):
                 old, (new,) = spans[number].hypotheses[rank], span.hypotheses
@@ -332,4 +335,6 @@ def translate_ids(
     model: Model, documents: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig, **settings: Any
 ) -> list[list[list[int]]]:
     """Return the best translation of each document, a list of word ids per source sentence."""
-    return [ranks[0].sentences for ranks in translate_documents(model, documents, specials, config, **settings)]
+    return [
+        hypotheses[0].sentences for hypotheses in translate_documents(model, documents, specials, config, **settings)
+    ]

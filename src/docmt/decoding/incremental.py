@@ -295,7 +295,7 @@ def _top_values(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class IncrementalState:
-    """Caches and positions of a decoding step, in which R = D * B hypotheses read one token each.
+    """Caches of the decoder. At each step R = D * B hypotheses read one token each.
 
     Results equal those of the full pass. All attentions of one scope (the memory's layer aside) share a cache. Where
     every search row has a single sentence, it is treated as a document: then all beams share its keys.

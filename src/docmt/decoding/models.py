@@ -240,10 +240,10 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 
 
 def prepare_products(model: TranslationModel, precision: Precision) -> TranslationModel:
-    """Set up matrix products in `precision`, in place; norms and sums stay float32.
+    """Set up matrix products in `precision`, in place.
 
-    Linear modules become those that are fastest on the device, in float32 too.
-
+    Linear modules become those that are fastest on the device, in float32 too. With bfloat16, states are bfloat16
+    (`precision_context`); norms compute in float32.
     Raises DocmtError where the model's device has no such products.
     """
     check_precision(precision, model.device)

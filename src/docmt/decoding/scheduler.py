@@ -59,7 +59,7 @@ class History:
 
     def forget(self, before: int) -> None:
         """Drop the translations of the sentences before this one."""
-        self._translations = {n: ranks for n, ranks in self._translations.items() if n >= before}
+        self._translations = {n: translations for n, translations in self._translations.items() if n >= before}
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def cut_source(
 
     Raises DocmtError where a sentence cannot fit.
     """
-    context_spec, reserve = combine_context_specs(model), None
+    context_spec, second_limit = combine_context_specs(model), None
     if context_spec.target_context:  # target context must have been translated before
         context_spec = replace(context_spec, sentences=1)
     configs = [member.config for member in list_members(model)]
@@ -235,7 +235,7 @@ def cut_source(
         if not all(member.restarts_positions for member in configs if member.position_limit is not None):
             # Boundary tokens of a sentence beyond NUM_BOUNDARY_TOKENS.
             more = max(model.parts.boundary_tokens.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)
-            reserve = longest + more, min(limits) + 1
+            second_limit = longest + more, min(limits) + 1
     return cut_instances(
         words.lengths,
         None,
@@ -244,7 +244,7 @@ def cut_source(
         limit=find_instance_limit(model, context),
         max_sentences=MANY if context.instance_tokens else min(member.instance_sentences for member in configs),
         overlap=context.overlap,
-        reserve=reserve,
+        second_limit=second_limit,
     )
 
 
@@ -336,7 +336,8 @@ POOL_FACTOR = 4  # more tokens are read together than searched: more sentences o
 OnSentences = Callable[[int], object]
 SearchSpans = dict[int, TranslatedSpan]
 """Results of a search, instances or sentences, by the number of their first sentence in the whole task."""
-_PREFIX_SHARE = 8  # most prefix tokens of a batch for each other token: each search row copies the keys of its prefix
+# Each search row copies the keys of its prefix. A batch has at most this many prefix tokens for each other token.
+_PREFIX_SHARE = 8
 
 
 def _search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
@@ -422,11 +423,11 @@ def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] |
 def _search_in_rounds(task: Task, on_sentences: OnSentences) -> SearchSpans:
     """Decode in a fixed number of rounds: all sentences at once, each after drafts of the sentences before it.
 
-    The first round searches every sentence without earlier target sentences. Each further round searches every sentence
-    again, after the drafts of the previous round. Nothing is verified: a document costs as many sentence batches as
-    there are rounds. After round r the first r sentences of an instance are those of sequential search (with beams
-    inside of sentences). Decision 0002 says how fast the others agree. on_sentences is
-    called in the last round only.
+    The first round searches every sentence without earlier sentences that have target context. Each further round
+    searches every sentence again, after the drafts of the previous round. Nothing is verified: a document costs as many
+    sentence batches as there are rounds. After round r the first r sentences of an instance are those of sequential
+    search (with beams inside of sentences). Decision 0002 says how fast the others agree. on_sentences is called in the
+    last round only.
     """
     instances, sentences = task.instances, SearchSpans()
     drafted = replace(task, history=History(task.history))  # a failed round leaves no drafts in the task's history

@@ -20,7 +20,7 @@ Number = TypeVar("Number", float, "Tensor")
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """Beam search over whole documents (defaults as published: Bao et al. 2021, section 4)."""
+    """Beam search (defaults as published: Bao et al. 2021, section 4)."""
 
     beam: int = ranged(5, 1, 10_000)
     """hypotheses kept for each instance, window or sentence; 1 is greedy search"""
@@ -31,7 +31,7 @@ class SearchConfig:
     max_length_extra: float = ranged(10.0, -1_000_000, 1_000_000)
     """extra tokens of a target sentence, see max_length_ratio"""
     min_length: int = ranged(1, 0, 1_000_000)
-    """least number of tokens of a target sentence"""
+    """least number of tokens of a target sentence (document system: without effect)"""
     temperature: float = ranged(1.0, 1e-3, 1000)
     """divisor of the logits before the softmax; above 1 flattens the distribution"""
     implementation: Literal["docmt", "gtransformer", "thumt", "rfa", "huggingface"] = "docmt"

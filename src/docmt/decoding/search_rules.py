@@ -3,7 +3,7 @@
 In a framed search the next `<s>` is supplied after `</s>`, and `<eod>` after the last sentence. A sentence at its
 length limit is closed. Such forced tokens have log-probability 0 and do not count in the length normalisation (in Bao
 et al. 2021 they do count). Where sentences are joined by one boundary token, it closes each but the last, which ends
-with `</s>`. Nothing else is forced there. Other families have other boundary tokens: all tokens that open a sentence
+with `</s>`; no opening token is forced. Other families have other boundary tokens: all tokens that open a sentence
 are forced. In an open search (the plain document system) any word or boundary token may follow, up to a total limit.
 """
 
@@ -111,7 +111,7 @@ _EOD, _MASK = -2, -1
 
 @dataclass(frozen=True)
 class SearchRow:
-    """Sentences that are translated together as one search row: a document, a window or a sentence."""
+    """Sentences that are translated together as one search row: an instance, a window or a sentence."""
 
     sentences: Sequence[int]
     """numbers of its sentences in the packed source"""
@@ -146,9 +146,9 @@ class BeamState:
 
     def advance(self, tokens: Tensor, forced: Tensor, boundaries: TargetBoundaries) -> BeamState:
         """Return the state after one more token of each hypothesis; forced: [R] bool, the token was not chosen."""
-        opens = boundaries.opens_sentence(tokens, self.last, self.offset)
-        offset = torch.where(opens, 0, self.offset + 1)
-        return BeamState(tokens, self.sentence + opens.long(), offset, self.free + (~forced).long())
+        is_opening = boundaries.opens_sentence(tokens, self.last, self.offset)
+        offset = torch.where(is_opening, 0, self.offset + 1)
+        return BeamState(tokens, self.sentence + is_opening.long(), offset, self.free + (~forced).long())
 
 
 class FramedRules:
@@ -200,11 +200,11 @@ class FramedRules:
         """
         at_limit = self._count_words(state) >= self.limits[rows, state.sentence]
         forced = torch.where(at_limit, self._closing_token(state, rows), -1)
-        opens = self.boundaries.tokens.target_prefix
-        for index in range(1, len(opens)):
-            forced = torch.where(state.offset == index - 1, opens[index], forced)
+        opening = self.boundaries.tokens.target_prefix
+        for index in range(1, len(opening)):
+            forced = torch.where(state.offset == index - 1, opening[index], forced)
         if not self.boundaries.tokens.joined:
-            following = torch.where(self._is_last(state, rows), self.boundaries.end, opens[0])
+            following = torch.where(self._is_last(state, rows), self.boundaries.end, opening[0])
             forced = torch.where(self.boundaries.is_closed(state.last, state.offset), following, forced)
         if step < self.prefixes.shape[1]:
             prefix = self.prefixes[rows, step]
@@ -235,9 +235,9 @@ class FramedRules:
 def build_prefixes(rows: Sequence[SearchRow], boundaries: TargetBoundaries, device: torch.device) -> Tensor:
     """Return the forced tokens [D, P] of each search row after its first token, padded with -1."""
     # The first opening token was read already.
-    opens = () if boundaries.tokens.joined else boundaries.tokens.target_prefix[1:]
+    opening = () if boundaries.tokens.joined else boundaries.tokens.target_prefix[1:]
     streams = [
-        [*opens, *(token for sentence in row.prefix for token in (*sentence, *boundaries.separators))]
+        [*opening, *(token for sentence in row.prefix for token in (*sentence, *boundaries.separators))]
         if row.prefix
         else []
         for row in rows

@@ -205,7 +205,7 @@ class Translator:
         resume_points: Mapping[int, ResumePoint] | None = None,
         look_ahead: int | None = None,
     ) -> Iterator[list[PartialTranslation]]:
-        """Yield lists of the parts of documents of any length that were translated together, in order.
+        """Translate documents of any length part by part. Yield, in order, each list of parts translated together.
 
         Every sentence comes once, translated as by `translate`. look_ahead: about how many source tokens are translated
         together (default: 4 times `batch_tokens`). Earlier translations stay in memory only while the model sees them.
@@ -359,9 +359,11 @@ class Translator:
         blocks = (sentences[first : first + _BLOCK] for first in range(0, len(sentences), _BLOCK))
         return [ids for block in blocks for ids in self.tokenizer.encode_batch(list(map(unwrap_lines, block)), side)]
 
-    def _make_translation(self, document: Document, lengths: Sequence[int], ranks: Sequence[Hypothesis]) -> Translation:
+    def _make_translation(
+        self, document: Document, lengths: Sequence[int], hypotheses: Sequence[Hypothesis]
+    ) -> Translation:
         """Return the best translation, with the others as its alternatives."""
-        best, *alternatives = [self._decode(document, lengths, hypothesis) for hypothesis in ranks]
+        best, *alternatives = [self._decode(document, lengths, hypothesis) for hypothesis in hypotheses]
         return replace(best, alternatives=tuple(alternatives))
 
     def _decode(self, document: Document, lengths: Sequence[int], hypothesis: Hypothesis) -> Translation:

@@ -198,6 +198,11 @@ def read_aligned_documents(path: Path | str, reference_path: Path | str, referen
     Raises DocmtError for a file that cannot be read, has no text, or has another number of documents.
     """
     documents = read_hypothesis(Path(path), Path(reference_path), references)
+    if len(documents) != len(references) and sum(map(len, documents)) == sum(map(len, references)):
+        raise DocmtError(
+            f"{path} has as many sentences as {reference_path}, but {format_count(len(documents), 'document')} instead "
+            f"of {len(references)}. Separate its documents as there, by an empty line or a line <d>"
+        )
     check_document_counts(len(documents), len(references), str(path), str(reference_path))
     if not any(chain.from_iterable(documents)):
         raise DocmtError(f"{path} has no text. Give a file with translations")

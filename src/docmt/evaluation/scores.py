@@ -115,7 +115,8 @@ class MetricConfig:
             if not self.language:
                 name = f"protocol {self.protocol}" if self.protocol else f"text {self.text}"
                 raise DocmtError(
-                    f"metrics.{name} needs the language of the translations. Set metrics.language, for example to de"
+                    f"metrics.{name} needs the language of the translations. Set metrics.language to its code, such as "
+                    "de"
                 )
             moses_language(self.language, "metrics.language ")
 

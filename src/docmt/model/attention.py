@@ -63,7 +63,7 @@ class Memory:
         return self.states if scope.layer is None else self.layers[scope.layer]
 
 
-Layout = Packed | Memory
+PackedSentences = Packed | Memory
 """A sequence of sentences and documents."""
 
 
@@ -75,10 +75,10 @@ class AttentionContext(Protocol):
         ...
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend from x [..., d] to each of the k = `scope.offset` preceding sentences separately.
+        """Attend from x [..., d] to each of the n = `scope.offset` preceding sentences separately.
 
-        `states` [..., d] are the states of the sequence. Returns [..., k, d], oldest first and before the output
-        projection, and [..., k] bool: whether the sentence exists. The scope must be that of neighbours.
+        `states` [..., d] are the states of the sequence. Returns [..., n, d], oldest first and before the output
+        projection, and [..., n] bool: whether the sentence exists. The scope must be that of neighbours.
         """
         ...
 
@@ -88,14 +88,14 @@ class FullContext:
 
     def __init__(
         self,
-        layout: Layout,
+        sequence: PackedSentences,
         memories: Mapping[str, Memory] | None = None,
         alignment: Tensor | None = None,
         document_alignment: Tensor | None = None,
     ) -> None:
-        """layout: of the computed sequence; alignment [S], document_alignment [D]: the sentence and document of the
-        memories for each sentence and document of the layout (None: those with the same index)."""
-        self.layout, self.memories = layout, memories or {}
+        """sequence: whose states are computed; alignment [S], document_alignment [D]: the sentence and document of the
+        memories for each sentence and document of the sequence (None: those with the same index)."""
+        self.sequence, self.memories = sequence, memories or {}
         self.alignment, self.document_alignment = alignment, document_alignment
         self._patterns: dict[AttentionScope, AttentionPattern] = {}
         self._preceding: dict[AttentionScope, tuple[AttentionPattern, Tensor]] = {}
@@ -106,41 +106,43 @@ class FullContext:
         return attention.attend_memory(x, memory, pattern)
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `AttentionContext`: x, states [T, d] -> [T, k, d] and [T, k]."""
+        """See `AttentionContext`: x, states [T, d] -> [T, n, d] and [T, n]."""
         scope = attention.scope
         pattern, exists = self.resolve_preceding(scope, len(states))
         output = attention.attend_memory(x, states, pattern, repeats=scope.offset)
         return output.unflatten(0, (scope.offset, -1)).transpose(0, 1), exists.to(x.device)
 
     def resolve_preceding(self, scope: AttentionScope, num_tokens: int) -> tuple[AttentionPattern, Tensor]:
-        """Return a pattern with k copies of the queries, one per preceding sentence, and which of them exist [T, k].
+        """Return a pattern with n copies of the queries, one per preceding sentence, and which of them exist [T, n].
 
         num_tokens: T, tokens of the sequence.
         """
         if scope not in self._preceding:
-            spans = [visible_spans(self.layout, replace(scope, offset=back)) for back in range(scope.offset, 0, -1)]
-            lengths = self.layout.sentences.lengths
+            spans = [visible_spans(self.sequence, replace(scope, offset=back)) for back in range(scope.offset, 0, -1)]
+            lengths = self.sequence.sentences.lengths
             keys = Spans(torch.cat([each.starts for each in spans]), torch.cat([each.lengths for each in spans]))
-            exists = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, k]
+            exists = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, n]
             pattern = AttentionPattern(Spans.tile(lengths.repeat(scope.offset)), keys, False, num_tokens)
             self._preceding[scope] = pattern, exists.repeat_interleave(lengths, dim=0)
         return self._preceding[scope]
 
     def resolve_scope(self, scope: AttentionScope, x: Tensor) -> tuple[Tensor, AttentionPattern]:
         """Return the states that an attention of this scope reads, and which of them each token sees."""
+        if scope.memory not in ("self", *self.memories):
+            raise ValueError(f"the system has no memory {scope.memory!r}, only self and {list(self.memories)}")
         memory = x if scope.memory == "self" else self.memories[scope.memory].select_states(scope)
         pattern = self._patterns.get(scope.without_layer)
         if pattern is None:
-            queries = self.layout.documents if scope.extent == "document" else self.layout.sentences
+            queries = self.sequence.documents if scope.extent == "document" else self.sequence.sentences
             if queries is None:
                 raise ValueError(f"the computed sequence has no documents, but {scope} needs them")
-            pattern = AttentionPattern(queries, self._keys(scope), scope.causal, len(memory), self.layout.sentences)
+            pattern = AttentionPattern(queries, self._keys(scope), scope.causal, len(memory), self.sequence.sentences)
             self._patterns[scope.without_layer] = pattern
         return memory, pattern
 
     def _keys(self, scope: AttentionScope) -> Spans:
         if scope.memory == "self":
-            return visible_spans(self.layout, scope)
+            return visible_spans(self.sequence, scope)
         spans = visible_spans(self.memories[scope.memory], scope)
         indices = self.document_alignment if scope.extent == "document" else self.alignment
         return spans if indices is None else spans.select(indices)
@@ -163,22 +165,22 @@ class SharedContext:
         return self.context.attend(attention, x.index_select(0, self.inverse)).index_select(0, self.unique)
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `AttentionContext`: x, states [U, d] -> [U, k, d] and [U, k]."""
+        """See `AttentionContext`: x, states [U, d] -> [U, n, d] and [U, n]."""
         output, exists = self.context.attend_preceding(
             attention, *(each.index_select(0, self.inverse) for each in (x, states))
         )
         return output.index_select(0, self.unique), exists.index_select(0, self.unique)
 
 
-def visible_spans(layout: Layout, scope: AttentionScope) -> Spans:
+def visible_spans(sequence: PackedSentences, scope: AttentionScope) -> Spans:
     """Return the span that each sentence sees, or each document in scopes of documents."""
     if scope.extent == "sentence":
-        return layout.sentences
-    if layout.documents is None:
+        return sequence.sentences
+    if sequence.documents is None:
         raise ValueError(f"the memory {scope.memory!r} has no documents, but {scope} needs them")
     if scope.extent == "document":
-        return layout.documents
-    return layout.sentences.select_preceding(layout.documents, scope.offset).trim(*scope.trim)
+        return sequence.documents
+    return sequence.sentences.select_preceding(sequence.documents, scope.offset).trim(*scope.trim)
 
 
 _log = logging.getLogger(__name__)

@@ -149,8 +149,8 @@ class AttentionPattern:
 class PaddedLayout:
     """Gather indices that pad the tokens of every head into buckets.
 
-    Counts and lengths of buckets are rounded up to few values. A bfloat16 product of a new shape takes half a
-    millisecond more on CPU, about a fifth of the training step of a small model (decision 0011).
+    Counts and lengths of buckets are rounded up to few values, because each bfloat16 product of a new shape takes half
+    a millisecond more on CPU. That was a fifth of the training step of a small model (decision 0011).
 
     Rows are (token, head) pairs, token-major in the packed tensors and head-major inside a bucket [n, H, l, k]. So one
     gather pads, splits heads and lays out all buckets for a batched product.

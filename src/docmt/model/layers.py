@@ -37,6 +37,8 @@ class Layer(nn.Module):
     def insert(self, name: str, block: nn.Module, branch: Residual, after: str = "") -> Layer:
         """Insert a block after the named one, or at the end. Returns the layer."""
         names = [block_name for block_name, _ in self.order]
+        if after and after not in names:
+            raise ValueError(f"the layer has no block {after!r}: insert {name!r} after one of {names}")
         index = names.index(after) + 1 if after else len(names)
         self.order.insert(index, (name, f"{name}_residual"))
         self.add_module(name, block)
@@ -232,7 +234,7 @@ class SentenceEncoder(nn.Module):
 
 
 class Hierarchy(nn.Module):
-    """Hierarchical attention above a stack, from each state to the k preceding sentences (Miculicich et al. 2018).
+    """Hierarchical attention above a stack, from each state to the n preceding sentences (Miculicich et al. 2018).
 
     s_j is the attention of LN(x) to the states of sentence j, with one attention for all j. s is the attention of
     LN'(x) to LN(s_1) .. LN(s_k), followed by a feed-forward block. g = sigmoid(W [x; s] + b). Published: LN((1 - g) x +
@@ -244,7 +246,7 @@ class Hierarchy(nn.Module):
     """
 
     def __init__(self, parts: Parts, scope: AttentionScope, *, identity: bool, detach: bool) -> None:
-        """scope: the k = `scope.offset` preceding sentences; detach: no gradient reaches the states through queries and
+        """scope: the n = `scope.offset` preceding sentences; detach: no gradient reaches the states through queries and
         keys, but through x alone, as published."""
         super().__init__()
         sizes = parts.sizes
@@ -270,7 +272,7 @@ class Hierarchy(nn.Module):
         states = x.detach() if self.detach else x
         contexts, exists = context.attend_preceding(
             self.words, self.words_norm(states), states
-        )  # [..., k, d], [..., k]
+        )  # [..., n, d], [..., n]
         summaries = self.summary_norm(self.words.output(contexts))
         s = self.sentences(self.sentences_norm(states), summaries, exists)
         branch = self.feed_forward_residual
@@ -282,7 +284,7 @@ class Hierarchy(nn.Module):
 
 
 class SentenceAttention(nn.Module):
-    """Attention of each position to its k sentence summaries, without those of missing sentences.
+    """Attention of each position to its n sentence summaries, without those of missing sentences.
 
     It reads no other position, so it has no scope and needs no cache, and is no `Attention`.
     """
@@ -299,22 +301,22 @@ class SentenceAttention(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, x: Tensor, summaries: Tensor, exists: Tensor) -> Tensor:
-        """x [..., d], summaries [..., k, d], exists [..., k] bool -> [..., d], finite even without summaries."""
-        values = self._split(self.value(summaries))  # [..., H, k, d / H]
+        """x [..., d], summaries [..., n, d], exists [..., n] bool -> [..., d], finite even without summaries."""
+        values = self._split(self.value(summaries))  # [..., H, n, d / H]
         weights = self.attention_weights(x, summaries, exists).to(values.dtype)
         output: Tensor = self.output((weights[..., None, :] @ values).flatten(-3))
         return output
 
     def attention_weights(self, x: Tensor, summaries: Tensor, exists: Tensor) -> Tensor:
-        """Return the attention weights of each position for its summaries: [..., H, k]."""
+        """Return the attention weights of each position for its summaries: [..., H, n]."""
         query = self.query(x).unflatten(-1, (self.heads, -1))[..., None, :]  # [..., H, 1, d / H]
-        keys = self._split(self.key(summaries))  # [..., H, k, d / H]
-        scores = (query @ keys.transpose(-1, -2))[..., 0, :] * query.shape[-1] ** -0.5  # [..., H, k]
+        keys = self._split(self.key(summaries))  # [..., H, n, d / H]
+        scores = (query @ keys.transpose(-1, -2))[..., 0, :] * query.shape[-1] ** -0.5  # [..., H, n]
         visible = exists | ~exists.any(-1, keepdim=True)  # a softmax over no key is NaN
         return scores.masked_fill(~visible[..., None, :], -torch.inf).softmax(-1)
 
     def _split(self, x: Tensor) -> Tensor:
-        """[..., k, d] -> [..., H, k, d / H]"""
+        """[..., n, d] -> [..., H, n, d / H]"""
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
 
 

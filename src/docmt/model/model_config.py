@@ -66,7 +66,7 @@ class Sizes:
     """Options of models of every system."""
 
     preset: Literal["tiny", "small", "base", "big", "large"] = "base"
-    """published size, for all sizes that are 0"""
+    """published sizes, for those that are not set (width, layers, heads, ...)"""
     family: Literal[
         "docmt", "thumt", "rfa", "bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "madlad", "bert", "roberta"
     ] = "docmt"
@@ -80,7 +80,7 @@ class Sizes:
     target_language_ids: list[int] = field(default_factory=list)
     """ids of the tokens that name the target language (t5: the prompt)"""
     width: int = ranged(0, 0, 65_536)
-    """model width (0, here and below: as in the preset)"""
+    """model width (0: as in the preset; so for all sizes below)"""
     feed_forward: int = ranged(0, 0, 1_048_576)
     """inner width of feed-forward blocks"""
     heads: int = ranged(0, 0, 4096)

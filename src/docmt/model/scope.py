@@ -47,8 +47,8 @@ class BoundaryTokens:
         """
         token_ids = {**{name: (id,) for name, id in SPECIAL_TOKEN_IDS.items()}, **(named_tokens or {})}
         before, after = _parse_template(source, token_ids)
-        opens, closes = _parse_template(target, token_ids)
-        return cls(before, after, opens, bool(closes), predicts_boundary, joined)
+        opening, closing = _parse_template(target, token_ids)
+        return cls(before, after, opening, bool(closing), predicts_boundary, joined)
 
     @property
     def target_starts_with_bos(self) -> bool:
@@ -91,7 +91,8 @@ class AttentionScope:
     extent: Literal["sentence", "document", "neighbour"] = "sentence"
     """the (aligned) sentence, the whole document, or another sentence of the document"""
     offset: int = 0
-    """of a neighbour: how many sentences before, or after if negative; beyond the document nothing is seen"""
+    """of a neighbour: how many sentences before, or after if negative; nothing is seen outside the document. A
+    `SentenceAttention` sees each of the `offset` sentences before."""
     trim: tuple[int, int] = (0, 0)
     """of a neighbour: hidden boundary tokens at the start and end of that sentence"""
     layer: int | None = None
@@ -116,7 +117,7 @@ class ContextSpec:
     joined_context: bool = False
     """preceding sentences are read as one sequence, with positions through all of them"""
     windows: bool = False
-    """an instance ends at every sentence, so instances overlap; otherwise they are disjoint"""
+    """an instance ends at every sentence, and has one output sentence; otherwise output sentences of instances join"""
     padding_windows: bool = False
     """with windows, in training: additional shorter windows at the end of each document"""
     target_context: int = 0

@@ -205,7 +205,7 @@ class ModelInput:
 
     A `document` of `source` or `target` is an instance. `source` may start with context sentences.
     `alignment` [S_t] int64, on the host: the source sentence of each target sentence. Without a `target`, these are
-    the sentences to translate.
+    the sentences to translate and those of target context.
     `drafts` has a first translation of every source sentence, context included. `references` has their reference
     translations, in training, if a system reads them.
     `label_positions` [n] int64, on the device: the positions of the decoder input that have a label; None: all.

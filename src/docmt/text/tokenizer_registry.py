@@ -153,8 +153,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         raise DocmtError(
-            f"there is no tokenizer in {directory} ({CONFIG_FILE} is missing). Name a model directory or the "
-            "folder 'tokenizer' of a prepared store"
+            f"there is no tokenizer in {directory} ({CONFIG_FILE} is missing). Name a model, a run or a prepared store"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise DocmtError(

@@ -230,7 +230,8 @@ def _check_architecture(directory: Path, started: ModelConfig, config_here: Mode
 def _check_equal(directory: Path, name: str, start_value: object, value: object) -> None:
     if start_value != value:
         raise DocmtError(
-            f"model.{name} is {value!r}, but {start_value!r} in {directory}, the start model. Set the same value"
+            f"model.{name} is {value!r}, but {start_value!r} in {directory}, the start model. Set the same value, or "
+            "leave out sizes and preset"
         )
 
 

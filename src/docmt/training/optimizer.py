@@ -130,7 +130,7 @@ class UpdateResult:
     sums: Tensor
     """[2] float64: loss and negative log-likelihood in nats, summed over the label tokens of all processes"""
     gradient_norm: Tensor | None
-    """norm of the gradient of the mean loss before clipping; None if not requested"""
+    """norm of the gradient of the mean loss before clipping; None if neither clipping nor a log needs it"""
 
 
 class Updater:
@@ -170,7 +170,7 @@ class Updater:
         )
         if checkpoint is not None:
             restore_optimizer(self.trainable, self.optimizer, checkpoint / OPTIMIZER_FILE)
-        self._module, self._stepper = fabric.setup(module, self.optimizer)
+        self._module, self._fabric_optimizer = fabric.setup(module, self.optimizer)
 
     def merged_weights(self) -> dict[str, Tensor]:
         """Return float32 weights of an equivalent model without adapters."""
@@ -229,7 +229,7 @@ class Updater:
         norm = self._clip_gradients(measure_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(number) * group["scale"]
-        self._stepper.step()
+        self._fabric_optimizer.step()
         if self.master_weights is not None:
             self.master_weights.copy_to_model()
         self.optimizer.zero_grad()

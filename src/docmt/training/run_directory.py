@@ -268,7 +268,7 @@ class RunDirectory:
         if difference is not None:
             raise DocmtError(
                 f"the run {self.path} cannot be resumed with another configuration: {difference}; "
-                "only stop limits, device, log_every, tensorboard and checkpoints.keep may change"
+                "only stop limits, device, log_every, tensorboard, checkpoints.keep and the store's path may change"
             )
 
     def copy_drafter(self, drafter: Path) -> None:

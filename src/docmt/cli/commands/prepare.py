@@ -53,5 +53,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _is_model(path: Path | None) -> bool:
-    """Return whether a tokenizer directory has a model that training can start from."""
-    return path is not None and (path / "model.safetensors").is_file()
+    """Return whether the directory of a tokenizer has a model that training can start from."""
+    return path is not None and any((each / "model.safetensors").is_file() for each in (path, path / "model"))

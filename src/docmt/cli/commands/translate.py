@@ -122,7 +122,9 @@ def run(arguments: Sequence[str]) -> int:
         if writer.lacks_documents:
             _log.warning(f"{writer.file.output} lacks documents that failed: translating it again")
         elif not writer.begun and Path(writer.file.output).is_file():
-            _log.warning(f"{writer.file.output} exists, but its input and model are unknown: translating it again")
+            _log.warning(
+                f"{writer.file.output} exists and has no unfinished part to resume: translating all of it again"
+            )
     # A progress bar would be mixed with a translation on the terminal.
     with plain_progress() if _writes_to_terminal(files) else nullcontext():
         written = _write(translator, writers, report)
@@ -248,7 +250,7 @@ def _groups(writers: Sequence[TranslationWriter]) -> list[list[TranslationWriter
 
 
 def _translate(translator: Translator, writers: Sequence[TranslationWriter]) -> None:
-    """Translate the documents of these files. Failed pieces do not stop the others."""
+    """Translate the documents of these files. Failed parts do not stop the others."""
     documents = [document for writer in writers for document in writer.file.documents]
     starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
     done = {}
@@ -261,6 +263,6 @@ def _translate(translator: Translator, writers: Sequence[TranslationWriter]) -> 
             _log.info(f"{writer.file.name}: {finished:,} of {total:,} sentences are done")
     if len(done) == len(documents) and all(done[n].sentences == len(document) for n, document in enumerate(documents)):
         return
-    for pieces in translator.stream_parts(documents, resume_points=done):
-        for number, file_pieces in groupby(pieces, lambda piece: bisect_right(starts, piece.document) - 1):
-            writers[number].add([replace(piece, document=piece.document - starts[number]) for piece in file_pieces])
+    for parts in translator.stream_parts(documents, resume_points=done):
+        for number, file_parts in groupby(parts, lambda part: bisect_right(starts, part.document) - 1):
+            writers[number].add([replace(part, document=part.document - starts[number]) for part in file_parts])

@@ -23,9 +23,9 @@ Rules = Literal["frame", "open"]
 DecodingOrder = Literal["documents", "sentences", "windows", "sequential"]
 """Order in which sentences are decoded.
 
-documents: a row of the search is an instance. sentences: all sentences of all documents in one pool. windows:
-overlapping windows, of which the last sentence is used. sequential: sentence i of all documents, then sentence i + 1,
-each after the earlier translations of its document."""
+documents: a search row is an instance. sentences: a search row is a sentence, of any document. windows: a search row is
+a window, of which the last sentence is used. sequential: sentence i of all documents, then sentence i + 1, each after
+the earlier translations of its document."""
 
 
 @dataclass(frozen=True)

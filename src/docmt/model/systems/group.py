@@ -90,7 +90,10 @@ class Group(System):
             )
 
     def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
-        """Build group attention, that of `top_attention` in the top layers, or without locality global attention."""
+        """Build the attention of a layer: local, or in the top layers what `top_attention` says.
+
+        Without locality (`self_locality`, `cross_locality`) it is global in every layer.
+        """
         whole = replace(scope, extent="document")
         if not (self.self_locality if scope.memory == "self" else self.cross_locality):
             return parts.build_group_attention(whole=whole, linear=self.has_linear_attention)
