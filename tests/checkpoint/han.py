@@ -62,7 +62,7 @@ class TheirFrame(BoundaryTokens):
 class HanParts(Parts):
     def __init__(self, sizes):
         super().__init__(sizes)
-        self.boundary_tokens = TheirFrame(source_prefix=(), target_has_end=False, predicts_boundary=False)
+        self.boundary_tokens = TheirFrame(source_opening=(), target_has_end=False, predicts_boundary=False)
 
     def build_norm(self):
         return TheirNorm(self.sizes.width)

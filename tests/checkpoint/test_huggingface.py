@@ -160,7 +160,7 @@ def test_search_finds_what_generate_finds(variant, options, converted):
     reference, sentence_model, rows = converted(variant, random=True)
     beam, penalty = options["beam"], options.get("length_penalty", 1.0)
     expected, scores = generate(reference, variant, num_beams=beam, length_penalty=penalty)
-    inner = len(sentence_model.parts.boundary_tokens.target_prefix) - 1
+    inner = len(sentence_model.parts.boundary_tokens.target_opening) - 1
     config = SearchConfig(
         **options, implementation="huggingface", min_length=0, max_length_ratio=0, max_length_extra=14 - inner
     )

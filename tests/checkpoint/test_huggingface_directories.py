@@ -159,7 +159,7 @@ def test_a_smaller_vocabulary_gives_the_same_translations_of_its_text(pretrained
         loaded = load_model(model)
         frame = loaded.parts.boundary_tokens
         words = tokenizer.encode(SENTENCES[1], "source")
-        states.append(loaded.encode(pack([[[*frame.source_prefix, *words, *frame.source_suffix]]])))
+        states.append(loaded.encode(pack([[[*frame.source_opening, *words, *frame.source_closing]]])))
     assert torch.equal(*states)
 
 

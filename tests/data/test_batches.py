@@ -214,7 +214,7 @@ def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelS
     assert len(expected.sentences) == len(batch.inputs.source.sentences)
     usual = collate(source, target, instances, [1, 0, 3], specials, boundary_tokens)
     assert usual.inputs.drafts is None and usual.inputs.references is None
-    marks = BoundaryTokens(source_prefix=())
+    marks = BoundaryTokens(source_opening=())
     alone = collate_source(source, instances, [1], marks, drafts)
     assert alone.drafts is not None and alone.drafts.tokens.tolist() == [5, 6, 7, 2, 2]
 

@@ -158,8 +158,8 @@ def test_a_setting_may_be_repeated_but_not_contradicted():
     [
         ({"protocol": "han"}, r"protocol is 'han': choose one of gtransformer, zhang2018, multihop, rfa$"),
         ({"text": "bpe"}, r"text is 'bpe': choose one of plain, detokenized, tokenized, tokenized-hyphens$"),
-        ({"protocol": "rfa"}, r"^metrics.protocol rfa needs the language of the translations. Set metrics.language"),
-        ({"text": "tokenized"}, r"^metrics.text tokenized needs the language of the translations"),
+        ({"protocol": "rfa"}, r"^metrics.protocol rfa needs metrics.language"),
+        ({"text": "tokenized"}, r"^metrics.text tokenized needs metrics.language"),
         ({"text": "tokenized", "language": "german"}, r"^metrics.language 'german' is not the code of a language"),
     ],
 )

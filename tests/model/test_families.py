@@ -11,13 +11,13 @@ from docmt.model.scope import BoundaryTokens
 def test_frames_by_hand():
     language_tokens = {"SOURCE": [7], "TARGET": [8, 9]}
     tokens = BoundaryTokens.parse("w </s> SOURCE", "</s> TARGET w </s>", language_tokens)
-    assert (tokens.source_prefix, tokens.source_suffix) == ((), (2, 7))
-    assert (tokens.target_prefix, tokens.target_has_end, tokens.predicts_boundary) == ((2, 8, 9), True, False)
+    assert (tokens.source_opening, tokens.source_closing) == ((), (2, 7))
+    assert (tokens.target_opening, tokens.target_has_end, tokens.predicts_boundary) == ((2, 8, 9), True, False)
     assert (tokens.counts("source"), tokens.counts("target"), tokens.max_per_sentence) == ((0, 2), (3, 1), 4)
     assert not tokens.target_starts_with_bos
     assert FAMILIES["docmt"].boundary_tokens(ModelConfig()) == BoundaryTokens()
     thumt = FAMILIES["thumt"].boundary_tokens(ModelConfig())
-    assert (thumt.source_prefix, thumt.target_prefix, thumt.target_has_end) == ((), (0,), False)
+    assert (thumt.source_opening, thumt.target_opening, thumt.target_has_end) == ((), (0,), False)
 
 
 @pytest.mark.parametrize(

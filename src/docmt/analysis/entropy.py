@@ -308,7 +308,9 @@ def _site_fields(site: Site) -> dict[str, Any]:
 
 def _site_cells(site: Site) -> list[str]:
     words = site.kind.replace("_", " ")
-    return [f"{words} {site.back}" if site.back else words, str(site.layer)]
+    if site.back < 0:
+        words = words.replace("before", "after")
+    return [f"{words} {abs(site.back)}" if site.back else words, str(site.layer)]
 
 
 def _rounded(values: Iterable[float]) -> list[float]:

@@ -64,11 +64,11 @@ def export_ctranslate2(model_directory: Path | str, output: Path, quantization: 
     config.bos_token, config.eos_token, config.unk_token = (
         target[token] for token in (SpecialTokens.bos, SpecialTokens.eos, SpecialTokens.unk)
     )
-    config.decoder_start_token, *prefix = (target[mark] for mark in boundary_tokens.target_prefix)
+    config.decoder_start_token, *prefix = (target[mark] for mark in boundary_tokens.target_opening)
     config.layer_norm_epsilon = model.parts.family.norm_epsilon
     entries: dict[str, Any] = {
-        "source_opens": [texts["source"][mark] for mark in boundary_tokens.source_prefix],
-        "source_closes": [texts["source"][mark] for mark in boundary_tokens.source_suffix],
+        "source_opens": [texts["source"][mark] for mark in boundary_tokens.source_opening],
+        "source_closes": [texts["source"][mark] for mark in boundary_tokens.source_closing],
         "target_prefix": prefix,
     }
     with atomic_directory(output) as folder:
@@ -134,7 +134,7 @@ def _build_spec(specs: Any, model: TranslationModel) -> Any:
     parts, config = model.parts, model.config
     if parts.encoder.family.norm_epsilon != parts.family.norm_epsilon:
         raise unsupported_error(config, "family")  # config.json has one entry for both
-    if not parts.boundary_tokens.target_prefix:
+    if not parts.boundary_tokens.target_opening:
         raise unsupported_error(config, "target_language_ids")
     if parts.family.source_bias and parts.encoder.sizes.position_encoding == "relative":
         raise unsupported_error(config, "family")  # the export adds the bias to absolute positions
@@ -241,7 +241,7 @@ def _write_tokenizer(folder: Path, tokenizer: Tokenizer, boundary_tokens: Bounda
     settings: dict[str, Any] = {"clean_up_tokenization_spaces": getattr(tokenizer, "clean_up", False)}
     if isinstance(tokenizer, PretrainedTokenizer) and not tokenizer.sides_alike:
         spm = all(isinstance(pieces, SpmSubwordModel) for pieces in tokenizer.subword_models.values())
-        if spm and SpecialTokens.bos not in boundary_tokens.source_prefix:
+        if spm and SpecialTokens.bos not in boundary_tokens.source_opening:
             _write_marian(folder, tokenizer, settings)
             return "MarianTokenizer"
     elif (data := _build_tokenizer_json(tokenizer, boundary_tokens)) is not None:
@@ -375,11 +375,11 @@ def _boundary_template(boundary_tokens: BoundaryTokens, texts: Sequence[str]) ->
     def add_boundaries(sequence: str) -> list[dict[str, Any]]:
         before, after = (
             [{"SpecialToken": {"id": texts[mark], "type_id": 0}} for mark in marks]
-            for marks in (boundary_tokens.source_prefix, boundary_tokens.source_suffix)
+            for marks in (boundary_tokens.source_opening, boundary_tokens.source_closing)
         )
         return [*before, {"Sequence": {"id": sequence, "type_id": 0}}, *after]
 
-    marks = {*boundary_tokens.source_prefix, *boundary_tokens.source_suffix}
+    marks = {*boundary_tokens.source_opening, *boundary_tokens.source_closing}
     special = {texts[mark]: {"id": texts[mark], "ids": [mark], "tokens": [texts[mark]]} for mark in marks}
     single, pair = add_boundaries("A"), [*add_boundaries("A"), *add_boundaries("B")]
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
@@ -396,7 +396,7 @@ def _has_same_ids(
     batch = [sample[start : start + _WORDS_PER_SENTENCE] for start in range(0, len(sample), _WORDS_PER_SENTENCE)]
     sentences = [text for text in tokenizer.decode_batch(batch, "target") if not any(mark in text for mark in marks)]
     return all(
-        library.encode(sentence).ids == [*boundary_tokens.source_prefix, *ids, *boundary_tokens.source_suffix]
+        library.encode(sentence).ids == [*boundary_tokens.source_opening, *ids, *boundary_tokens.source_closing]
         for sentence, ids in zip(sentences, tokenizer.encode_batch(sentences, "target"), strict=True)
     )
 

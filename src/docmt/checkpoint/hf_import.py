@@ -120,7 +120,8 @@ def language_settings(
                 f"this model translates between many languages. Add --{side}-language, one of {_list_some(known)}"
             )
         if language not in known:
-            nearest = difflib.get_close_matches(language, known, n=1, cutoff=0.0)[0]
+            beginning = sorted(name for name in known if name.startswith(language))
+            nearest = (beginning or difflib.get_close_matches(language, known, n=1, cutoff=0.0))[0]
             raise DocmtError(
                 f"--{side}-language is {language!r}, which this model does not know. Did you mean {nearest}? "
                 f"It knows {_list_some(known)}"

@@ -308,7 +308,10 @@ def find_model(directory: Path | str) -> Path:
         if (path / CONFIG_FILE).is_file() or (path.parent != checkpoints and (path / WEIGHTS_FILE).is_file()):
             return path
     if not directory.exists():
-        raise DocmtError(f"there is no directory {directory}. Name a model directory or a run directory")
+        raise DocmtError(
+            f"there is no directory {directory}. Name a model directory or a run directory (docmt downloads nothing; "
+            "docmt convert huggingface reads a downloaded model)"
+        )
     if checkpoints.is_dir():
         raise DocmtError(
             f"the run {directory} has no model yet: {directory / RUN_MODEL} and checkpoints with a {CONFIG_FILE} are "

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 import errno
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NoReturn
+from types import FrameType
+from typing import NoReturn
 
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
 from docmt.core.logging import discard_output, show_log, standard_streams
@@ -45,17 +47,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `docmt ARGUMENTS...` and return the exit status: 0 done, 2 user error, 130 interrupted."""
     if arguments is None:  # in a separate process, SIGTERM acts as Ctrl-C does
         signal.signal(signal.SIGTERM, _raise_interrupt)
+        signal.signal(signal.SIGINT, _raise_interrupt)
     show_log()
     keep_freed_memory()
     with standard_streams():
         return _run_and_report_errors(list(sys.argv[1:] if arguments is None else arguments))
 
 
-def _raise_interrupt(*signal_and_frame: Any) -> NoReturn:
-    """Raise KeyboardInterrupt after terminating child processes, which Ctrl-C reaches directly."""
+def _raise_interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Raise KeyboardInterrupt after terminating child processes, which Ctrl-C reaches directly.
+
+    While a module is imported, the process ends at once: there is nothing to save, and a library that is loaded in part
+    raises unrelated errors.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, b"docmt: interrupted\n")
+            os._exit(INTERRUPTED)
+        frame = frame.f_back
     from multiprocessing import active_children  # imported here to start faster
 
-    for process in active_children():
+    for process in active_children() if number == signal.SIGTERM else ():
         process.terminate()
     raise KeyboardInterrupt
 

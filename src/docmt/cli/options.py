@@ -80,12 +80,13 @@ _SYNONYMS = {
     "max_tokens": "batch_tokens",
     "beam_size": "beam",
     "lr": "learning_rate",
+    "max_length": "max_length_ratio",
 }
 # Options that a command does not have, and why.
 _EXPLAINED = {
-    **dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "docmt probe has it"),
-    "target_language": "a model has one; docmt inspect MODEL shows it",
-    "metric": "docmt evaluate always prints s-BLEU, d-BLEU and chrF, and TER with --ter",
+    "evaluate": dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "docmt probe has it")
+    | {"metric": "s-BLEU, d-BLEU and chrF are always printed, and TER with --ter"},
+    "translate": {"target_language": "a model has one; docmt inspect MODEL shows it"},
 }
 _MIN_SIMILARITY = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
 _SWITCH_VALUES = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
@@ -273,7 +274,7 @@ class Parser(Generic[Options]):
         if name in self.groups:
             example = next(option.name for option in self.options if option.name.startswith(f"{name}."))
             raise DocmtError(f"{flag_of(name)} is a group of options, such as {flag_of(example)}; {see}")
-        if explanation := _EXPLAINED.get(name.partition(".")[0]):
+        if explanation := _EXPLAINED.get(self.program.split()[1], {}).get(name.partition(".")[0]):
             raise DocmtError(f"unknown option {flag}; {explanation}")
         several = [flag_of(option.name) for option in self.options if option.name.endswith(f".{name}")]
         if len(several) > 1:
@@ -315,9 +316,9 @@ class Parser(Generic[Options]):
     def _select_options(self, topic: str) -> list[Option]:
         if topic == "all":
             return self.options
-        if topic in self.topics:
+        if (topic := topic.replace("-", "_").lstrip("_")) in self.topics:
             return [option for option in self.options if (option.group or GENERAL) == topic]
-        if option := self.names.get(topic.lstrip("-").replace("-", "_")):
+        if option := self.names.get(topic):
             return [option]
         close = difflib.get_close_matches(topic, self.topics, n=1)
         hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join([*self.topics, 'all'])}"
@@ -421,8 +422,8 @@ class Parser(Generic[Options]):
             typed[option.name] = positional[:] if option.takes_list else positional[0]
             del positional[: len(positional) if option.takes_list else 1]
         if positional:
-            example = f"a whole command is: {self.examples[0]}" if self.examples else f"see {self.program} --help"
-            raise DocmtError(f"unexpected argument {positional[0]!r}; {example}")
+            examples = " or ".join(self.examples[:_EXAMPLES]) or f"see {self.program} --help"
+            raise DocmtError(f"unexpected argument {positional[0]!r}; whole commands are: {examples}")
 
     def _read_recipe(self, path: str) -> Iterator[tuple[str, Any, str]]:
         """Yield full name, value and location (file and line) of every option that a recipe sets."""
@@ -484,7 +485,8 @@ class Parser(Generic[Options]):
         if missing:
             names = [flag_of(option.name) if option.flags else option.metavar for option in missing]
             verb = "are" if missing[1:] else "is"
-            raise DocmtError(f"{' and '.join(names)} {verb} missing; see {self.program} --help")
+            example = f"a whole command is: {self.examples[0]}" if self.examples else f"see {self.program} --help"
+            raise DocmtError(f"{' and '.join(names)} {verb} missing; {example}")
         names_of_fields = {each.name for each in fields(typing.cast(Any, self.settings))}
         settings = {name: value for name, value in values.items() if name.split(".")[0] in names_of_fields}
         try:

@@ -291,7 +291,10 @@ class TranslationWriter:
         return str(file.partial) if isinstance(file, ResumableFile) and file.notes and not file.finished else ""
 
     def add(self, parts: Sequence[PartialTranslation]) -> None:
-        """Write parts in order. Their document indices are those of the file. Failures before any success wait."""
+        """Write parts in order. Failures are kept back until a part succeeds.
+
+        parts: with document indices of the file.
+        """
         self._pending += [self._check_part(part) for part in parts]
         if self._output.notes or any(part.translation is not None for part in self._pending):
             text, report = "".join(map(self._format_part, self._pending)), self._pending_report

@@ -28,7 +28,7 @@ class Batch:
     """Model input of some instances (each a document of the packed sides) and its labels [n].
 
     A label is the token after a position of the decoder input: the input shifted left by one. The last label of an
-    instance is <eod>. In families whose decoder input has no </s>, the last label of each sentence is </s> instead.
+    instance is <eod> if the family predicts boundaries (`BoundaryTokens.predicts_boundary`), otherwise </s>.
     """
 
     inputs: ModelInput
@@ -51,13 +51,13 @@ def collate(
     indices: Numbers,
     specials: SpecialTokens,
     boundaries: BoundaryTokens,
-    predicts: Literal["all", "last"] = "all",
+    labelled: Literal["all", "last"] = "all",
     drafts: SentenceTokens | None = None,
     references: bool = False,
 ) -> Batch:
     """Return the batch of the instances with these indices, in order.
 
-    predicts: "last" gives labels to output sentences only. drafts: of every source sentence, if the system reads them.
+    labelled: "last" gives labels to output sentences only. drafts: of every source sentence, if the system reads them.
     references: the model reads the target, too.
     """
     inputs = collate_source(source, instances, indices, boundaries, drafts)
@@ -65,14 +65,14 @@ def collate(
         inputs = replace(inputs, references=_pack_source_side(target, instances.select(indices), boundaries))
     selected, closing = instances.select(indices), (specials.eos,) if boundaries.target_has_end else ()
     packed = _pack_sentences(
-        target, selected.first, selected.last, boundaries.target_prefix, closing, boundaries.joined
+        target, selected.first, selected.last, boundaries.target_opening, closing, boundaries.joined
     )
     labels = torch.roll(packed.tokens, -1)
     if boundaries.predicts_boundary:
         labels[packed.documents.ends - 1] = specials.eod
     elif not boundaries.target_has_end:
         labels[(packed.documents if boundaries.joined else packed.sentences).ends - 1] = specials.eos
-    outputs = _sentence_indices(selected.first, selected.first_output, selected.last) if predicts == "last" else None
+    outputs = _sentence_indices(selected.first, selected.first_output, selected.last) if labelled == "last" else None
     predicted = _predicted_positions(packed, boundaries, outputs)
     labels = labels if predicted is None else labels[predicted]
     return Batch(replace(inputs, target=packed, label_positions=predicted), labels)
@@ -116,7 +116,7 @@ def collate_source(
 
 def _pack_source_side(words: SentenceTokens, selected: Instances, boundaries: BoundaryTokens) -> Packed:
     """Return what the instances have for every source sentence (source, reference or draft), packed as a source."""
-    opening, closing = boundaries.source_prefix, boundaries.source_suffix
+    opening, closing = boundaries.source_opening, boundaries.source_closing
     return _pack_sentences(words, selected.before, selected.last, opening, closing, boundaries.joined)
 
 

@@ -80,8 +80,8 @@ class PrepareConfig:
             return None
         if not Path(self.tokenizer).is_dir():
             raise DocmtError(
-                f"--tokenizer is {quote(self.tokenizer)}: choose one of {', '.join(LEARNED_KINDS)}, or give a model, "
-                "a run or a store"
+                f"--tokenizer is {quote(self.tokenizer)}, and there is no such directory: choose one of "
+                f"{', '.join(LEARNED_KINDS)}, or name a model, run or store"
             )
         return Path(self.tokenizer)
 

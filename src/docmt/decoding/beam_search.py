@@ -73,10 +73,10 @@ class BeamSearch:
 
     def _start_after_prefixes(self, prefixes: Sequence[WordIds]) -> None:
         """Begin after the prefix of each search row, which the decoder has read."""
-        opening = self.boundaries.tokens.target_prefix
-        first, following = ([*opening[1:]], [opening[0]]) if self.opening_is_labelled else ([], [])
+        opening = self.boundaries.tokens.target_opening
+        rest, next_first = ([*opening[1:]], [opening[0]]) if self.opening_is_labelled else ([], [])
         for (tokens, scores), prefix in zip(self.shared_tokens, prefixes, strict=True):
-            tokens += [token for words in prefix for token in (*first, *words, self.specials.eos, *following)]
+            tokens += [token for words in prefix for token in (*rest, *words, self.specials.eos, *next_first)]
             scores += [0.0] * len(tokens)
         counts = torch.tensor([len(prefix) for prefix in prefixes], device=self.generated.device)
         self.state.sentence = counts.repeat_interleave(self.config.beam)
@@ -96,7 +96,7 @@ class BeamSearch:
         # The first B candidates that do not end go on, in order of their totals.
         goes_on = ends.long().argsort(dim=1, stable=True)[:, :beam]
         self.total = best.masked_fill(ends, -torch.inf).gather(1, goes_on)
-        # Only one value a step is read on the host: each makes it wait for a GPU.
+        # Each value that is read on the host makes it wait for a GPU: this is the only one here.
         changes = bool(ended.any() | ~self.total.isfinite().any(dim=1).all())
         if changes:
             self._collect_finished(ended, parents, best, log_probs, forced)
@@ -183,9 +183,9 @@ class BeamSearch:
                 free = len(tokens) - self.prefix_tokens[self.unfinished[i]]
             sentences, sentence_scores = self.boundaries.split_sentences(tokens, scores)
             # Forced labels of a prefix do not matter: its sentences are dropped.
-            limits, goes_on = self.limits[self.unfinished[i]], self.boundaries.tokens.predicts_boundary
-            lengths = list(map(len, sentences))
-            forced_labels = self.rules.find_forced_labels(lengths, limits, goes_on)
+            limits, lengths = self.limits[self.unfinished[i]], list(map(len, sentences))
+            boundary_labelled = self.boundaries.tokens.predicts_boundary
+            forced_labels = self.rules.find_forced_labels(lengths, limits, boundary_labelled)
             counts = self.boundaries.count_chosen(tokens, set(forced_labels))
             score = self.config.normalize_score(float(best[i, j]), free)
             at_limit = self.rules.find_at_limit(i, lengths, chosen_before)

@@ -154,8 +154,8 @@ class DocumentStream:
         """Yield the instances that are translated together.
 
         Where an instance sees the translations of an earlier one, a chunk is several short documents, or one instance
-        of a long document. Otherwise a chunk is the instances that are sorted by length, or one batch if sorting does
-        not save batches.
+        of a long document (with rounds: the whole of it). Otherwise a chunk has as many instances as are read ahead, so
+        that instances of similar length can be one batch. It is a single batch where that saves no batches.
         """
         instances, words = self._task.instances, self._task.words
         count = len(instances)
@@ -236,7 +236,7 @@ class DocumentStream:
             task = replace(task, drafts=SentenceTokens.from_documents([drafts]))
         with torch.inference_mode():
             spans = ORDERS["rounds" if self._config.rounds else self._order](task, on_sentences)
-        # Lower ranks were searched after the best translations of earlier sentences, not after their own. The published
+        # Lower ranks were searched given the best translations of earlier sentences, not their own. The published
         # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
         # boundary tokens than those of the translation.
         config, has_prefixes = self._config, self._order == "sequential" or self._context.overlap > 0
@@ -287,7 +287,7 @@ class DocumentStream:
 
 
 def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
-    """Return the translations scored after their own document's sentences.
+    """Return the translations with scores that are conditioned on their own document's sentences.
 
     The scores of a search may be those of a window whose other sentences were translated differently.
     """

@@ -69,7 +69,7 @@ class RecordingContext(FullContext):
         return attend_pattern(query, key, value, pattern, distances=attention.distances).flatten(-2)
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend to earlier sentences and record (see `AttentionContext`): x, states [T, d] -> [T, k, d] and [T, k]."""
+        """Attend to earlier sentences and record (see `AttentionContext`): x, states [T, d] -> [T, n, d] and [T, n]."""
         keys, values = (attention.split_heads(project(states)) for project in (attention.key, attention.value))
         self.recorded[attention] = AttentionRecord(keys, values)
         return super().attend_preceding(attention, x, states)
@@ -85,9 +85,9 @@ class Prefixes:
     aligned: Tensor
     """[S] number of each sentence in the packed source"""
     documents: Tensor
-    """[D] number of each row's document in the pass"""
+    """[D] number in `target` of each row's document"""
     next_sentences: Tensor
-    """[D] number of each row's next sentence in the pass"""
+    """[D] number in `target` of each row's next sentence"""
     beams: int
 
     @property
@@ -170,7 +170,7 @@ def read_prefixes(
     longest, documents = _merge_nested(rows)
     whole = [[*row.prefix, ()] for row in longest]
     target = pack(
-        [[[*boundary_tokens.target_prefix, *words, *closing] for words in sentences] for sentences in whole]
+        [[[*boundary_tokens.target_opening, *words, *closing] for words in sentences] for sentences in whole]
     ).to(device)
     aligned = torch.tensor([number for row in longest for number in row.sentences[: len(row.prefix) + 1]])
     firsts = torch.tensor([0, *map(len, whole)]).cumsum(0)
@@ -328,7 +328,7 @@ class IncrementalState:
             self.cache_slots |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """Attend to the cache: x [R, d] -> [R, d]."""
+        """Attend to the cache: x [R, d] -> [R, H k]."""
         cache, number = self.cache_slots[attention]
         if isinstance(attention, LinearAttention):
             if isinstance(cache, LinearSelfCache):
@@ -346,7 +346,7 @@ class IncrementalState:
         return cache.attend(number, query).flatten(-2)
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend to earlier sentences (see `AttentionContext`): x, states [R, d] -> [R, k, d] and [R, k]."""
+        """Attend to earlier sentences (see `AttentionContext`): x, states [R, d] -> [R, n, d] and [R, n]."""
         cache, number = self.cache_slots[attention]
         assert isinstance(cache, SentencesBeforeCache)
         pair = [attention.split_heads(project(states)) for project in (attention.key, attention.value)]

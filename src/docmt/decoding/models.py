@@ -99,7 +99,7 @@ def average_probabilities(log_probabilities: Sequence[Tensor]) -> Tensor:
 def compute_next_logits(model: Model, states: Sequence[Tensor], temperature: float) -> Tensor:
     """Return the logits [n, V] of the next token after the states [n, d] of each member.
 
-    They are float32 for an ensemble, and in the precision of the product for one model.
+    Those of one model without temperature have the precision of its products, all others are float32.
     """
     logits = [member.project(x) for member, x in zip(list_members(model), states, strict=True)]
     if temperature != 1.0:

@@ -88,7 +88,7 @@ class PooledSearch(ABC):
         scores = compute_next_logits(self.model, states, self.config.temperature).float().log_softmax(-1)
         if step < self.boundaries.inner_openers:
             scores = torch.full_like(scores, _NONE)
-            scores[:, self.boundaries.tokens.target_prefix[step + 1]] = 0.0
+            scores[:, self.boundaries.tokens.target_opening[step + 1]] = 0.0
         return scores
 
     def _add_ended(self, totals: Tensor, tokens: Tensor) -> None:

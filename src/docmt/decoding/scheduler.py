@@ -249,7 +249,7 @@ def cut_source(
 
 
 def find_instance_limit(model: Model, context: ContextConfig) -> int:
-    """Return the limit of an instance: it has fewer source tokens, boundary tokens included."""
+    """Return the limit of source tokens, boundary tokens included. An instance has fewer."""
     return context.instance_tokens or min(member.config.instance_tokens for member in list_members(model))
 
 
@@ -336,7 +336,7 @@ POOL_FACTOR = 4  # more tokens are read together than searched: more sentences o
 OnSentences = Callable[[int], object]
 SearchSpans = dict[int, TranslatedSpan]
 """Results of a search, instances or sentences, by the number of their first sentence in the whole task."""
-# Each search row copies the keys of its prefix. A batch has at most this many prefix tokens for each other token.
+# Each search row copies the keys of its prefix, so prefixes count in the size of a batch: one token for this many.
 _PREFIX_SHARE = 8
 
 
@@ -423,8 +423,8 @@ def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] |
 def _search_in_rounds(task: Task, on_sentences: OnSentences) -> SearchSpans:
     """Decode in a fixed number of rounds: all sentences at once, each after drafts of the sentences before it.
 
-    The first round searches every sentence without earlier sentences that have target context. Each further round
-    searches every sentence again, after the drafts of the previous round. Nothing is verified: a document costs as many
+    The first round searches every sentence of an instance without the sentences before its output. Each further round
+    searches every sentence again, given the drafts of the previous round. Nothing is verified: a document costs as many
     sentence batches as there are rounds. After round r the first r sentences of an instance are those of sequential
     search (with beams inside of sentences). Decision 0002 says how fast the others agree. on_sentences is called in the
     last round only.

@@ -31,7 +31,7 @@ class SearchConfig:
     max_length_extra: float = ranged(10.0, -1_000_000, 1_000_000)
     """extra tokens of a target sentence, see max_length_ratio"""
     min_length: int = ranged(1, 0, 1_000_000)
-    """least number of tokens of a target sentence (document system: without effect)"""
+    """least number of tokens of a target sentence (document system: of a translation, only with gtransformer)"""
     temperature: float = ranged(1.0, 1e-3, 1000)
     """divisor of the logits before the softmax; above 1 flattens the distribution"""
     implementation: Literal["docmt", "gtransformer", "thumt", "rfa", "huggingface"] = "docmt"

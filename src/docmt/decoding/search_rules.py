@@ -38,7 +38,7 @@ class TargetBoundaries:
     @property
     def start(self) -> int:
         """First token of the stream."""
-        return self.specials.eos if self.tokens.joined else self.tokens.target_prefix[0]
+        return self.specials.eos if self.tokens.joined else self.tokens.target_opening[0]
 
     @property
     def end(self) -> int:
@@ -48,12 +48,12 @@ class TargetBoundaries:
     @property
     def separators(self) -> tuple[int, ...]:
         """Tokens between two sentences."""
-        return (self.specials.bos,) if self.tokens.joined else (self.specials.eos, *self.tokens.target_prefix)
+        return (self.specials.bos,) if self.tokens.joined else (self.specials.eos, *self.tokens.target_opening)
 
     @property
     def inner_openers(self) -> int:
         """Number of opening tokens after the first one of a sentence."""
-        return len(self.tokens.target_prefix) - 1
+        return len(self.tokens.target_opening) - 1
 
     def is_opened(self, offset: Tensor) -> Tensor:
         """Return whether all opening tokens of the sentence were read, for tokens at these offsets in it."""
@@ -169,16 +169,16 @@ class FramedRules:
         self.never = torch.tensor(never, device=device)
 
     @staticmethod
-    def find_forced_labels(lengths: Sequence[int], limits: Sequence[int], goes_on: bool) -> list[int]:
+    def find_forced_labels(lengths: Sequence[int], limits: Sequence[int], boundary_labelled: bool) -> list[int]:
         """Return the positions of labels that the rules would force in a translation; lengths: words of its sentences.
 
-        limits: of each sentence; goes_on: the token after `</s>` is a label as well.
+        limits: of each sentence; boundary_labelled: the token after `</s>` is a label as well.
         """
         forced, position = [], -1
         for length, limit in zip(lengths, limits, strict=True):
             position += length + 1  # at `</s>`
             forced += [position] if length == limit else []
-            if goes_on:
+            if boundary_labelled:
                 position += 1
                 forced.append(position)
         return forced
@@ -200,7 +200,7 @@ class FramedRules:
         """
         at_limit = self._count_words(state) >= self.limits[rows, state.sentence]
         forced = torch.where(at_limit, self._closing_token(state, rows), -1)
-        opening = self.boundaries.tokens.target_prefix
+        opening = self.boundaries.tokens.target_opening
         for index in range(1, len(opening)):
             forced = torch.where(state.offset == index - 1, opening[index], forced)
         if not self.boundaries.tokens.joined:
@@ -235,7 +235,7 @@ class FramedRules:
 def build_prefixes(rows: Sequence[SearchRow], boundaries: TargetBoundaries, device: torch.device) -> Tensor:
     """Return the forced tokens [D, P] of each search row after its first token, padded with -1."""
     # The first opening token was read already.
-    opening = () if boundaries.tokens.joined else boundaries.tokens.target_prefix[1:]
+    opening = () if boundaries.tokens.joined else boundaries.tokens.target_opening[1:]
     streams = [
         [*opening, *(token for sentence in row.prefix for token in (*sentence, *boundaries.separators))]
         if row.prefix
@@ -269,7 +269,7 @@ class OpenRules:
         self.never = torch.tensor(never, device=device)
 
     @staticmethod
-    def find_forced_labels(lengths: Sequence[int], limits: Sequence[int], goes_on: bool) -> list[int]:
+    def find_forced_labels(lengths: Sequence[int], limits: Sequence[int], boundary_labelled: bool) -> list[int]:
         """Return no positions: every token is chosen."""
         return []
 

@@ -27,7 +27,7 @@ class Hypothesis:
     """log-probability divided by (number of free tokens ** length_penalty)"""
     free_tokens: int
     """tokens that count in the length: those chosen, not forced. The searches of published code count forced tokens,
-    too (G-Transformer: but those of a prefix)"""
+    too (G-Transformer: except those of a prefix)"""
     at_limit: list[int] = field(default_factory=list)
     """sentences (from 0) that the length limit ended, so words may be missing (plain document system: the last sentence
     of an instance)"""
@@ -216,7 +216,7 @@ class Translation:
     at_limit: tuple[int, ...] = ()
     """sentences (from 0) that the length limit of the search ended, so words may be missing"""
     overlong: tuple[int, ...] = ()
-    """source sentences (from 0) of at least as many tokens as an instance may have; each was an instance of its own"""
+    """source sentences (from 0) that reach the limit of an instance; each was an instance of its own"""
     alternatives: tuple[Translation, ...] = ()
     """further translations, best first, when n_best is above 1: the j-th joins the j-th best of every part, by
     `rank_score`; their scores are their own log-probabilities"""

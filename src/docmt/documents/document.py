@@ -171,8 +171,8 @@ class InputFile:
 
     format: Format | Literal["lines"]
     documents: list[Document]
-    """Their joined texts are the file, character for character. For JSONL they are a text file with the same
-    documents: one sentence a line, or running text, and an empty line between documents."""
+    """Their joined texts are the file, character for character. Those of JSONL are the text file that is its
+    translation: one sentence a line, or running text, with an empty line between documents."""
     verbatim_lines: dict[str, int] = field(default_factory=dict)
     """number of lines that are never translated, by kind"""
     looks_wrapped: bool = False

@@ -81,7 +81,7 @@ class MetricConfig:
     """
 
     protocol: str = ""
-    """score as a paper did: gtransformer, zhang2018, multihop or rfa (needs the language)"""
+    """score as a paper did: gtransformer, zhang2018, multihop or rfa (needs --language)"""
     unit: str = ""
     """segment of d-BLEU: document, or instance (packed as in training)"""
     text: str = ""
@@ -114,10 +114,8 @@ class MetricConfig:
         if self.text != "plain":
             if not self.language:
                 name = f"protocol {self.protocol}" if self.protocol else f"text {self.text}"
-                raise DocmtError(
-                    f"metrics.{name} needs the language of the translations. Set metrics.language to its code, such as "
-                    "de"
-                )
+                models = "; it scores models, not files" if self.unit == "instance" else ""
+                raise DocmtError(f"metrics.{name} needs metrics.language, a code such as de, for translations{models}")
             moses_language(self.language, "metrics.language ")
 
     def convert(self, sentence: str) -> str:

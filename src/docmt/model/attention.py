@@ -71,7 +71,7 @@ class AttentionContext(Protocol):
     """Access of attentions to the states that they see."""
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """Attend from x [..., d] to the visible states. Returns [..., d], before the output projection."""
+        """Attend from x [..., d] to the visible states. Returns [..., H k], before the output projection."""
         ...
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,7 +101,7 @@ class FullContext:
         self._preceding: dict[AttentionScope, tuple[AttentionPattern, Tensor]] = {}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """x [T, d] -> [T, d]"""
+        """x [T, d] -> [T, H k]"""
         memory, pattern = self.resolve_scope(attention.scope, x)
         return attention.attend_memory(x, memory, pattern)
 

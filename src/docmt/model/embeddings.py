@@ -185,8 +185,10 @@ class Embeddings(nn.Module):
             self.add_module(name, module)
 
     def look_up_tokens(self, side: str, tokens: Tensor) -> Tensor:
-        """Embed tokens [...] as sqrt(d) * E[token], [..., d] (Vaswani et al. 2017, section 3.4). side: source or
-        target."""
+        """Embed tokens [...] as E[token], [..., d], times sqrt(d) with `scale_embeddings` (Vaswani et al. 2017, 3.4).
+
+        side: source or target.
+        """
         vectors: Tensor = getattr(self, self.parts.table_name(side))(tokens)
         sizes = self.parts.for_side(side).sizes
         if sizes.scale_embeddings:
@@ -194,7 +196,7 @@ class Embeddings(nn.Module):
         return self.source_bias(vectors) if self.parts.family.source_bias and side == "source" else vectors
 
     def add_positions(self, side: str, vectors: Tensor, positions: Tensor | None) -> Tensor:
-        """Add the vectors of positions [...] to vectors [..., d] (None: add nothing), and normalise."""
+        """Add the vectors of positions [...] (None: nothing) to vectors [..., d], and apply the norm of embeddings."""
         sizes = self.parts.for_side(side).sizes
         if positions is not None and sizes.position_encoding != "relative":
             vectors = vectors + getattr(self, f"{side}_positions")(positions)

@@ -237,7 +237,7 @@ class Hierarchy(nn.Module):
     """Hierarchical attention above a stack, from each state to the n preceding sentences (Miculicich et al. 2018).
 
     s_j is the attention of LN(x) to the states of sentence j, with one attention for all j. s is the attention of
-    LN'(x) to LN(s_1) .. LN(s_k), followed by a feed-forward block. g = sigmoid(W [x; s] + b). Published: LN((1 - g) x +
+    LN'(x) to LN(s_1) .. LN(s_n), followed by a feed-forward block. g = sigmoid(W [x; s] + b). Published: LN((1 - g) x +
     g s). Identity: x + g s without a norm, where both output projections start at zero. Then a new model equals the
     sentence model bit for bit.
 

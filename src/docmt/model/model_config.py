@@ -66,7 +66,7 @@ class Sizes:
     """Options of models of every system."""
 
     preset: Literal["tiny", "small", "base", "big", "large"] = "base"
-    """published sizes, for those that are not set (width, layers, heads, ...)"""
+    """published sizes (width, layers, heads, ...); an option for a size counts before them"""
     family: Literal[
         "docmt", "thumt", "rfa", "bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "madlad", "bert", "roberta"
     ] = "docmt"

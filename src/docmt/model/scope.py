@@ -15,13 +15,14 @@ SPECIAL_TOKEN_IDS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
 class BoundaryTokens:
     """Ids of the tokens that open and close a sentence. Families of checkpoints differ in them.
 
-    A source sentence is `source_prefix w .. source_suffix`. Decoder input is `target_prefix w ..`, with `</s>` if
-    `target_has_end`. Labels are the words and `</s>`. Other boundary tokens are supplied, not predicted.
+    A source sentence is `source_opening w .. source_closing`. Decoder input is `target_opening w ..`, with `</s>` if
+    `target_has_end`. Labels are the words and `</s>`, and more with `predicts_boundary` or `joined`. Translation
+    supplies the other boundary tokens.
     """
 
-    source_prefix: tuple[int, ...] = (SPECIAL_TOKEN_IDS["<s>"],)
-    source_suffix: tuple[int, ...] = (SPECIAL_TOKEN_IDS["</s>"],)
-    target_prefix: tuple[int, ...] = (SPECIAL_TOKEN_IDS["<s>"],)
+    source_opening: tuple[int, ...] = (SPECIAL_TOKEN_IDS["<s>"],)
+    source_closing: tuple[int, ...] = (SPECIAL_TOKEN_IDS["</s>"],)
+    target_opening: tuple[int, ...] = (SPECIAL_TOKEN_IDS["<s>"],)
     target_has_end: bool = True
     """decoder input contains the `</s>` of each sentence, visible to later sentences"""
     predicts_boundary: bool = True
@@ -53,7 +54,7 @@ class BoundaryTokens:
     @property
     def target_starts_with_bos(self) -> bool:
         """Whether `<s>` alone opens target sentences. It never occurs inside one."""
-        return self.target_prefix == (SPECIAL_TOKEN_IDS["<s>"],)
+        return self.target_opening == (SPECIAL_TOKEN_IDS["<s>"],)
 
     @property
     def max_per_sentence(self) -> int:
@@ -64,8 +65,8 @@ class BoundaryTokens:
     def counts(self, side: Literal["source", "target"]) -> tuple[int, int]:
         """Return how many tokens open and close a sentence of the source, or of the decoder input."""
         if side == "source":
-            return len(self.source_prefix), len(self.source_suffix)
-        return len(self.target_prefix), int(self.target_has_end)
+            return len(self.source_opening), len(self.source_closing)
+        return len(self.target_opening), int(self.target_has_end)
 
 
 def _parse_template(sentence: str, token_ids: Mapping[str, Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -91,8 +92,8 @@ class AttentionScope:
     extent: Literal["sentence", "document", "neighbour"] = "sentence"
     """the (aligned) sentence, the whole document, or another sentence of the document"""
     offset: int = 0
-    """of a neighbour: how many sentences before, or after if negative; nothing is seen outside the document. A
-    `SentenceAttention` sees each of the `offset` sentences before."""
+    """of a neighbour: how many sentences before, or after if negative; nothing is seen outside the document.
+    In `AttentionContext.attend_preceding`: each of the `offset` sentences before"""
     trim: tuple[int, int] = (0, 0)
     """of a neighbour: hidden boundary tokens at the start and end of that sentence"""
     layer: int | None = None
@@ -117,7 +118,7 @@ class ContextSpec:
     joined_context: bool = False
     """preceding sentences are read as one sequence, with positions through all of them"""
     windows: bool = False
-    """an instance ends at every sentence, and has one output sentence; otherwise output sentences of instances join"""
+    """an instance ends at every sentence and outputs one; otherwise instances output consecutive ranges of sentences"""
     padding_windows: bool = False
     """with windows, in training: additional shorter windows at the end of each document"""
     target_context: int = 0

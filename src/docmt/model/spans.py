@@ -177,7 +177,7 @@ class Packed:
         parts = self.sentences.select(Spans(sentences - visible, visible.clamp(min=1)).indices())
         is_placeholder, is_last = visible[owners] == 0, F.pad(owners.diff(), (0, 1), value=1) > 0
         # Without a source prefix only the last sentence of a context keeps its suffix.
-        suffix_length = 0 if boundary_tokens.source_prefix else len(boundary_tokens.source_suffix)
+        suffix_length = 0 if boundary_tokens.source_opening else len(boundary_tokens.source_closing)
         starts = parts.starts + (parts.lengths - suffix_length).clamp(min=0) * (is_placeholder & bool(suffix_length))
         lengths = torch.where(is_placeholder, parts.lengths.clamp(max=1), parts.lengths - suffix_length * ~is_last)
         totals = torch.zeros_like(sentences).index_add_(0, owners, lengths)

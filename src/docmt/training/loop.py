@@ -192,14 +192,14 @@ class Training:
                 if due and self.corpus.dev is None:
                     self._save_snapshot()
                 if validated or due:
-                    self._save()
+                    self._save_checkpoint()
                 bar.advance(1, self._progress_note(), self._estimate_eta())
         finished = not stop_request.requested
         if finished and state.validated != state.update:
             self._validate()
         if finished and self.corpus.dev is None and state.update not in dict(state.snapshots):
             self._save_snapshot()
-        self._save()
+        self._save_checkpoint()
         self.tensorboard.close()
         if finished:
             self._finish(reason)
@@ -335,7 +335,7 @@ class Training:
                 "optimizer.learning_rate, a longer optimizer.warmup, or optimizer.clip_norm"
             )
 
-    def _save(self) -> None:
+    def _save_checkpoint(self) -> None:
         """Write the checkpoint for resuming, then remove snapshots that are no longer needed.
 
         Raises DocmtError and keeps the last checkpoint if loss or weights are not finite.

@@ -57,7 +57,7 @@ def describe_start(
     )
     if mixed:
         yield f"each document segment draws a new length limit every epoch: {', '.join(mixed)} tokens"
-    yield f"training stops after {_describe_limits(config.stop)}"
+    yield f"training stops after {_describe_limits(config.stop, validates=corpus.dev is not None)}"
 
 
 def _describe_model(model: ModelConfig) -> str:
@@ -75,12 +75,12 @@ def _describe_split(split: BatchedSplit) -> str:
     return f"{documents:,} documents, {sentences:,} sentence pairs, {source:,} and {target:,} tokens"
 
 
-def _describe_limits(stop: StopConfig) -> str:
+def _describe_limits(stop: StopConfig, validates: bool) -> str:
     limits = {
         "update(s)": stop.max_steps,
         "epoch(s)": stop.max_epochs,
         "minute(s)": stop.max_minutes,
-        "validation(s) without improvement": stop.patience,
+        "validation(s) without improvement": stop.patience * validates,
     }
     return " or ".join(f"{limit:,.12g} {unit}" for unit, limit in limits.items() if limit)
 

@@ -186,9 +186,9 @@ class CheckpointConfig:
     average: Literal["none", "last", "best"] = "none"
     """final model: that of the best validation, or the mean at the last or best validations"""
     average_count: int = ranged(5, 1, 10_000)
-    """number of validations whose weights are averaged"""
+    """number of validations whose weights are averaged (without a dev split: of checkpoints)"""
     keep: int = ranged(0, 0, 10_000)
-    """last validations whose weights are kept, for docmt average"""
+    """last validations (without a dev split: checkpoints) whose weights are kept, for docmt average"""
 
     def __post_init__(self) -> None:
         check_fields(self, "checkpoints.")

@@ -45,7 +45,7 @@ class BatchedSplit:
         model = config.model
         self.store, self.specials, self.drafts = store, specials, _select_drafts(store, model)
         self._draft_lengths = None if self.drafts is None else self.drafts.lengths
-        self.predicts, self.boundaries = (
+        self.labelled, self.boundaries = (
             model.system_options.labelled_sentences,
             FAMILIES[model.family].boundary_tokens(model),
         )
@@ -61,7 +61,7 @@ class BatchedSplit:
         """numbers of documents, sentence pairs, source tokens and target tokens, without boundary tokens"""
         lengths = instance_lengths(self.instances, store.source.lengths, store.target.lengths, self._draft_lengths)
         self.plan = BatchPlan(lengths, config.batches.batch_tokens, config.seed, mixture)
-        first = self.instances.first_output if self.predicts == "last" else self.instances.first
+        first = self.instances.first_output if self.labelled == "last" else self.instances.first
         last = self.instances.last
         target_words = store.target.offsets[last] - store.target.offsets[first]
         self._label_tokens: NDArray[np.int64] = target_words + (1 + self.boundaries.predicts_boundary) * (
@@ -117,7 +117,7 @@ class BatchedSplit:
         """Return the batch of these instances, on the CPU."""
         return collate(
             *(self.store.source, self.store.target, self.instances, indices),
-            *(self.specials, self.boundaries, self.predicts),
+            *(self.specials, self.boundaries, self.labelled),
             drafts=self.drafts,
             references=self.references,
         )

@@ -1,8 +1,8 @@
 """docmt evaluate --hypothesis FILE --reference FILE
 
 Score the translations of files (--hypothesis) or models (--model): BLEU over sentences (s-BLEU) and over documents
-(d-BLEU), chrF of both kinds, and TER. Several systems are compared with the first. docmt probe measures the use of
-context.
+(d-BLEU), chrF of both kinds, and TER with --ter. Several systems are compared with the first. docmt probe measures the
+use of context.
 
 usage:
     --hypothesis FILE ... --reference FILE [options]

@@ -47,8 +47,10 @@ def run(arguments: Sequence[str]) -> int:
     print(printable(data.format_statistics(store.statistics), allowed="\n"))
     tokenizers = (settings.source_tokenizer, settings.ready_tokenizer)
     pretrained = next((path for path in tokenizers if _is_model(path)), None)
-    model = "--preset base" if pretrained is None else f"--initialize-from {shlex.quote(str(pretrained))}"
-    _log.info(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system group {model}")
+    model = "sentence --preset base"
+    if pretrained is not None:
+        model = f"group --initialize-from {shlex.quote(str(pretrained))}"
+    _log.info(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system {model}")
     return 0
 
 

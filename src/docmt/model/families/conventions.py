@@ -71,7 +71,7 @@ class Family:
     """template of a source sentence: words (w) and boundary tokens; SOURCE and TARGET stand for
     `model.source_language_ids` and `model.target_language_ids`"""
     target: str = "<s> w </s>"
-    """template of decoder input; tokens before w are supplied, not predicted"""
+    """template of decoder input; translation supplies the tokens before w"""
     predicts_boundary: bool = False
     """the token after a target sentence (the next `<s>`, or the end of the document) has a label"""
     joined: bool = False
