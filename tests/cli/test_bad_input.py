@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -574,16 +575,6 @@ def test_a_translation_that_is_interrupted(run, files):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert (out, err.splitlines()[-1]) == ("", "docmt: interrupted")
-
-
-def test_an_interrupt_while_modules_are_imported_ends_the_process_at_once(tmp_path):
-    """A library that is loaded in part raises errors that have nothing to do with the interrupt."""
-    (tmp_path / "heavy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise AttributeError\n")
-    program = (
-        "import sys; from docmt.cli import app; app._run = lambda arguments: __import__('heavy'); sys.exit(app.main())"
-    )
-    process = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert (process.returncode, process.stderr) == (130, "docmt: interrupted\n")
     found = {path.name for path in outputs.iterdir()}
     assert found - {"long.txt.partial"} == {"first.txt", "first.txt.partial", "long.txt"}
     assert "long.txt.partial" not in found or "long.txt.partial: run the same command with --resume to continue" in err
@@ -604,3 +595,13 @@ def test_a_full_disk_behind_standard_output(run, files):
             _, err = process.communicate(timeout=60)
         assert process.returncode == 2
         assert_one_sentence(err, "[Nn]o space left on device")
+
+
+def test_an_interrupt_while_modules_are_imported_ends_the_process_at_once(tmp_path):
+    """A library that is loaded in part raises errors that have nothing to do with the interrupt."""
+    (tmp_path / "heavy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise AttributeError\n")
+    program = (
+        "import sys; from docmt.cli import app; app._run = lambda arguments: __import__('heavy'); sys.exit(app.main())"
+    )
+    process = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stderr) == (130, "docmt: interrupted\n")
