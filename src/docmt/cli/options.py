@@ -92,8 +92,7 @@ _MIN_SIMILARITY = 0.66  # of 1: letters in common. Lower, a hint is as often wro
 _SWITCH_VALUES = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _NOT_IN_RECIPES = ("help", "config", "print_config")
 _WIDEST, _COLUMN, _EXAMPLES = 100, 30, 2  # of the help
-GENERAL = "general"
-"""The topic of the help for options without a group."""
+GENERAL = "general"  # the topic of the help for options without a group
 
 
 @dataclass
