@@ -14,6 +14,7 @@ LONGEST_FILE = 600
 RANKS = {
     "core": 0,
     "documents": 1,
+    "formats": 2,
     "text": 2,
     "checking": 3,
     "synthetic": 3,
@@ -34,6 +35,7 @@ FORBIDDEN = {
     "core": {"torch", "lightning", "lightning_fabric"},
     "checking": {"torch", "lightning", "lightning_fabric"},
     "documents": {"torch", "lightning", "lightning_fabric"},
+    "formats": {"torch", "lightning", "lightning_fabric"},
     "synthetic": {"torch", "lightning", "lightning_fabric"},
     "text": {"torch", "lightning", "lightning_fabric"},
     "model": {"json", "yaml", "pathlib", "tokenizers", "safetensors"},

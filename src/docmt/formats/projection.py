@@ -1,0 +1,424 @@
+"""Put the codes of a unit back into its translation.
+
+This is the complete mapping strategy of TransIns (Steffen and van Genabith, EMNLP 2021 demonstrations, section 4.3).
+Each source word carries the pairs around it, and each target word takes those of the source word that it is aligned to.
+Adjoining words with equal pairs are enclosed together, so nesting is right by construction.
+The words of the translation never change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from docmt.formats.units import SPACE, Code, Unit
+
+WORD = re.compile(r"\w+|[^\w\s]")
+_OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
+Span = tuple[int, int]
+Stack = tuple[str, ...]
+"""ids of the pairs around a place, the outermost first"""
+Link = tuple[int, int, int, int]
+"""start and end of a source word in its sentence, start and end of its target word in the translation"""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A sentence of a unit with its translation."""
+
+    start: int
+    end: int
+    """characters of the unit's text"""
+    target: str
+    links: Sequence[Link] | None = None
+    """the best source word of every target word first; None: guessed from equal words and order"""
+
+
+@dataclass(frozen=True)
+class _Atom:
+    """Codes that enclose no words and stay together: a single code, or a pair around nothing or spaces."""
+
+    codes: tuple[Code, ...]
+    offset: int
+    stack: Stack
+
+
+@dataclass
+class _Piece:
+    """Text with the pairs around it, or an atom."""
+
+    stack: Stack
+    text: str = ""
+    atom: _Atom | None = None
+
+
+@dataclass
+class _Source:
+    """A unit read for projection."""
+
+    unit: Unit
+    stacks: list[Stack] = field(default_factory=list)
+    """of each character"""
+    atoms: list[_Atom] = field(default_factory=list)
+    pairs: dict[str, tuple[Code, Code]] = field(default_factory=dict)
+
+
+def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[Code]]:
+    """Return the translated unit, and the codes that had no place and stand at its end.
+
+    passages: the translated sentences of the unit in order, not overlapping. The text between them stays.
+    """
+    source = _read_codes(unit)
+    pieces: list[_Piece] = []
+    position, atom = 0, 0
+    for passage in passages:
+        atom = _copy(source, position, passage.start, atom, pieces, with_end=True)
+        inner = [each for each in source.atoms[atom:] if each.offset < passage.end]
+        atom += len(inner)
+        pieces += _project(source, passage, inner)
+        position = passage.end
+    _copy(source, position, len(unit.text), atom, pieces, with_end=True)
+    _narrow_pairs(pieces, [id for id, (start, _) in source.pairs.items() if not start.can_copy])
+    missing = _find_missing(source, pieces)
+    pieces += [_Piece((), atom=_Atom(source.pairs[id], 0, ())) for id in missing]
+    return _join_pieces(source, pieces, unit.id), [source.pairs[id][0] for id in missing]
+
+
+def _read_codes(unit: Unit) -> _Source:
+    source = _Source(unit)
+    opened: list[tuple[Code, int, int]] = []  # open code, its atoms before, text before
+    stack: list[str] = []
+    position = 0
+    for code in unit.codes:
+        source.stacks += [tuple(stack)] * (code.offset - position)
+        position = code.offset
+        if code.kind == "alone":
+            source.atoms.append(_Atom((code,), code.offset, tuple(stack)))
+        elif code.kind == "open":
+            opened.append((code, len(source.atoms), position))
+            stack.append(code.id)
+        else:
+            start, atoms, begin = opened.pop()
+            stack.pop()
+            if len(source.atoms) == atoms and not unit.text[begin:position].strip():
+                source.stacks[begin:] = [tuple(stack)] * (position - begin)
+                source.atoms.append(_Atom((start, code), begin, tuple(stack)))
+            else:
+                source.pairs.setdefault(code.id, (start, code))
+    source.stacks += [tuple(stack)] * (len(unit.text) - position)
+    return source
+
+
+def _copy(source: _Source, start: int, end: int, atom: int, pieces: list[_Piece], with_end: bool) -> int:
+    """Add the text and the atoms of a part between sentences. Return the index of the next atom."""
+    for position in range(start, end + with_end):
+        while atom < len(source.atoms) and source.atoms[atom].offset <= position:
+            pieces.append(_Piece(source.atoms[atom].stack, atom=source.atoms[atom]))
+            atom += 1
+        if position < end:
+            pieces.append(_Piece(source.stacks[position], source.unit.text[position]))
+    return atom
+
+
+def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[_Piece]:
+    """Return the pieces of a translated sentence."""
+    text = source.unit.text[passage.start : passage.end]
+    stacks = source.stacks[passage.start : passage.end]
+    visible = {stack for stack, character in zip(stacks, text, strict=True) if not character.isspace()}
+    if len(visible) == 1 and not atoms:
+        return [_Piece(visible.pop(), passage.target)]
+    words = _find_words(text)
+    target = _find_words(passage.target)
+    if not words or not target:
+        after = [_Piece(atom.stack, atom=atom) for atom in atoms]
+        outer = max(stacks, key=len, default=()) if passage.target.strip() else ()
+        return [_Piece(outer, passage.target), *after]
+    links = guess_links(text, passage.target) if passage.links is None else passage.links
+    aligned = _align(words, target, links)
+    word_stacks = [max(stacks[start:end], key=len) for start, end in words]
+    target_stacks = _map_stacks(text, words, word_stacks, passage.target, target, aligned)
+    _restore_lost([stacks[start:end] for start, end in words], target_stacks, aligned)
+    positions = [
+        _find_position(text, words, passage.target, target, aligned, atom, atom.offset - passage.start)
+        for atom in atoms
+    ]
+    return list(_cut(passage.target, target, target_stacks, sorted(zip(positions, atoms, strict=True), key=_first)))
+
+
+def _first(pair: tuple[int, _Atom]) -> int:
+    return pair[0]
+
+
+def _find_words(text: str) -> list[Span]:
+    return [match.span() for match in WORD.finditer(text)]
+
+
+def _align(words: Sequence[Span], target: Sequence[Span], links: Sequence[Link]) -> list[int | None]:
+    """Return the index of the source word of each target word: that of the first link that overlaps both."""
+    by_target: list[int | None] = [None] * len(target)
+    starts = {position: index for index, (start, end) in enumerate(words) for position in range(start, end)}
+    places = {position: index for index, (start, end) in enumerate(target) for position in range(start, end)}
+    for first, last, start, end in links:
+        index = next((starts[position] for position in range(first, last) if position in starts), None)
+        for number in {places[position] for position in range(start, end) if position in places}:
+            if by_target[number] is None:
+                by_target[number] = index
+    return by_target
+
+
+def _map_stacks(
+    text: str,
+    words: Sequence[Span],
+    word_stacks: Sequence[Stack],
+    translation: str,
+    target: Sequence[Span],
+    aligned: Sequence[int | None],
+) -> list[Stack]:
+    """Return the stack of each target word."""
+    mapped: list[Stack | None] = []
+    for (start, end), index in zip(target, aligned, strict=True):
+        is_word = translation[start:end].isalnum() or translation[start].isalnum()
+        mapped.append(word_stacks[index] if index is not None and is_word else None)
+    if not any(stack is not None for stack in mapped):  # no words at all
+        mapped = [None if index is None else word_stacks[index] for index in aligned]
+    last = len(target) - 1
+    if mapped[last] is None and not text[words[-1][0]].isalnum():
+        mapped[last] = word_stacks[-1]  # the end is aligned with the end
+    for number, (start, _) in enumerate(target):
+        if mapped[number] is None and number and (before := aligned[number - 1]) is not None:
+            # Punctuation after a word takes the stack of the punctuation after the source word.
+            following = before + 1
+            if following < len(words) and translation[start] == text[words[following][0]]:
+                mapped[number] = word_stacks[following]
+    return _fill_gaps(mapped, [translation[start] in _OPENING for start, _ in target])
+
+
+def _fill_gaps(stacks: list[Stack | None], opening: Sequence[bool]) -> list[Stack]:
+    """Give words without a stack that of their neighbour: opening punctuation that of the next word."""
+    filled = list(stacks)
+    for number in reversed(range(len(filled) - 1)):
+        if filled[number] is None and opening[number]:
+            filled[number] = filled[number + 1]
+    for number in range(1, len(filled)):
+        if filled[number] is None:
+            filled[number] = filled[number - 1]
+    for number in reversed(range(len(filled) - 1)):
+        if filled[number] is None:
+            filled[number] = filled[number + 1]
+    return [stack or () for stack in filled]
+
+
+def _restore_lost(
+    character_stacks: Sequence[Sequence[Stack]], target_stacks: list[Stack], aligned: Sequence[int | None]
+) -> None:
+    """Give pairs that no target word has to the one whose source word is nearest.
+
+    character_stacks: stacks of the characters of each source word.
+    """
+    lost: dict[str, dict[int, Stack]] = {}  # stacks with the pair, by source word
+    present = {id for stack in target_stacks for id in stack}
+    for index, stacks in enumerate(character_stacks):
+        for stack in stacks:
+            for id in stack:
+                if id not in present:
+                    lost.setdefault(id, {})[index] = stack
+    links = [(number, index) for number, index in enumerate(aligned) if index is not None]
+    if not links:
+        links = [(number, number) for number in range(len(target_stacks))]
+    for id, by_word in lost.items():
+        _, number, index = min((abs(index - near), number, index) for number, near in links for index in by_word)
+        outer = by_word[index]
+        if id not in target_stacks[number]:
+            inner = tuple(other for other in target_stacks[number] if other not in outer)
+            target_stacks[number] = (*outer, *inner)
+
+
+def _find_position(
+    text: str,
+    words: Sequence[Span],
+    translation: str,
+    target: Sequence[Span],
+    aligned: Sequence[int | None],
+    atom: _Atom,
+    offset: int,
+) -> int:
+    """Return the place of an atom in the translation, in characters."""
+    code = atom.codes[0]
+    before = [index for index, (start, end) in enumerate(words) if start < offset]
+    after = [index for index, (start, end) in enumerate(words) if start >= offset]
+    touches_next = text[offset : offset + 1].strip() != "" and not code.is_space
+    touches_previous = offset > 0 and not text[offset - 1].isspace()
+    if after and (not before or (touches_next and not touches_previous)):
+        for index in after:
+            if numbers := [number for number, other in enumerate(aligned) if other == index]:
+                return target[numbers[0]][0]
+        return target[-1][1]
+    for index in reversed(before):
+        if numbers := [number for number, other in enumerate(aligned) if other == index]:
+            end = target[_last_of_run(numbers)][1]
+            return _pass_punctuation(text, words, translation, target, index, end, before[-1])
+    return target[0][0] if not code.is_space else target[0][1]
+
+
+def _last_of_run(numbers: Sequence[int]) -> int:
+    """Return the last of the first longest run of consecutive numbers."""
+    best: list[int] = []
+    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        if len(run) > len(best):
+            best = run
+    return best[-1]
+
+
+def _pass_punctuation(
+    text: str, words: Sequence[Span], translation: str, target: Sequence[Span], index: int, end: int, last: int
+) -> int:
+    """Return the end after the punctuation that the source has between the aligned word and the atom."""
+    passed = {text[words[number][0]] for number in range(index + 1, last + 1)}
+    for start, finish in target:
+        if start == end and not translation[start].isalnum() and translation[start] in passed:
+            end = finish
+    return end
+
+
+def _cut(
+    translation: str, target: Sequence[Span], stacks: Sequence[Stack], placed: Sequence[tuple[int, _Atom]]
+) -> Iterator[_Piece]:
+    """Yield the pieces of a translation: words, what is between them, and atoms at their positions."""
+    borders: list[tuple[int, int, Stack]] = []
+    position, previous = 0, stacks[0]
+    for (start, end), stack in zip(target, stacks, strict=True):
+        if start > position:
+            borders.append((position, start, _common([previous, stack])))
+        borders.append((start, end, stack))
+        position, previous = end, stack
+    borders.append((position, len(translation), previous))
+    queue = [(_move_to_space(translation, position, atom), atom) for position, atom in placed]
+    queue.sort(key=_first)
+    for start, end, stack in borders:
+        while queue and queue[0][0] < end:
+            place, atom = queue.pop(0)
+            if place > start:
+                yield _Piece(stack, translation[start:place])
+                start = place
+            yield _Piece(atom.stack, atom=atom)
+        if end > start:
+            yield _Piece(stack, translation[start:end])
+    for _, atom in queue:
+        yield _Piece(atom.stack, atom=atom)
+
+
+def _move_to_space(translation: str, position: int, atom: _Atom) -> int:
+    """Return the place of the space that a line break takes, or the position itself."""
+    if atom.codes[0].is_space:
+        for place in (position, position - 1):
+            if translation[place : place + 1] == SPACE and place >= 0:
+                return place
+    return position
+
+
+def _common(stacks: Sequence[Stack]) -> Stack:
+    """Return the longest common beginning."""
+    if not stacks:
+        return ()
+    length = 0
+    while all(length < len(stack) and stack[length] == stacks[0][length] for stack in stacks):
+        length += 1
+    return stacks[0][:length]
+
+
+def _narrow_pairs(pieces: Sequence[_Piece], ids: Sequence[str]) -> None:
+    """Leave each of these pairs around one run of pieces only: its longest one that crosses no other of them."""
+    narrowed: dict[str, set[int]] = {}
+    sizes = {id: sum(len(piece.text) for piece in pieces if id in piece.stack) for id in ids}
+    for id in sorted(ids, key=lambda id: sizes[id]):
+        runs = _find_runs(pieces, id)
+        for other in narrowed.values():
+            runs = [part for run in runs for part in _split_crossing(run, other)]
+        if runs:
+            best = max(runs, key=lambda run: sum(len(pieces[index].text) for index in run))
+            narrowed[id] = set(best)
+            _set_run(pieces, id, best, [other for other, run in narrowed.items() if run >= narrowed[id]])
+
+
+def _find_runs(pieces: Sequence[_Piece], id: str) -> list[list[int]]:
+    """Return the runs of pieces within a pair. Spaces and punctuation in between do not end a run."""
+    runs: list[list[int]] = []
+    bridge: list[int] | None = None  # pieces since the last one within the pair
+    for index, piece in enumerate(pieces):
+        if id in piece.stack:
+            if bridge is None:
+                runs.append([index])
+            else:
+                runs[-1] += [*bridge, index]
+            bridge = []
+        elif bridge is not None and piece.atom is None and not any(map(str.isalnum, piece.text)):
+            bridge.append(index)
+        else:
+            bridge = None
+    return runs
+
+
+def _split_crossing(run: list[int], other: set[int]) -> list[list[int]]:
+    """Return the run, or its parts inside and outside of another one that it crosses."""
+    inside = other & set(run)
+    if not inside or inside == other or len(inside) == len(run):
+        return [run]
+    return [list(part) for _, part in groupby(run, key=lambda index: index in other)]
+
+
+def _set_run(pieces: Sequence[_Piece], id: str, run: Sequence[int], outside: Sequence[str]) -> None:
+    """Put a pair around this run of pieces and no others. outside: pairs that enclose the run."""
+    stacks = [pieces[index].stack for index in run if id in pieces[index].stack]
+    prefix = _common([stack[: stack.index(id)] for stack in stacks])
+    for other in outside:
+        if other != id and other not in prefix:
+            inner = [each for each in stacks[0] if each != id]
+            prefix = tuple(inner[: inner.index(other) + 1])
+    for index, piece in enumerate(pieces):
+        rest = tuple(other for other in piece.stack if other != id)
+        if index in run:
+            rest = (*prefix, id, *(other for other in rest if other not in prefix))
+        piece.stack = rest
+
+
+def _find_missing(source: _Source, pieces: Iterable[_Piece]) -> list[str]:
+    present = {id for piece in pieces for id in piece.stack}
+    return [id for id in source.pairs if id not in present]
+
+
+def _join_pieces(source: _Source, pieces: Iterable[_Piece], id: str) -> Unit:
+    """Return the unit of pieces: pairs open and close where the stacks of neighbours differ."""
+    codes: list[Code] = []
+    texts: list[str] = []
+    length = 0
+    stack: Stack = ()
+    for piece in [*pieces, _Piece(())]:
+        kept = _common([stack, piece.stack])
+        codes += [replace(source.pairs[pair][1], offset=length) for pair in reversed(stack[len(kept) :])]
+        codes += [replace(source.pairs[pair][0], offset=length) for pair in piece.stack[len(kept) :]]
+        stack = piece.stack
+        if piece.atom is not None:
+            codes += [replace(code, offset=length) for code in piece.atom.codes]
+        texts.append(piece.text)
+        length += len(piece.text)
+    return Unit("".join(texts), tuple(codes), id)
+
+
+def guess_links(source: str, target: str) -> list[Link]:
+    """Return links for a model without alignment: equal words, then words at the same share of the sentence."""
+    words, others = _find_words(source), _find_words(target)
+    if not words or not others:
+        return []
+    by_text: dict[str, list[Span]] = {}
+    for start, end in words:
+        by_text.setdefault(source[start:end].casefold(), []).append((start, end))
+    links = []
+    for number, (start, end) in enumerate(others):
+        diagonal = words[min(len(words) - 1, round(number * (len(words) - 1) / max(1, len(others) - 1)))]
+        equal = by_text.get(target[start:end].casefold(), [])
+        best = min(equal, key=lambda span: abs(span[0] - diagonal[0]), default=diagonal)
+        links.append((*best, start, end))
+    return links

@@ -1,0 +1,127 @@
+"""The file formats, by name, suffix and content."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from docmt.core.errors import DocmtError
+from docmt.formats.units import UnitFile
+
+
+@dataclass(frozen=True)
+class ReadConfig:
+    """How a file is read."""
+
+    fields: tuple[str, ...] = ()
+    """names of fields to translate: paths of JSON (menu.items.title), columns of TSV and CSV, keys of front matter"""
+    source_language: str = ""
+    """code of the language of the texts; empty: any"""
+    target_language: str = ""
+    """code of the language of the translation; empty: any"""
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format that is read into units."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    module: str
+    """module of `docmt.formats` with a function `read(data, path, config)` that returns a `UnitFile`"""
+    has_fields: bool = False
+    """whether `ReadConfig.fields` has an effect"""
+
+    def read(self, data: bytes, path: str, config: ReadConfig = ReadConfig()) -> UnitFile:
+        """Return the units of a file. path: its name in messages. Raises DocmtError if it cannot be read."""
+        reader: Callable[[bytes, str, ReadConfig], UnitFile]
+        reader = importlib.import_module(f"docmt.formats.{self.module}").read
+        return reader(data, path, config)
+
+
+_FORMATS = (
+    FileFormat("html", (".html", ".htm"), "html_pages"),
+    FileFormat("xhtml", (".xhtml",), "xhtml_pages"),
+    FileFormat("epub", (".epub",), "epub_books"),
+    FileFormat("markdown", (".md", ".markdown"), "markdown_texts", has_fields=True),
+    FileFormat("docx", (".docx",), "word_documents"),
+    FileFormat("pptx", (".pptx",), "presentations"),
+    FileFormat("xlsx", (".xlsx",), "workbooks"),
+    FileFormat("odf", (".odt", ".odp", ".ods"), "open_documents"),
+    FileFormat("srt", (".srt",), "subtitles"),
+    FileFormat("vtt", (".vtt",), "subtitles"),
+    FileFormat("xliff", (".xlf", ".xliff", ".sdlxliff", ".mqxliff"), "xliff_files"),
+    FileFormat("po", (".po", ".pot"), "gettext_files"),
+    FileFormat("json", (".json",), "json_files", has_fields=True),
+    FileFormat("tsv", (".tsv", ".csv"), "table_files", has_fields=True),
+)
+FORMATS = {each.name: each for each in _FORMATS}
+"""All formats by name."""
+_BY_SUFFIX = {suffix: each for each in _FORMATS for suffix in each.suffixes}
+
+_SAVE_AS = "Save it as {0} and translate that"
+_REFUSED = {
+    **dict.fromkeys((".doc", ".rtf", ".docm", ".dotm", ".dotx"), "docx, without macros"),
+    **dict.fromkeys((".ppt", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx, without macros"),
+    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".xltx"), "xlsx, without macros"),
+    **dict.fromkeys((".fodt", ".ott", ".sxw", ".pages"), "odt or docx"),
+    **dict.fromkeys((".fodp", ".key"), "odp or pptx"),
+    **dict.fromkeys((".fods", ".numbers"), "ods or xlsx"),
+    **dict.fromkeys((".ass", ".ssa", ".sub", ".sbv", ".ttml"), "srt or vtt"),
+    **dict.fromkeys((".yml", ".yaml"), "JSON"),
+    **dict.fromkeys((".mobi", ".azw3"), "epub"),
+}
+
+
+def find_format(path: Path | str, data: bytes = b"") -> FileFormat | None:
+    """Return the format of a file by its suffix, else by its beginning; None for text, JSONL and unknown files.
+
+    Raises DocmtError for formats that docmt knows and does not read.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix in _REFUSED:
+        advice = _SAVE_AS.format(_REFUSED[suffix])
+        raise DocmtError(f"{path} is a {suffix[1:]} file, which docmt does not read. {advice}.")
+    if suffix == ".json" and _looks_like_jsonl(data):
+        return None
+    return _BY_SUFFIX.get(suffix) or _find_by_content(data)
+
+
+def _looks_like_jsonl(data: bytes) -> bool:
+    """Return whether the first line is a whole object, and others follow."""
+    first, _, rest = data.lstrip().partition(b"\n")
+    return first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{")
+
+
+def _find_by_content(data: bytes) -> FileFormat | None:
+    head = data[:4000].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(b"PK\3\4"):
+        return _find_package(data)
+    if re.match(rb"(?i)<!doctype html|<html[\s>]", head):
+        return FORMATS["html"]
+    if re.match(rb"WEBVTT(\s|$)", head):
+        return FORMATS["vtt"]
+    if re.match(rb"\d+\s*\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->", head):
+        return FORMATS["srt"]
+    if re.search(rb"<xliff[\s>]", head) and head.startswith(b"<"):
+        return FORMATS["xliff"]
+    if re.search(rb"<html[\s>]", head) and head.startswith(b"<?xml"):
+        return FORMATS["xhtml"]
+    return None
+
+
+def _find_package(data: bytes) -> FileFormat | None:
+    """Return the format of a zip package by the names in its directory."""
+    for mark, name in (
+        (b"word/document", "docx"),
+        (b"ppt/presentation", "pptx"),
+        (b"xl/workbook", "xlsx"),
+        (b"application/epub+zip", "epub"),
+        (b"application/vnd.oasis.opendocument", "odf"),
+    ):
+        if mark in data:
+            return FORMATS[name]
+    return None

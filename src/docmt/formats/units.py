@@ -1,0 +1,180 @@
+"""Units: the text of a paragraph, cell, cue or message of a file, with its inline markup as codes.
+
+`Unit` is the one value between all file formats and the engine. A format reads a file into units, and writes the file
+again with other ones. The texts of the units, in reading order, are translated as one document. XLIFF 2 has the same
+model of codes (`pc`, `ph`, `sc`, `ec`).
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+CodeKind = Literal["open", "close", "alone"]
+SPACE = " "
+COLLAPSIBLE = re.compile(r"[ \t\n\r\f]+")
+"""White space of HTML and of XML."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A piece of inline markup before the character `offset` of a unit's text."""
+
+    offset: int
+    kind: CodeKind
+    id: str
+    """name within the unit, shared by the open and the close code of a pair; a pair may enclose several passages, each
+    time with the same id"""
+    content: str = ""
+    """markup, as its format writes it"""
+    can_copy: bool = True
+    """whether a pair may enclose several passages of a translation; False for links and fields"""
+    is_space: bool = False
+    """whether the code separates words as a space does (a line break): the text has a space at `offset` for it, which
+    the file does not have"""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Text without markup, and its codes in their order.
+
+    Invariants: offsets do not decrease, and pairs are nested. Raises ValueError otherwise.
+    """
+
+    text: str
+    codes: tuple[Code, ...] = ()
+    id: str = ""
+    """name of the unit in its file, for people"""
+
+    def __post_init__(self) -> None:
+        position = 0
+        opened: list[str] = []
+        for code in self.codes:
+            if not position <= code.offset <= len(self.text):
+                raise ValueError(f"code {code.id} at {code.offset} is out of order in {self.text!r}")
+            position = code.offset
+            if code.kind == "open":
+                opened.append(code.id)
+            elif code.kind == "close" and (not opened or opened.pop() != code.id):
+                raise ValueError(f"code {code.id} closes what is not open in {self.text!r}")
+        if opened:
+            raise ValueError(f"code {opened[-1]} is not closed in {self.text!r}")
+
+    def segments(self) -> Iterator[str | Code]:
+        """Yield the pieces of text and the codes between them, without the spaces that stand for codes."""
+        position = 0
+        for code in self.codes:
+            if code.offset > position:
+                yield self.text[position : code.offset]
+            yield code
+            position = max(position, code.offset)
+            if code.is_space and position == code.offset and self.text[position : position + 1] == SPACE:
+                position += 1
+        if position < len(self.text):
+            yield self.text[position:]
+
+    def render(self, escape: Callable[[str], str] = str) -> str:
+        """Return the text with the contents of the codes; `escape` writes a piece of text in the format."""
+        return "".join(escape(part) if isinstance(part, str) else part.content for part in self.segments())
+
+
+class UnitBuilder:
+    """Builder of a unit from pieces of text and markup in their order.
+
+    collapse: whether white space is one space, as browsers show it; spaces at the beginning and after a space are left
+    out. Pairs that are not closed, and ends without a beginning, become single codes.
+    """
+
+    def __init__(self, collapse: bool = False) -> None:
+        self._collapse = collapse
+        self._parts: list[str] = []
+        self._length = 0
+        self._codes: list[Code] = []
+        self._opened: list[int] = []  # indices of open codes
+        self._ends_with_space = True
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._parts)
+
+    @property
+    def code_count(self) -> int:
+        """Number of codes so far."""
+        return len(self._codes)
+
+    def add_text(self, text: str) -> None:
+        """Add text, unescaped."""
+        if self._collapse:
+            words = COLLAPSIBLE.sub(SPACE, text)
+            text = words[1:] if self._ends_with_space and words.startswith(SPACE) else words
+        if text:
+            self._parts.append(text)
+            self._length += len(text)
+            self._ends_with_space = text.endswith(SPACE)
+
+    def open(self, id: str, content: str, can_copy: bool = True) -> None:
+        """Open a pair."""
+        self._opened.append(len(self._codes))
+        self._codes.append(Code(self._length, "open", id, content, can_copy))
+
+    def close(self, id: str, content: str) -> None:
+        """Close the pair of this id, and make single codes of all that was opened inside and is not closed."""
+        index = next((i for i in reversed(self._opened) if self._codes[i].id == id), None)
+        if index is None:
+            self.add_alone(id, content)
+            return
+        while self._opened[-1] != index:
+            self._set_alone(self._opened.pop())
+        self._opened.pop()
+        self._codes.append(Code(self._length, "close", id, content, self._codes[index].can_copy))
+
+    def add_alone(self, id: str, content: str, is_space: bool = False) -> None:
+        """Add a single code. is_space: see `Code`; no space is added after another one."""
+        if is_space and not self._ends_with_space:
+            self._codes.append(Code(self._length, "alone", id, content, is_space=True))
+            self._parts.append(SPACE)
+            self._length += 1
+            self._ends_with_space = True
+        else:
+            self._codes.append(Code(self._length, "alone", id, content))
+
+    def finish(self, id: str = "") -> Unit:
+        """Return the unit."""
+        for index in self._opened:
+            self._set_alone(index)
+        return Unit(self.text, tuple(self._codes), id)
+
+    def _set_alone(self, index: int) -> None:
+        code = self._codes[index]
+        self._codes[index] = Code(code.offset, "alone", code.id, code.content)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A part of a file that is not translated."""
+
+    reason: str
+    """kind of the part, in the plural: "code", "formulas", "approved segments" """
+    text: str
+    """its text, perhaps shortened"""
+
+
+@dataclass
+class UnitFile(ABC):
+    """A file that was read: its units, and how it is written with others."""
+
+    units: list[Unit] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    document_starts: list[int] = field(default_factory=lambda: [0])
+    """index of the first unit of each document; a book has one for each chapter"""
+
+    @abstractmethod
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file with other units, one for each of `units`; equal units keep their bytes.
+
+        language: code of the language of the new texts, which the file shall name; empty: the file names what it named.
+        """

@@ -1,0 +1,251 @@
+"""XML with the place of every element in the text, so that parts are replaced and all else keeps its bytes.
+
+Documents are checked by lxml first, without entities, DTDs or network. Names are written as {uri}local.
+"""
+
+from __future__ import annotations
+
+import codecs
+import html
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from xml.sax.saxutils import escape, quoteattr
+
+from lxml import etree
+
+from docmt.core.errors import DocmtError
+
+MAX_DEPTH = 250
+ASIDE = "#aside"
+"""Name of comments and processing instructions among the children of an element."""
+_XML_URI = "http://www.w3.org/XML/1998/namespace"
+_TOKEN = re.compile(
+    r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE[^>]*>|<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+", re.DOTALL
+)
+_NAME = re.compile(r"</?([^\s/>]+)")
+_ATTRIBUTE = re.compile(r"([^\s=/<>]+)\s*=\s*(\"[^\"]*\"|'[^']*')")
+_ENCODING = re.compile(rb"^[^>]*?<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._:-]+)[\"']", re.DOTALL)
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+class Text(NamedTuple):
+    """Characters between two tags, or a CDATA section."""
+
+    start: int
+    end: int
+    value: str
+    """unescaped"""
+
+
+@dataclass(eq=False)
+class Element:
+    """An element: the spans of its tags in the text, and its children in order."""
+
+    name: str
+    tag: str
+    """name with its prefix, as in the text"""
+    start: int
+    inner_start: int
+    """end of the start tag"""
+    parent: Element | None = None
+    inner_end: int = 0
+    """start of the end tag; that of an empty tag is its end"""
+    end: int = 0
+    attributes: dict[str, str] = field(default_factory=dict)
+    """values by name; those without a prefix have no URI"""
+    children: list[Element | Text] = field(default_factory=list)
+
+    @property
+    def elements(self) -> list[Element]:
+        """The children that are elements."""
+        return [child for child in self.children if isinstance(child, Element)]
+
+    @property
+    def is_empty_tag(self) -> bool:
+        """Whether it is written as one tag, <a/>."""
+        return self.inner_start == self.end
+
+    def find(self, *names: str) -> Element | None:
+        """Return the first descendant along a path of child names, or None."""
+        element: Element | None = self
+        for name in names:
+            element = next((child for child in element.elements if child.name == name), None) if element else None
+        return element
+
+    def iter(self, *names: str) -> Iterator[Element]:
+        """Yield the element and its descendants in document order, those of these names if any are given."""
+        stack = [self]
+        while stack:
+            element = stack.pop()
+            if not names or element.name in names:
+                yield element
+            stack += reversed(element.elements)
+
+    def text(self) -> str:
+        """Return all characters in it."""
+        parts = []
+        stack: list[Element | Text] = [self]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, Text):
+                parts.append(node.value)
+            else:
+                stack += reversed(node.children)
+        return "".join(parts)
+
+
+class XmlFile:
+    """A parsed XML text."""
+
+    def __init__(self, data: bytes, path: str, aliases: Mapping[str, str] | None = None, doctype: bool = False) -> None:
+        """Parse.
+
+        path: name of the file in messages. aliases: URIs that count as other ones. doctype: whether a DOCTYPE without
+        declarations is allowed, as XHTML has. Raises DocmtError for broken XML, other DOCTYPEs and other charsets.
+        """
+        self.path = path
+        self._mark, self.encoding = _detect_encoding(data)
+        if b"<!DOCTYPE" in data or self.encoding.startswith("utf-16"):
+            _refuse_declarations(data, self.encoding, path, doctype)
+        _check_xml(data, path)
+        try:
+            self.text = data[len(self._mark) :].decode(self.encoding)
+        except (UnicodeDecodeError, LookupError) as error:
+            raise DocmtError(f"{path} is not text in {self.encoding}, which it names. Save it as UTF-8.") from error
+        self.root = _build_tree(self.text, path, aliases or {})
+
+    def encode(self, text: str) -> bytes:
+        """Return the bytes of a text that replaces `text`, in the same encoding."""
+        return self._mark + text.encode(self.encoding, "xmlcharrefreplace")
+
+
+def escape_text(text: str) -> str:
+    """Return character data. Characters that XML cannot hold are left out, and a carriage return is written out."""
+    return escape(ILLEGAL.sub("", text), {"\r": "&#13;"})
+
+
+def quote_attribute(value: str) -> str:
+    """Return the value of an attribute in quotes."""
+    return quoteattr(ILLEGAL.sub("", value))
+
+
+ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+"""Characters that XML 1.0 cannot hold."""
+
+
+def set_attribute(file: XmlFile, element: Element, tag: str, value: str) -> tuple[int, int, str]:
+    """Return the replacement that sets an attribute, named as in the text with its prefix, of a start tag."""
+    head = file.text[element.start : element.inner_start]
+    for match in _ATTRIBUTE.finditer(head):
+        if match[1] == tag:
+            return element.start + match.start(2), element.start + match.end(2), quote_attribute(value)
+    position = element.start + 1 + len(element.tag)
+    return position, position, f" {tag}={quote_attribute(value)}"
+
+
+def _detect_encoding(data: bytes) -> tuple[bytes, str]:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return mark, encoding
+    for start, encoding in ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be")):
+        if data.startswith(start):
+            return b"", encoding
+    match = _ENCODING.match(data[:1000])
+    return b"", match[1].decode() if match else "utf-8"
+
+
+def _refuse_declarations(data: bytes, encoding: str, path: str, allowed: bool) -> None:
+    """Raise DocmtError for a DOCTYPE; if allowed, only for one with declarations of its own."""
+    text = data.decode(encoding, "replace") if encoding.startswith("utf-16") else data.decode("latin-1")
+    match = re.search(r"<!DOCTYPE[^\[>]*(\[)?", text)
+    if match and (not allowed or match[1]):
+        raise DocmtError(f"{path} has a DOCTYPE, which may declare entities. It is refused: remove it and retry.")
+
+
+def _check_xml(data: bytes, path: str) -> None:
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_blank_text=False
+    )
+    try:
+        etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        place = f"{path}, line {line}" if line else path
+        reason = str(error).split(", line ")[0]
+        raise DocmtError(f"{place}: broken XML ({reason}). Mend it, or save it again with its program.") from error
+    except etree.Error as error:  # such as an unknown encoding
+        raise DocmtError(f"{path}: broken XML ({error}). Save it as UTF-8.") from error
+
+
+def _build_tree(text: str, path: str, aliases: Mapping[str, str]) -> Element:
+    root: Element | None = None
+    current: Element | None = None
+    spaces: list[dict[str, str]] = [{"xml": _XML_URI, "": ""}]
+    for token in _TOKEN.finditer(text):
+        raw, start, end = token[0], token.start(), token.end()
+        if not raw.startswith("<"):
+            if current is not None:
+                current.children.append(Text(start, end, unescape(raw)))
+        elif raw.startswith("<![CDATA["):
+            if current is not None:
+                current.children.append(Text(start, end, normalize_lines(raw[9:-3])))
+        elif raw.startswith("</"):
+            if current is None:
+                break
+            current.inner_end, current.end, current = start, end, current.parent
+            spaces.pop()
+        elif raw.startswith(("<!", "<?")):
+            if current is not None:
+                current.children.append(Element(ASIDE, "", start, end, current, end, end))
+        else:
+            element = _parse_tag(raw, start, current, spaces, aliases)
+            if current is not None:
+                current.children.append(element)
+            root = root or element
+            if raw.endswith("/>"):
+                element.inner_end = element.end = end
+                spaces.pop()
+            else:
+                current = element
+                if len(spaces) > MAX_DEPTH:
+                    raise DocmtError(f"{path}: elements are nested deeper than {MAX_DEPTH}. It is refused.")
+    if root is None or current is not None:
+        raise DocmtError(f"{path}: broken XML. Save it again with its program.")
+    return root
+
+
+def _parse_tag(
+    raw: str, start: int, parent: Element | None, spaces: list[dict[str, str]], aliases: Mapping[str, str]
+) -> Element:
+    """Return the element of a start tag, and add the namespaces that it sees to `spaces`."""
+    match = _NAME.match(raw)
+    tag = match[1] if match else ""
+    pairs = [(name, unescape(value[1:-1])) for name, value in _ATTRIBUTE.findall(raw, 1 + len(tag))]
+    scope = spaces[-1]
+    declared = {
+        name[6:]: aliases.get(value, value) for name, value in pairs if name == "xmlns" or name.startswith("xmlns:")
+    }
+    if declared:
+        scope = {**scope, **declared}
+    spaces.append(scope)
+    attributes = {_resolve(name, scope) if ":" in name else name: value for name, value in pairs}
+    return Element(_resolve(tag, scope), tag, start, start + len(raw), parent, attributes=attributes)
+
+
+def _resolve(tag: str, scope: Mapping[str, str]) -> str:
+    prefix, _, local = tag.rpartition(":")
+    uri = scope.get(prefix, "")
+    return f"{{{uri}}}{local}" if uri else local
+
+
+def unescape(raw: str) -> str:
+    """Return the characters of raw character data."""
+    raw = normalize_lines(raw)
+    return html.unescape(raw) if "&" in raw else raw
+
+
+def normalize_lines(raw: str) -> str:
+    """Return text with the line ends that an XML parser reports."""
+    return raw.replace("\r\n", "\n").replace("\r", "\n") if "\r" in raw else raw

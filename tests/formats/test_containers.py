@@ -1,0 +1,144 @@
+"""Zip packages and XML texts: what does not change keeps its bytes, and what is unsafe is refused."""
+
+import io
+import struct
+import zipfile
+
+import pytest
+
+from docmt.core.errors import DocmtError
+from docmt.formats import zip_package
+from docmt.formats.patched_text import PatchedText, read_inline
+from docmt.formats.units import UnitBuilder
+from docmt.formats.xml_tree import XmlFile, escape_text, set_attribute
+from docmt.formats.zip_package import ZipPackage
+
+
+def pack(members, method=zipfile.ZIP_DEFLATED):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return buffer.getvalue()
+
+
+def test_a_package_without_changes_keeps_all_bytes():
+    data = pack({"mimetype": b"x", "content.xml": b"<a/>" * 100})
+    assert ZipPackage(data, "x.zip").replace({}) == data
+
+
+def test_other_members_keep_their_bytes():
+    data = pack({"a": b"one" * 50, "b": b"two" * 50, "ü": b"three"})
+    new = ZipPackage(data, "x.zip").replace({"b": b"another" * 20})
+    with zipfile.ZipFile(io.BytesIO(new)) as file, zipfile.ZipFile(io.BytesIO(data)) as old:
+        assert file.testzip() is None
+        assert file.namelist() == ["a", "b", "ü"]
+        assert file.read("b") == b"another" * 20
+        assert file.read("a") == old.read("a")
+        assert file.getinfo("b").date_time == old.getinfo("b").date_time
+        assert file.getinfo("b").compress_type == zipfile.ZIP_DEFLATED
+
+
+@pytest.mark.parametrize("name", ["../a", "/etc/x", "a/../../b", "C:/x", "..\\x"])
+def test_paths_out_of_the_package_are_refused(name):
+    with pytest.raises(DocmtError, match="out of the package"):
+        ZipPackage(pack({name: b"x"}), "x.zip")
+
+
+def test_many_members_are_refused(monkeypatch):
+    monkeypatch.setattr(zip_package, "MAX_MEMBERS", 3)
+    with pytest.raises(DocmtError, match="4 members"):
+        ZipPackage(pack({str(number): b"" for number in range(4)}), "x.zip")
+
+
+def test_bombs_are_refused_while_reading():
+    package = ZipPackage(pack({"a": bytes(50 * 2**20)}), "x.zip")
+    with pytest.raises(DocmtError, match="too many bytes"):
+        package.read("a")
+
+
+def test_a_size_that_lies_is_refused():
+    data = pack({"a": bytes(50 * 2**20)})
+    lying = data.replace(struct.pack("<I", 50 * 2**20), struct.pack("<I", 10))
+    with pytest.raises(DocmtError):
+        ZipPackage(lying, "x.zip").read("a")
+
+
+def test_encrypted_members_are_refused():
+    data = bytearray(pack({"a": b"x"}))
+    data[data.index(b"PK\1\2") + 8] |= 1
+    with pytest.raises(DocmtError, match="encrypted"):
+        ZipPackage(bytes(data), "x.zip")
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\3\4", b"no zip at all", b"PK\5\6" + bytes(18)[:10]])
+def test_what_is_no_package_is_refused(data):
+    with pytest.raises(DocmtError):
+        ZipPackage(data, "x.zip")
+
+
+def test_a_missing_member_is_named():
+    with pytest.raises(DocmtError, match=r"has no word/document\.xml"):
+        ZipPackage(pack({"a": b""}), "x.docx").read("word/document.xml")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"<a><b></a>", "line 1: broken XML"),
+        (b"<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>", "DOCTYPE"),
+        (b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>", "DOCTYPE"),
+        (b"<a>&unknown;</a>", "broken XML"),
+        (b"", "broken XML"),
+        (b"<?xml version='1.0' encoding='nonsense'?><a/>", "broken XML"),
+        (b"<a>" * 300 + b"</a>" * 300, "nested deeper"),
+        (b"<a>\xff</a>", "broken XML"),
+    ],
+)
+def test_unsafe_and_broken_xml_is_refused(data, message):
+    with pytest.raises(DocmtError, match=message):
+        XmlFile(data, "x.xml")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])
+def test_encodings_are_kept(encoding):
+    data = f'<?xml version="1.0" encoding="{encoding}"?>\r\n<a x="ä">ö</a>'.encode(encoding)
+    file = XmlFile(data, "x.xml")
+    assert file.encode(file.text) == data
+    assert file.root.text() == "ö"
+    assert XmlFile(file.encode(file.text.replace("ö", "ö日")), "x.xml").root.text() == "ö日"
+
+
+def test_names_have_namespaces():
+    file = XmlFile(b'<a xmlns="u" xmlns:p="old"><p:b p:c="1" d="2"/></a>', "x.xml", aliases={"old": "new"})
+    (child,) = file.root.elements
+    assert (file.root.name, child.name, child.attributes) == ("{u}a", "{new}b", {"{new}c": "1", "d": "2"})
+
+
+def test_attributes_are_set():
+    file = XmlFile(b'<a xml:lang="en"><b/></a>', "x.xml")
+    (child,) = file.root.elements
+    text = PatchedText(file.text)
+    new = [set_attribute(file, file.root, "xml:lang", 'f"r'), set_attribute(file, child, "lang", "de")]
+    assert text.render([], [], new) == '<a xml:lang=\'f"r\'><b lang="de"/></a>'
+
+
+def test_units_in_notes_of_units_are_written():
+    file = XmlFile(b"<d><p>One<n><p>note</p></n> <b>two</b></p><!-- c --></d>", "x.xml")
+    (outer,) = file.root.elements[:1]
+    (note,) = outer.elements[0].elements
+    text, units = PatchedText(file.text), []
+    for paragraph in (outer, note):
+        builder = UnitBuilder(collapse=True)
+        nested = read_inline(file, paragraph.children, builder, lambda each: "nested" if each.name == "n" else "pair")
+        text.add(paragraph.inner_start, paragraph.inner_end, len(units), escape_text, nested)
+        units.append(builder.finish())
+    assert [unit.text for unit in units] == ["One two", "note"]
+    assert text.render(units, units) == file.text
+
+    def change(unit, old, new):
+        return type(unit)(unit.text.replace(old, new), unit.codes)
+
+    assert "<n><p>NOTE</p></n>" in text.render(units, [units[0], change(units[1], "note", "NOTE")])
+    both = text.render(units, [change(units[0], "One", "<ne"), change(units[1], "note", "NOTE")])
+    assert both == "<d><p>&lt;ne<n><p>NOTE</p></n> <b>two</b></p><!-- c --></d>"

@@ -1,0 +1,183 @@
+"""Codes follow the words of a translation."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docmt.formats.projection import WORD, Passage, guess_links, project_codes
+from docmt.formats.units import Code, Unit, UnitBuilder
+
+
+def read(marked):
+    """A unit of text with <b>, <i>, <a> (not copied), [x] (single) and / (a line break)."""
+    builder = UnitBuilder()
+    opened = []
+    position = 0
+    while position < len(marked):
+        rest = marked[position:]
+        if rest.startswith("</"):
+            end = rest.index(">") + 1
+            builder.close(opened.pop(), rest[:end])
+        elif rest.startswith("<br>"):
+            end = 4
+            builder.add_alone(f"br{position}", "<br>", is_space=True)
+        elif rest.startswith("<"):
+            end = rest.index(">") + 1
+            opened.append(f"{rest[1 : end - 1]}{position}")
+            builder.open(opened[-1], rest[:end], can_copy=not rest.startswith("<a"))
+        elif rest.startswith("["):
+            end = rest.index("]") + 1
+            builder.add_alone(f"x{position}", rest[:end])
+        else:
+            end = 1
+            builder.add_text(rest[0])
+        position += end
+    return builder.finish()
+
+
+def link_words(source, target, pairs):
+    """Links of words by their numbers: "1-2 2-1"."""
+    words, others = ([match.span() for match in WORD.finditer(text)] for text in (source, target))
+    numbers = [tuple(map(int, pair.split("-"))) for pair in pairs.split()]
+    return [(*words[i], *others[j]) for i, j in numbers]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "links", "expected"),
+    [
+        ("the <b>red</b> car", "das Auto rot", "0-0 1-2 2-1", "das Auto <b>rot</b>"),
+        ("the <b>red car</b>", "rouge la voiture", "1-0 0-1 2-2", "<b>rouge</b> la <b>voiture</b>"),
+        ("<b>the red car</b>", "das rote Auto", "", "<b>das rote Auto</b>"),
+        ("<b>The car.</b>", "Das Auto.", "", "<b>Das Auto.</b>"),
+        ("a <b><i>red</i> car</b>", "un auto rosso", "0-0 1-2 2-1", "un <b>auto <i>rosso</i></b>"),
+        ("I <a>like you</a> not", "like not you", "1-0 3-1 2-2", "<a>like</a> not you"),
+        ("see <a>this page</a>.", "cette page voir.", "1-0 2-1 0-2 3-3", "<a>cette page</a> voir."),
+        ("the car[1] is red", "rouge est la voiture", "3-0 2-1 0-2 1-3", "rouge est la voiture[1]"),
+        ("the car.[1] It", "das Auto. Es", "0-0 1-1 2-2 3-3", "das Auto.[1] Es"),
+        ("the car[1], red", "das Auto, rot", "0-0 1-1 2-2 3-3", "das Auto[1], rot"),
+        ("one<br>two three", "eins zwei drei", "0-0 1-1 2-2", "eins<br>zwei drei"),
+        ("[1]one two", "eins zwei", "0-0 1-1", "[1]eins zwei"),
+        ("one [1]two", "zwei eins", "1-0 0-1", "[1]zwei eins"),
+        ("not <b>lost</b> here", "nicht hier", "0-0 2-1", "<b>nicht</b> hier"),
+        ("<b>Note</b>: read", "Hinweis: lesen", "0-0 1-1 2-2", "<b>Hinweis</b>: lesen"),
+        ("a<b></b> word", "ein Wort", "0-0 1-1", "ein<b></b> Wort"),
+        ("say <b>(yes)</b> now", "jetzt (ja) sagen", "4-0 1-1 2-2 3-3 0-4", "jetzt <b>(ja)</b> sagen"),
+        ("wo<b>r</b>d one", "eins Wort", "1-0 0-1", "eins <b>Wort</b>"),
+    ],
+)
+def test_codes_follow_their_words(source, target, links, expected):
+    unit = read(source)
+    passage = Passage(0, len(unit.text), target, link_words(unit.text, target, links))
+    projected, missing = project_codes(unit, [passage])
+    assert projected.text == target
+    assert projected.render() == expected
+    assert missing == []
+
+
+def test_codes_between_sentences_stay_there():
+    unit = read("<b>One.[1]</b> [2]Two <i>three</i>.[3]")
+    first, second = Passage(0, 4, "Eins."), Passage(5, 15, "Zwei drei.")
+    projected, _ = project_codes(unit, [first, second])
+    assert projected.render() == "<b>Eins.[1]</b> [2]Zwei <i>drei</i>.[3]"
+
+
+def test_an_empty_translation_keeps_its_codes_at_the_end():
+    projected, missing = project_codes(read("a <b>red</b> [1]car"), [Passage(0, 9, "", [])])
+    assert projected.text == ""
+    assert projected.render() == "[1]<b></b>"
+    assert [code.content for code in missing] == ["<b>"]
+
+
+def test_a_link_over_two_sentences_is_one():
+    unit = read("Go <a>now. Then</a> rest.")
+    passages = [Passage(0, 7, "Jetzt geh.", [(0, 2, 6, 9), (3, 6, 0, 5)]), Passage(8, 18, "Dann ruh.")]
+    projected, _ = project_codes(unit, passages)
+    assert projected.text == "Jetzt geh. Dann ruh."
+    assert projected.render().count("<a>") == 1
+
+
+def test_equal_words_guide_guessed_links():
+    links = guess_links("Paris is nice", "schön ist Paris")
+    assert (0, 5, 10, 15) in links
+
+
+WORDS = st.sampled_from(["one", "two", "red", "car", ".", ",", " ", " ", " ", "(", "日本"])
+
+
+@st.composite
+def marked_units(draw):
+    builder = UnitBuilder()
+    opened = []
+    for number in range(draw(st.integers(0, 24))):
+        choice = draw(st.integers(0, 9))
+        if choice == 0 and len(opened) < 3:
+            opened.append(f"p{number}")
+            builder.open(opened[-1], f"<{number}>", can_copy=draw(st.booleans()))
+        elif choice == 1 and opened:
+            id = opened.pop()
+            builder.close(id, f"</{id}>")
+        elif choice == 2:
+            builder.add_alone(f"x{number}", f"[{number}]", is_space=draw(st.booleans()))
+        else:
+            builder.add_text(draw(WORDS))
+    while opened:
+        id = opened.pop()
+        builder.close(id, f"</{id}>")
+    return builder.finish()
+
+
+@st.composite
+def translations(draw):
+    unit = draw(marked_units())
+    length = len(unit.text)
+    borders = sorted(draw(st.lists(st.integers(0, length), max_size=4)))
+    passages = []
+    for start, end in zip(borders[::2], borders[1::2], strict=False):
+        target = "".join(draw(st.lists(WORDS, max_size=8)))
+        number = st.integers(0, max(length, len(target), 1))
+        links = draw(st.none() | st.lists(st.tuples(number, number, number, number), max_size=6))
+        passages.append(Passage(start, end, target, links))
+    return unit, passages
+
+
+@settings(max_examples=1500, deadline=None)
+@given(translations())
+def test_no_code_is_lost_or_doubled(case):
+    unit, passages = case
+    projected, missing = project_codes(unit, passages)
+    text, position = "", 0
+    for passage in passages:
+        text += unit.text[position : passage.start] + passage.target
+        position = passage.end
+    assert projected.text == text + unit.text[position:]
+    before, after = Counter(code.id for code in unit.codes), Counter(code.id for code in projected.codes)
+    assert before.keys() == after.keys()
+    single = {code.id for code in unit.codes if code.kind == "alone" or not code.can_copy}
+    assert all(before[id] == after[id] for id in single)
+    assert {code.id for code in missing} <= before.keys()
+
+
+@settings(max_examples=500, deadline=None)
+@given(marked_units())
+def test_text_that_stays_keeps_its_codes(unit):
+    links = [(*match.span(), *match.span()) for match in WORD.finditer(unit.text)]
+    projected, missing = project_codes(unit, [Passage(0, len(unit.text), unit.text, links)])
+    assert projected.text == unit.text
+    assert not missing or not links
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        [Code(2, "alone", "1"), Code(1, "alone", "2")],
+        [Code(9, "alone", "1")],
+        [Code(0, "close", "1")],
+        [Code(0, "open", "1")],
+        [Code(0, "open", "1"), Code(0, "open", "2"), Code(1, "close", "1"), Code(1, "close", "2")],
+    ],
+)
+def test_units_with_invalid_codes_are_refused(codes):
+    with pytest.raises(ValueError, match="code"):
+        Unit("abc", tuple(codes))
