@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measure_entropy
-from docmt.analysis.attention_records import weight_blocks
 from docmt.analysis.entropy import block_entropies
 from docmt.data import Batch
 from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
+from docmt.model.attention_weights import weight_blocks
 from docmt.model.systems import Context, Group
 
 SOURCE = [[[0, 5, 6, 7, 2], [0, 8, 2]], [[0, 9, 10, 2]]]

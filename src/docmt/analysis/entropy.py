@@ -23,7 +23,6 @@ from docmt.analysis.attention_records import (
     GateRecord,
     Site,
     TokenAttentionRecord,
-    WeightBlock,
     attention_sites,
     entropy_bits,
     record_attention,
@@ -31,6 +30,7 @@ from docmt.analysis.attention_records import (
 from docmt.core.plain_text import align_columns
 from docmt.data import Batch
 from docmt.model import ModelInput, Spans, TranslationModel
+from docmt.model.attention_weights import WeightBlock
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.transformer import evaluation_mode
 

@@ -2,7 +2,7 @@
 
 Word translations are learned from the sentences of a file alone: two lexical models (IBM model 1, Brown et al. 1993),
 one in each direction, over the sets of word stems of each sentence pair. A link is a pair of stems that both prefer
-each other. Notation: N stem pairs of all sentence pairs (counted per sentence), K distinct stem pairs ("kinds").
+each other.
 """
 
 from __future__ import annotations
@@ -31,20 +31,13 @@ from docmt.checking.languages import (
     tokenize,
     tokenize_uncached,
 )
+from docmt.checking.lexical_model import SentenceWords, WordPairs, link_words
 from docmt.documents import ParallelDocument
 
-Ids = NDArray[np.int64]
-Values = NDArray[np.float64]
-_ITERATIONS = 5
 _MAX_FREQUENCY = 0.5
 """Largest share of sentences with a stem that can be a term."""
 _LONGEST_SENTENCE = 500
 """Most stems of a sentence in which links are searched. The number of pairs is quadratic in it."""
-_PRIOR = 0.05
-"""Added for every kind of pair, in the denominator of its probability only (compare Moore 2004), or else rare words
-explain everything in their sentences."""
-_MIN_POSTERIOR = 0.3
-"""Least probability of a link in both directions."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +54,11 @@ class Links:
 
 def find_links(documents: Sequence[ParallelDocument], languages: tuple[str, str]) -> Links:
     """Return the links of all sentences of these documents."""
-    sides = [_Stems.from_documents(documents, number, language) for number, language in enumerate(languages)]
-    pairs = _StemPairs.from_sides(*sides)
-    source, target = sides
-    forward = _estimate_posteriors(pairs.kind, pairs.target_index, target, pairs.kind_source)
-    backward = _estimate_posteriors(pairs.kind, pairs.source_index, source, pairs.kind_target)
-    linked = _find_best(forward, pairs.target_index) & _find_best(backward, pairs.source_index)
-    linked &= np.minimum(forward, backward) >= _MIN_POSTERIOR
-    return _collect_links(pairs, source, target, linked)
+    source, target = (_Stems.from_documents(documents, number, language) for number, language in enumerate(languages))
+    return _collect_links(*link_words(source, target), source, target)
 
 
-def _collect_links(pairs: _StemPairs, source: _Stems, target: _Stems, linked: NDArray[np.bool_]) -> Links:
+def _collect_links(pairs: WordPairs, linked: NDArray[np.bool_], source: _Stems, target: _Stems) -> Links:
     """Return the linked pairs as links between stems."""
     kinds = pairs.kind[linked]
     sentence = source.sentence[pairs.source_index[linked]]
@@ -85,14 +72,10 @@ def _collect_links(pairs: _StemPairs, source: _Stems, target: _Stems, linked: ND
 
 
 @dataclass(frozen=True)
-class _Stems:
+class _Stems(SentenceWords):
     """The distinct stems of all sentences of one language, concatenated."""
 
     names: list[str]
-    ids: Ids
-    sentence: Ids
-    """sentence index of each stem"""
-    sentences: int
 
     @classmethod
     def from_documents(cls, documents: Sequence[ParallelDocument], side: int, language: str) -> _Stems:
@@ -108,55 +91,7 @@ class _Stems:
         ids = [row if len(row) <= _LONGEST_SENTENCE else [] for row in ids]
         sizes = np.array([len(row) for row in ids], dtype=np.int64)
         flat = np.fromiter((id for row in ids for id in row), dtype=np.int64, count=int(sizes.sum()))
-        return cls(names, flat, np.repeat(np.arange(len(ids)), sizes), len(ids))
-
-
-@dataclass(frozen=True)
-class _StemPairs:
-    """All stem pairs of the two sides of a sentence, [N], and their kinds, [K]."""
-
-    source_index: Ids  # [N], index into _Stems.ids
-    target_index: Ids  # [N]
-    kind: Ids  # [N]
-    kind_source: Ids  # [K], the id of the source stem
-    kind_target: Ids  # [K]
-
-    @classmethod
-    def from_sides(cls, source: _Stems, target: _Stems) -> _StemPairs:
-        """Build the pairs of all sentences."""
-        sizes = np.bincount(source.sentence, minlength=source.sentences)
-        starts = np.cumsum(sizes) - sizes
-        repeats = sizes[target.sentence]
-        target_index = np.repeat(np.arange(len(target.ids)), repeats)
-        before = np.cumsum(repeats) - repeats
-        source_index = np.arange(len(target_index)) - np.repeat(before - starts[target.sentence], repeats)
-        keys = source.ids[source_index] * len(target.names) + target.ids[target_index]
-        kinds, kind = np.unique(keys, return_inverse=True)
-        return cls(source_index, target_index, kind, *np.divmod(kinds, max(1, len(target.names))))
-
-
-def _estimate_posteriors(kind: Ids, index: Ids, side: _Stems, conditions: Ids) -> Values:
-    """Return the probability [N] that each pair explains its word.
-
-    kind: [N]. index: [N], the explained words of `side`. conditions: [K], the ids of the stems that explain them. The
-    null word explains each word by its frequency.
-    """
-    null = (np.bincount(side.ids) / max(1, len(side.ids)))[side.ids]
-    probability = np.full(len(conditions), 1 / max(1, len(side.names)))
-    posterior = np.zeros(len(kind))
-    for _ in range(_ITERATIONS):
-        weights = probability[kind]
-        posterior = weights / (np.bincount(index, weights, minlength=len(side.ids)) + null)[index]
-        counts = np.bincount(kind, posterior, minlength=len(conditions))
-        probability = counts / np.bincount(conditions, counts + _PRIOR)[conditions]
-    return posterior
-
-
-def _find_best(posterior: Values, index: Ids) -> NDArray[np.bool_]:
-    """Return whether each pair [N] is the most probable of its word."""
-    best = np.zeros(int(index.max(initial=-1)) + 1)
-    np.maximum.at(best, index, posterior)
-    return posterior >= best[index]
+        return cls(flat, np.repeat(np.arange(len(ids)), sizes), len(ids), len(names), names)
 
 
 SHORTEST_NAME = 3

@@ -12,6 +12,7 @@ from docmt.checkpoint.model_directory import (
     ModelCard,
     find_drafter,
     have_same_drafter,
+    load_alignment_layer,
     load_languages,
     load_model,
     load_model_config,
@@ -45,7 +46,7 @@ def average_models(models: Sequence[Path | str], output: Path) -> None:
     facts = {"weights": f"mean of those of {len(models)} models", "averaged": ", ".join(map(str, models))}
     card = ModelCard(output.resolve().name, source_language=source, target_language=target, training=facts)
     drafter = find_drafter(first) if model.system.context_spec().drafts else None
-    save_model(output, model, load_model_tokenizer(first), card, drafter)
+    save_model(output, model, load_model_tokenizer(first), card, drafter, load_alignment_layer(first))
 
 
 def _check_compatible(first: Path | str, second: Path | str) -> None:

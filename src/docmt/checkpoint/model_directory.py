@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,6 +53,8 @@ DRAFTER_FOLDER = "drafter"
 """Folder of the model that writes drafts, in a run or model directory."""
 DRAFTING_FILE = "drafting.json"
 """Search settings of a model that writes drafts (docmt 0.3.0)."""
+ALIGNMENT_KEY = "alignment"
+"""Entry of a config with the layer that aligns words."""
 EDITABLE_ENTRIES = frozenset({"dropout", "attention_dropout", "instance_tokens", "instance_sentences"})
 """Entries of a stored config that may be edited.
 
@@ -62,6 +64,15 @@ _ARCHITECTURE_ENTRY = "architecture"  # name of this checksum
 _UNFINISHED_MODELS = {"best": "its best model so far", "last": "its last checkpoint"}
 
 _log = logging.getLogger(__name__)
+
+
+class AlignmentLayer(NamedTuple):
+    """The decoder layer whose attention to the source aligns words."""
+
+    layer: int
+    """from 1"""
+    shifted: bool = True
+    """weights are read where the target token is the decoder's input, not where it is predicted"""
 
 
 @dataclass(frozen=True)
@@ -120,17 +131,19 @@ def save_model(
     tokenizer: Tokenizer,
     card: ModelCard | Mapping[str, Any] | None = None,
     drafter: Path | None = None,
+    alignment: AlignmentLayer | None = None,
 ) -> None:
     """Write a model directory atomically, replacing an existing one.
 
-    card: may be a mapping with the fields of ModelCard. drafter: directory of the model that writes drafts.
+    card: may be a mapping with the fields of ModelCard. drafter: directory of the model that writes drafts. alignment:
+    the layer that aligns words, if it was chosen.
     Raises DocmtError if it cannot be written.
     """
     if not isinstance(card, ModelCard):
         card = ModelCard(**(card or {}))
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
-        describe_model(temporary, model, tokenizer, card)
+        describe_model(temporary, model, tokenizer, card, alignment)
         if drafter is not None:
             copy_model(drafter, temporary / DRAFTER_FOLDER)
 
@@ -167,15 +180,25 @@ def copy_model(directory: Path, folder: Path) -> None:
     load_tokenizer(model_path).save(folder)
 
 
-def describe_model(folder: Path, model: TranslationModel, tokenizer: Tokenizer, card: ModelCard) -> None:
+def describe_model(
+    folder: Path,
+    model: TranslationModel,
+    tokenizer: Tokenizer,
+    card: ModelCard,
+    alignment: AlignmentLayer | None = None,
+) -> None:
     """Write config, tokenizer and card beside the weights in a folder (not atomic)."""
-    _write_description(
-        folder, model.config, sum(parameter.numel() for parameter in model.parameters()), tokenizer, card
-    )
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    _write_description(folder, model.config, parameters, tokenizer, card, alignment)
 
 
 def _write_description(
-    folder: Path, model: ModelConfig, parameters: int, tokenizer: Tokenizer, card: ModelCard
+    folder: Path,
+    model: ModelConfig,
+    parameters: int,
+    tokenizer: Tokenizer,
+    card: ModelCard,
+    alignment: AlignmentLayer | None = None,
 ) -> None:
     config: dict[str, Any] = {
         "docmt_version": DOCMT_VERSION,
@@ -183,6 +206,8 @@ def _write_description(
         "target_language": card.target_language,
         "model": asdict(model),
     }
+    if alignment is not None:
+        config[ALIGNMENT_KEY] = alignment._asdict()
     config[CHECKSUMS_KEY] = {
         _ARCHITECTURE_ENTRY: _architecture_checksum(config["model"]),
         **file_checksums(folder, [WEIGHTS_FILE]),
@@ -284,6 +309,24 @@ def load_languages(directory: Path | str) -> tuple[str, str]:
         if not isinstance(code, str):
             raise DocmtError(f'{path} has a language {code!r}. Write a code such as "en", or copy the file again')
     return codes[0], codes[1]
+
+
+def load_alignment_layer(directory: Path | str) -> AlignmentLayer | None:
+    """Return the layer that aligns words, or None for a model without a chosen one (converted, or docmt 0.3.0).
+
+    Raises DocmtError if the file is missing or damaged.
+    """
+    path = find_model(directory) / CONFIG_FILE
+    values = read_json(path).get(ALIGNMENT_KEY)
+    if values is None:
+        return None
+    layer, shifted = (values.get(name) if isinstance(values, dict) else None for name in AlignmentLayer._fields)
+    if type(layer) is not int or type(shifted) is not bool:
+        raise DocmtError(
+            f'{path} has the entry "{ALIGNMENT_KEY}": {json.dumps(values)}. Write {{"layer": 1, "shifted": true}} with '
+            "the number of a decoder layer, or remove it"
+        )
+    return AlignmentLayer(layer, shifted)
 
 
 def languages_differ(first: tuple[str, str], second: tuple[str, str]) -> bool:

@@ -175,6 +175,17 @@ def find_nonempty(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[W
     return positions, select_sentences(positions, documents)
 
 
+def find_nonempty_pairs(sources: Sequence[WordIds], targets: Sequence[WordIds]) -> list[list[int]]:
+    """Return the positions in each document of the sentences with words on any side.
+
+    Raises ValueError where the numbers of sentences differ.
+    """
+    return [
+        [i for i, pair in enumerate(zip(source, target, strict=True)) if any(pair)]
+        for source, target in zip(sources, targets, strict=True)
+    ]
+
+
 def select_drafts(
     positions: Sequence[Sequence[int]], documents: Sequence[WordIds], drafts: Sequence[WordIds] | None
 ) -> list[WordIds] | None:

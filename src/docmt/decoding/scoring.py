@@ -18,7 +18,15 @@ from torch import Tensor
 
 from docmt.data import Batch, SentenceTokens, collate
 from docmt.decoding.models import Model, average_probabilities, list_members
-from docmt.decoding.scheduler import OnSentences, SearchSpans, Task, batch_by_length, select_drafts, select_sentences
+from docmt.decoding.scheduler import (
+    OnSentences,
+    SearchSpans,
+    Task,
+    batch_by_length,
+    find_nonempty_pairs,
+    select_drafts,
+    select_sentences,
+)
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import TargetBoundaries, WordIds, choose_rules
 from docmt.decoding.translation_results import Hypothesis, join_spans, non_finite_error
@@ -136,10 +144,7 @@ def score_documents(
     instances and passes, but no sentence sees another (`ModelInput.isolate_sentences`). Raises ValueError where the
     numbers of sentences differ, and DocmtError where scores are not numbers.
     """
-    positions, counts = [], [len(document) for document in sources]
-    for source_document, target_document in zip(sources, targets, strict=True):
-        both = enumerate(zip(source_document, target_document, strict=True))
-        positions.append([i for i, (source, target) in both if source or target])
+    positions, counts = find_nonempty_pairs(sources, targets), [len(document) for document in sources]
     drafts = select_drafts(positions, sources, drafts)
     sources, targets = select_sentences(positions, sources), select_sentences(positions, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))

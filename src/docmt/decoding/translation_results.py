@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -164,6 +164,21 @@ def _fit_numbers(numbers: Sequence[float], count: int) -> list[float]:
 
 
 @dataclass(frozen=True)
+class WordLink:
+    """A source word and a target word that translates it. Spans are (first character, one after the last)."""
+
+    source: tuple[int, int]
+    """in the source sentence, not in the document"""
+    target: tuple[int, int]
+    """in the target sentence"""
+    weight: float
+    """share of the attention, 0 to 1: the sum over the tokens of the source word, the mean over those of the target
+    word"""
+    mutual: bool
+    """the target word is also the best one of the source word; fewer links, but more of them are right"""
+
+
+@dataclass(frozen=True)
 class TranslatedSentence:
     """Source sentence and its translation."""
 
@@ -181,6 +196,8 @@ class TranslatedSentence:
     tokens: int = 0
     """number of target tokens in `score`: words, the token that ends the sentence (unless the length limit did) and, in
     the plain document system, the token after it"""
+    alignment: tuple[WordLink, ...] | None = None
+    """one link for each target word in order, to its best source word (`Translator.align`); None: not aligned"""
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
@@ -189,13 +206,15 @@ class TranslatedSentence:
         return self.target
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of one JSONL line."""
+        """Return the fields of one JSONL line; `alignment`, the mutual links, only if the sentence is aligned."""
+        links = self.alignment
         return {
             "source": self.source,
             "target": self.target,
             "score": self.score,
             "source_span": list(self.source_span),
             "target_span": list(self.target_span),
+            **({} if links is None else {"alignment": [[*link.source, *link.target] for link in links if link.mutual]}),
         }
 
 
@@ -238,6 +257,21 @@ class Translation:
     def text(self) -> str:
         """Return the translated text in the layout of the source."""
         return self.document.text()
+
+    def with_links(self, links: Mapping[int, tuple[WordLink, ...]]) -> Translation:
+        """Return the translation with the links of some sentences, by their numbers from 0."""
+        sentences = enumerate(self.sentences)
+        aligned = (replace(each, alignment=links.get(number, each.alignment)) for number, each in sentences)
+        return replace(self, sentences=tuple(aligned))
+
+    def alignments(self) -> list[list[WordLink]]:
+        """Return the links of the words of each sentence. Raises DocmtError where a sentence is not aligned."""
+        links = [sentence.alignment for sentence in self.sentences]
+        if None in links:
+            raise DocmtError(
+                f"sentence {links.index(None) + 1} is not aligned. Call Translator.align with this translation first."
+            )
+        return [list(each) for each in links if each is not None]
 
     def warnings(self) -> list[list[str]]:
         """Return the warnings of each sentence: `sentence_count`, `length_limit`, `long_source`, or none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -12,12 +12,13 @@ from typing import Any, Literal, TypedDict, overload
 
 import torch
 
-from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model
+from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model, load_alignment_layer
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import file_checksum
 from docmt.core.progress import progress
 from docmt.core.settings import MANY, check_number, quote
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
+from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
 from docmt.decoding.document_stream import DocumentStream, translate_documents
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.models import Precision, list_members, load_members, parse_model_paths, precision_context
@@ -32,10 +33,12 @@ from docmt.decoding.translation_results import (
     TranslatedSentence,
     TranslatedSpan,
     Translation,
+    WordLink,
 )
 from docmt.documents import Document, unwrap_lines
 from docmt.model import TranslationModel
 from docmt.text import Side
+from docmt.text.tokenizer import SIDES
 
 __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
 
@@ -311,6 +314,71 @@ class Translator:
         return [
             self._add_scores(*pair, [len(words) for words in source], hypothesis)
             for pair, source, hypothesis in zip(documents, sources, scored, strict=True)
+        ]
+
+    @overload
+    def align(
+        self, translations: Sequence[Translation], sentences: Sequence[Collection[int]] | None = None
+    ) -> list[Translation]: ...
+    @overload
+    def align(
+        self, translations: Sequence[PartialTranslation], sentences: Sequence[Collection[int]] | None = None
+    ) -> list[PartialTranslation]: ...
+    def align(self, translations: Sequence[Any], sentences: Sequence[Collection[int]] | None = None) -> list[Any]:
+        """Return translations with the links of their words (`TranslatedSentence.alignment`), by the model's attention.
+
+        One pass reads source and translation, as in scoring. translations: of this model, or supplied ones that it has
+        scored; or parts of `stream_parts`, each of which is read as a document, so that its first sentences may lack
+        context. Parts with an error stay as they are, and alternatives are not aligned. sentences: for each
+        translation, the numbers (from 0) of the sentences to align (default: all); instances without any are not read.
+        An ensemble averages the weights of its members. Raises DocmtError where weights are not numbers.
+        """
+        whole: list[Any] = [each.translation if isinstance(each, PartialTranslation) else each for each in translations]
+        wanted = [range(len(each or ())) for each in whole] if sentences is None else list(map(set, sentences))
+        if len(wanted) != len(whole):
+            raise DocmtError(
+                f"there are {len(whole)} translations but {len(wanted)} lists of sentences. Give one for each."
+            )
+        selected = [index for index, each in enumerate(whole) if each and wanted[index]]
+        for index in selected:
+            if not 0 <= min(wanted[index]) <= max(wanted[index]) < len(whole[index]):
+                raise DocmtError(
+                    f"translation {index + 1} has {len(whole[index])} sentences, numbered from 0, but sentences has "
+                    f"{sorted(wanted[index])}. Name existing ones."
+                )
+        links = self._align([whole[index] for index in selected], [wanted[index] for index in selected])
+        aligned = {index: whole[index].with_links(each) for index, each in zip(selected, links, strict=True)}
+        return [
+            replace(each, translation=aligned[index])
+            if index in aligned and isinstance(each, PartialTranslation)
+            else aligned.get(index, each)
+            for index, each in enumerate(translations)
+        ]
+
+    def _align(
+        self, translations: Sequence[Translation], wanted: Sequence[Collection[int]]
+    ) -> list[dict[int, tuple[WordLink, ...]]]:
+        """Return the links of these sentences of each translation, by number."""
+        texts = [[(sentence.source, sentence.target) for sentence in each] for each in translations]
+        sources, targets = (
+            [self._encode([pair[index] for pair in pairs], side) for pairs in texts] for index, side in enumerate(SIDES)
+        )
+        drafts = self.draft_documents(sources)
+        members = zip(self._paths, self.models, strict=True)
+        layers = [load_alignment_layer(path) or default_alignment_layer(member) for path, member in members]
+        total = sum(map(len, wanted))
+        with precision_context(self._model, self.precision), progress(self._title("aligning"), total) as bar:
+            weights = align_documents(
+                *(self._model, sources, targets, self.tokenizer.specials, self.search),
+                **self._context_settings,
+                layers=layers,
+                wanted=wanted,
+                drafts=drafts,
+                on_sentences=bar.advance,
+            )
+        return [
+            link_sentences(self.tokenizer, *arguments)
+            for arguments in zip(texts, sources, targets, weights, strict=True)
         ]
 
     def draft_documents(self, sources: Sequence[WordIds]) -> list[list[list[int]]] | None:

@@ -37,7 +37,7 @@ from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_car
 from docmt.training.run_directory import BestValidation, RunDirectory, TrainingState, read_state, save_checkpoint
 from docmt.training.train_config import CheckpointConfig, TrainConfig
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
-from docmt.training.validation import DevBleu, compute_dev_loss
+from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss
 
 _log = logging.getLogger(__name__)
 
@@ -440,7 +440,8 @@ class Training:
         if self.fabric.is_global_zero:
             card = build_card(self.config, self.corpus, facts, scores)
             drafter = self.run.drafter if self.corpus.train.drafts is not None else None
-            save_model(self.run.model, self.model, self.corpus.tokenizer, card, drafter)
+            alignment = None if dev is None else choose_alignment(self.fabric, self.model, self.corpus.train.store, dev)
+            save_model(self.run.model, self.model, self.corpus.tokenizer, card, drafter, alignment)
         _log.info("finished: %s; the model is %s", reason, origin)
         if state.best.score is not None:
             _log.info(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -10,7 +11,11 @@ import torch
 from lightning_fabric import Fabric
 
 from docmt.analysis.entropy import EntropyMeter, mean_entropies, measure_entropy
+from docmt.checkpoint.model_directory import AlignmentLayer
+from docmt.core.errors import DocmtError
+from docmt.data import ParallelStore, SentenceTokens
 from docmt.decoding import SearchConfig, translate_ids
+from docmt.decoding.alignment import choose_alignment_layer
 from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
 from docmt.model.transformer import evaluation_mode
@@ -18,6 +23,8 @@ from docmt.text import Tokenizer
 from docmt.training.distributed import gather_shares, sum_over_processes
 from docmt.training.objective import batch_loss
 from docmt.training.training_corpus import BatchedSplit
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,39 @@ def compute_dev_loss(
     loss_sum, nll_sum, tokens, *entropies = sum_over_processes(fabric, local_sums)
     bits, queries = (dict(zip(kinds, part, strict=True)) for part in (entropies[: len(kinds)], entropies[len(kinds) :]))
     return DevLoss(loss_sum / tokens, nll_sum / tokens, mean_entropies(bits, queries))
+
+
+_ALIGNED_SENTENCES = 300
+"""Dev sentences by which the layer that aligns words is chosen."""
+_EXAMPLES = 5000
+"""Training sentences from which IBM model 1 learns besides."""
+
+
+def choose_alignment(
+    fabric: Fabric, model: TranslationModel, train: ParallelStore, dev: BatchedSplit
+) -> AlignmentLayer | None:
+    """Return the layer whose attention aligns words best, or None if it cannot be chosen.
+
+    It takes some seconds. The documents at the beginning of the dev split decide.
+    """
+    sentences = min(_ALIGNED_SENTENCES, len(dev.store.source.lengths))
+    offsets = np.unique(dev.store.document_offsets.clip(max=sentences))
+
+    def read_documents(column: SentenceTokens) -> list[list[list[int]]]:
+        return column.slice(0, sentences).to_documents(offsets)
+
+    sources, targets = map(read_documents, (dev.store.source, dev.store.target))
+    drafts = None if dev.drafts is None else read_documents(dev.drafts)
+    size = min(_EXAMPLES, len(train.source.lengths))
+    source, target = (column.slice(0, size).to_documents([0, size])[0] for column in (train.source, train.target))
+    try:
+        with evaluation_mode(model), fabric.autocast():
+            return choose_alignment_layer(
+                model, sources, targets, dev.specials, examples=(source, target), drafts=drafts
+            )
+    except DocmtError as error:  # such as too few positions for the longest possible translation
+        _log.warning("no layer was chosen for word alignments: %s", error)
+        return None
 
 
 class DevBleu:
