@@ -19,7 +19,7 @@ from runs import Killed, assert_equal_runs, assert_equal_weights, kill_before, m
 from safetensors.torch import load_file
 
 from docmt.analysis import KINDS, attention_entropy
-from docmt.checkpoint.model_directory import load_model
+from docmt.checkpoint.model_directory import load_alignment_layer, load_model
 from docmt.core.errors import DocmtError
 from docmt.core.files import CHECKSUMS_KEY
 from docmt.data import PrepareConfig, prepare
@@ -42,7 +42,19 @@ def test_a_run_leaves_a_model_and_its_history(config):
     assert "xx to yy" in card
     assert "24 documents" in card
     assert "training from update 0" in (config.run / "train.log").read_text()
+    layer = load_alignment_layer(config.run)
+    assert layer.layer in (1, 2) and load_alignment_layer(config.run / "checkpoints" / "last") is None
     assert not list(config.run.rglob("*.pt")) + list(config.run.rglob("*.pkl"))
+
+
+def test_a_training_ends_without_a_layer_for_alignments_where_none_can_be_chosen(change, monkeypatch, caplog):
+    def fail(*arguments, **options):
+        raise DocmtError("sentence 1 of the document may need 90 positions")
+
+    monkeypatch.setattr("docmt.training.validation.choose_alignment_layer", fail)
+    result = train(change(stop__max_steps=1))
+    assert load_alignment_layer(result.model) is None
+    assert "no layer was chosen for word alignments: sentence 1 of the document may need 90 positions" in caplog.text
 
 
 @pytest.mark.parametrize(

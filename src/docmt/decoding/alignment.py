@@ -231,8 +231,8 @@ def _sentence_weights(
     for block in attention_weights(attention, x, memory, selected):
         means = block.shares().mean(1).cpu()  # [n, q, l]
         positions, is_query = block.queries.cpu(), block.is_query.cpu()
-        segments = tiles.find_segments(positions[:, 0].contiguous()).tolist()
-        for number, mean, at, real in zip(segments, means, positions, is_query, strict=True):
+        numbers = tiles.find_segments(positions[:, 0].contiguous()).tolist()
+        for number, mean, at, real in zip(numbers, means, positions, is_query, strict=True):
             column, size = columns[number], weights[number].shape[1]
             weights[number][at[real] - starts[number]] = mean[real, column : column + size]
     return weights

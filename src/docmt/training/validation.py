@@ -82,12 +82,11 @@ def choose_alignment(
     sources, targets = map(read_documents, (dev.store.source, dev.store.target))
     drafts = None if dev.drafts is None else read_documents(dev.drafts)
     size = min(_EXAMPLES, len(train.source.lengths))
-    source, target = (column.slice(0, size).to_documents([0, size])[0] for column in (train.source, train.target))
+    source, target = (side.slice(0, size).to_documents([0, size])[0] for side in (train.source, train.target))
+    examples, specials = (source, target), dev.specials
     try:
         with evaluation_mode(model), fabric.autocast():
-            return choose_alignment_layer(
-                model, sources, targets, dev.specials, examples=(source, target), drafts=drafts
-            )
+            return choose_alignment_layer(model, sources, targets, specials, examples=examples, drafts=drafts)
     except DocmtError as error:  # such as too few positions for the longest possible translation
         _log.warning("no layer was chosen for word alignments: %s", error)
         return None
