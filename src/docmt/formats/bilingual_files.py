@@ -1,0 +1,439 @@
+"""Source and translation in one file: XLIFF 2.1 for translators' tools (written and read), TMX and a web page.
+
+A unit of XLIFF has the name u1, u2, ... of its place in the file, and codes have the names c1, c2, ... of their place
+in the source; a copy of c1 is c1-2. The markup of c1 is the data d1, that of its end e1. Tools keep these names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+
+from docmt.core.errors import DocmtError
+from docmt.formats.bilingual_page import write_page
+from docmt.formats.bilingual_units import BilingualSentence, BilingualUnit, Token, find_closed, split_unit
+from docmt.formats.language_codes import format_language_tag
+from docmt.formats.units import Code, Unit
+from docmt.formats.xml_tree import ILLEGAL, Element, Text, XmlFile, escape_text, quote_attribute
+
+_CORE = "urn:oasis:names:tc:xliff:document:2.0"
+_METADATA = "urn:oasis:names:tc:xliff:metadata:2.0"
+_ALIASES = {"urn:oasis:names:tc:xliff:document:2.2": _CORE}
+_NAME = re.compile(r"([cde])(\d{1,9})(-\d+)?")
+__all__ = [
+    "BilingualSentence",
+    "BilingualUnit",
+    "XliffTargets",
+    "apply_targets",
+    "read_xliff_targets",
+    "write_page",
+    "write_tmx",
+    "write_xliff",
+]
+
+
+def _key(code: Code) -> Code:
+    return replace(code, offset=0)
+
+
+@dataclass
+class _CodeTable:
+    """Numbers of the codes of a unit: equal ones share a number. Open codes stand for pairs."""
+
+    numbers: dict[Code, int] = field(default_factory=dict)
+    ends: dict[int, str] = field(default_factory=dict)
+    """contents of the close codes of pairs, by number"""
+
+    def add(self, unit: Unit) -> None:
+        """Number the codes of a unit that have none yet."""
+        opened: list[int] = []
+        for code in unit.codes:
+            if code.kind == "close":
+                self.ends.setdefault(opened.pop(), code.content)
+                continue
+            number = self.numbers.setdefault(_key(code), len(self.numbers) + 1)
+            if code.kind == "open":
+                opened.append(number)
+
+
+class _InlineWriter:
+    """Writer of the codes of one language of a unit: pairs within a piece as pc, others as sc and ec."""
+
+    def __init__(self, table: _CodeTable) -> None:
+        self._table = table
+        self._counts: Counter[int] = Counter()
+        self._opened: list[tuple[int, str, bool]] = []  # number, name, whether written as pc
+
+    def write(self, tokens: Sequence[Token]) -> str:
+        """Return the next piece."""
+        closed = find_closed(tokens)
+        return "".join(
+            _write_text(token) if isinstance(token, str) else self._write_code(token, index in closed)
+            for index, token in enumerate(tokens)
+        )
+
+    def _write_code(self, code: Code, is_closed: bool) -> str:
+        if code.kind == "close":
+            number, name, is_closed = self._opened.pop()
+            if is_closed:
+                return "</pc>"
+            return f'<ec startRef="{name}" dataRef="e{number}"{_write_rights(code)}/>'
+        number = self._table.numbers[_key(code)]
+        self._counts[number] += 1
+        name = f"c{number}" if self._counts[number] == 1 else f"c{number}-{self._counts[number]}"
+        if code.kind == "alone":
+            return f'<ph id="{name}" dataRef="d{number}" canCopy="no"/>'
+        self._opened.append((number, name, is_closed))
+        if is_closed:
+            return f'<pc id="{name}" dataRefStart="d{number}" dataRefEnd="e{number}"{_write_rights(code)}>'
+        return f'<sc id="{name}" dataRef="d{number}"{_write_rights(code)}/>'
+
+
+def _write_rights(code: Code) -> str:
+    return "" if code.can_copy else ' canCopy="no"'
+
+
+def _write_text(text: str) -> str:
+    """Return character data with elements for the characters that XML cannot hold."""
+    parts = re.split(f"({ILLEGAL.pattern})", text)
+    return "".join(
+        f'<cp hex="{ord(part):04X}"/>' if number % 2 else escape_text(part) for number, part in enumerate(parts)
+    )
+
+
+def write_xliff(
+    units: Sequence[BilingualUnit], original: str, format: str, source_language: str, target_language: str
+) -> bytes:
+    """Return an XLIFF 2.1 file of all units of a file, in their order.
+
+    original: path of the file. format: its name in `docmt.formats.registry`. A unit whose target has neither text nor
+    codes is written as not translated. Equal input gives equal bytes.
+    """
+    head = (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<xliff xmlns="{_CORE}" xmlns:mda="{_METADATA}" version="2.1"'
+        f' srcLang="{format_language_tag(source_language)}" trgLang="{format_language_tag(target_language)}">\n'
+        f'<file id="f1" original={quote_attribute(original)} xml:space="preserve">\n'
+        f'<mda:metadata><mda:metaGroup category="docmt"><mda:meta type="format">{escape_text(format)}</mda:meta>'
+        "</mda:metaGroup></mda:metadata>\n"
+    )
+    body = "".join(_write_unit(f"u{number}", unit) for number, unit in enumerate(units, 1))
+    return f"{head}{body}</file>\n</xliff>\n".encode()
+
+
+def _write_unit(name: str, unit: BilingualUnit) -> str:
+    table = _CodeTable()
+    table.add(unit.source)
+    table.add(unit.target)
+    source, target = _InlineWriter(table), _InlineWriter(table)
+    is_translated = bool(unit.target.text or unit.target.codes)
+    segments, groups = [], []
+    for number, pair in enumerate(split_unit(unit), 1):
+        content = f"<source>{source.write(pair.source)}</source>"
+        if is_translated:
+            content += f"<target>{target.write(pair.target)}</target>"
+        if pair.sentence is None:
+            segments.append(f"<ignorable>{content}</ignorable>\n")
+            continue
+        state = "translated" if is_translated else "initial"
+        segments.append(f'<segment id="s{number}" state="{state}">{content}</segment>\n')
+        if pair.sentence.score is not None:
+            meta = f'<mda:meta type="score">{pair.sentence.score:.4f}</mda:meta>'
+            groups.append(f'<mda:metaGroup category="s{number}">{meta}</mda:metaGroup>')
+    title = f" name={quote_attribute(unit.id)}" if unit.id else ""
+    metadata = f"<mda:metadata>{''.join(groups)}</mda:metadata>\n" if groups else ""
+    return f'<unit id="{name}"{title}>\n{metadata}{_write_data(table)}{"".join(segments)}</unit>\n'
+
+
+def _write_data(table: _CodeTable) -> str:
+    data = []
+    for code, number in table.numbers.items():
+        data.append(f'<data id="d{number}">{_write_text(code.content)}</data>')
+        if code.kind == "open":
+            data.append(f'<data id="e{number}">{_write_text(table.ends[number])}</data>')
+    return f"<originalData>{''.join(data)}</originalData>\n" if data else ""
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A code that was read; number 0 for one that docmt did not write."""
+
+    kind: str
+    number: int
+
+
+@dataclass(frozen=True)
+class XliffUnit:
+    """The contents of a unit that was read."""
+
+    line: int
+    source: list[str | _Mark]
+    target: list[str | _Mark]
+    """with the source of the segments that have no target"""
+    untranslated: int
+    """number of segments without a target"""
+    segments: int
+
+
+@dataclass(frozen=True)
+class XliffTargets:
+    """An XLIFF file that was read, see `apply_targets`."""
+
+    path: str
+    original: str
+    format: str
+    source_language: str
+    target_language: str
+    units: Mapping[str, XliffUnit]
+    """by name: u1, u2, ..."""
+
+
+def read_xliff_targets(data: bytes, path: str) -> XliffTargets:
+    """Return the translations of a file that `write_xliff` wrote and people's tools edited.
+
+    Prefixes, states, notes and the borders of segments may have changed. Raises DocmtError for other files.
+    """
+    file = XmlFile(data, path, aliases=_ALIASES)
+    files = [each for each in file.root.elements if each.name == f"{{{_CORE}}}file"]
+    if file.root.name != f"{{{_CORE}}}xliff" or len(files) != 1:
+        raise DocmtError(f"{path} is not an XLIFF 2 file with one <file>. Write one with docmt extract.")
+    metas = files[0].iter(f"{{{_METADATA}}}meta")
+    return XliffTargets(
+        path,
+        files[0].attributes.get("original", ""),
+        next((meta.text() for meta in metas if meta.attributes.get("type") == "format"), ""),
+        file.root.attributes.get("srcLang", ""),
+        file.root.attributes.get("trgLang", ""),
+        {
+            unit.attributes.get("id", ""): _read_unit(unit, file.text.count("\n", 0, unit.start) + 1, path)
+            for unit in files[0].iter(f"{{{_CORE}}}unit")
+        },
+    )
+
+
+def _read_unit(unit: Element, line: int, path: str) -> XliffUnit:
+    source: list[str | _Mark] = []
+    targets: list[tuple[int, list[str | _Mark]]] = []
+    untranslated = segments = 0
+    place = f"{path}, line {line}"
+    for piece in unit.elements:
+        if piece.name not in (f"{{{_CORE}}}segment", f"{{{_CORE}}}ignorable"):
+            continue
+        content = _read_inline(piece.find(f"{{{_CORE}}}source"), place)
+        source += content
+        element = piece.find(f"{{{_CORE}}}target")
+        target = _read_inline(element, place)
+        is_missing = element is None
+        if piece.name == f"{{{_CORE}}}segment":
+            is_initial = piece.attributes.get("state", "initial") == "initial"
+            is_missing = is_missing or (not target and bool(content) and is_initial)
+            segments += 1
+            untranslated += is_missing
+        order = element.attributes.get("order", "") if element else ""
+        number = int(order) if order.isascii() and order.isdigit() else len(targets) + 1
+        targets.append((number, content if is_missing else target))
+    targets.sort(key=lambda pair: pair[0])
+    return XliffUnit(line, source, [token for _, tokens in targets for token in tokens], untranslated, segments)
+
+
+def _read_inline(element: Element | None, place: str) -> list[str | _Mark]:
+    """Return the text and the codes of a source or target."""
+    tokens: list[str | _Mark] = []
+    for node in element.children if element else ():
+        if isinstance(node, Text):
+            tokens.append(node.value)
+            continue
+        kind = node.name.removeprefix(f"{{{_CORE}}}")
+        if kind == "cp":
+            tokens.append(_read_character(node.attributes.get("hex", ""), place))
+        elif kind in ("ph", "sc", "ec"):
+            tokens.append(_Mark({"ph": "alone", "sc": "open", "ec": "close"}[kind], _find_number(node)))
+        elif kind == "pc":
+            number = _find_number(node)
+            tokens += [_Mark("open", number), *_read_inline(node, place), _Mark("close", number)]
+        else:
+            tokens += _read_inline(node, place)
+    return [token for token in tokens if token != ""]
+
+
+def _read_character(code: str, place: str) -> str:
+    try:
+        return chr(int(code, 16))
+    except (ValueError, OverflowError) as error:
+        raise DocmtError(f"{place}: <cp hex={code!r}/> is not a character. Mend or remove it.") from error
+
+
+def _find_number(element: Element) -> int:
+    """Return the number of a code; 0 if docmt did not write it. Copies that tools make keep the data of the code."""
+    for attribute in ("dataRef", "dataRefStart", "copyOf", "id", "startRef"):
+        if match := _NAME.fullmatch(element.attributes.get(attribute, "")):
+            return int(match[2])
+    return 0
+
+
+def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Unit], list[str]]:
+    """Return the translations of all units of the original file, and warnings.
+
+    Codes that a translation lacks are put at its end, those that the source does not have are left out, and units
+    without a translation stay. Raises DocmtError if `units` are not those that the XLIFF file was written for.
+    """
+    names = {f"u{number}": unit for number, unit in enumerate(units, 1)}
+    for name, read in targets.units.items():
+        if name not in names or _clean(read.source) != names[name].text.split():
+            raise DocmtError(
+                f"{targets.path}, line {read.line}: unit {name} is not in the original file, or has another source"
+                " there. Merge with the file that was extracted, unchanged."
+            )
+    translated, warnings, untranslated = [], [], 0
+    for name, unit in names.items():
+        found = targets.units.get(name)
+        if found is None or (found.segments and found.untranslated == found.segments):
+            translated.append(unit)
+            untranslated += 1
+            continue
+        merger = _CodeMerger(unit)
+        translated.append(merger.merge(found.target))
+        problems = list(merger.problems)
+        if found.untranslated:
+            problems.append(f"{found.untranslated} of {found.segments} segments have no translation and stay")
+        warnings += [f"{targets.path}, line {found.line}: unit {name}: {problem}" for problem in problems]
+    if untranslated:
+        warnings.append(f"{targets.path}: units without a translation, which stay: {untranslated} of {len(units)}")
+    return translated, warnings
+
+
+def _clean(tokens: Iterable[str | _Mark]) -> list[str]:
+    return "".join(token for token in tokens if isinstance(token, str)).split()
+
+
+class _CodeMerger:
+    """Puts the codes of a source unit into a translation that was read."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.problems: list[str] = []
+        self._unit = unit
+        self._table = _CodeTable()
+        self._table.add(unit)
+        self._by_number = {number: code for code, number in self._table.numbers.items()}
+        self._free = Counter(_key(code) for code in unit.codes if code.kind == "alone" or not code.can_copy)
+        self._codes: list[Code] = []
+        self._opened: list[int] = []
+        self._length = 0
+
+    def merge(self, tokens: Iterable[str | _Mark]) -> Unit:
+        """Return the unit."""
+        parts, dropped = [], 0
+        for token in tokens:
+            if isinstance(token, str):
+                parts.append(token)
+                self._length += len(token)
+            elif not self._add(token):
+                dropped += 1
+        while self._opened:
+            self._close(self._opened[-1])
+        if dropped:
+            self.problems.append(f"{dropped} codes that the source does not have (so often) were left out")
+        self._add_missing()
+        return Unit("".join(parts), tuple(self._codes), self._unit.id)
+
+    def _add(self, mark: _Mark) -> bool:
+        """Add a code. Return whether it has a place."""
+        code = self._by_number.get(mark.number)
+        if mark.kind == "close":
+            if mark.number in self._opened:
+                self._close(mark.number)
+            return code is not None
+        if code is None or code.kind != mark.kind:
+            return False
+        if (code.kind == "alone" or not code.can_copy) and self._free[code] < 1:
+            return False
+        self._free[code] -= 1
+        self._codes.append(replace(code, offset=self._length))
+        if code.kind == "open":
+            self._opened.append(mark.number)
+        return True
+
+    def _close(self, number: int) -> None:
+        """Close a pair. Pairs that were opened in it and go on are closed, and opened again if that is allowed."""
+        inner: list[int] = []
+        while (top := self._opened.pop()) != number:
+            inner.insert(0, top)
+            self._append_end(top)
+        self._append_end(number)
+        for other in inner:
+            if self._by_number[other].can_copy:
+                self._codes.append(replace(self._by_number[other], offset=self._length))
+                self._opened.append(other)
+
+    def _append_end(self, number: int) -> None:
+        code = self._by_number[number]
+        self._codes.append(Code(self._length, "close", code.id, self._table.ends[number], code.can_copy))
+
+    def _add_missing(self) -> None:
+        present = Counter((code.id, code.kind == "alone") for code in self._codes)
+        contents = []
+        for code in self._unit.codes:
+            key = code.id, code.kind == "alone"
+            if code.kind == "close" or present[key] > 0:
+                present[key] -= code.kind == "alone"
+                continue
+            number = self._table.numbers[_key(code)]
+            self._codes.append(replace(code, offset=self._length))
+            contents.append(code.content)
+            if code.kind == "open":
+                self._append_end(number)
+                present[key] += 1
+        if contents:
+            self.problems.append(f"codes that the translation lacks stand at its end: {' '.join(contents)}")
+
+
+def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_language: str) -> bytes:
+    """Return a translation memory (TMX 1.4b) of all sentences. Equal input gives equal bytes."""
+    source, target = format_language_tag(source_language), format_language_tag(target_language)
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
+        f'<header creationtool="docmt" creationtoolversion="{version("docmt")}" segtype="sentence" o-tmf="docmt"'
+        f' adminlang="en" srclang="{source}" datatype="unknown"/>\n<body>\n'
+    ]
+    for unit in units:
+        table = _CodeTable()
+        table.add(unit.source)
+        table.add(unit.target)
+        for pair in split_unit(unit):
+            if pair.sentence and _has_text(pair.source) and _has_text(pair.target):
+                first, second = (_write_segment(tokens, table) for tokens in (pair.source, pair.target))
+                lines.append(
+                    f'<tu><tuv xml:lang="{source}"><seg>{first}</seg></tuv>'
+                    f'<tuv xml:lang="{target}"><seg>{second}</seg></tuv></tu>\n'
+                )
+    return "".join([*lines, "</body>\n</tmx>\n"]).encode()
+
+
+def _has_text(tokens: Iterable[Token]) -> bool:
+    return any(isinstance(token, str) and token.strip() for token in tokens)
+
+
+def _write_segment(tokens: Sequence[Token], table: _CodeTable) -> str:
+    """Return a segment of TMX. Pairs that cross its borders are <it>."""
+    closed = find_closed(tokens)
+    opened: list[tuple[int, bool]] = []  # number of the code in the segment, whether its pair ends in it
+    parts = []
+    for index, token in enumerate(tokens):
+        if isinstance(token, str):
+            parts.append(escape_text(token))
+            continue
+        content = escape_text(token.content)
+        number = "" if token.kind == "close" else f' x="{table.numbers[_key(token)]}"'
+        if token.kind == "alone":
+            parts.append(f"<ph{number}>{content}</ph>")
+        elif token.kind == "open":
+            opened.append((index + 1, index in closed))
+            start = f'bpt i="{index + 1}"' if index in closed else 'it pos="begin"'
+            parts.append(f"<{start}{number}>{content}</{start[:3].strip()}>")
+        elif opened and opened[-1][1]:
+            parts.append(f'<ept i="{opened.pop()[0]}">{content}</ept>')
+        else:
+            parts.append(f'<it pos="end">{content}</it>')
+    return "".join(parts)

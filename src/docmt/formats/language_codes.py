@@ -1,0 +1,71 @@
+"""Codes of languages: are two of them one language, and in what direction is it written?
+
+Codes are BCP 47 tags (en-US, zh-Hans), locales (en_US) or those of models (eng_Latn of NLLB, en_XX of mBART).
+"""
+
+from __future__ import annotations
+
+import re
+
+_SHORT_FORMS = """
+    afr=af aka=ak amh=am arb=ar ara=ar arz=ar asm=as ast=ast aym=ay ayr=ay azb=az aze=az azj=az bak=ba bel=be
+    bem=bem ben=bn bod=bo bos=bs bul=bg cat=ca ces=cs ckb=ckb crh=crh cym=cy dan=da deu=de dzo=dz ell=el eng=en
+    epo=eo est=et eus=eu ewe=ee fao=fo fij=fj fin=fi fra=fr ful=ff fuv=ff gaz=om gla=gd gle=ga glg=gl grn=gn
+    guj=gu hat=ht hau=ha heb=he hin=hi hrv=hr hun=hu hye=hy ibo=ig ind=id isl=is ita=it jav=jv jpn=ja kan=kn
+    kas=ks kat=ka kaz=kk khk=mn khm=km kik=ki kin=rw kir=ky kmr=ku kon=kg kor=ko kur=ku lao=lo lav=lv lvs=lv
+    lim=li lin=ln lit=lt ltz=lb lug=lg mal=ml mar=mr mkd=mk mlt=mt mon=mn mri=mi msa=ms mya=my nld=nl nno=nn
+    nob=nb nor=nb npi=ne nep=ne nya=ny oci=oc ori=or ory=or orm=om pan=pa pbt=ps pes=fa fas=fa plt=mg mlg=mg
+    pol=pl por=pt pus=ps que=qu quy=qu ron=ro run=rn rus=ru sag=sg san=sa sin=si slk=sk slv=sl smo=sm sna=sn
+    snd=sd som=so sot=st spa=es sqi=sq als=sq srd=sc srp=sr ssw=ss sun=su swa=sw swe=sv swh=sw tam=ta tat=tt
+    tel=te tgk=tg tgl=tl tha=th tir=ti tsn=tn tso=ts tuk=tk tur=tr twi=tw uig=ug ukr=uk urd=ur uzb=uz uzn=uz
+    vie=vi wol=wo xho=xh ydd=yi yid=yi yor=yo zho=zh zsm=ms zul=zu no=nb iw=he in=id ji=yi
+"""
+_SHORT = dict(pair.split("=") for pair in _SHORT_FORMS.split())
+"""ISO 639-3 codes, those of members of a macrolanguage, and old ones: the code that BCP 47 has for them."""
+_SCRIPTS_IN_USE = frozenset(["az", "bo", "ks", "ku", "ms", "pa", "sd", "sr", "tg", "ug", "uz", "yue", "zh"])
+"""Languages that are written in several scripts, so that their tags name it."""
+_RIGHT_TO_LEFT_SCRIPTS = frozenset(["adlm", "arab", "aran", "hebr", "mand", "nkoo", "rohg", "samr", "syrc", "thaa"])
+_RIGHT_TO_LEFT_CODES = """
+    acm acq aeb ajp apc apd ar arc ars ary bal bqi ckb dv fa glk he lrc mzn nqo prs ps sd skr syr ug ur yi
+"""
+_RIGHT_TO_LEFT = frozenset(_RIGHT_TO_LEFT_CODES.split())
+
+
+def _split(code: str) -> tuple[str, str, str]:
+    """Return the language (short form), script and region of a code, each perhaps empty."""
+    language, *others = re.split(r"[-_.@]", code.strip().lower())
+    script = next((part for part in others if re.fullmatch("[a-z]{4}", part)), "")
+    region = next((part for part in others if re.fullmatch(r"[a-z]{2}|\d{3}", part)), "")
+    return _SHORT.get(language, language), script, "" if region == "xx" else region
+
+
+def primary_language(code: str) -> str:
+    """Return the primary language of a code in its shortest form: en of en-US and of eng_Latn."""
+    return _split(code)[0]
+
+
+def is_same_language(first: str, second: str) -> bool:
+    """Return whether two codes name one language, whatever its region and script. An empty code is any language."""
+    one, other = primary_language(first), primary_language(second)
+    return one == other or not one or not other or "und" in (one, other)
+
+
+def format_language_tag(code: str) -> str:
+    """Return the BCP 47 tag of a code: en of eng_Latn, zh-Hans of zho_Hans, pt-BR of pt_BR; und of an empty one."""
+    language, script, region = _split(code)
+    if not re.fullmatch("[a-z]{2,8}", language):
+        return "und"
+    parts = [language]
+    if script and (language in _SCRIPTS_IN_USE or "_" not in code):
+        parts.append(script.title())
+    if region:
+        parts.append(region.upper())
+    return "-".join(parts)
+
+
+def text_direction(code: str) -> str:
+    """Return "rtl" for a language (or a script, if the code names one) that is written from right to left, or "ltr"."""
+    language, script, _ = _split(code)
+    if script:
+        return "rtl" if script in _RIGHT_TO_LEFT_SCRIPTS else "ltr"
+    return "rtl" if language in _RIGHT_TO_LEFT else "ltr"

@@ -1,0 +1,265 @@
+"""Bilingual files: what is written is read back, whatever people's tools do with it in between."""
+
+import html
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+from test_projection import WORDS, marked_units
+
+from docmt.core.errors import DocmtError
+from docmt.formats.bilingual_files import (
+    BilingualSentence,
+    BilingualUnit,
+    apply_targets,
+    read_xliff_targets,
+    write_page,
+    write_tmx,
+    write_xliff,
+)
+from docmt.formats.language_codes import format_language_tag, is_same_language, text_direction
+from docmt.formats.projection import Passage, project_codes
+from docmt.formats.units import Unit, UnitBuilder
+
+
+def build(*parts):
+    """A unit of texts, "<b>", "</b>" (copied), "<a>", "</a>" (not copied) and "[1]" (single)."""
+    builder = UnitBuilder()
+    for part in parts:
+        if part.startswith("</"):
+            builder.close(part[2:-1], part)
+        elif part.startswith("<"):
+            builder.open(part[1:-1], part, can_copy=part != "<a>")
+        elif part.startswith("["):
+            builder.add_alone(part, part)
+        else:
+            builder.add_text(part)
+    return builder.finish("p1")
+
+
+SOURCE = build("One ", "<b>", "car. Red", "</b>", " ", "<a>", "Two", "</a>", "[1]", ".")
+TARGET = build("Ein ", "<b>", "Auto. Rot", "</b>", " ", "<a>", "Zwei", "</a>", "[1]", ".")
+SENTENCES = (BilingualSentence((0, 8), (0, 9), -0.5), BilingualSentence((9, 17), (10, 19), None))
+PAIR = BilingualUnit("p1", SOURCE, TARGET, SENTENCES)
+
+
+def write(*units):
+    return write_xliff(units, "a.docx", "docx", "en", "de").decode()
+
+
+def merge(text, *units):
+    return apply_targets(units, read_xliff_targets(text.encode(), "x.xlf"))
+
+
+def test_the_file_says_all_and_is_read_back():
+    text = write(PAIR)
+    assert '<sc id="c1" dataRef="d1"/>Auto.</target>' in text
+    assert '<ec startRef="c1" dataRef="e1"/>' in text
+    assert '<pc id="c2" dataRefStart="d2" dataRefEnd="e2" canCopy="no">Zwei</pc>' in text
+    assert '<ph id="c3" dataRef="d3" canCopy="no"/>' in text
+    assert '<mda:meta type="score">-0.5000</mda:meta>' in text
+    assert "<ignorable><source> </source><target> </target></ignorable>" in text
+    assert text == write(PAIR)
+    targets = read_xliff_targets(text.encode(), "x.xlf")
+    assert (targets.original, targets.format) == ("a.docx", "docx")
+    assert (targets.source_language, targets.target_language) == ("en", "de")
+    assert apply_targets([SOURCE], targets) == ([TARGET], [])
+
+
+ODD = st.sampled_from(['<&">', "\0", "\r", "\n", "\ud800", "]]>", "\ue000", "😀"])
+
+
+@st.composite
+def translated_units(draw):
+    source = draw(marked_units())
+    length = len(source.text)
+    borders = sorted(draw(st.lists(st.integers(0, length), max_size=6)))
+    passages, sentences, position, offset = [], [], 0, 0
+    for start, end in zip(borders[::2], borders[1::2], strict=False):
+        target = "".join(
+            draw(st.lists(WORDS | st.sampled_from(['<&">', "\0", "\r", "\n", "\ud800", "]]>"]), max_size=8))
+        )
+        passages.append(Passage(start, end, target))
+        offset += start - position
+        sentences.append(BilingualSentence((start, end), (offset, offset + len(target)), None))
+        offset, position = offset + len(target), end
+    target, _ = project_codes(source, passages)
+    return BilingualUnit("", source, target, tuple(sentences))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(translated_units(), max_size=3))
+def test_what_is_written_is_read(units):
+    text = write(*units)
+    merged, warnings = merge(text, *(unit.source for unit in units))
+    assert merged == [unit.target if unit.target.text or unit.target.codes else unit.source for unit in units]
+    assert all("units without a translation" in warning for warning in warnings)
+    etree.fromstring(write_tmx(units, "en", "de"))
+    write_page(units, "x", "en", "de").encode()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(translated_units(), min_size=1, max_size=3))
+def test_the_names_of_xliff_are_unique(units):
+    core = "{urn:oasis:names:tc:xliff:document:2.0}"
+    for unit in etree.fromstring(write(*units).encode()).iter(core + "unit"):
+        data = [each.get("id") for each in unit.iter(core + "data")]
+        assert len(data) == len(set(data))
+        for side in ("source", "target"):
+            codes = [each for part in unit.iter(core + side) for each in part.iter()]
+            names = [each.get("id") for each in codes if each.get("id")]
+            assert len(names) == len(set(names))
+            starts = {each.get("id") for each in codes if each.tag == core + "sc"}
+            assert starts == {each.get("startRef") for each in codes if each.tag == core + "ec"}
+            assert {each.get(name) for each in codes for name in ("dataRef", "dataRefStart", "dataRefEnd")} <= {
+                None,
+                *data,
+            }
+
+
+def test_a_pair_that_is_copied_has_a_name_for_each_copy():
+    target = build("<b>", "Ein", "</b>", " Auto ", "<b>", "da", "</b>", ".")
+    source = build("One ", "<b>", "car", "</b>", ".")
+    text = write(BilingualUnit("", source, target))
+    assert '<pc id="c1-2" dataRefStart="d1" dataRefEnd="e1">' in text
+    assert merge(text, source)[0][0].codes == target.codes
+
+
+def test_a_copy_of_another_tool_is_known_by_its_data_or_base():
+    source = build("One ", "<b>", "car", "</b>", ".")
+    text = write(BilingualUnit("", source, source))
+    for copy in ('<pc id="77" dataRefStart="d1">x</pc>', '<pc id="77" copyOf="c1">x</pc>'):
+        (merged,), warnings = merge(text.replace("</target>", copy + "</target>"), source)
+        assert merged.render() == "One <b>car</b>.<b>x</b>"
+        assert not warnings
+
+
+def test_other_prefixes_orders_states_and_notes_are_read():
+    text = write(PAIR)
+    text = text.replace('xmlns="', 'xmlns:x="')
+    text = re.sub(r"<(/?)(?=\w+[\s>/])(?!mda|\?)", r"<\1x:", text)
+    text = re.sub(r'id="s1" state="translated"', 'state="final" subState="a:b" id="s1"', text)
+    text = re.sub(r"(<x:unit[^>]*>)", r"\1<x:notes><x:note>Why?</x:note></x:notes>", text)
+    text = re.sub(r'<x:pc id="(\w+)" dataRefStart="(\w+)"', r'<x:pc dataRefStart="\2"' + "\n " + r'id="\1"', text)
+    assert merge(text, SOURCE) == ([TARGET], [])
+
+
+def test_segments_may_be_merged_split_and_reordered():
+    source, target = Unit("One. Two."), Unit("Eins. Zwei.")
+    sentences = (BilingualSentence((0, 4), (0, 5)), BilingualSentence((5, 9), (6, 11)))
+    text = write(BilingualUnit("", source, target, sentences))
+    merged = re.sub(
+        r"<segment.*</segment>\n",
+        "<segment><source>One. Two.</source><target>Zwei? Eins.</target></segment>",
+        text,
+        flags=re.DOTALL,
+    )
+    assert merge(merged, source)[0][0].text == "Zwei? Eins."
+    reordered = text.replace("<target>Eins.", '<target order="3">Eins.').replace(
+        "<target>Zwei.", '<target order="1">Zwei.'
+    )
+    assert merge(reordered, source)[0][0].text == "Zwei. Eins."
+    split = text.replace(
+        "<target>Eins.</target>", "<target>Ei</target></segment><segment><source/><target>ns.</target>"
+    )
+    assert merge(split, source)[0][0].text == "Eins. Zwei."
+    marked = text.replace("Eins.", '<mrk id="m1" translate="no">Eins</mrk><sm id="m2"/>.<em startRef="m2"/>')
+    assert merge(marked, source)[0][0].text == "Eins. Zwei."
+
+
+def test_codes_that_are_lost_stand_at_the_end():
+    text = write(PAIR)
+    text = re.sub(r'(<target>[^\n]*)<ph id="c3"[^>]*>', r"\1", text)
+    text = re.sub(r"(<target>[^\n]*)<pc [^>]*>Zwei</pc>", r"\1Zwei", text)
+    (merged,), warnings = merge(text, SOURCE)
+    assert merged.render() == "Ein <b>Auto. Rot</b> Zwei.<a></a>[1]"
+    assert warnings == ["x.xlf, line 5: unit u1: codes that the translation lacks stand at its end: <a> [1]"]
+
+
+def test_codes_that_are_new_are_left_out():
+    extra = '<ph id="c9"/><ph id="n"/><pc id="p" dataRefStart="d2">!</pc><ph id="c3-2" dataRef="d3"/>'
+    end = "</target></segment>\n</unit>"
+    (merged,), warnings = merge(write(PAIR).replace(end, extra + end), SOURCE)
+    assert merged.codes == TARGET.codes
+    assert merged.text == TARGET.text + "!"
+    assert warnings == ["x.xlf, line 5: unit u1: 4 codes that the source does not have (so often) were left out"]
+
+
+def test_pairs_that_cross_are_nested():
+    source = build("<a>", "One ", "</a>", "<b>", "two", "</b>")
+    text = write(BilingualUnit("", source, source))
+    crossing = (
+        '<target><sc id="c1" dataRef="d1"/>x<sc id="c2" dataRef="d2"/>y<ec startRef="c1"/>z<ec startRef="c2"/>'
+        '<ec startRef="c2"/></target>'
+    )
+    (merged,), _ = merge(re.sub("<target>.*</target>", crossing, text), source)
+    assert merged.render() == "<a>x<b>y</b></a><b>z</b>"
+
+
+def test_units_without_a_translation_stay():
+    empty = BilingualUnit("", SOURCE, Unit(""), SENTENCES)
+    text = write(empty, PAIR)
+    assert text.count('state="initial"') == 2
+    merged, warnings = merge(text, SOURCE, SOURCE)
+    assert merged == [SOURCE, TARGET]
+    assert warnings == ["x.xlf: units without a translation, which stay: 1 of 2"]
+    half = re.sub(r'(<segment id="s3") state="translated">(.*)<target>.*</target>', r"\1>\2<target/>", text)
+    merged, warnings = merge(half, SOURCE, SOURCE)
+    assert merged[1].text == "Ein Auto. Red Two."
+    assert "1 of 2 segments have no translation" in warnings[0]
+
+
+def test_sentences_out_of_order_are_one_segment():
+    sentences = (SENTENCES[1], SENTENCES[0])
+    assert write(BilingualUnit("", SOURCE, TARGET, sentences)).count("<segment") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (write(PAIR, PAIR), "unit u2 is not in the original"),
+        (write(BilingualUnit("", Unit("Other."), TARGET)), "another source"),
+        ("<xliff/>", "not an XLIFF 2 file"),
+        (write(PAIR).replace("Auto", '<cp hex="zz"/>'), "line 5: <cp"),
+        (write(PAIR).replace("Auto", '<cp hex="FFFFFFFFFFFF"/>'), "line 5: <cp"),
+        ("<a", "broken XML"),
+    ],
+)
+def test_other_files_are_refused(text, message):
+    with pytest.raises(DocmtError, match=re.escape(message)):
+        merge(text, SOURCE)
+
+
+def test_a_memory_has_the_sentences_with_their_codes():
+    text = write_tmx([PAIR, BilingualUnit("", Unit("a < b"), Unit(""))], "eng_Latn", "zho_Hans").decode()
+    assert '<it pos="begin" x="1">&lt;b&gt;</it>car.</seg>' in text
+    assert 'Red<it pos="end">&lt;/b&gt;</it> <bpt i="4" x="2">&lt;a&gt;</bpt>Two<ept i="4">&lt;/a&gt;</ept>' in text
+    assert text.count("<tu>") == 2
+    assert 'srclang="en"' in text
+    assert 'xml:lang="zh-Hans"' in text
+
+
+def test_the_page_is_safe_and_pairs_sentences():
+    evil = "</script><img src=x onerror=alert(1)> \" ' $title"
+    page = write_page([PAIR, BilingualUnit("", Unit(evil), Unit(evil))], evil, "en", "ara_Arab")
+    assert page.count(html.escape(evil)) == 4
+    assert page.count("<script") == page.count("</script") == 1
+    assert 'dir="rtl"' in page
+    assert 'lang="ar"' in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert re.findall(r'<span id="(\w+)"', page) == ["s1", "s2", "t1", "t2", "s3", "t3"]
+    assert "script-src 'sha256-" in page
+
+
+def test_codes_of_languages():
+    assert is_same_language("en-US", "eng_Latn")
+    assert is_same_language("", "de")
+    assert is_same_language("zh-CN", "zho_Hant")
+    assert not is_same_language("pt-BR", "es")
+    tags = ["en_US", "en_XX", "sr_Latn", "zh-hant-tw", "C++", "deu_Latn", "es-419", ""]
+    expected = ["en-US", "en", "sr-Latn", "zh-Hant-TW", "und", "de", "es-419", "und"]
+    assert [format_language_tag(tag) for tag in tags] == expected
+    directions = {code: text_direction(code) for code in ("he", "arb_Arab", "en", "az-Arab", "ks_Deva", "")}
+    assert [code for code, direction in directions.items() if direction == "rtl"] == ["he", "arb_Arab", "az-Arab"]
