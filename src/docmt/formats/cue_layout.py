@@ -1,0 +1,170 @@
+"""The layout of a translated unit of subtitles: where its cues and its lines end."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from docmt.formats.units import Code, Unit
+
+CUE, LINE = "cue", "line"
+"""Beginnings of the ids of borders of cues and of line breaks."""
+MAX_WIDTH = 42
+"""Widest line, in columns: that of most guidelines for subtitles."""
+_BONUS = 8.0
+"""Characters that a border may move to stand after punctuation."""
+_ALIGNED_WEIGHT = 0.6
+"""Weight of the aligned place of a border beside that of its share of the text."""
+
+_WIDE = "\u3005-\u3007\u3041-\u3096\u30a1-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Between words, but not before punctuation that follows a space, after an opening one, or before a dash, which would
+# look like that of a speaker. Between characters of scripts without spaces.
+_PLACE = re.compile(
+    rf"(?<![\s«(\[¿¡])[ \t\u3000]+(?![\s!?:;»…%)\]\-–—‐♪]|\.\.)"
+    rf"|(?<=[{_WIDE}、。，．！？」』）】])(?=[{_WIDE}「『（【])(?![ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々])"
+)
+_PUNCTUATION = re.compile(r"[.,;:!?…、。，！？；：»”)\]」』]$")
+Place = tuple[int, int]
+"""start and end of the white space, if any, that a break replaces"""
+
+
+@dataclass(frozen=True)
+class CueRegion:
+    """Part of a file that one unit of subtitles replaces."""
+
+    start: int
+    end: int
+    line_counts: Sequence[int]
+    """lines of each cue"""
+    widths: Sequence[int]
+    """characters of the longest line of each cue"""
+
+
+def lay_out_cues(old: Unit, new: Unit, region: CueRegion, newline: str, escape: Callable[[str], str]) -> str:
+    """Return a translated unit as its file writes it, in as many cues as the source has.
+
+    old: the unit as read, whose borders are written.
+    """
+    borders = [code for code in old.codes if code.id.startswith(CUE)]
+    places = _place_borders(old, new, borders)
+    breaks = [(place, border.content, True) for place, border in zip(places, borders, strict=True)]
+    starts = [0, *(end for _, end in places)]
+    stops = [*(start for start, _ in places), len(new.text)]
+    for start, stop, count, width in zip(starts, stops, region.line_counts, region.widths, strict=True):
+        breaks += [(place, newline, False) for place in _break_lines(new.text, start, stop, count, width)]
+    return "".join(_write(new, sorted(breaks, key=lambda each: each[0]), escape))
+
+
+def _place_borders(old: Unit, new: Unit, borders: Sequence[Code]) -> list[Place]:
+    """Return the places of the borders of cues. Those without words left are at the end."""
+    if not borders:
+        return []
+    scale = len(new.text) / max(1, len(old.text))
+    aligned = {code.id: code.offset for code in new.codes}
+    wanted = []
+    for border in borders:
+        share = border.offset * scale
+        wanted.append(share + _ALIGNED_WEIGHT * (aligned.get(border.id, share) - share))
+    return _choose(new.text, list(_find_places(new.text, 0, len(new.text))), wanted)
+
+
+def _break_lines(text: str, start: int, end: int, count: int, width: int) -> list[Place]:
+    """Return the places of line breaks in a cue that had `count` lines, of `width` characters at most."""
+    length = _measure(text[start:end])
+    if count == 1 and length > max(MAX_WIDTH, width):
+        count = 2
+    places = list(_find_places(text, start, end))
+    count = min(count, len(places) + 1)
+    wanted = [start + (end - start) * number / count for number in range(1, count)]
+    return _choose(text, places, wanted, bonus=min(_BONUS, max(0.0, MAX_WIDTH - length / count)))
+
+
+def _measure(text: str) -> int:
+    """Return the columns of a text. East Asian characters take two."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def _find_places(text: str, start: int, end: int) -> Iterator[Place]:
+    """Yield the places between words."""
+    return (match.span() for match in _PLACE.finditer(text, start, end) if start < match.start() and match.end() < end)
+
+
+def _choose(text: str, places: Sequence[Place], wanted: Sequence[float], bonus: float = _BONUS) -> list[Place]:
+    """Return a place for each wanted position, in order and all different: the nearest ones, best after punctuation.
+
+    If there are too few places, the last positions are at the end of the text. Takes time in the product of both.
+    """
+    count = min(len(places), len(wanted))
+    bonuses = [bonus if _PUNCTUATION.search(text, max(0, start - 1), start) else 0.0 for start, _ in places]
+    totals = [0.0] * len(places)
+    choices: list[list[int]] = []  # best place of each position, by the number of places
+    for number in range(count):
+        best, chosen, reached = float("inf"), -1, []
+        choice = []
+        for index, (start, end) in enumerate(places):
+            if number <= index < len(places) - (count - number - 1):
+                before = totals[index - 1] if number else 0.0
+                total = before + abs((start + end) / 2 - wanted[number]) - bonuses[index]
+                if total < best:
+                    best, chosen = total, index
+            reached.append(best)
+            choice.append(chosen)
+        totals = reached
+        choices.append(choice)
+    result: list[Place] = []
+    index = len(places)
+    for choice in reversed(choices):
+        index = choice[index - 1]
+        result.append(places[index])
+    return result[::-1] + [(len(text), len(text))] * (len(wanted) - count)
+
+
+def _write(unit: Unit, breaks: Sequence[tuple[Place, str, bool]], escape: Callable[[str], str]) -> Iterator[str]:
+    """Yield the parts of a unit with breaks (place, content, whether it is a border of cues, which no pair crosses)."""
+    codes = [code for code in unit.codes if code.kind != "alone" or not code.id.startswith((CUE, LINE))]
+    ends = {index: codes[end] for index, end in _match_codes(codes).items()}
+    opened: list[int] = []
+    position = index = 0
+    end = len(unit.text)
+    for (start, following), content, is_border in [*breaks, ((end, end), "", False)]:
+        while index < len(codes) and _is_before(codes[index], start, following):
+            code = codes[index]
+            yield escape(unit.text[position : min(code.offset, start)])
+            position = max(position, min(code.offset, start))
+            yield code.content
+            if code.kind == "open":
+                opened.append(index)
+            elif code.kind == "close":
+                opened.pop()
+            index += 1
+        yield escape(unit.text[position:start])
+        if is_border:
+            yield from (ends[each].content for each in reversed(opened))
+        yield content
+        if is_border:
+            yield from (codes[each].content for each in opened)
+        position = following
+    yield from (code.content for code in codes[index:])
+
+
+def _is_before(code: Code, start: int, following: int) -> bool:
+    """Return whether a code stands before a break: what ends a word does, what begins one does not."""
+    return (
+        code.offset < start
+        or (code.kind == "close" and code.offset <= following)
+        or (code.kind == "alone" and code.offset == start)
+    )
+
+
+def _match_codes(codes: Sequence[Code]) -> dict[int, int]:
+    """Return the index of the close code of each open one."""
+    opened: list[int] = []
+    pairs = {}
+    for index, code in enumerate(codes):
+        if code.kind == "open":
+            opened.append(index)
+        elif code.kind == "close":
+            pairs[opened.pop()] = index
+    return pairs

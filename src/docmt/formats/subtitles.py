@@ -1,0 +1,345 @@
+"""Subtitles: SubRip (srt) and WebVTT (https://www.w3.org/TR/webvtt1/).
+
+A sentence over several cues is one unit. The borders of its cues are codes "cue1", "cue2", ..., and its line breaks
+are codes "line1", ... Both are set anew in a translation: the number of cues never changes, and lines are balanced.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats.cue_layout import CUE, LINE, CueRegion, lay_out_cues
+from docmt.formats.registry import ReadConfig
+from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
+from docmt.formats.units import SPACE, Skipped, Unit, UnitBuilder, UnitFile
+
+MAX_PAUSE = 3.0
+"""Longest pause within a sentence, in seconds."""
+MAX_OVERLAP = 0.5
+"""Longest time that two cues of a sentence are shown together, in seconds."""
+MAX_CUES = 20
+"""Most cues of a unit."""
+MIN_FINAL_SHARE = 0.05
+"""Least share of cues that end a sentence. Files with fewer have no punctuation, and each cue is a unit."""
+
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|$)")
+_TIME = r"(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})(?:[.,](\d{1,9}))?"
+_TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}")
+_HEADER_LANGUAGE = re.compile(r"^Language:[ \t]*([^\r\n]*)", re.MULTILINE)
+
+_BREAK = r"(?P<line>[ \t]*(?:\r\n|\r|\n)[ \t]*)"
+_VTT_TOKEN = re.compile(rf"{_BREAK}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>)")
+_SRT_TOKEN = re.compile(
+    rf"{_BREAK}|<(?P<end>/?)(?P<name>i|b|u|s|font|c|v|lang|ruby|rt)(?![\w-])[^<>\r\n]*>"
+    r"|\{\\(?P<style>[ibus])(?P<on>[01])\}|(?P<other>\{\\[^{}\r\n]*\})",
+    re.IGNORECASE,
+)
+_NOT_COPIED = frozenset(("v", "ruby", "rt"))
+_DASH = re.compile(r"[-–—‐](?![-–—‐\d])[ \t\u00a0]*")
+_TAGS = r"(?:<[^<>]*>|\{\\[^{}]*\}|[ \t])*"
+_SPEAKER_LINE = re.compile(rf"(?:\r\n|\r|\n)(?={_TAGS}{_DASH.pattern}\S)")
+_VOICE = re.compile(r"<v[.\s][^<>]*>", re.IGNORECASE)
+_FINAL = re.compile(r"[.!?…。！？؟।♪♫][\"'”’“»«)\]」』）】]*\s*$")
+_SOUND = re.compile(r"[\[(（【].*[\])）】]$", re.DOTALL)
+_LABEL = re.compile(r"([^\W\d_]+(?:[ .'’-]+[^\W\d_]+)*)(?: ?\d+)?:")
+_ESCAPES = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\u00a0": "&nbsp;", "\u200e": "&lrm;", "\u200f": "&rlm;"}
+)
+_LINE_BREAKS = re.compile(r"\s*[\r\n\u2028\u2029]\s*")
+
+
+@dataclass(frozen=True)
+class _Token:
+    """A part of a cue."""
+
+    start: int
+    end: int
+    kind: str
+    """text | space | dash | line | open | close | alone"""
+    name: str = ""
+    """of a tag"""
+    partner: int = 0
+    """index of the close token of an open one, and the other way round"""
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """The words of one speaker in a cue."""
+
+    tokens: Sequence[_Token]
+    """without the tags around all of the text"""
+    first: float
+    last: float
+    """times in seconds"""
+    cue: str
+    """name of the cue"""
+    text: str
+    voice: str
+    """start tag of the voice around the turn"""
+    has_dash: bool
+
+    @property
+    def start(self) -> int:
+        """The start of the text in the file."""
+        return self.tokens[0].start
+
+    @property
+    def end(self) -> int:
+        """The end of the text in the file."""
+        return self.tokens[-1].end
+
+
+@dataclass
+class SubtitleFile(UnitFile):
+    """A file of subtitles."""
+
+    text: str = ""
+    path: str = ""
+    encoding: TextEncoding = UTF_8
+    is_vtt: bool = False
+    regions: list[CueRegion] = field(default_factory=list)
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file with other units. Their cues and lines are cut anew."""
+        parts, position = [], 0
+        newline = next((match[0] for match in re.finditer(r"\r\n|\r|\n", self.text)), "\n")
+        if self.is_vtt and language:
+            header = re.split(r"(?:\r\n|\r|\n){2}|-->", self.text, maxsplit=1)[0]
+            if match := _HEADER_LANGUAGE.search(header):
+                parts = [self.text[: match.start(1)], language]
+                position = match.end(1)
+        for region, old, new in zip(self.regions, self.units, units, strict=True):
+            if new != old:
+                parts.append(self.text[position : region.start])
+                parts.append(lay_out_cues(old, new, region, newline, self._escape))
+                position = region.end
+        return self.encoding.encode("".join([*parts, self.text[position:]]), self.path)
+
+    def _escape(self, text: str) -> str:
+        text = _LINE_BREAKS.sub(" ", text)
+        return text.translate(_ESCAPES) if self.is_vtt else text
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> SubtitleFile:
+    """Return the units of subtitles: WebVTT if the file begins with that word, else SubRip.
+
+    Raises DocmtError for a file without cues.
+    """
+    text, encoding = decode_text(data, path, fallback="cp1252")
+    is_vtt = re.match(r"WEBVTT(?![^\s])", text) is not None
+    if not is_vtt and path.lower().endswith(".vtt"):
+        raise DocmtError(f"{path}, line 1: a WebVTT file begins with WEBVTT: add this line, or name the file .srt")
+    file = SubtitleFile(text=text, path=path, encoding=encoding, is_vtt=is_vtt)
+    if encoding.name == "cp1252":
+        file.skipped.append(Skipped("guessed encodings", "not UTF-8, so it was read as Windows-1252"))
+    cues = list(_find_cues(text, is_vtt, file.skipped))
+    if not is_vtt and not cues:
+        raise DocmtError(f"{path}: no cue found (00:00:01,000 --> 00:00:02,000): is it a SubRip file?")
+    turns: list[Sequence[_Turn | None]] = [_read_turns(text, *cue, is_vtt) or [None] for cue in cues]
+    joins = _uses_punctuation([turn for turn in chain.from_iterable(turns) if turn])
+    group: list[_Turn] = []
+    for turn in chain.from_iterable(turns):
+        if group and (turn is None or not joins or not _belongs(group, turn)):
+            _add_unit(file, group)
+            group = []
+        if turn is not None:
+            group.append(turn)
+    if group:
+        _add_unit(file, group)
+    return file
+
+
+def _find_cues(text: str, is_vtt: bool, skipped: list[Skipped]) -> Iterator[tuple[int, int, float, float, str]]:
+    """Yield the start and end of the text of each cue (0, 0 without text), its times in seconds, and its name."""
+    lines = [match.span(1) for match in _LINE.finditer(text)]
+    timings = [index for index, (start, end) in enumerate(lines) if "-->" in text[start:end]]
+    number = 0
+    for place, index in enumerate(timings):
+        match = _TIMING.match(text, lines[index][0], lines[index][1])
+        limit = timings[place + 1] if place + 1 < len(timings) else len(lines)
+        if match is None:
+            skipped.append(Skipped("broken cues", text[slice(*lines[index])]))
+            continue
+        number += 1
+        name = text[slice(*lines[index - 1])].strip() if index else ""
+        first, last = _read_seconds(match.groups()[:4]), _read_seconds(match.groups()[4:])
+        if not is_vtt and limit < len(lines) and text[slice(*lines[limit - 1])].strip().isdigit() and limit - 1 > index:
+            limit -= 1  # the number of the next cue
+        for start, end in list(_find_paragraphs(text, lines[index + 1 : limit], is_vtt)) or [(0, 0)]:
+            yield start, end, first, last, name or str(number)
+    if is_vtt:
+        skipped += [
+            Skipped("notes", match[1].strip())
+            for match in re.finditer(r"^NOTE(?=\s)(.*?)(?=(?:\r\n|\r|\n){2}|\Z)", text, re.MULTILINE | re.DOTALL)
+        ]
+
+
+def _find_paragraphs(text: str, lines: Sequence[tuple[int, int]], is_vtt: bool) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of the text of a cue; a SubRip cue with empty lines has several parts."""
+    begin = None
+    for start, end in [*lines, (0, 0)]:
+        if text[start:end].strip():
+            begin = start if begin is None else begin
+            stop = end
+        elif begin is not None:
+            yield begin, stop
+            begin = None
+            if is_vtt:
+                return
+        elif is_vtt:
+            return
+
+
+def _read_seconds(parts: Sequence[str | None]) -> float:
+    hours, minutes, seconds, fraction = parts
+    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(f"{int(seconds or 0)}.{fraction or 0}")
+
+
+def _read_turns(text: str, start: int, end: int, first: float, last: float, name: str, is_vtt: bool) -> list[_Turn]:
+    """Return the turns of a cue, without empty ones."""
+    starts = [start, *(match.start() for match in _SPEAKER_LINE.finditer(text, start, end)), end]
+    turns = []
+    for begin, stop in pairwise(starts):
+        tokens = _find_tokens(text, begin, stop, is_vtt)
+        prefix, suffix = _find_edges(tokens)
+        if inner := tokens[prefix:suffix]:
+            words = "".join(_plain(text, token, is_vtt) for token in inner)
+            voice = "".join(_VOICE.findall(text[begin : inner[0].start]))
+            has_dash = any(token.kind == "dash" for token in tokens[:prefix])
+            turns.append(_Turn(inner, first, last, name, words, voice, has_dash))
+    return turns
+
+
+def _find_tokens(text: str, start: int, end: int, is_vtt: bool) -> list[_Token]:
+    """Return the tokens of a turn. A dash before its first word is one; ends without a beginning are single."""
+    tokens: list[_Token] = []
+    opened: list[int] = []
+    has_words = False
+    position = start
+    for match in [*(_VTT_TOKEN if is_vtt else _SRT_TOKEN).finditer(text, start, end), None]:
+        stop = match.start() if match else end
+        for part in re.finditer(r"[ \t\u3000]+|[^ \t\u3000](?:.*[^ \t\u3000])?", text[position:stop]):
+            begin, close = position + part.start(), position + part.end()
+            if not part[0].strip():
+                tokens.append(_Token(begin, close, "space"))
+                continue
+            if not has_words and (dash := _DASH.match(text, begin, close)):
+                tokens.append(_Token(begin, dash.end(), "dash"))
+                begin = dash.end()
+            if begin < close:
+                tokens.append(_Token(begin, close, "text"))
+            has_words = True
+        if match:
+            _add_tag(tokens, opened, match)
+            position = match.end()
+    return tokens
+
+
+def _add_tag(tokens: list[_Token], opened: list[int], match: re.Match[str]) -> None:
+    """Add a line break or a tag, and join it to the tag that it ends. opened: indices of tags that are not ended."""
+    groups = match.groupdict()
+    name = (groups["name"] or groups.get("style") or "").lower()
+    index = len(tokens)
+    if not name:
+        tokens.append(_Token(*match.span(), "line" if groups["line"] else "alone"))
+    elif not (groups["end"] or groups.get("on") == "0"):
+        tokens.append(_Token(*match.span(), "alone", name))
+        opened.append(index)
+    else:
+        tokens.append(_Token(*match.span(), "alone", name))
+        start = next((other for other in reversed(opened) if tokens[other].name == name), None)
+        if start is not None:
+            del opened[opened.index(start) :]
+            tokens[start] = replace(tokens[start], kind="open", partner=index)
+            tokens[index] = replace(tokens[index], kind="close", partner=start)
+
+
+def _find_edges(tokens: Sequence[_Token]) -> tuple[int, int]:
+    """Return the first token of the text and the one after its last. Tags around all of the text are outside."""
+    words = [index for index, token in enumerate(tokens) if token.kind == "text"]
+    if not words:
+        return 0, 0
+    prefix, suffix = 0, len(tokens)
+    while prefix < words[0] and (tokens[prefix].kind != "open" or not prefix < tokens[prefix].partner < words[-1]):
+        prefix += 1
+    while suffix > words[-1] + 1 and (tokens[suffix - 1].kind != "close" or tokens[suffix - 1].partner < prefix):
+        suffix -= 1
+    return prefix, suffix
+
+
+def _plain(text: str, token: _Token, is_vtt: bool) -> str:
+    """Return the text of a token."""
+    if token.kind == "line":
+        return SPACE
+    if token.kind not in ("text", "space", "dash"):
+        return ""
+    return html.unescape(text[token.start : token.end]) if is_vtt else text[token.start : token.end]
+
+
+def _uses_punctuation(turns: Sequence[_Turn]) -> bool:
+    """Return whether sentences end with punctuation, as far as enough cues show it."""
+    return len(turns) < MAX_CUES or sum(map(_is_final, turns)) >= MIN_FINAL_SHARE * len(turns)
+
+
+def _is_final(turn: _Turn) -> bool:
+    return _FINAL.search(turn.text[-20:]) is not None
+
+
+def _belongs(group: Sequence[_Turn], turn: _Turn) -> bool:
+    """Return whether a turn goes on with the sentence of those before it."""
+    before = group[-1]
+    return not (
+        len(group) >= MAX_CUES
+        or _is_final(before)
+        or not -MAX_OVERLAP <= turn.first - before.last <= MAX_PAUSE
+        or turn.has_dash
+        or turn.voice != before.voice
+        or turn.text[0] in "♪♫[(（【"
+        or ((label := _LABEL.match(turn.text)) and label[1].isupper())
+        or _SOUND.match(before.text)
+    )
+
+
+def _add_unit(file: SubtitleFile, group: Sequence[_Turn]) -> None:
+    """Add the unit of one or several cues."""
+    builder = UnitBuilder()
+    counts, widths = [], []
+    for number, turn in enumerate(group):
+        if number:
+            border = file.text[group[number - 1].end : turn.start]
+            builder.add_alone(f"{CUE}{number}", border, is_space=True)
+        _add_turn(file, builder, turn)
+        lines = [token for token in turn.tokens if token.kind == "line"]
+        counts.append(len(lines) + 1)
+        widths.append(max(map(len, file.text[turn.start : turn.end].splitlines())))
+    unit = builder.finish(group[0].cue)
+    if has_letters(unit.text):
+        file.regions.append(CueRegion(group[0].start, group[-1].end, counts, widths))
+        file.units.append(unit)
+
+
+def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
+    """Add the text and the codes of a cue. Equal pairs share an id, so that their passages are joined."""
+    opened: list[str] = []
+    for token in turn.tokens:
+        content = file.text[token.start : token.end]
+        id = str(builder.code_count + 1)
+        if token.kind == "line":
+            builder.add_alone(f"{LINE}{id}", content, is_space=True)
+        elif token.kind == "open":
+            can_copy = token.name not in _NOT_COPIED
+            id = content if can_copy and content not in opened else id
+            opened.append(id)
+            builder.open(id, content, can_copy)
+        elif token.kind == "close":
+            builder.close(opened.pop(), content)
+        elif token.kind == "alone":
+            builder.add_alone(id, content)
+        else:
+            builder.add_text(_plain(file.text, token, file.is_vtt))

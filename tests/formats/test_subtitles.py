@@ -1,0 +1,355 @@
+"""Subtitles: times and marks stay, sentences go over cues, and cues and lines are cut anew."""
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docmt.core.errors import DocmtError
+from docmt.formats.projection import Passage, project_codes
+from docmt.formats.registry import ReadConfig
+from docmt.formats.subtitles import read
+from docmt.formats.units import Unit
+
+DEFAULT = Path(__file__).parents[3] / "shared"
+FILES = Path(os.environ.get("DOCMT_SHARED", DEFAULT)) / "data" / "files"
+REAL = sorted([*FILES.glob("srt/*"), *FILES.glob("vtt/*")])
+VOWELS = str.maketrans("aeiou", "áéíóú")
+
+
+def srt(*cues, seconds=2.0, pause=0.1):
+    lines = []
+    for number, cue in enumerate(cues):
+        first = number * (seconds + pause)
+        lines.append(f"{number + 1}\n{clock(first)} --> {clock(first + seconds)}\n{cue}\n")
+    return "\n".join(lines)
+
+
+def clock(seconds):
+    return f"00:{int(seconds) // 60:02}:{int(seconds) % 60:02},{round(seconds % 1 * 1000):03}"
+
+
+def vtt(*cues):
+    return "WEBVTT\n\n" + srt(*cues).replace(",", ".")
+
+
+def parse(text, name="x.srt"):
+    return read(text.encode(), name, ReadConfig())
+
+
+def texts(text):
+    return [unit.text for unit in parse(text).units]
+
+
+def translate(file, translations, language=""):
+    """Write the file with these texts, whose codes are put back without an alignment."""
+    units = [
+        project_codes(unit, [Passage(0, len(unit.text), new)])[0]
+        for unit, new in zip(file.units, translations, strict=True)
+    ]
+    return file.write(units, language).decode()
+
+
+def cues(text):
+    """Return the text lines of each SubRip or WebVTT cue."""
+    return [
+        block.split("\n")[next(i for i, line in enumerate(block.split("\n")) if "-->" in line) + 1 :]
+        for block in text.strip("\n").split("\n\n")
+        if "-->" in block
+    ]
+
+
+def test_a_sentence_over_cues_is_one_unit_and_is_cut_again():
+    text = srt("I wanted to tell you", "that we are leaving", "tomorrow. Bye.", "Another one.")
+    file = parse(text)
+    assert [unit.text for unit in file.units] == [
+        "I wanted to tell you that we are leaving tomorrow. Bye.",
+        "Another one.",
+    ]
+    new = translate(file, ["Chtěl jsem ti jen říci, že zítra odjíždíme. Ahoj.", "Další."])
+    assert cues(new) == [["Chtěl jsem ti jen říci,"], ["že zítra"], ["odjíždíme. Ahoj."], ["Další."]]
+    assert [line for line in new.split("\n") if "-->" in line] == [line for line in text.split("\n") if "-->" in line]
+
+
+def test_every_cue_has_a_word_while_there_are_enough():
+    file = parse(srt("One two three", "four five six", "seven eight nine."))
+    assert cues(translate(file, ["Jedna dvě tři"])) == [["Jedna"], ["dvě"], ["tři"]]
+    assert cues(translate(file, ["Jedna dvě"])) == [["Jedna"], ["dvě"], []]
+    assert cues(translate(file, [""]))[1:] == [[], []]
+
+
+def test_missing_borders_are_set_by_the_lengths():
+    file = parse(srt("One two three four", "five six", "seven eight nine."))
+    new = Unit("a b c d e f g h i")
+    assert cues(file.write([new]).decode()) == [["a b c d"], ["e"], ["f g h i"]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("It is over.", "We leave"),
+        ("He said “no.”", "we leave"),
+        ("no?)", "we leave"),
+        ("I think", "- we leave"),
+        ("I think", "♪ we leave"),
+        ("I think", "[door opens]"),
+        ("I think", "(sighs) we leave"),
+        ("I think", "BOB: we leave"),
+        ("I think", "MRS. SMITH 2: we leave"),
+        ("[door opens]", "we leave"),
+        ("これは本です。", "それは"),
+    ],
+)
+def test_what_ends_a_unit(first, second):
+    assert len(texts(srt(first, second))) == 2
+
+
+def test_what_does_not_end_a_unit():
+    assert texts(srt("I think", "that we leave")) == ["I think that we leave"]
+    assert texts(srt("He said:", "Bob: no")) == ["He said: Bob: no"]
+
+
+def test_a_long_pause_or_an_overlap_ends_a_unit():
+    assert len(texts(srt("I think", "we leave", pause=3.2))) == 2
+    assert len(texts(srt("I think", "we leave", pause=2.9))) == 1
+    assert len(texts(srt("I think", "we leave", pause=-1.5))) == 2
+
+
+def test_an_empty_cue_ends_a_unit():
+    assert texts(srt("I think", "", "we leave")) == ["I think", "we leave"]
+
+
+def test_voices_end_a_unit():
+    same = vtt("<v Bob>I think", "<v Bob>we leave.")
+    assert texts(same) == ["I think we leave."]
+    assert "<v Bob>Já\n" in translate(parse(same), ["Já odjíždím."])
+    assert texts(vtt("<v Bob>I think", "<v Ann>we leave.")) == ["I think", "we leave."]
+
+
+def test_two_speakers_are_two_units():
+    text = srt("- Where are you?\n- Here,\nat home.", "<i>- Me, too.\n–No!</i>", "-5 degrees.")
+    file = parse(text)
+    assert [unit.text for unit in file.units] == ["Where are you?", "Here, at home.", "Me, too.", "No!", "-5 degrees."]
+    new = translate(file, ["Kde jsi?", "Doma.", "Já taky.", "Ne!", "-5 stupňů."])
+    assert cues(new) == [["- Kde jsi?", "- Doma."], ["<i>- Já taky.", "–Ne!</i>"], ["-5 stupňů."]]
+
+
+def test_lines_are_balanced_again():
+    file = parse(srt("This is a line of text\nand a second one.", "Short."))
+    new = translate(file, ["Tohle je řádek textu a druhý řádek.", "Teď je to text, který se na jeden řádek nevejde."])
+    assert cues(new) == [
+        ["Tohle je řádek", "textu a druhý řádek."],
+        ["Teď je to text,", "který se na jeden řádek nevejde."],
+    ]
+
+
+def test_scripts_without_spaces_are_cut():
+    file = parse(srt("This is a book", "that I have read."))
+    first, second = cues(translate(file, ["これは私が読んだ本です。"]))
+    assert first[0] + second[0] == "これは私が読んだ本です。"
+    assert first[0] and not second[0].startswith("。")
+
+
+def test_tags_are_codes():
+    (unit,) = parse(srt(r"{\an8}Look, <i>a <b>very</b></i> <font color='red'>red</font> {\i1}x{\i0} 1 < 2 <3")).units
+    assert unit.text == "Look, a very red x 1 < 2 <3"
+    assert {code.content for code in unit.codes if code.kind == "open"} == {
+        "<i>",
+        "<b>",
+        "<font color='red'>",
+        r"{\i1}",
+    }
+
+
+def test_tags_around_all_of_a_cue_stay_in_it():
+    text = srt(r"{\an8}<i>We leave", "tomorrow.</i>", "<i>And</i>", "<i>you.</i>")
+    file = parse(text)
+    assert [unit.text for unit in file.units] == ["We leave tomorrow.", "And you."]
+    new = translate(file, ["Zítra odjíždíme.", "A ty."])
+    assert cues(new) == [[r"{\an8}<i>Zítra"], ["odjíždíme.</i>"], ["<i>A</i>"], ["<i>ty.</i>"]]
+
+
+def test_pairs_are_closed_before_a_border():
+    file = parse(srt("I read the book", "<i>The Old Man</i> here."))
+    codes = tuple(
+        code
+        if code.id.startswith("cue")
+        else type(code)(2 if code.kind == "open" else 15, code.kind, code.id, code.content)
+        for code in file.units[0].codes
+    )
+    codes = tuple(sorted(codes, key=lambda code: code.offset))
+    new = file.write([Unit("a bbbbb ccccc dd eeee", codes)]).decode()
+    assert new.count("<i>") == new.count("</i>") == 2
+    for lines in cues(new):
+        assert lines[0].count("<i>") == lines[0].count("</i>") == 1
+
+
+def test_webvtt_parts_stay():
+    text = (
+        "\ufeffWEBVTT - title\nKind: captions\nLanguage: en\n\nSTYLE\n::cue(b) { color: red }\n\nREGION\nid:x\n\n"
+        "NOTE a comment\nof two lines\n\nintro-1\n00:01.000 --> 00:04.000 align:start\n"
+        "<c.loud>Never</c> drink <00:02.000>it &amp; <ruby>漢<rt>kan</rt></ruby>&nbsp;&lt;b> now.\nAnd that\n\n"
+        "1:00:05.000 --> 1:00:06.000\n1984\n"
+    )
+    file = parse(text, "x.vtt")
+    (unit,) = file.units
+    assert (unit.text, unit.id) == ("Never drink it & 漢kan\u00a0<b> now. And that", "intro-1")
+    assert file.write(file.units).decode() == text
+    assert [code.can_copy for code in unit.codes if code.kind == "open"] == [True, False, False]
+    assert [(each.reason, each.text) for each in file.skipped] == [("notes", "a comment\nof two lines")]
+    new = file.write([Unit("[Ťéxt] <&\u00a0>")], "cs").decode()
+    assert "\n[Ťéxt]\n&lt;&amp;&nbsp;&gt;\n\n1:00" in new
+    assert "Language: cs\n" in new and "::cue(b)" in new
+    assert file.write(file.units, "cs").decode() == text.replace("Language: en", "Language: cs")
+
+
+def test_a_language_that_is_not_named_is_not_added():
+    text = vtt("Language: one.")
+    assert parse(text).write(parse(text).units, "cs").decode() == text
+
+
+def test_line_breaks_marks_and_encodings_are_kept():
+    text = srt("One\ntwo", "three.").replace("\n", "\r\n")
+    for data in (text.encode(), text.encode("utf-8-sig"), text.encode("utf-16")):
+        file = read(data, "x.srt", ReadConfig())
+        assert file.write(file.units) == data
+        new = file.write([Unit("Jedna dvě tři a čtyři")])
+        assert new[:2] == data[:2] or new[:1] == b"1"
+        assert b"\n" not in new.replace("\r\n".encode("utf-16-le"), b"").replace(b"\r\n", b"")
+
+
+def test_windows_1252_is_said():
+    data = srt("Ça va.").encode("cp1252")
+    file = read(data, "x.srt", ReadConfig())
+    assert file.units[0].text == "Ça va." and file.write(file.units) == data
+    assert "Windows-1252" in file.skipped[0].text
+    assert "Ťéxt" in file.write([Unit("Ťéxt")]).decode("utf-8-sig")
+
+
+def test_empty_lines_in_cues_and_empty_cues():
+    text = "1\n0:0:1,0 --> 0:0:2,0\nOne.\n\nTwo.\n2\n0:0:3,0 --> 0:0:4,0\n\n\n3\n0:0:5,0 --> 0:0:6,0\n2001\n"
+    assert texts(text) == ["One.", "Two."]
+    assert translate(parse(text), ["1", "2"]) == text.replace("One.", "1").replace("Two.", "2")
+
+
+def test_line_breaks_of_a_translation_do_not_end_the_cue():
+    file = parse(srt("One.", "Two."))
+    assert cues(file.write([Unit("a\n\nb"), Unit("c")]).decode()) == [["a b"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "message"),
+    [
+        (b"", "x.srt", "no cue"),
+        (b"hello", "x.srt", "no cue"),
+        (b"1\n00:00:01,000 --> 00:00:02,000\nhello", "x.vtt", "begins with WEBVTT"),
+        (b"\xef\xbb\xbf\xff", "x.srt", "UTF-8"),
+        (b"\xff\xfe\x00", "x.srt", "UTF-16"),
+        (b"1\x00", "x.srt", "null bytes"),
+        (b"\x81\x8d", "x.srt", "UTF-8"),
+    ],
+)
+def test_broken_input(data, name, message):
+    with pytest.raises(DocmtError, match=message):
+        read(data, name, ReadConfig())
+
+
+def test_broken_times_are_reported():
+    file = parse("WEBVTT\n\n00:xx --> 00:02.000\nOne.\n\n00:01.000 --> 00:02.000\nTwo.\n")
+    assert [unit.text for unit in file.units] == ["Two."]
+    assert file.skipped[0].reason == "broken cues"
+
+
+def test_files_without_punctuation_have_a_unit_for_each_cue():
+    assert len(texts(srt(*["word after word"] * 30))) == 30
+
+
+def test_ten_thousand_cues_take_linear_time():
+    text = srt(*["some words of a\nsentence <i>here</i>", "and the rest."] * 5000)
+    start = time.perf_counter()
+    file = parse(text)
+    new = file.write([Unit(unit.text.upper(), unit.codes) for unit in file.units])
+    assert time.perf_counter() - start < 10
+    assert len(file.units) == 5000 and new.count(b"-->") == 10000
+
+
+WORDS = st.sampled_from(
+    [
+        "word",
+        "two",
+        "<i>it</i>",
+        "<b>bold text</b>",
+        "end.",
+        "a,",
+        "\n",
+        "- dash",
+        "♪",
+        "é",
+        "<i>",
+        "</i>",
+        r"{\an8}",
+        "日本語",
+        "[x]",
+    ]
+)
+
+
+@given(st.lists(st.lists(WORDS, max_size=8).map(" ".join), min_size=1, max_size=6))
+@settings(max_examples=200, deadline=None)
+def test_generated_files(parts):
+    text = srt(*parts)
+    file = parse(text)
+    assert file.write(file.units).decode() == text
+    upper = [Unit(unit.text.replace("o", "ö").replace("e", "éé"), unit.codes[:0]) for unit in file.units]
+    again = parse(file.write(upper).decode())
+    assert " ".join(unit.text for unit in again.units).split() == " ".join(unit.text for unit in upper).split()
+
+
+@pytest.mark.skipif(not REAL, reason="the real files are not here")
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_real_files(path):
+    data = path.read_bytes()
+    file = read(data, str(path), ReadConfig())
+    assert file.write(file.units) == data
+    translations = [unit.text.translate(VOWELS) for unit in file.units]
+    new = translate(file, translations)
+    assert new.count("-->") == file.text.count("-->")
+    again = read(new.encode(), str(path), ReadConfig())
+    # A border may move to the end of a sentence, so that units are cut elsewhere.
+    assert " ".join(unit.text for unit in again.units).split() == " ".join(translations).split()
+
+
+def mutate(data, random_source):
+    data = bytearray(data)
+    for _ in range(random_source.randint(1, 4)):
+        start = random_source.randrange(len(data) + 1)
+        end = min(len(data), start + random_source.randint(1, 12))
+        kind = random_source.randrange(3)
+        if kind == 0 and start < len(data):
+            data[start] ^= 1 << random_source.randrange(8)
+        elif kind == 1:
+            del data[start:end]
+        else:
+            data[start:start] = data[start:end]
+    return bytes(data)
+
+
+@pytest.mark.full
+def test_mutants():
+    source = random.Random(1)
+    seeds = [
+        vtt("<v Bob>I <c.x>think</c>", "- we &amp; <00:00:01.000>leave.\n- No.").encode(),
+        srt(r"{\an8}<i>I think", "we\nleave.</i>").encode(),
+    ]
+    for number in range(2000):
+        data = mutate(seeds[number % 2], source)
+        try:
+            file = read(data, "x.srt", ReadConfig())
+        except DocmtError:
+            continue
+        assert file.write(file.units) == data
+        file.write([Unit("Ťéxt <&>", unit.codes[:0]) for unit in file.units])
