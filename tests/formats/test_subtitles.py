@@ -306,7 +306,13 @@ def test_generated_files(parts):
     assert file.write(file.units).decode() == text
     upper = [Unit(unit.text.replace("o", "ö").replace("e", "éé"), unit.codes[:0]) for unit in file.units]
     again = parse(file.write(upper).decode())
-    assert " ".join(unit.text for unit in again.units).split() == " ".join(unit.text for unit in upper).split()
+    # A border within a word of a script without spaces is a space.
+    assert words(again.units) == words(upper)
+
+
+def words(units):
+    """Return all characters but white space."""
+    return "".join("".join(unit.text for unit in units).split())
 
 
 @pytest.mark.skipif(not REAL, reason="the real files are not here")

@@ -15,6 +15,8 @@ MAX_WIDTH = 42
 """Widest line, in columns: that of most guidelines for subtitles."""
 _BONUS = 8.0
 """Characters that a border may move to stand after punctuation."""
+_WITHIN_WORD = 3.0
+"""Characters that a border may move so as not to stand between two characters without a space."""
 _ALIGNED_WEIGHT = 0.6
 """Weight of the aligned place of a border beside that of its share of the text."""
 
@@ -97,7 +99,10 @@ def _choose(text: str, places: Sequence[Place], wanted: Sequence[float], bonus: 
     If there are too few places, the last positions are at the end of the text. Takes time in the product of both.
     """
     count = min(len(places), len(wanted))
-    bonuses = [bonus if _PUNCTUATION.search(text, max(0, start - 1), start) else 0.0 for start, _ in places]
+    bonuses = [
+        bonus if _PUNCTUATION.search(text, max(0, start - 1), start) else 0.0 if start < end else -_WITHIN_WORD
+        for start, end in places
+    ]
     totals = [0.0] * len(places)
     choices: list[list[int]] = []  # best place of each position, by the number of places
     for number in range(count):
