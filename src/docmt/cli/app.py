@@ -24,6 +24,8 @@ COMMANDS = {
     "prepare": "Learn a tokenizer and prepare parallel documents for training",
     "train": "Train a model on a prepared store",
     "translate": "Translate files with a model",
+    "extract": "Write the text of a file, and a translation, to bilingual XLIFF",
+    "merge": "Put an edited translation from XLIFF back into its file",
     "score": "Compute log-probabilities of supplied translations",
     "evaluate": "Score translations or models with BLEU and chrF, and compare systems",
     "probe": "Measure with test suites and references whether models use context",

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
-from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
+from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
+    from docmt.decoding.file_translation import FileTranslation
     from docmt.decoding.translation_results import PartialTranslation
 
 _log = logging.getLogger(__name__)
@@ -162,10 +163,17 @@ class TranslationJob:
     format: str
     """format of the output"""
     input: InputFile
+    markup: FileTranslation | None = None
+    """its units, of a file with markup"""
 
     @property
     def documents(self) -> list[Document]:
         return self.input.documents
+
+    @property
+    def render(self) -> Callable[[Iterator[str]], bytes] | None:
+        """The function that returns the output from the texts of its parts; None: they are joined."""
+        return self.markup.render if self.markup and self.format == self.markup.format.name else None
 
     @property
     def name(self) -> str:
@@ -178,6 +186,8 @@ class TranslationJob:
 
     def checksum(self) -> str:
         """Return a checksum of the text, and of the ids that JSONL output contains."""
+        if self.markup is not None:
+            return self.markup.checksum()
         checksum = hashlib.sha256()
         for document in self.documents:
             id = document.id if self.format == "jsonl" else ""
@@ -190,14 +200,20 @@ class StreamOutput:
 
     finished = False
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, render: Callable[[Iterator[str]], bytes] | None = None) -> None:
+        """render: see `ResumableFile`; the output is then written at the end."""
         self.notes: list[Note] = []
+        self._make_output = render
+        self._texts: list[str] = []
         self._path = path
         self._file: BinaryIO | None = None
 
     def add(self, text: str, note: Note) -> None:
         """Write text."""
         self.notes[:] = [note]
+        if self._make_output is not None:
+            self._texts.append(text)
+            return
         if self._path == STANDARD:
             write_text(STANDARD, text)
             return
@@ -213,7 +229,11 @@ class StreamOutput:
         if self._file is not None:
             self._file.close()
 
-    finish = close
+    def finish(self) -> None:
+        """Write what is written at the end, and close the device."""
+        if self._make_output is not None and self._texts:
+            write_bytes(self._path, self._make_output(iter(self._texts)))
+        self.close()
 
     def acquire(self) -> None:
         """Do nothing, because streams need no lock and leave no files."""
@@ -250,13 +270,15 @@ class TranslationWriter:
         Raises DocmtError if unfinished output would be lost, or if it cannot be resumed (`resume`).
         """
         self.file, self._report = file, report
-        self._output: ResumableFile | StreamOutput = StreamOutput(file.output)
+        self._output: ResumableFile | StreamOutput = StreamOutput(file.output, file.render)
         self.lacks_documents = False
         """whether a finished translation has failed documents, which are tried again"""
         if is_resumable(file.output):
             fingerprint = {**fingerprint, "--format": file.format, "input": file.checksum()}
             compressed = file.output.endswith(GZIP_SUFFIX)
-            open_output = partial(ResumableFile, Path(file.output), fingerprint, compressed=compressed)
+            open_output = partial(
+                ResumableFile, Path(file.output), fingerprint, compressed=compressed, render=file.render
+            )
             self._output = open_output(resume=resume)
             notes = self._output.notes
             if notes and notes[-1]["state"]["failed"] and self._output.is_unchanged:
@@ -342,6 +364,8 @@ class TranslationWriter:
         if self.file.input.format == "jsonl" and not part.first:
             state.source = state.target = 0
         lines = self._json_lines(part) if self.file.format == "jsonl" else ""
+        if self.file.render is not None and self.file.markup is not None:
+            lines = self.file.markup.to_records(part)
         state.source += len(part.source.text())
         state.target += len(text)
         if part.error is not None and state.last_failed < part.document:
@@ -353,7 +377,7 @@ class TranslationWriter:
         )
         if state.sentences == len(self.file.documents[part.document].sentences):
             state.documents, state.sentences, state.history = part.document + 1, 0, ()
-        if self.file.format == "jsonl":
+        if self.file.format == "jsonl" or self.file.render is not None:
             return lines
         # An empty last line needs a line feed, or it would not exist.
         ends = state.documents == len(self.file.documents)
@@ -379,6 +403,8 @@ class TranslationWriter:
     def _describe_failures(self) -> str:
         output = "standard output" if self.file.output == STANDARD else self.file.output
         replacement = "lines with error" if self.file.format == "jsonl" else "empty lines"
+        if self.file.render is not None:
+            replacement = "the source text"
         failed, documents = self._state.failed, len(self.file.documents)
         return f"{failed} of {documents} documents have {replacement} in {output} instead of their translations"
 

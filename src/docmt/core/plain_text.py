@@ -48,6 +48,12 @@ def read_text(path: Path | str) -> str:
         return decode_utf8(file.read(), name)
 
 
+def read_bytes(path: Path | str) -> bytes:
+    """Return the bytes of a file, decompressed. "-" is standard input. Raises DocmtError if it cannot be read."""
+    with _open_bytes(path) as (file, _):
+        return file.read()
+
+
 @contextmanager
 def _open_bytes(path: Path | str) -> Iterator[tuple[io.BufferedReader, Path | str]]:
     """Open a file or standard input, decompressed, and yield it with its name. Errors become DocmtErrors."""
@@ -81,7 +87,11 @@ def write_text(path: Path | str, text: str) -> None:
     A file whose name ends in .gz is compressed. A closed pipe (`| head`) is no error.
     Raises DocmtError for lone surrogates and for operating system errors.
     """
-    data = encode_utf8(text, path)
+    write_bytes(path, encode_utf8(text, path))
+
+
+def write_bytes(path: Path | str, data: bytes) -> None:
+    """Write bytes as `write_text` writes text."""
     if str(path) == STANDARD:
         if sys.stdout is None:
             raise DocmtError("cannot write to standard output: it is closed; name a file")

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,11 +43,19 @@ _CHECKSUM = re.compile(rb', "crc32": "([0-9a-f]{8})"\}$')
 class ResumableFile:
     """An output file and its OUT.partial. Operating system errors are raised as DocmtErrors."""
 
-    def __init__(self, path: Path, fingerprint: Mapping[str, Any], resume: bool, compressed: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        fingerprint: Mapping[str, Any],
+        resume: bool,
+        compressed: bool = False,
+        render: Callable[[Iterator[str]], bytes] | None = None,
+    ) -> None:
         """Read OUT.partial, if it exists. Nothing is written yet.
 
-        fingerprint: JSON values that must be equal to resume, by their names in messages. Raises DocmtError for a
-        damaged OUT.partial, for another fingerprint, and, without `resume`, for an unfinished file.
+        fingerprint: JSON values that must be equal to resume, by their names in messages. render: returns OUT from the
+        texts of its parts (default: OUT is their concatenation in UTF-8). Raises DocmtError for a damaged OUT.partial,
+        for another fingerprint, and, without `resume`, for an unfinished file.
         """
         self.path = resolve_links(path)
         name = shorten_name(self.path.name)
@@ -59,6 +67,7 @@ class ResumableFile:
         self._output = ""  # checksum of the complete OUT
         self._lock_file = self.path.with_name(f".{name}.lock")
         self._fingerprint, self._resume, self._compressed = json.loads(json.dumps(fingerprint)), resume, compressed
+        self._make_output = render
         self._locks = ExitStack()
         self._file: BinaryIO | None = None
         self._size = self._checksum = 0
@@ -201,7 +210,11 @@ class ResumableFile:
             with gzipped or nullcontext(file) as target:
                 lines = self._lines()
                 next(lines)
-                target.writelines(line["text"].encode() for line in lines)
+                texts = (line["text"] for line in lines)
+                if self._make_output is None:
+                    target.writelines(text.encode() for text in texts)
+                else:
+                    target.write(self._make_output(texts))
 
     def _header(self, finished: bool) -> dict[str, Any]:
         return {"docmt": "partial", "version": _VERSION, "finished": finished, "fingerprint": self._fingerprint}

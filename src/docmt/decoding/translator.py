@@ -165,6 +165,25 @@ class Translator:
         lengths = [[len(words) for words in source] for source in encoded]
         return [self._make_translation(*arguments) for arguments in zip(sources, lengths, translations, strict=True)]
 
+    def translate_file(
+        self,
+        source: Path | str,
+        target: Path | str,
+        *,
+        format: str = "auto",
+        fields: Sequence[str] = (),
+        bilingual: str = "",
+    ) -> list[Translation]:
+        """Translate a file to another one of the same format (docs/files.md). Return the translations of its documents.
+
+        format: name of the format; auto: by name and content. fields: JSON paths, columns or front-matter keys to
+        translate. bilingual: path of a file with both sides (x.html, x.xlf, x.tmx). Raises DocmtError for a file that
+        cannot be read or written, and for a target that is the source.
+        """
+        from docmt.decoding.file_translation import translate_file  # imported here because text needs no formats
+
+        return translate_file(self, source, target, format, fields, bilingual)
+
     @overload
     def stream(
         self, documents: Iterable[Document | str], *, group: int = 64, errors: Literal["raise"] = "raise"

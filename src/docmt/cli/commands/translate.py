@@ -1,15 +1,15 @@
 """docmt translate MODEL FILE... -o OUT
 
-Translate documents. There is one target sentence for each source sentence, and the layout is kept. JSONL input has one
-object a line, {"id": "a", "source": ["One.", "Two."]}, {"id": "a", "text": "One. Two."}, or {"document": "a", "source":
-"One."} for each sentence.
+Translate documents: text, Markdown, JSONL, HTML, docx, pptx, xlsx, odt, epub, subtitles, XLIFF, PO, JSON, tables. There
+is one target sentence for each source sentence, and layout and markup are kept. JSONL input has one object a line,
+{"id": "a", "source": ["One.", "Two."]}, {"id": "a", "text": "One. Two."}, or {"document": "a", "source": "One."}.
 
 usage:
     MODEL [FILE ...] [options]
 
 examples:
-    docmt translate MODEL report.txt -o bericht.txt
-    docmt translate MODEL *.txt -o translated/ --beam 4
+    docmt translate MODEL report.docx -o bericht.docx
+    docmt translate MODEL *.html -o translated/ --beam 4
     docmt translate MODEL book.txt -o buch.txt --resume
     cat report.txt | docmt translate MODEL --format jsonl > report.jsonl
 """
@@ -31,14 +31,16 @@ from docmt.cli.corpus_io import check_outputs, make_directory
 from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, is_resumable
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
+from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
 from docmt.core.progress import plain_progress
 from docmt.core.settings import flag_of, option
 from docmt.decoding import SearchConfig
-from docmt.documents import read_input
+from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
+from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.segmentation import knows_language
+from docmt.formats.registry import find_format
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -47,6 +49,27 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for languages without rules
 GROUP_DOCUMENTS = 64  # maximum documents of several files that are batched together
+
+
+FormatName = Literal[
+    "auto",
+    "text",
+    "jsonl",
+    "html",
+    "xhtml",
+    "epub",
+    "markdown",
+    "docx",
+    "pptx",
+    "xlsx",
+    "odf",
+    "srt",
+    "vtt",
+    "xliff",
+    "po",
+    "json",
+    "tsv",
+]
 
 
 @dataclass(frozen=True)
@@ -75,8 +98,14 @@ class TranslateOptions(SearchOptions):
     """input files (default: standard input, also -)"""
     output: str = option(STANDARD, flags=("-o",), metavar="PATH")
     """output file (x.gz: compressed), or directory for several files (-: standard output)"""
-    format: Literal["auto", "text", "jsonl"] = "auto"
-    """text; jsonl: one JSON object a sentence; auto: jsonl for JSONL files, else text"""
+    format: FormatName = "auto"
+    """auto: by the name and content of the input; a file format; text; jsonl: one JSON object a sentence"""
+    fields: list[str] = option([], metavar="NAME")
+    """JSON paths (menu.*.title), columns or front-matter keys to translate"""
+    bilingual: str = option("", metavar="FILE")
+    """also write source and translation side by side: x.html, x.xlf or x.tmx"""
+    report: str = option("", metavar="FILE")
+    """list what was not translated in files with markup"""
     resume: bool = False
     """continue an interrupted translation with the same input, model and options"""
     input: InputConfig = InputConfig()
@@ -91,8 +120,8 @@ def parser() -> Parser[TranslateOptions]:
         "translate",
         TranslateOptions,
         __doc__,
-        common="output format resume search.beam search.n_best search.length_penalty batch_tokens input.layout "
-        "input.join_lines device precision",
+        common="output format bilingual report fields resume search.beam search.n_best search.length_penalty "
+        "batch_tokens input.layout input.join_lines device precision",
     )
 
 
@@ -100,6 +129,10 @@ def run(arguments: Sequence[str]) -> int:
     """Translate files. Return 2 if any of them failed."""
     options = parser().parse(arguments)
     outputs = _outputs(options.files or [STANDARD], options.output, options.format)
+    check_bilingual(options.bilingual)
+    if options.bilingual and len(outputs) > 1:
+        raise DocmtError(f"--bilingual is one file, but there are {len(outputs)} inputs: translate them one by one")
+    check_outputs(*outputs.values(), options.bilingual, options.report, inputs=list(outputs))
     layout = options.input.layout
     _check_n_best(options.search, [_output_format(options.format, layout, *names) for names in outputs.items()])
     if options.input.language and not knows_language(options.input.language):
@@ -114,7 +147,8 @@ def run(arguments: Sequence[str]) -> int:
     translator = translator_of(options)
     report = Report()
     language = options.input.language or translator.languages[0] or DEFAULT_LANGUAGE
-    files = _read(outputs, replace(options.input, language=language), options.format, report.failures)
+    markup = FileConfig(*translator.languages, language, tuple(options.fields), options.bilingual)
+    files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
     _check_n_best(options.search, [file.format for file in files])
     fingerprint = _fingerprint(translator, files)
     writers = [TranslationWriter(file, fingerprint, options.resume, report) for file in files]
@@ -128,6 +162,7 @@ def run(arguments: Sequence[str]) -> int:
     # A progress bar would be mixed with a translation on the terminal.
     with plain_progress() if _writes_to_terminal(files) else nullcontext():
         written = _write(translator, writers, report)
+    _report_skipped(files, options.report)
     return report.log(len(outputs), written, "files", "translated")
 
 
@@ -205,16 +240,27 @@ def _output_name(file: str, format: str) -> str:
     """Return the name of the output file: that of the input, with a suffix for another format."""
     name = Path(file).name
     stem = name.removesuffix(GZIP_SUFFIX)
-    if format != "auto" and has_jsonl_name(name) != (format == "jsonl"):
+    if format == "text" and find_format(name) is not None:
+        return f"{stem}.txt"
+    if format in ("text", "jsonl") and has_jsonl_name(name) != (format == "jsonl"):
         stem += ".jsonl" if format == "jsonl" else ".txt"
     return stem + GZIP_SUFFIX if name.endswith(GZIP_SUFFIX) else stem
 
 
-def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: list[str]) -> list[TranslationJob]:
+def _read(
+    outputs: dict[str, str], config: InputConfig, format: str, markup: FileConfig, failures: list[str]
+) -> list[TranslationJob]:
     """Return the readable files. Errors of others are added to `failures`, or raised if there is only one file."""
     files = []
     for path, output in outputs.items():
         try:
+            file = read_file(path, format, markup) if config.layout == "auto" else None
+            if file is not None:
+                files.append(_make_job(path, output, format, config, file))
+                continue
+            if markup.fields or markup.bilingual:
+                name = "fields" if markup.fields else "bilingual"
+                raise DocmtError(f"{path}: --{name} is for files with markup, not for plain text and JSONL")
             input = read_input(path, layout=config.layout, language=config.language, join_lines=config.join_lines)
         except DocmtError as error:
             if len(outputs) == 1:
@@ -224,6 +270,40 @@ def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: l
         files.append(TranslationJob(path, output, _output_format(format, input.format, "", output), input))
         _log_input_notes(files[-1])
     return files
+
+
+def _make_job(path: str, output: str, format: str, config: InputConfig, file: FileTranslation) -> TranslationJob:
+    """Return the job of a file with markup. Raises DocmtError for an output of another format."""
+    if config.join_lines:
+        raise DocmtError(f"{path} is {file.format.name}, where paragraphs are marked: leave out --join-lines")
+    suffix = Path(output).suffix.lower()
+    if format == "auto":
+        format = {".txt": "text", ".jsonl": "jsonl"}.get(suffix, file.format.name)
+    if format == file.format.name and suffix and suffix not in file.format.suffixes and output != os.devnull:
+        names = " or ".join(file.format.suffixes)
+        raise DocmtError(f"{path} is translated into {format}, but {output} ends in {suffix}: end it in {names}")
+    if format == file.format.name and file.is_package and output == STANDARD and sys.stdout and sys.stdout.isatty():
+        raise DocmtError(f"{path}: a {format} file cannot be shown on the terminal: add -o FILE")
+    return TranslationJob(path, output, format, InputFile("text", file.documents), file)
+
+
+def _report_skipped(files: Sequence[TranslationJob], path: str) -> None:
+    """Log how much of files with markup is not translated, and write the list to a path."""
+    lines: list[str] = []
+    for file in files:
+        if file.markup is None:
+            continue
+        counts = file.markup.units.count_skipped()
+        if file.markup.misplaced:
+            counts["codes without a word, now at the end of their paragraph"] = len(file.markup.misplaced)
+        if counts:
+            parts = ", ".join(f"{count} x {reason}" for reason, count in counts.items())
+            _log.info(f"{file.name}: not translated: {parts}{'' if path else ' (--report FILE lists them)'}")
+        if not any(map(len, file.documents)):
+            _log.warning(f"{file.name}: there is no text to translate")
+        lines += file.markup.report_lines()
+    if path:
+        write_text(path, "".join(lines))
 
 
 def _log_input_notes(file: TranslationJob) -> None:
@@ -264,5 +344,9 @@ def _translate(translator: Translator, writers: Sequence[TranslationWriter]) -> 
     if len(done) == len(documents) and all(done[n].sentences == len(document) for n, document in enumerate(documents)):
         return
     for parts in translator.stream_parts(documents, resume_points=done):
-        for number, file_parts in groupby(parts, lambda part: bisect_right(starts, part.document) - 1):
-            writers[number].add([replace(part, document=part.document - starts[number]) for part in file_parts])
+        for number, group in groupby(parts, lambda part: bisect_right(starts, part.document) - 1):
+            file_parts = [replace(part, document=part.document - starts[number]) for part in group]
+            file = writers[number].file
+            if file.render is not None and file.markup is not None:
+                file_parts = align_parts(file_parts, file.markup, translator.align)
+            writers[number].add(file_parts)

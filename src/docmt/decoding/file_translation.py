@@ -1,0 +1,214 @@
+"""Translation of files with their markup: from units to sentences, and from translated sentences to the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import STANDARD, read_bytes, write_bytes, write_text
+from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
+from docmt.documents import Document, read_input
+from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx, write_xliff
+from docmt.formats.language_codes import to_bcp47
+from docmt.formats.registry import FORMATS, FileFormat, ReadConfig, find_format
+from docmt.formats.unit_documents import SentenceTranslation, TranslatedUnits, UnitDocuments
+
+if TYPE_CHECKING:
+    from docmt.decoding.translator import Translator
+
+_log = logging.getLogger(__name__)
+
+BILINGUAL_SUFFIXES = (".html", ".xlf", ".xliff", ".tmx")
+
+
+@dataclass(frozen=True)
+class FileConfig:
+    """How a file with markup is read and written."""
+
+    source_language: str = ""
+    target_language: str = ""
+    """codes of the model; empty where it has none"""
+    segmentation: str = "en"
+    """code of the language whose rules cut sentences"""
+    fields: tuple[str, ...] = ()
+    """see `ReadConfig`"""
+    bilingual: str = ""
+    """path of a bilingual file, or empty"""
+
+
+def check_bilingual(path: str) -> None:
+    """Raise DocmtError for a bilingual file with another suffix than those of its formats."""
+    if path and Path(path).suffix.lower() not in BILINGUAL_SUFFIXES:
+        names = ", ".join(BILINGUAL_SUFFIXES)
+        raise DocmtError(
+            f"{path}: the suffix of a bilingual file decides its format. End the name in {names}."
+        )
+
+
+class FileTranslation:
+    """A file of units, its documents, and what is written from their translations."""
+
+    def __init__(self, path: str, data: bytes, format: FileFormat, config: FileConfig) -> None:
+        """Read the units. Raises DocmtError for a file that cannot be read, and for fields that have no effect."""
+        if config.fields and not format.has_fields:
+            names = ", ".join(name for name, each in FORMATS.items() if each.has_fields)
+            raise DocmtError(f"{path} is {format.name}, which has no fields. --fields is for {names}.")
+        languages = (to_bcp47(config.source_language), to_bcp47(config.target_language))
+        self.format, self._path, self._config, self._languages = format, path, config, languages
+        self._data = data
+        file = format.read(data, path, ReadConfig(config.fields, *languages))
+        self.units = UnitDocuments(file, config.segmentation, path)
+        self.misplaced: list[str] = []
+        """codes that had no place in the last rendering"""
+
+    @property
+    def is_package(self) -> bool:
+        """Whether the file is a zip package."""
+        return self._data.startswith(b"PK")
+
+    @property
+    def documents(self) -> list[Document]:
+        """The documents of the file."""
+        return self.units.documents
+
+    def checksum(self) -> str:
+        """Return a checksum of the file and of how it is read."""
+        settings = json.dumps([self.format.name, self._config.fields, self._config.bilingual, *self._languages])
+        return hashlib.sha256(self._data + settings.encode()).hexdigest()
+
+    def select_sentences(self, part: PartialTranslation) -> list[int]:
+        """Return the sentences of a part, from 0, whose codes need word alignment."""
+        if part.translation is None:
+            return []
+        count = len(part.source.sentences)
+        return [i for i in range(count) if self.units.needs_alignment(part.document, part.first + i)]
+
+    def to_records(self, part: PartialTranslation) -> str:
+        """Return one JSON line for each sentence of a part, which `render` reads."""
+        sentences: Sequence[TranslatedSentence | None] = (
+            [None] * len(part.source.sentences) if part.translation is None else part.translation.sentences
+        )
+        rows = []
+        for each in sentences:
+            row: dict[str, Any] = {"document": part.document}
+            if each is not None:
+                row |= {"target": each.target, "score": each.score}
+                if each.alignment is not None:
+                    row["links"] = [[*link.source, *link.target] for link in each.alignment]
+            rows.append(json.dumps(row) + "\n")
+        return "".join(rows)
+
+    def render(self, records: Iterable[str]) -> bytes:
+        """Return the translated file, and write the bilingual one. Sentences that failed keep their source."""
+        translated = self.translate_units(records)
+        self.misplaced = translated.misplaced
+        if self._config.bilingual:
+            self.write_bilingual(self._config.bilingual, translated)
+        return self.units.file.write(translated.units, self._languages[1])
+
+    def translate_units(self, records: Iterable[str]) -> TranslatedUnits:
+        """Return the translated units from the records of all sentences."""
+        rows: list[list[SentenceTranslation]] = [[] for _ in self.documents]
+        for block in records:
+            for line in block.splitlines():
+                row = json.loads(line)
+                document = rows[row["document"]]
+                source = self.documents[row["document"]].sentences[len(document)]
+                links = row.get("links")
+                if "target" not in row:  # words stay, and so do their codes
+                    links = [(position, position + 1) * 2 for position in range(len(source))]
+                document.append(SentenceTranslation(row.get("target", source), links, row.get("score")))
+        return self.units.translate(rows)
+
+    def write_bilingual(self, path: str, translated: TranslatedUnits | None) -> None:
+        """Write source and translation side by side, in the format that the suffix names. None: source only."""
+        sources = self.units.file.units
+        sentences = [each for document in self.units.sentences for each in document]
+        scores = [None] * len(sentences) if translated is None else translated.scores
+        by_unit: list[list[BilingualSentence]] = [[] for _ in sources]
+        for sentence, score in zip(sentences, scores, strict=True):
+            row = by_unit[sentence.unit]
+            span = (0, 0) if translated is None else translated.target_spans[sentence.unit][len(row)]
+            row.append(BilingualSentence((sentence.start, sentence.end), span, score))
+        units = [
+            BilingualUnit(str(number + 1), source, None if translated is None else translated.units[number], tuple(row))
+            for number, (source, row) in enumerate(zip(sources, by_unit, strict=True))
+        ]
+        write_text(path, self._format_bilingual(units, Path(path).suffix.lower()))
+
+    def _format_bilingual(self, units: Sequence[BilingualUnit], suffix: str) -> str:
+        if suffix == ".html":
+            return write_page(units, Path(self._path).name, *self._languages)
+        if suffix == ".tmx":
+            return write_tmx(units, *self._languages).decode()
+        return write_xliff(units, self._path, self.format.name, *self._languages).decode()
+
+    def report_lines(self) -> list[str]:
+        """Return one line for each part that is not translated, and for each code without a place."""
+        parts = [(part.reason, part.text) for part in self.units.file.skipped]
+        parts += [("codes at the end of their unit", text) for text in self.misplaced]
+        return ["\t".join(" ".join(value.split()) for value in (self._path, *part)) + "\n" for part in parts]
+
+
+def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | None:
+    """Return a file of units, or None for text and JSONL.
+
+    format: name of the format, or "auto" by name and content. Raises DocmtError if it cannot be read.
+    """
+    if format in FORMATS:
+        return FileTranslation(path, read_bytes(path), FORMATS[format], config)
+    if path == STANDARD or not Path(path).is_file():
+        return None
+    data = read_bytes(path)
+    detected = find_format(path, data)
+    return FileTranslation(path, data, detected, config) if detected else None
+
+
+def align_parts(
+    parts: Sequence[PartialTranslation],
+    file: FileTranslation,
+    align: Callable[[Sequence[PartialTranslation], Sequence[Sequence[int]]], list[PartialTranslation]],
+) -> list[PartialTranslation]:
+    """Return parts of a file with the alignments that their codes need; align: `Translator.align`."""
+    sentences = [file.select_sentences(part) for part in parts]
+    if not any(sentences):
+        return list(parts)
+    try:
+        return align(parts, sentences)
+    except DocmtError as error:
+        _log.warning("codes are placed by the order of words, not by alignment: %s", error)
+        return list(parts)
+
+
+def translate_file(
+    translator: Translator, source: Path | str, target: Path | str, format: str, fields: Sequence[str], bilingual: str
+) -> list[Translation]:
+    """Translate a file as `Translator.translate_file` does."""
+    path, output = str(source), str(target)
+    if Path(output).exists() and Path(path).exists() and Path(output).samefile(path):
+        raise DocmtError(f"{path} would be overwritten by its translation. Name another target.")
+    check_bilingual(bilingual)
+    languages = translator.languages
+    config = FileConfig(*languages, languages[0] or "en", tuple(fields), bilingual)
+    file = read_file(path, format, config)
+    documents = read_input(path, language=config.segmentation).documents if file is None else file.documents
+    translations = translator.translate_all(documents)
+    if any(not math.isfinite(sentence.score) for each in translations for sentence in each):
+        raise DocmtError(f"{path}: the scores of the model are not numbers. Check that it is not damaged.")
+    if file is None:
+        write_text(output, "".join(each.text() for each in translations))
+        return translations
+    parts = [
+        PartialTranslation(number, 0, document, ResumePoint(len(document)), each)
+        for number, (document, each) in enumerate(zip(documents, translations, strict=True))
+    ]
+    aligned = align_parts(parts, file, translator.align)
+    write_bytes(output, file.render(map(file.to_records, aligned)))
+    return [each.translation for each in aligned if each.translation is not None]

@@ -1,0 +1,117 @@
+"""The units of a file as documents of sentences, and the units of their translations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from docmt.documents import Document, sentence_spans
+from docmt.formats.projection import Link, Passage, project_codes
+from docmt.formats.units import Unit, UnitFile
+
+UNIT_GAP = "\n\n"
+"""Text between two units of a document."""
+
+
+@dataclass(frozen=True)
+class UnitSentence:
+    """A sentence of a unit."""
+
+    unit: int
+    """index of the unit in the file"""
+    start: int
+    end: int
+    """characters of the unit's text"""
+
+
+@dataclass(frozen=True)
+class SentenceTranslation:
+    """Translation of one sentence of a unit."""
+
+    target: str
+    links: Sequence[Link] | None = None
+    """word alignment; None: guessed"""
+    score: float | None = None
+    """log-probability (nats)"""
+
+
+@dataclass(frozen=True)
+class TranslatedUnits:
+    """The units of a translated file."""
+
+    units: list[Unit]
+    target_spans: list[list[tuple[int, int]]]
+    """for each unit the characters of its sentences in the new text"""
+    scores: list[float | None]
+    """of all sentences in order"""
+    misplaced: list[str]
+    """codes that stand at the end of their unit, because no word of the translation has them"""
+
+
+class UnitDocuments:
+    """A file of units, and its documents: all sentences of its units in reading order, never across a unit."""
+
+    def __init__(self, file: UnitFile, language: str, id: str = "") -> None:
+        """Cut the units into sentences. language: code, for the rules. id: name of the documents."""
+        self.file = file
+        self.documents: list[Document] = []
+        self.sentences: list[list[UnitSentence]] = []
+        """sentences of each document"""
+        borders = [*file.document_starts, len(file.units)]
+        for number, (first, last) in enumerate(pairwise(borders), 1):
+            name = f"{id} {number}".strip() if len(borders) > 2 else id
+            self._add_document(range(first, last), language, name)
+
+    def _add_document(self, units: range, language: str, id: str) -> None:
+        sentences: list[UnitSentence] = []
+        texts: list[str] = []
+        gaps: list[str] = []
+        gap = ""
+        for index in units:
+            text, position = self.file.units[index].text, 0
+            for start, end in sentence_spans(text, language):
+                gaps.append(gap + text[position:start])
+                texts.append(text[start:end])
+                sentences.append(UnitSentence(index, start, end))
+                gap, position = "", end
+            gap += text[position:] + UNIT_GAP * (index < units[-1])
+        self.documents.append(Document(tuple(texts), (*gaps, gap), id))
+        self.sentences.append(sentences)
+
+    def needs_alignment(self, document: int, sentence: int) -> bool:
+        """Return whether a sentence has codes between its words, so that their places depend on word alignment."""
+        place = self.sentences[document][sentence]
+        return any(place.start < code.offset < place.end for code in self.file.units[place.unit].codes)
+
+    def translate(self, translations: Sequence[Sequence[SentenceTranslation]]) -> TranslatedUnits:
+        """Return the units with translated sentences; translations: those of each document."""
+        by_unit: dict[int, list[tuple[UnitSentence, SentenceTranslation]]] = {}
+        for sentences, row in zip(self.sentences, translations, strict=True):
+            for sentence, translation in zip(sentences, row, strict=True):
+                by_unit.setdefault(sentence.unit, []).append((sentence, translation))
+        units, spans, misplaced = [], [], []
+        for index, unit in enumerate(self.file.units):
+            pairs = by_unit.get(index, [])
+            passages = [Passage(each.start, each.end, new.target, new.links) for each, new in pairs]
+            projected, missing = project_codes(unit, passages) if passages else (unit, [])
+            units.append(projected)
+            spans.append(_target_spans(passages))
+            misplaced += [f"{code.content} in {projected.text}" for code in missing]
+        scores = [each.score for row in translations for each in row]
+        return TranslatedUnits(units, spans, scores, misplaced)
+
+    def count_skipped(self) -> dict[str, int]:
+        """Return the number of parts of the file that are not translated, by reason."""
+        return dict(Counter(part.reason for part in self.file.skipped))
+
+
+def _target_spans(passages: Sequence[Passage]) -> list[tuple[int, int]]:
+    """Return the characters of translated sentences in the text of their unit."""
+    spans, shift = [], 0
+    for passage in passages:
+        start = passage.start + shift
+        spans.append((start, start + len(passage.target)))
+        shift += len(passage.target) - (passage.end - passage.start)
+    return spans

@@ -1,0 +1,151 @@
+"""`docmt translate`, `extract` and `merge` with files with markup."""
+
+import json
+import re
+import signal
+
+import pytest
+from commands import QUICK, call, fails, start, wait_for_lines
+
+import docmt
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>It is cheap.</title></head>
+<body>
+<p class=x>Anna bought a <b>lamp</b>. It is <a href="/x?a=1&amp;b=2">quite cheap</a>.</p>
+<pre>It is code.</pre>
+<ul><li>It is old.</li><li><i>It is new.</i></li></ul>
+</body></html>
+"""
+PLAIN = ["It is cheap.", "Anna bought a lamp. It is quite cheap.", "It is old.", "It is new."]
+SRT = "1\n00:00:01,000 --> 00:00:02,000\nAnna bought\n\n2\n00:00:02,100 --> 00:00:03,000\na lamp.\n"
+
+
+def visible(page):
+    """The text of a page without its tags, one line an element with text."""
+    return re.sub(r"<[^>]*>", "", page).split("\n")
+
+
+@pytest.fixture
+def page(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(PAGE)
+    return path
+
+
+def test_a_page_keeps_its_markup(run, page, tmp_path):
+    out = tmp_path / "seite.html"
+    outcome = call("translate", run, page, "-o", out, "--report", tmp_path / "left.tsv", *QUICK)
+    assert outcome.status == 0, outcome.err
+    new = out.read_text()
+    assert '<html lang="de">' in new and "<pre>It is code.</pre>" in new
+    assert new.count("<b>") == 1 and new.count('<a href="/x?a=1&amp;b=2">') == 1
+    assert re.sub(r">[^<]+<", "><", new).count("<") == PAGE.count("<")
+    assert "not translated: 1 x code" in outcome.err
+    assert (tmp_path / "left.tsv").read_text() == f"{page}\tcode\tIt is code.\n"
+
+
+def test_markup_never_changes_the_words(run, page, tmp_path):
+    call("translate", run, page, "-o", tmp_path / "a.jsonl", "--format", "jsonl", *QUICK)
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    document = docmt.Document.from_text("\n\n".join(PLAIN))
+    search = docmt.SearchConfig(beam=1, max_length_ratio=0, max_length_extra=2)
+    translation = docmt.Translator(run, search=search).translate(document)
+    assert [row["target"] for row in rows] == list(translation.document.sentences)
+    call("translate", run, page, "-o", tmp_path / "b.html", *QUICK)
+    text = "".join(visible((tmp_path / "b.html").read_text()))
+    assert [sentence for sentence in translation.document.sentences if sentence not in text] == []
+
+
+def test_python_writes_the_same_file(run, page, tmp_path):
+    assert call("translate", run, page, "-o", tmp_path / "a.html", *QUICK).status == 0
+    search = docmt.SearchConfig(beam=1, max_length_ratio=0, max_length_extra=2)
+    translator = docmt.Translator(run, search=search)
+    (translation,) = translator.translate_file(page, tmp_path / "b.html")
+    assert len(translation) == 5
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    with pytest.raises(docmt.DocmtError, match="overwritten"):
+        translator.translate_file(page, page)
+
+
+def test_a_page_goes_to_standard_output(run, page, tmp_path):
+    call("translate", run, page, "-o", tmp_path / "a.html", *QUICK)
+    assert call("translate", run, page, *QUICK).out == (tmp_path / "a.html").read_text()
+    piped = call("translate", run, "--format", "html", *QUICK, stdin=page.read_bytes())
+    assert piped.out == (tmp_path / "a.html").read_text()
+
+
+def test_several_formats_keep_their_names(run, page, tmp_path):
+    (tmp_path / "film.srt").write_text(SRT)
+    (tmp_path / "text.txt").write_text("It is cheap.\n")
+    (tmp_path / "broken.docx").write_bytes(b"PK\3\4 nothing")
+    files = [page, tmp_path / "film.srt", tmp_path / "text.txt", tmp_path / "broken.docx"]
+    outcome = call("translate", run, *files, "-o", tmp_path / "out", *QUICK)
+    assert outcome.status == 2
+    assert "broken.docx" in outcome.err and "Traceback" not in outcome.err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["film.srt", "page.html", "text.txt"]
+    times = re.findall(r".* --> .*", SRT)
+    assert re.findall(r".* --> .*", (tmp_path / "out" / "film.srt").read_text()) == times
+
+
+def test_extract_and_merge(run, page, tmp_path):
+    call("translate", run, page, "-o", tmp_path / "a.html", *QUICK)
+    outcome = call("extract", page, "-o", tmp_path / "a.xlf", "--model", run, *QUICK)
+    assert outcome.status == 0, outcome.err
+    assert call("merge", tmp_path / "a.xlf", "-o", tmp_path / "b.html").status == 0
+    assert (tmp_path / "b.html").read_text() == (tmp_path / "a.html").read_text()
+    call("translate", run, page, "-o", tmp_path / "c.html", "--bilingual", tmp_path / "c.xlf", *QUICK)
+    assert (tmp_path / "c.xlf").read_bytes() == (tmp_path / "a.xlf").read_bytes()
+
+
+def test_extract_without_a_model(page, tmp_path):
+    arguments = ("-o", tmp_path / "a.xlf", "--source-language", "en", "--target-language", "de")
+    assert call("extract", page, *arguments).status == 0
+    outcome = call("merge", tmp_path / "a.xlf", "-o", tmp_path / "b.html")
+    assert outcome.status == 0 and "translation" in outcome.err
+    assert (tmp_path / "b.html").read_text() == PAGE.replace('lang="en"', 'lang="de"')
+
+
+@pytest.mark.parametrize("suffix", ["html", "tmx", "xlf"])
+def test_bilingual_files(run, page, tmp_path, suffix):
+    path = tmp_path / f"both.{suffix}"
+    assert call("translate", run, page, "-o", tmp_path / "a.html", "--bilingual", path, *QUICK).status == 0
+    text = path.read_text()
+    assert "Anna bought a" in text and "src=" not in text
+
+
+def test_a_killed_translation_goes_on(run, tmp_path):
+    paragraphs = "".join(f"<p>Anna bought <b>lamp</b> {n}. It is <i>cheap</i>.</p>\n" for n in range(60))
+    page = tmp_path / "long.html"
+    page.write_text(f"<html><body>{paragraphs}</body></html>")
+    options = [*QUICK, "--batch-tokens", 16]
+    assert call("translate", run, page, "-o", tmp_path / "whole.html", *options).status == 0
+    out = tmp_path / "out.html"
+    process = start("translate", run, page, "-o", out, *options)
+    wait_for_lines(tmp_path / "out.html.partial", 3, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert page.read_text().count("<p>") == 60
+    assert not out.exists()
+    outcome = call("translate", run, page, "-o", out, "--resume", *options)
+    assert outcome.status == 0, outcome.err
+    assert out.read_bytes() == (tmp_path / "whole.html").read_bytes()
+
+
+def test_what_has_no_effect_is_refused(run, page, tmp_path):
+    out, message = tmp_path / "out.html", "html, which has no fields"
+    fails("translate", run, page, "-o", out, "--fields", "title", message=message)
+    fails("translate", run, page, "-o", out, "--join-lines", message="leave out --join-lines")
+    fails("translate", run, page, "-o", tmp_path / "out.docx", message="end it in .html or .htm")
+    fails("translate", run, page, "-o", out, "--bilingual", tmp_path / "x.doc", message="End the name in .html, .xlf")
+    fails("translate", run, page, "-o", page, message="would be overwritten")
+    fails("translate", run, page, "-o", out, "--bilingual", out, message="two outputs")
+    old = tmp_path / "old.doc"
+    old.write_bytes(b"\xd0\xcf")
+    fails("translate", run, old, "-o", out, message="Save it as docx, without macros")
+    text = tmp_path / "a.txt"
+    text.write_text("It is cheap.\n")
+    fails("translate", run, text, "-o", out, "--fields", "a", message="--fields is for files with markup")
+    fails("extract", text, "-o", tmp_path / "a.xlf", message="Name its format with --format")
+    fails("extract", page, "-o", tmp_path / "a.html", message="End the name in .xlf or .xliff")
+    fails("merge", page, "-o", out, message="page.html")

@@ -1,0 +1,53 @@
+"""Units as documents of sentences, and back."""
+
+from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments
+from docmt.formats.units import Code, Unit, UnitFile
+
+
+class Listed(UnitFile):
+    """A file that is its units."""
+
+    def write(self, units, language=""):
+        return "\n".join(unit.render() for unit in units).encode()
+
+
+def bold(text, start, end):
+    return Unit(text, (Code(start, "open", "1", "<b>"), Code(end, "close", "1", "</b>")))
+
+
+UNITS = [bold("One two. Three four.", 0, 7), Unit("12"), bold("Five six.", 5, 8), Unit("Seven.")]
+
+
+def test_sentences_are_cut_inside_of_units():
+    documents = UnitDocuments(Listed(UNITS, document_starts=[0, 3]), "en", "book")
+    assert [document.sentences for document in documents.documents] == [
+        ("One two.", "Three four.", "Five six."),
+        ("Seven.",),
+    ]
+    assert [document.id for document in documents.documents] == ["book 1", "book 2"]
+    assert documents.documents[0].text() == "One two. Three four.\n\n12\n\nFive six."
+    assert [documents.needs_alignment(0, n) for n in range(3)] == [True, False, True]
+
+
+def test_translations_go_back_to_their_units():
+    documents = UnitDocuments(Listed(UNITS), "en")
+    targets = [["Eins zwei.", "Drei vier.", "Sechs fünf.", "Sieben."]]
+    links = {2: [(5, 8, 0, 5), (0, 4, 6, 10)]}
+    rows = [[SentenceTranslation(text, links.get(n), -n) for n, text in enumerate(row)] for row in targets]
+    translated = documents.translate(rows)
+    assert documents.file.write(translated.units).decode().split("\n") == [
+        "<b>Eins zwei</b>. Drei vier.",
+        "12",
+        "<b>Sechs</b> fünf.",
+        "Sieben.",
+    ]
+    assert translated.scores == [0, -1, -2, -3]
+    for unit, spans in zip(translated.units, translated.target_spans, strict=True):
+        assert all(unit.text[start:end] in targets[0] for start, end in spans)
+    assert sum(map(len, translated.target_spans)) == 4
+
+
+def test_a_file_without_units_has_an_empty_document():
+    documents = UnitDocuments(Listed([]), "en")
+    assert [len(document) for document in documents.documents] == [0]
+    assert documents.translate([[]]).units == []
