@@ -163,9 +163,10 @@ def test_what_is_left_as_it_is_is_told_once(run, tmp_path):
 def test_other_formats_are_refused_by_name(run, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<p>It is old.</p>\n")
-    fails("translate", run, page, message=r"page\.html is a web page, which docmt does not read. Extract the text")
-    subtitles = b"1\n00:00:01,000 --> 00:00:02,000\nIt is old.\n"
-    fails("translate", run, stdin=subtitles, message=r"standard input is a subtitle file, which docmt does not read")
+    message = r"page\.html is a web page, which only docmt translate reads, as a file with markup. Extract the text"
+    fails("score", run, page, page, message=message)
+    pdf = b"%PDF-1.4\n"
+    fails("translate", run, stdin=pdf, message=r"standard input is a PDF document, which docmt does not read")
     outcome = call("translate", run, page, "--input.layout", "text", *QUICK)
     assert outcome.status == 0
     (tmp_path / "good.txt").write_text("It is old.\n")

@@ -71,6 +71,7 @@ def test_python_writes_the_same_file(run, page, tmp_path):
 def test_a_page_goes_to_standard_output(run, page, tmp_path):
     call("translate", run, page, "-o", tmp_path / "a.html", *QUICK)
     assert call("translate", run, page, *QUICK).out == (tmp_path / "a.html").read_text()
+    assert call("translate", run, *QUICK, stdin=page.read_bytes()).out == (tmp_path / "a.html").read_text()
     piped = call("translate", run, "--format", "html", *QUICK, stdin=page.read_bytes())
     assert piped.out == (tmp_path / "a.html").read_text()
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import STANDARD, read_bytes, write_bytes, write_text
+from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes, write_text
 from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
 from docmt.documents import Document, read_input
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx, write_xliff
-from docmt.formats.language_codes import to_bcp47
+from docmt.formats.language_codes import format_language_tag
 from docmt.formats.registry import FORMATS, FileFormat, ReadConfig, find_format
 from docmt.formats.unit_documents import SentenceTranslation, TranslatedUnits, UnitDocuments
+from docmt.formats.units import Unit
 
 if TYPE_CHECKING:
     from docmt.decoding.translator import Translator
@@ -47,9 +48,7 @@ def check_bilingual(path: str) -> None:
     """Raise DocmtError for a bilingual file with another suffix than those of its formats."""
     if path and Path(path).suffix.lower() not in BILINGUAL_SUFFIXES:
         names = ", ".join(BILINGUAL_SUFFIXES)
-        raise DocmtError(
-            f"{path}: the suffix of a bilingual file decides its format. End the name in {names}."
-        )
+        raise DocmtError(f"{path}: the suffix of a bilingual file decides its format. End the name in {names}.")
 
 
 class FileTranslation:
@@ -60,10 +59,11 @@ class FileTranslation:
         if config.fields and not format.has_fields:
             names = ", ".join(name for name, each in FORMATS.items() if each.has_fields)
             raise DocmtError(f"{path} is {format.name}, which has no fields. --fields is for {names}.")
-        languages = (to_bcp47(config.source_language), to_bcp47(config.target_language))
-        self.format, self._path, self._config, self._languages = format, path, config, languages
+        codes = config.source_language, config.target_language
+        source, target = (format_language_tag(code) if code else "" for code in codes)
+        self.format, self._path, self._config, self._languages = format, path, config, (source, target)
         self._data = data
-        file = format.read(data, path, ReadConfig(config.fields, *languages))
+        file = format.read(data, path, ReadConfig(config.fields, source, target))
         self.units = UnitDocuments(file, config.segmentation, path)
         self.misplaced: list[str] = []
         """codes that had no place in the last rendering"""
@@ -137,10 +137,9 @@ class FileTranslation:
             row = by_unit[sentence.unit]
             span = (0, 0) if translated is None else translated.target_spans[sentence.unit][len(row)]
             row.append(BilingualSentence((sentence.start, sentence.end), span, score))
-        units = [
-            BilingualUnit(str(number + 1), source, None if translated is None else translated.units[number], tuple(row))
-            for number, (source, row) in enumerate(zip(sources, by_unit, strict=True))
-        ]
+        targets = [Unit("")] * len(sources) if translated is None else translated.units
+        rows = enumerate(zip(sources, targets, by_unit, strict=True), 1)
+        units = [BilingualUnit(str(number), source, target, tuple(row)) for number, (source, target, row) in rows]
         write_text(path, self._format_bilingual(units, Path(path).suffix.lower()))
 
     def _format_bilingual(self, units: Sequence[BilingualUnit], suffix: str) -> str:
@@ -157,18 +156,15 @@ class FileTranslation:
         return ["\t".join(" ".join(value.split()) for value in (self._path, *part)) + "\n" for part in parts]
 
 
-def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | None:
-    """Return a file of units, or None for text and JSONL.
+def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | bytes:
+    """Return a file of units, or the bytes of text and JSONL.
 
     format: name of the format, or "auto" by name and content. Raises DocmtError if it cannot be read.
     """
-    if format in FORMATS:
-        return FileTranslation(path, read_bytes(path), FORMATS[format], config)
-    if path == STANDARD or not Path(path).is_file():
-        return None
+    find_format(path)  # refuses a suffix before reading
     data = read_bytes(path)
-    detected = find_format(path, data)
-    return FileTranslation(path, data, detected, config) if detected else None
+    detected = FORMATS.get(format) or find_format(path, data)
+    return FileTranslation(path, data, detected, config) if detected else data
 
 
 def align_parts(
@@ -198,11 +194,15 @@ def translate_file(
     languages = translator.languages
     config = FileConfig(*languages, languages[0] or "en", tuple(fields), bilingual)
     file = read_file(path, format, config)
-    documents = read_input(path, language=config.segmentation).documents if file is None else file.documents
+    documents = (
+        read_input(path, language=config.segmentation, text=decode_utf8(file, path)).documents
+        if isinstance(file, bytes)
+        else file.documents
+    )
     translations = translator.translate_all(documents)
     if any(not math.isfinite(sentence.score) for each in translations for sentence in each):
         raise DocmtError(f"{path}: the scores of the model are not numbers. Check that it is not damaged.")
-    if file is None:
+    if isinstance(file, bytes):
         write_text(output, "".join(each.text() for each in translations))
         return translations
     parts = [

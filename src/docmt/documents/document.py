@@ -180,7 +180,12 @@ class InputFile:
 
 
 def read_input(
-    path: Path | str, *, layout: Layout = "auto", language: str = "en", join_lines: bool = False
+    path: Path | str,
+    *,
+    layout: Layout = "auto",
+    language: str = "en",
+    join_lines: bool = False,
+    text: str | None = None,
 ) -> InputFile:
     """Read the documents of a file ("-" is standard input).
 
@@ -190,7 +195,7 @@ def read_input(
     """
     if layout == "auto":
         check_name(path)
-    text = read_text(path)
+    text = read_text(path) if text is None else text
     kind = detect_format(path, text) if layout == "auto" else layout
     if kind == "lines":
         return InputFile("lines", _parse_lines(text, path))

@@ -7,7 +7,7 @@ The name of a file decides its format, then its beginning:
     text       any other text: running text, or one sentence a line, depending on the command
 
 Each may be compressed (x.txt.gz). Text formats with other content (subtitles, web pages, translation memories) and
-office documents are refused: their markup would be translated like sentences.
+office documents are refused: their markup would be translated like sentences. `docmt.formats` reads them as units.
 
 JSON Lines have one JSON object a line. A document has one of three forms, which one file may mix.
 
@@ -45,11 +45,13 @@ _SUBTITLES = "a subtitle file", f"Put their text {_AS_LINES}"
 _PAGE = "a web page", _EXTRACT
 _XML = "an XML file", _EXTRACT
 _OFFICE = "an office document", _EXTRACT
+_OLD_OFFICE = "an old office document", _EXTRACT
 _SENTENCES = f"Put the sentences of one language {_AS_LINES}"
 _REFUSED = {
     **dict.fromkeys((".srt", ".vtt", ".sub", ".ass"), _SUBTITLES),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _PAGE),
-    **dict.fromkeys((".docx", ".odt", ".doc", ".rtf", ".pptx", ".xlsx", ".epub"), _OFFICE),
+    **dict.fromkeys((".docx", ".odt", ".odp", ".ods", ".pptx", ".xlsx", ".epub"), _OFFICE),
+    **dict.fromkeys((".doc", ".rtf", ".ppt", ".xls"), _OLD_OFFICE),
     ".xml": _XML,
     ".pdf": ("a PDF document", "Extract the text, for example with pdftotext, and translate that with --join-lines"),
     ".po": ("a gettext file", _SENTENCES),
@@ -65,6 +67,7 @@ _MARKUP = (
     (re.compile(r"\s*\d+\s*\n\s*\d\d:\d\d:\d\d[,.]\d+\s*-->"), _SUBTITLES),
     (re.compile(r"%PDF-\d"), _REFUSED[".pdf"]),
 )
+_UNREAD = {"an old office document", "an XML file", "a PDF document", "a translation memory"}
 _FORCE_TEXT = ", or read it as plain text with --layout text"
 _MARKDOWN = (".md", ".markdown")
 
@@ -104,7 +107,8 @@ def check_markup(path: Path | str, text: str, more: str = "") -> None:
 
 def _unsupported(path: Path | str, description: str, advice: str, more: str) -> DocmtError:
     name = "standard input" if str(path) == STANDARD else path
-    return DocmtError(f"{name} is {description}, which docmt does not read. {advice}{more}.")
+    reader = "docmt does not read" if description in _UNREAD else "only docmt translate reads, as a file with markup"
+    return DocmtError(f"{name} is {description}, which {reader}. {advice}{more}.")
 
 
 def _suffix(path: Path | str) -> str:

@@ -84,7 +84,7 @@ def read_markup(path: str, format: str, config: FileConfig) -> FileTranslation:
     if format != "auto" and format not in FORMATS:
         raise DocmtError(f"--format {format} is unknown: choose auto, {', '.join(FORMATS)}")
     file = read_file(path, format, config)
-    if file is None:
+    if isinstance(file, bytes):
         raise DocmtError(f"{path} has none of the formats {', '.join(FORMATS)}. Name its format with --format.")
     return file
 

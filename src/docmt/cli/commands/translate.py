@@ -31,7 +31,7 @@ from docmt.cli.corpus_io import check_outputs, make_directory
 from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, is_resumable
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
+from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, decode_utf8, read_bytes, write_text
 from docmt.core.progress import plain_progress
 from docmt.core.settings import flag_of, option
 from docmt.decoding import SearchConfig
@@ -254,14 +254,17 @@ def _read(
     files = []
     for path, output in outputs.items():
         try:
-            file = read_file(path, format, markup) if config.layout == "auto" else None
-            if file is not None:
+            file = read_file(path, format, markup) if config.layout == "auto" else read_bytes(path)
+            if isinstance(file, FileTranslation):
                 files.append(_make_job(path, output, format, config, file))
                 continue
             if markup.fields or markup.bilingual:
                 name = "fields" if markup.fields else "bilingual"
                 raise DocmtError(f"{path}: --{name} is for files with markup, not for plain text and JSONL")
-            input = read_input(path, layout=config.layout, language=config.language, join_lines=config.join_lines)
+            text = decode_utf8(file, "standard input" if path == STANDARD else path)
+            input = read_input(
+                path, layout=config.layout, language=config.language, join_lines=config.join_lines, text=text
+            )
         except DocmtError as error:
             if len(outputs) == 1:
                 raise
