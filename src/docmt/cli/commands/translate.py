@@ -99,7 +99,7 @@ class TranslateOptions(SearchOptions):
     output: str = option(STANDARD, flags=("-o",), metavar="PATH")
     """output file (x.gz: compressed), or directory for several files (-: standard output)"""
     format: FormatName = "auto"
-    """auto: by the name and content of the input; a file format; text; jsonl: one JSON object a sentence"""
+    """auto: that of the input, by its name and content; jsonl: one JSON object a sentence"""
     fields: list[str] = option([], metavar="NAME")
     """JSON paths (menu.*.title), columns or front-matter keys to translate"""
     bilingual: str = option("", metavar="FILE")
@@ -120,8 +120,8 @@ def parser() -> Parser[TranslateOptions]:
         "translate",
         TranslateOptions,
         __doc__,
-        common="output format bilingual report fields resume search.beam search.n_best search.length_penalty "
-        "batch_tokens input.layout input.join_lines device precision",
+        common="output format bilingual report resume search.beam search.n_best batch_tokens input.layout "
+        "input.join_lines device precision",
     )
 
 
