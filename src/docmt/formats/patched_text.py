@@ -24,7 +24,7 @@ class Region:
     escape: Callable[[str], str]
     """writes a piece of the unit's text in the format"""
     nested: Mapping[str, Span] = field(default_factory=dict)
-    """spans of codes that hold units themselves, such as notes and text boxes, by the id of the code"""
+    """spans of single and open codes that hold units themselves (notes, tags with a title), by the id of the code"""
 
 
 class PatchedText:
@@ -69,10 +69,10 @@ class _Renderer:
         parts, position = [], start
         for number in range(index, len(self._spans)):
             first, last, patch = self._spans[number][0], -self._spans[number][1], self._spans[number][2]
-            if first > end or (first == end and last > end):
+            if first > end:
                 break
-            if first < position:
-                continue  # within the previous one, which rendered it
+            if first < position or last > end:
+                continue  # within the previous one, which rendered it, or around this part
             parts.append(self._text[position:first])
             parts.append(patch if isinstance(patch, str) else self._render_region(number, patch))
             position = last
@@ -86,7 +86,7 @@ class _Renderer:
             region.escape(part)
             if isinstance(part, str)
             else self.render(*region.nested[part.id])
-            if part.id in region.nested
+            if part.id in region.nested and part.kind != "close"
             else part.content
             for part in unit.segments()
         )

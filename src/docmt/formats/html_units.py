@@ -1,0 +1,446 @@
+"""Units of HTML and XHTML: the running text of blocks, and attributes that people read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from docmt.documents.text_layout import has_letters
+from docmt.formats.html_elements import (
+    BLOCKS,
+    EMBEDDED,
+    NO_COPY,
+    SKIPPED,
+    TAG_NAME,
+    VOID,
+    Attribute,
+    Token,
+    closes,
+    find_language,
+    find_translate,
+    is_translated,
+    primary_subtag,
+    read_attributes,
+)
+from docmt.formats.patched_text import PatchedText, Span
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
+
+_RIGHT_TO_LEFT = frozenset(("ar", "ckb", "dv", "fa", "he", "iw", "ps", "sd", "ug", "ur", "yi"))
+_LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
+_SPACES = " \t\n\r\f"
+_MAX_LINE = 40
+"""Characters of a line of an address."""
+_ENDS_SENTENCE = re.compile(r"[.!?…:;,。！？：；，、][\"'”’»)\]]*$")
+_SEPARATOR = re.compile("[|¦•·‣›»]")
+_NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
+_MAX_SKIPPED = 100
+
+
+class _Item(NamedTuple):
+    """A piece of running text."""
+
+    kind: Literal["text", "open", "close", "alone", "break", "aside"]
+    start: int
+    end: int
+    name: str = ""
+    value: str = ""
+    """characters; those of an element that is not translated"""
+    can_copy: bool = True
+    has_patches: bool = False
+    """whether its tag has attributes that are written anew"""
+    reason: str = ""
+    """why it is not translated"""
+
+
+class MarkupFile(UnitFile):
+    """An HTML or XHTML file."""
+
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        config: ReadConfig,
+        escape: Callable[[str], str],
+        encode: Callable[[str], bytes],
+    ) -> None:
+        """Read the units. escape: writes character data; encode: returns the bytes of a text."""
+        reader = _Reader(text, tokens, config, escape)
+        reader.read()
+        super().__init__(reader.units, reader.skipped)
+        self._text, self._patched, self._encode = text, reader.patched, encode
+        self._unquoted, self._language_tags = reader.unquoted, reader.language_tags
+        self._escape = reader.escape_value
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file with other units. language: see `UnitFile`; sets `lang` and `dir`."""
+        changes = [
+            (start, end, f'"{self._escape(units[index].text)}"')
+            for start, end, index in self._unquoted
+            if units[index] != self.units[index]
+        ]
+        if language:
+            changes += self._name_language(language.replace("_", "-"))
+        return self._encode(self._patched.render(self.units, units, changes))
+
+    def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
+        direction = "rtl" if primary_subtag(language) in _RIGHT_TO_LEFT else "ltr"
+        for token in self._language_tags:
+            attributes = read_attributes(self._text[token.start : token.end], token.start)
+            values = {tag: language for tag in _LANGUAGE_TAGS if tag in attributes}
+            if token.name == "html" and not values:
+                values["lang"] = language
+            old = attributes["dir"].value.strip().lower() if "dir" in attributes else ""
+            if old in ("ltr", "rtl") or (token.name == "html" and not old and direction == "rtl"):
+                values["dir"] = direction
+            added = [f' {tag}="{value}"' for tag, value in values.items() if tag not in attributes]
+            match = TAG_NAME.match(self._text, token.start)
+            if match and added:
+                yield match.end(), match.end(), "".join(added)
+            for tag, value in values.items():
+                if tag in attributes and attributes[tag].value.lower() != value.lower():
+                    yield _set_value(attributes[tag], value)
+
+
+def _set_value(attribute: Attribute, value: str) -> tuple[int, int, str]:
+    if attribute.quote:
+        return attribute.start, attribute.end, value
+    equals = "" if attribute.end > attribute.start else "="
+    return attribute.start, attribute.end, f'{equals}"{value}"'
+
+
+class _Reader:
+    """The units of a sequence of tokens."""
+
+    def __init__(self, text: str, tokens: Sequence[Token], config: ReadConfig, escape: Callable[[str], str]) -> None:
+        self._text, self._tokens = text, tokens
+        self.units: list[Unit] = []
+        self.skipped: list[Skipped] = []
+        self.patched = PatchedText(text)
+        self.unquoted: list[tuple[int, int, int]] = []
+        """start, end and unit of values of attributes without quotes"""
+        self.language_tags: list[Token] = []
+        """start tags that name the language of the text"""
+        self._frames: list[tuple[str, str | None]] = []
+        """open elements, and why their text is not translated"""
+        self._counts: Counter[str] = Counter()
+        self._items: list[_Item] = []
+        self._values: list[tuple[Attribute, str]] = []
+        """attributes in running text, with the names of their units"""
+        nbsp = _NBSP.search(text)
+        self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
+        self._languages = self._find_languages(config)
+
+    def escape(self, text: str) -> str:
+        """Return character data as the file writes it."""
+        return self._raw_escape(text).replace("\xa0", self._nbsp)
+
+    def escape_value(self, text: str) -> str:
+        """Return the value of an attribute in double quotes."""
+        return self.escape(text).replace('"', "&quot;")
+
+    def _escape_single(self, text: str) -> str:
+        return self.escape(text).replace("'", "&#39;")
+
+    def _find_languages(self, config: ReadConfig) -> set[str]:
+        """Return the languages that count as that of the text."""
+        languages = {primary_subtag(config.source_language)}
+        for token in self._tokens:
+            if token.kind == "start" and token.name in ("html", "body"):
+                languages.add(primary_subtag(find_language(self._read_tag(token))))
+                if token.name == "body":
+                    break
+        return languages - {""}
+
+    def _read_tag(self, token: Token) -> dict[str, Attribute]:
+        return read_attributes(self._text[token.start : token.end], token.start)
+
+    def read(self) -> None:
+        """Read all tokens."""
+        index = 0
+        while index < len(self._tokens):
+            token = self._tokens[index]
+            if token.kind == "start":
+                index = self._start(index)
+                continue
+            if token.kind == "end":
+                self._end(token)
+            elif self._reason is None:
+                self._items.append(_Item(token.kind, token.start, token.end, value=token.value))
+            elif token.kind == "text":
+                self._skip(self._reason, token.value)
+            index += 1
+        self._flush()
+
+    @property
+    def _reason(self) -> str | None:
+        return self._frames[-1][1] if self._frames else None
+
+    def _start(self, index: int) -> int:
+        """Read a start tag, or a whole element. Return the index of the next token."""
+        token = self._tokens[index]
+        self._close_implied(token.name)
+        attributes = self._read_tag(token)
+        is_enabled = find_translate(attributes) == "yes"
+        reason = self._find_reason(token.name, attributes)
+        if self._reason is None and (reason is not None or token.name in EMBEDDED):
+            end = self._find_end(index)
+            if reason is None or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
+                self._add_whole(index, end, reason)
+                return end
+        state = reason if reason is not None else None if is_enabled else self._reason
+        if token.name in BLOCKS or state != self._reason:
+            self._flush()
+        if state is None:
+            self._add_tag(token, attributes)
+        if not token.is_empty and token.name not in VOID:
+            self._frames.append((token.name, state))
+            self._counts[token.name] += 1
+        return index + 1
+
+    def _add_tag(self, token: Token, attributes: dict[str, Attribute]) -> None:
+        """Add a start tag to the running text."""
+        has_patches = self._read_values(token, attributes)
+        if token.name in BLOCKS or token.name == "meta":
+            self._flush()
+            return
+        if token.name == "br":
+            self._items.append(_Item("break", token.start, token.end))
+            return
+        is_alone = token.is_empty or token.name in VOID
+        can_copy = token.name not in NO_COPY and "id" not in attributes
+        kind: Literal["alone", "open"] = "alone" if is_alone else "open"
+        self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
+
+    def _end(self, token: Token) -> None:
+        old = self._reason
+        if self._counts[token.name]:
+            while self._pop() != token.name:
+                pass
+        if token.name in BLOCKS or self._reason != old:
+            self._flush()
+        elif self._reason is None:
+            kind: Literal["aside", "close"] = "aside" if token.name in VOID else "close"
+            self._items.append(_Item(kind, token.start, token.end, token.name))
+
+    def _pop(self) -> str:
+        name, _ = self._frames.pop()
+        self._counts[name] -= 1
+        return name
+
+    def _close_implied(self, name: str) -> None:
+        """Close the elements that the start of this one closes."""
+        while self._frames and closes(name, self._frames[-1][0]):
+            self._pop()
+
+    def _find_reason(self, name: str, attributes: dict[str, Attribute]) -> str | None:
+        """Return why an element is not translated, or None."""
+        translate = find_translate(attributes)
+        if translate == "no":
+            return 'translate="no"'
+        language = primary_subtag(find_language(attributes))
+        if language and self._languages and language not in self._languages and name not in ("html", "body"):
+            return "passages in another language"
+        return SKIPPED.get(name) if translate != "yes" else None
+
+    def _is_enabled(self, token: Token) -> bool:
+        return token.kind == "start" and find_translate(self._read_tag(token)) == "yes"
+
+    def _find_end(self, index: int) -> int:
+        """Return the index after the last token of the element that starts at `index`."""
+        token = self._tokens[index]
+        if token.is_empty or token.name in VOID:
+            return index + 1
+        opened, counts = [token.name], Counter([token.name])
+        for number in range(index + 1, len(self._tokens)):
+            token = self._tokens[number]
+            if token.kind == "start":
+                while opened and closes(token.name, opened[-1]):
+                    counts[opened.pop()] -= 1
+                if not opened:
+                    return number
+                if not token.is_empty and token.name not in VOID:
+                    opened.append(token.name)
+                    counts[token.name] += 1
+            elif token.kind == "end" and counts[token.name]:
+                while (name := opened.pop()) != token.name:
+                    counts[name] -= 1
+                counts[name] -= 1
+                if not opened:
+                    return number + 1
+            elif token.kind == "end" and self._counts[token.name]:
+                return number
+        return len(self._tokens)
+
+    def _add_whole(self, index: int, end: int, reason: str | None) -> None:
+        """Add an element that is one code, or skip it where it is a block."""
+        tokens = self._tokens[index:end]
+        first = tokens[0]
+        if first.name in BLOCKS:
+            self._flush()
+        read = tokens if reason is None else tokens[:1] if reason == SKIPPED.get(first.name) else []
+        patches = [self._read_values(each, self._read_tag(each)) for each in read if each.kind == "start"]
+        value = " ".join(token.value for token in tokens if token.kind == "text")
+        if first.name in BLOCKS:
+            self._skip(reason or "", value)
+            self._flush()
+        else:
+            span = first.start, tokens[-1].end
+            self._items.append(_Item("alone", *span, value=value, has_patches=any(patches), reason=reason or ""))
+
+    def _skip(self, reason: str, text: str) -> None:
+        if reason and has_letters(text):
+            self.skipped.append(Skipped(reason, " ".join(text.split())[:_MAX_SKIPPED]))
+
+    def _read_values(self, token: Token, attributes: dict[str, Attribute]) -> bool:
+        """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
+        names = [name for name in attributes if is_translated(token.name, name, attributes)]
+        values = [
+            (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
+        ]
+        self._values += values
+        names_language = token.name in ("html", "body") or primary_subtag(find_language(attributes)) in self._languages
+        if names_language:
+            self.language_tags.append(token)
+        return bool(values) or names_language
+
+    def _flush(self) -> None:
+        """Make units of the running text and of its attributes."""
+        items, self._items = self._items, []
+        for segment in _split(items):
+            self._add_unit(segment)
+        values, self._values = self._values, []
+        for attribute, name in values:
+            text = attribute.value.strip(_SPACES)
+            index = len(self.units)
+            self.units.append(Unit(text, id=name))
+            if not attribute.quote:
+                self.unquoted.append((attribute.start, attribute.end, index))
+                continue
+            start, end = _strip(self._text, attribute.start, attribute.end)
+            self.patched.add(start, end, index, self.escape_value if attribute.quote == '"' else self._escape_single)
+
+    def _add_unit(self, items: Sequence[_Item]) -> None:
+        if not any(item.kind == "text" and has_letters(item.value) for item in items):
+            for item in items:
+                self._skip(item.reason, item.value)
+            return
+        partners = _match_pairs(items)
+        inner = [
+            index
+            for index, item in enumerate(items)
+            if item.kind == "alone" or item.value.strip(_SPACES) or (index in partners and item.kind != "text")
+        ]
+        first, last = inner[0], inner[-1]
+        start, _ = _strip(self._text, items[first].start, items[first].end)
+        _, end = _strip(self._text, items[last].start, items[last].end)
+        unit, nested = self._build(items, range(first, last + 1), partners, end)
+        self.patched.add(start, end, len(self.units), self.escape, nested)
+        self.units.append(unit)
+
+    def _build(
+        self, items: Sequence[_Item], indices: Iterable[int], partners: dict[int, int], end: int
+    ) -> tuple[Unit, dict[str, Span]]:
+        """Return the unit of some items, and the spans of codes that are written anew."""
+        builder = UnitBuilder(collapse=True)
+        nested: dict[str, Span] = {}
+        has_space = True  # whether the text ends with white space
+        for index in indices:
+            item, id = items[index], str(min(index, partners.get(index, index)) + 1)
+            last = item.end
+            if item.kind == "text":
+                builder.add_text(item.value.rstrip(_SPACES) if last > end else item.value)
+                has_space = item.value[-1:] in _SPACES if item.value else has_space
+                continue
+            if item.kind == "alone" and has_space:
+                # The unit's text has no second space for that after the code.
+                last = min(end, last + _count_spaces(self._text, last))
+            content = self._text[item.start : last]
+            if item.has_patches:
+                nested[id] = item.start, last
+            if index not in partners:
+                builder.add_alone(id, content, is_space=item.kind == "break")
+                has_space = has_space or item.kind == "break"
+            elif item.kind == "open":
+                builder.open(id, content, item.can_copy)
+            else:
+                builder.close(id, content)
+        return builder.finish(), nested
+
+
+def _strip(text: str, start: int, end: int) -> Span:
+    """Return the span without white space at its ends."""
+    raw = text[start:end]
+    return start + len(raw) - len(raw.lstrip(_SPACES)), end - len(raw) + len(raw.rstrip(_SPACES))
+
+
+def _count_spaces(text: str, start: int) -> int:
+    end = start
+    while text[end : end + 1] in _SPACES and end < len(text):
+        end += 1
+    return end - start
+
+
+def _match_pairs(items: Sequence[_Item]) -> dict[int, int]:
+    """Return the index of the other tag of each pair. Tags that overlap or have no other tag are left out."""
+    partners: dict[int, int] = {}
+    opened: list[int] = []
+    counts: Counter[str] = Counter()
+    for index, item in enumerate(items):
+        if item.kind == "open":
+            opened.append(index)
+            counts[item.name] += 1
+        elif item.kind == "close" and counts[item.name]:
+            while items[other := opened.pop()].name != item.name:
+                counts[items[other].name] -= 1
+            counts[item.name] -= 1
+            partners[other], partners[index] = index, other
+    return partners
+
+
+def _split(items: list[_Item]) -> Iterator[list[_Item]]:
+    """Yield the parts of running text that are units: paragraphs between line breaks, lines, links of menus."""
+    if not items:
+        return
+    cuts = sorted({0, *_cut_lines(items), *_cut_links(items), len(items)})
+    for start, end in pairwise(cuts):
+        yield items[start:end]
+
+
+def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
+    """Yield the indices of line breaks at empty lines and between the lines of an address."""
+    breaks = [index for index, item in enumerate(items) if item.kind == "break"]
+    borders = [-1, *breaks, len(items)]
+    lines = [items[start + 1 : end] for start, end in pairwise(borders)]
+    texts = [_join_text(line) for line in lines]
+    blank = [not text and all(item.kind != "alone" for item in line) for line, text in zip(lines, texts, strict=True)]
+    for number, index in enumerate(breaks):
+        before, after = texts[number], texts[number + 1]
+        is_short = 0 < len(before) <= _MAX_LINE and 0 < len(after) <= _MAX_LINE
+        goes_on = _ENDS_SENTENCE.search(before) or after[:1].islower()
+        if blank[number] or blank[number + 1] or (is_short and not goes_on):
+            yield index
+
+
+def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
+    """Yield the indices after links of a menu: links without words between them."""
+    links = [
+        (index, other)
+        for index, other in sorted(_match_pairs(items).items())
+        if index < other and items[index].name == "a"
+    ]
+    if len(links) < 2:
+        return
+    borders = [(-1, -1), *links, (len(items), len(items))]
+    gaps = [_join_text(items[end + 1 : start]) for (_, end), (start, _) in pairwise(borders)]
+    is_menu = not any(map(has_letters, gaps))
+    for (_, end), gap in zip(links, gaps[1:-1], strict=False):
+        if is_menu or (_SEPARATOR.search(gap) and not has_letters(gap)):
+            yield end + 1
+
+
+def _join_text(items: Sequence[_Item]) -> str:
+    return " ".join("".join(item.value for item in items if item.kind == "text").split())

@@ -1,0 +1,397 @@
+"""HTML pages: units, codes, attributes, charsets, languages, and pages that browsers forgive."""
+
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docmt.core.errors import DocmtError
+from docmt.formats.html_pages import read
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Skipped, Unit
+
+FILES = Path(os.environ.get("DOCMT_SHARED", Path(__file__).parents[3] / "shared")) / "data" / "files" / "html"
+ACCENTS = str.maketrans("aeiouAEIOU", "áéíóúÁÉÍÓÚ")
+
+
+def read_page(page, **config):
+    data = page if isinstance(page, bytes) else page.encode()
+    file = read(data, "x.html", ReadConfig(**config))
+    assert file.write(file.units) == data
+    return file
+
+
+def texts(page, **config):
+    return [unit.text for unit in read_page(page, **config).units]
+
+
+def write(page, *new, language="", **config):
+    """Write a page with other texts: their codes go to the same characters."""
+    file = read_page(page, **config)
+    units = [Unit(text, unit.codes, unit.id) for text, unit in zip(new, file.units, strict=True)]
+    return file.write(units, language).decode()
+
+
+def accent(unit):
+    return Unit(unit.text.translate(ACCENTS), unit.codes, unit.id)
+
+
+def check_pseudo(file):
+    new = [accent(unit) for unit in file.units]
+    again = read(file.write(new), "x.html", ReadConfig())
+    assert [unit.text for unit in again.units] == [unit.text for unit in new]
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("<p>One <b>two</b>\n  three</p><p>Four", ["One two three", "Four"]),
+        ("<ul><li>One<li>Two <ul><li>Three</ul>Four</ul>", ["One", "Two", "Three", "Four"]),
+        ("<table><tr><td>A<td>B<tr><td>C</table>D", ["A", "B", "C", "D"]),
+        ("</p>One</div>Two<p>", ["One", "Two"]),
+        ("a < b and 1<2 &amp c", ["a < b and 1<2 & c"]),
+        ("Tom &amp; Jerry&#39;s &eacute;&nbsp;x", ["Tom & Jerry's é\xa0x"]),
+        ("<script>if (a < b) x = '<p>no</p>'</script><p>Yes", ["Yes"]),
+        ("<style>p > a {}</style><!-- <p>no --><p>Yes", ["Yes"]),
+        ("<title>A <b> & c</title><p>Yes", ["A <b> & c", "Yes"]),
+        ("<!doctype html><?php x ?><p>Yes<![CDATA[no]]>", ["Yes"]),
+        ("<p>one<!-- never closed <p>two", ["one"]),
+        ("<p>one <a href='x", ["one"]),
+        ("<p>one</p", ["one"]),
+        ("<p>One<!-->two<!--->three", ["Onetwothree"]),
+        ("<p>One<!--a--!>two", ["Onetwo"]),
+        ("<script/>no</script><p>Yes", ["Yes"]),
+        ("<script>no</script x><p>Yes", ["Yes"]),
+        ("<p>1 2 3</p><p>&nbsp;</p><p>---", []),
+        ("<button>Save</button><select><option>A<option>B</select>", ["Save", "A", "B"]),
+        ("<details><summary>More</summary>Text</details>", ["More", "Text"]),
+        ("<svg><title/><text>no</text></svg><p>Yes", ["Yes"]),
+        ("<svg/><p>Yes", ["Yes"]),
+        ("<p>one<![foo]>two", ["onetwo"]),
+        ("", []),
+        ("<", []),
+        ("</>x<>y", ["x<>y"]),
+    ],
+)
+def test_units_end_at_blocks(page, expected):
+    assert texts(page) == expected
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("One sentence that goes on<br>over more than one line of a page.", 1),
+        ("Roses are red,<br>violets are blue", 1),
+        ("A<br>\n<br/>B", 2),
+        ("Mr Smith<br>12 Long Street<br>Townsville", 3),
+        ("A<br><!-- c --> <br>B", 2),
+        ("<b>One</b><br>", 1),
+        ("<br>One long line of more than forty characters<br>two", 1),
+        ("<a href=a>Home</a> | <a href=b>About us</a> | <a href=c>Help</a>", 3),
+        ("<a href=a>Home</a> <a href=b>About us</a>", 2),
+        ("See <a href=a>one</a>, <a href=b>two</a>", 1),
+        ("You are here: <a href=a>Home</a> » <a href=b>About</a>", 2),
+        ("<span><a href=a>Home</a></span> <span><a href=b>About</a></span>", 2),
+    ],
+)
+def test_line_breaks_and_menus(page, expected):
+    file = read_page(page)
+    assert len(file.units) == expected
+    assert len(read_page(file.write([accent(unit) for unit in file.units])).units) == expected
+
+
+def test_codes():
+    (unit,) = read_page(
+        "<p>A <b>bold <i>x</i></b> <a href='u'>link</a>,<br>see <img src=i> and <code>f()</code>."
+    ).units
+    assert unit.text == "A bold x link, see and ."
+    codes = [(code.kind, code.content, code.can_copy, code.is_space) for code in unit.codes]
+    assert codes == [
+        ("open", "<b>", True, False),
+        ("open", "<i>", True, False),
+        ("close", "</i>", True, False),
+        ("close", "</b>", True, False),
+        ("open", "<a href='u'>", False, False),
+        ("close", "</a>", False, False),
+        ("alone", "<br>", True, True),
+        ("alone", "<img src=i> ", True, False),
+        ("alone", "<code>f()</code>", True, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<p>a <b>b <i>c</b> d</i> e</p>",
+        "<p>a <b>b<p>c</b> d",
+        "<b><p>a</p></b>c</i>",
+        "a <b>b<br><br>c</b> d",
+        "a <!--[if IE]><b>x</b><![endif]--> b",
+        "<p>a</br>b</p>",
+        "<a name=x /><a href=y>a</a> c",
+        "<em>a <em>b</em> c</em> d",
+    ],
+)
+def test_tags_that_are_not_nested_stay(page):
+    file = read_page(page)
+    check_pseudo(file)
+    written = file.write([accent(unit) for unit in file.units]).decode()
+    assert re.findall("<.*?>", written) == re.findall("<.*?>", page)
+    assert re.sub("<.*?>", "", written) != re.sub("<.*?>", "", page)
+
+
+def test_text_is_escaped():
+    assert write("<p>One</p>", 'a <b> & "c"\r') == '<p>a &lt;b&gt; &amp; "c"&#13;</p>'
+    assert write("<p>One&nbsp;two</p>", "Un\xa0deux") == "<p>Un&nbsp;deux</p>"
+    assert write("<p>One&#160;two</p>", "Un\xa0deux") == "<p>Un&#160;deux</p>"
+    assert write("<p>One</p>", "Un\xa0deux") == "<p>Un\xa0deux</p>"
+    assert write("<p> One  <b>two</b>\n</p>", "Uno dos") == "<p> Uno <b>dos</b>\n</p>"
+
+
+@pytest.mark.parametrize(
+    ("page", "new", "expected"),
+    [
+        ('<img alt="A cat">', 'a "b" <c>', '<img alt="a &quot;b&quot; &lt;c&gt;">'),
+        ("<img alt='A cat'>", "l'a", "<img alt='l&#39;a'>"),
+        ("<img alt=Cat src=x>", "a b", '<img alt="a b" src=x>'),
+        ("<img alt=Cat src=x>", "", '<img alt="" src=x>'),
+        ('<img alt = " Cat ">', "a", '<img alt = " a ">'),
+        ("<div title='Cat'>", "a", "<div title='a'>"),
+        ("<input placeholder='Cat'>", "a", "<input placeholder='a'>"),
+        ("<nav aria-label='Cat'>", "a", "<nav aria-label='a'>"),
+        ("<nav aria-description='Cat'>", "a", "<nav aria-description='a'>"),
+        ("<th abbr='Cat'>", "a", "<th abbr='a'>"),
+        ("<option label='Cat'>", "a", "<option label='a'>"),
+        ("<video><track label='Cat'></video>", "a", "<video><track label='a'></video>"),
+        ("<table summary='Cat'>", "a", "<table summary='a'>"),
+        ("<input type=submit value='Cat'>", "a", "<input type=submit value='a'>"),
+        ("<meta content='Cat' name=Description>", "a", "<meta content='a' name=Description>"),
+        ("<meta property='og:title' content='Cat'>", "a", "<meta property='og:title' content='a'>"),
+        ("<textarea placeholder='Cat'>no</textarea>", "a", "<textarea placeholder='a'>no</textarea>"),
+        (
+            "<picture><source srcset=x><img alt='Cat'></picture>",
+            "a",
+            "<picture><source srcset=x><img alt='a'></picture>",
+        ),
+    ],
+)
+def test_attributes(page, new, expected):
+    assert write(page, new) == expected
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<input value='Cat'>",
+        "<input type=hidden value='Cat'>",
+        "<meta name=viewport content='width'>",
+        "<a href='Cat' class=Cat data-title=Cat>",
+        "<img alt>",
+        "<img alt=''>",
+        "<p translate=no title='Cat'>",
+        "<link title='Cat' rel=stylesheet>",
+    ],
+)
+def test_other_attributes_stay(page):
+    assert texts(page) == []
+
+
+def test_attributes_within_text_are_written_with_it_and_without_it():
+    page = "<p><img alt='Cat' src=x> See <a title=Dog href=y>it</a> now</p>"
+    assert texts(page) == ["See it now", "Cat", "Dog"]
+    assert write(page, "Óne ïs now", "C'", "D D") == (
+        "<p><img alt='C&#39;' src=x> Óne <a title=\"D D\" href=y>ïs</a> now</p>"
+    )
+    assert write(page, "See it now", "C", "D") == "<p><img alt='C' src=x> See <a title=\"D\" href=y>it</a> now</p>"
+    assert write(page, "Öee it now", "Cat", "Dog") == page.replace("See", "Öee")
+
+
+def test_what_is_not_translated():
+    page = (
+        "<pre>a\n b</pre><p>Run <code>x</code> now<p><kbd>Ctrl</kbd><p translate=no>Brand"
+        "<p>by <span class='a notranslate'>Brand</span> here<textarea>text</textarea><script>js</script>"
+    )
+    file = read_page(page)
+    assert [unit.text for unit in file.units] == ["Run now", "by here"]
+    assert file.skipped == [
+        Skipped("code", "a b"),
+        Skipped("code", "Ctrl"),
+        Skipped('translate="no"', "Brand"),
+        Skipped("text fields", "text"),
+    ]
+
+
+def test_translate_yes_ends_translate_no():
+    page = "<div translate=no>One <p translate=yes>Two <b>three</b></p>Four</div><code translate=yes>five</code>"
+    file = read_page(page)
+    assert [unit.text for unit in file.units] == ["Two three", "five"]
+    assert file.skipped == [Skipped('translate="no"', "One"), Skipped('translate="no"', "Four")]
+
+
+def test_passages_in_other_languages_stay():
+    page = "<html lang=en><p>One <i lang=fr>deux</i> three<p lang='de-DE'>Vier<p lang=en-GB>Five</html>"
+    file = read_page(page)
+    assert [unit.text for unit in file.units] == ["One three", "Five"]
+    assert file.skipped == [Skipped("passages in another language", "Vier")]
+    assert file.write(file.units, "cs").decode() == page.replace("lang=en>", 'lang="cs">').replace(
+        "lang=en-GB", 'lang="cs"'
+    )
+    assert len(texts("<p lang=de>Eins<p lang=fr>Deux", source_language="de")) == 1
+
+
+def test_languages_of_tags_in_changed_text_are_set():
+    page = "<html lang=en><p>One <i lang=en title='Tip'>two</i> three"
+    assert write(page, "Óne two three", "Tipp", language="de") == (
+        '<html lang="de"><p>Óne <i lang="de" title=\'Tipp\'>two</i> three'
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "language", "expected"),
+    [
+        ("<html><p>x", "cs", '<html lang="cs"><p>x'),
+        ("<html class=a>x", "pt_BR", '<html lang="pt-BR" class=a>x'),
+        ("<HTML lang='en' xml:lang='en'>x", "cs", "<HTML lang='cs' xml:lang='cs'>x"),
+        ("<html lang>x", "cs", '<html lang="cs">x'),
+        ('<html lang="en">x', "ar", '<html dir="rtl" lang="ar">x'),
+        ('<html lang="ar" dir="rtl">x', "en", '<html lang="en" dir="ltr">x'),
+        ('<html lang="en" dir=ltr><body dir="ltr">x', "he-IL", '<html lang="he-IL" dir="rtl"><body dir="rtl">x'),
+        ('<html lang="en" dir="auto">x', "ar", '<html lang="ar" dir="auto">x'),
+        ('<body lang="en-US"><p lang="en-US">x', "cs", '<body lang="cs"><p lang="cs">x'),
+        ("<p>fragment", "cs", "<p>fragment"),
+    ],
+)
+def test_the_language_is_set(page, language, expected):
+    file = read_page(page)
+    assert file.write(file.units, language).decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        ("", "utf-8"),
+        ("", "utf-8-sig"),
+        ("", "utf-16"),
+        ("<meta charset=iso-8859-2>", "iso-8859-2"),
+        ("<meta charset='ISO-8859-1'>", "cp1252"),
+        ("<meta http-equiv='Content-Type' content='text/html; charset=windows-1250'>", "cp1250"),
+        ("<!-- <meta charset=koi8-r> --><meta charset=utf-8>", "utf-8"),
+        ("<?xml version='1.0' encoding='iso-8859-2'?>", "iso-8859-2"),
+        ("<meta charset=utf-16>", "utf-8"),
+    ],
+)
+def test_charsets(head, encoding):
+    data = f"{head}<p>ä—".replace("—", "–" if encoding == "cp1252" else "").encode(encoding)
+    file = read_page(data)
+    assert file.units[0].text.startswith("ä")
+    (again,) = read_page(file.write([Unit("ö日")])).units
+    assert again.text == "ö日"
+
+
+def test_bytes_without_characters_are_kept():
+    data = b"<meta charset=latin1><p>a\x81\x93b"
+    assert read_page(data).units[0].text == "a\x81“b"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"<p>\xff\xe9", "x.html is not text in utf-8"),
+        (b"<meta charset=nonsense><p>x", "does not know the charset 'nonsense'"),
+        (b"<meta charset=rot13><p>x", "does not know the charset 'rot13'"),
+        (b"\xff\xfe<", "x.html is not text in utf-16"),
+        (b"<meta charset=iso-2022-jp><p>\x1b(B\x1b(Bx", "would not write"),
+    ],
+)
+def test_broken_charsets_are_refused(data, message):
+    with pytest.raises(DocmtError, match=message):
+        read(data, "x.html", ReadConfig())
+
+
+def test_long_and_deep_pages_are_read_quickly():
+    assert len(texts("<b>" * 20_000 + "x" + "</i>" * 20_000)) == 1
+    assert len(texts("<div>" * 20_000 + "x")) == 1
+    assert len(texts("<p>" + "<a <b " * 3_000)) == 0
+
+
+PIECES = st.sampled_from(
+    [
+        "One ",
+        "two",
+        "\n",
+        "&amp;",
+        "&nbsp;",
+        "é.",
+        "<b>",
+        "</b>",
+        "<i class='x'>",
+        "</i>",
+        "<a href=x>",
+        "</a>",
+        "<br>",
+        "<p>",
+        "</p>",
+        "<li>",
+        "<td>",
+        "<img alt='Cat'>",
+        "<img alt=Dog>",
+        "<code>f</code>",
+        "<!-- c -->",
+        "<span translate=no>No</span>",
+        "<script>a<b</script>",
+        "<div title='Tip'>",
+        "</div>",
+        "<",
+        "&",
+        "<svg></svg>",
+        " ",
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(PIECES, max_size=25).map("".join))
+def test_any_markup_is_kept(page):
+    file = read_page(page)
+    check_pseudo(file)
+
+
+@pytest.mark.skipif(not FILES.is_dir(), reason="real files are in ../shared")
+@pytest.mark.parametrize("path", sorted(FILES.glob("*")), ids=lambda path: path.name)
+def test_real_pages(path):
+    data = path.read_bytes()
+    if "MisleadingCharset" in path.name:  # Windows-1256 that says UTF-8
+        with pytest.raises(DocmtError, match="is not text in utf-8"):
+            read(data, path.name, ReadConfig())
+        return
+    check_pseudo(read_page(data))
+
+
+@pytest.mark.full
+def test_mutants_are_read_or_refused():
+    generator = random.Random(1)
+    page = (
+        b"<!doctype html><html lang=en><meta charset=windows-1252><title>A title</title><body><p title='Tip'>One <b>two"
+        b"</b>,<br>three &amp; <a href='x' title=Tip>four</a>.<!-- c --><script>x</script><svg><g/></svg><ul><li>Five "
+        b'<img alt="Cat"><li translate=no>Six</ul><p lang=fr>Deux<pre>code</pre></html>'
+    )
+    for _ in range(2000):
+        data = bytearray(page)
+        for _ in range(generator.randint(1, 4)):
+            start = generator.randrange(len(data))
+            end = start + generator.randint(1, 12)
+            choice = generator.randrange(3)
+            if choice == 0:
+                data[start] = generator.randrange(256)
+            else:
+                data[start:end] = b"" if choice == 1 else data[start:end] * 2
+        try:
+            file = read(bytes(data), "x.html", ReadConfig())
+        except DocmtError:
+            continue
+        assert file.write(file.units) == data
+        check_pseudo(file)
