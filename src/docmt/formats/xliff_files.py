@@ -1,0 +1,288 @@
+"""XLIFF 1.2 and 2.0 to 2.2, with the extensions of other tools: the sources are read, the targets are written.
+
+Segments with a translation stay, unless their state is new or initial. Inline elements are codes that are not copied,
+because tools compare their number in source and target. Extensions keep their bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats.language_codes import format_language_tag, is_same_language
+from docmt.formats.patched_text import PatchedText
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
+from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
+
+_URI = re.compile(r"(?:\{(?:urn:oasis:names:tc:xliff:document:(\d)\.\d)\})?xliff")
+_OLD_STATES = frozenset(["new", "needs-translation"])
+_STARTS = {"sc": ("id",), "sm": ("id",), "bx": ("rid", "id"), "bpt": ("rid", "id")}
+_ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ept": ("rid", "id")}
+"""Elements that begin and end pairs, and the attributes that their elements share."""
+_XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_SHORTENED = 80
+Replacement = tuple[int, int, str]
+
+
+@dataclass(frozen=True)
+class _Segment:
+    source: Element
+    """element whose content is translated: <source> or <mrk>"""
+    target: Element | None
+    unit: int | None
+    """index of the unit; None for a skipped segment"""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A trans-unit of XLIFF 1.2, or a segment of XLIFF 2."""
+
+    element: Element
+    source: Element
+    """<source>, or <seg-source> where there is one"""
+    target: Element | None
+    segments: list[_Segment] = field(default_factory=list)
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> XliffFile:
+    """Return the segments that have no translation. Raises DocmtError if the languages are not those of the config."""
+    return XliffFile(data, path, config)
+
+
+class XliffFile(UnitFile):
+    """An XLIFF file."""
+
+    def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
+        super().__init__()
+        self._data = data
+        self._file = XmlFile(data, path)
+        match = _URI.fullmatch(self._file.root.name)
+        if not match:
+            raise DocmtError(f"{path} is not an XLIFF file: its root is <{self._file.root.tag}>.")
+        self._core = self._file.root.name.removesuffix("xliff")
+        self._is_old = match[1] in (None, "1")
+        self._check_languages(config)
+        self._entries = list(self._read_entries())
+        self._has_states = any(each.target and "state" in each.target.attributes for each in self._entries)
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file with targets for the changed units; if `language` is given, for all units that were read."""
+        replacements: list[Replacement] = []
+        for entry in self._entries:
+            segments = [
+                each
+                for each in entry.segments
+                if each.unit is not None and (language or units[each.unit] != self.units[each.unit])
+            ]
+            if segments:
+                replacements += self._write_entry(entry, segments, units)
+        if not replacements:
+            return self._data
+        if language:
+            name = "target-language" if self._is_old else "trgLang"
+            replacements += [
+                set_attribute(self._file, element, name, format_language_tag(language))
+                for element in self._language_elements()
+                if name not in element.attributes
+            ]
+        return self._file.encode(PatchedText(self._file.text).render((), (), replacements))
+
+    def _find_all(self, name: str) -> Iterator[Element]:
+        return self._file.root.iter(self._core + name)
+
+    def _get(self, element: Element, name: str) -> Element | None:
+        return element.find(self._core + name)
+
+    def _language_elements(self) -> list[Element]:
+        """Return the elements that name the languages."""
+        return list(self._find_all("file")) if self._is_old else [self._file.root]
+
+    def _check_languages(self, config: ReadConfig) -> None:
+        names = ("source-language", "target-language") if self._is_old else ("srcLang", "trgLang")
+        sides = ("source", "target"), names, (config.source_language, config.target_language)
+        for element in self._language_elements():
+            for side, name, language in zip(*sides, strict=True):
+                stated = element.attributes.get(name, "")
+                if not is_same_language(stated, language):
+                    raise DocmtError(
+                        f"{self._place(element)}: the {side} language of the file is {stated}, not {language}."
+                        f" Translate with {side} language {stated}, or change {name} in the file."
+                    )
+
+    def _place(self, element: Element) -> str:
+        return f"{self._file.path}, line {self._file.text.count(chr(10), 0, element.start) + 1}"
+
+    def _read_entries(self) -> Iterator[_Entry]:
+        name = "trans-unit" if self._is_old else "unit"
+        for unit in self._find_all(name):
+            id = unit.attributes.get("id", "")
+            parts = [unit] if self._is_old else [each for each in unit.elements if each.name == f"{self._core}segment"]
+            for part in parts:
+                source = self._get(part, "source")
+                if source is None:
+                    continue
+                segmented = self._get(part, "seg-source") if self._is_old else None
+                entry = _Entry(part, segmented or source, self._get(part, "target"))
+                reason = self._find_reason(unit)
+                pairs = self._find_segments(entry)
+                name = id if self._is_old or len(parts) == 1 else f"{id}/{part.attributes.get('id', len(self.units))}"
+                for segment, target, mid in pairs:
+                    unit_index = self._add_unit(entry, segment, target, reason, f"{name}/{mid}" if mid else name)
+                    entry.segments.append(_Segment(segment, target, unit_index))
+                yield entry
+
+    def _find_segments(self, entry: _Entry) -> list[tuple[Element, Element | None, str]]:
+        """Return the segments of an entry with their targets and names."""
+        marks = self._find_marks(entry.source) if entry.source.name == f"{self._core}seg-source" else {}
+        if not marks:
+            return [(entry.source, entry.target, "")]
+        targets = self._find_marks(entry.target) if entry.target else {}
+        return [(mark, targets.get(mid), mid) for mid, mark in marks.items()]
+
+    def _find_marks(self, element: Element) -> dict[str, Element]:
+        """Return the outer <mrk mtype="seg"> elements in an element by their mid."""
+        marks: dict[str, Element] = {}
+        end = 0
+        for mark in element.iter(f"{self._core}mrk"):
+            if mark.attributes.get("mtype") == "seg" and mark.start >= end:
+                marks.setdefault(mark.attributes.get("mid", ""), mark)
+                end = mark.end
+        return marks
+
+    def _find_reason(self, unit: Element) -> str:
+        """Return why no segment of a unit is translated, or an empty text."""
+        if unit.attributes.get("approved") == "yes":
+            return "approved segments"
+        element: Element | None = unit
+        while element and "translate" not in element.attributes:
+            element = element.parent
+        return 'translate="no"' if element and element.attributes["translate"] == "no" else ""
+
+    def _add_unit(self, entry: _Entry, source: Element, target: Element | None, reason: str, id: str) -> int | None:
+        """Add the unit of a segment, and return its index. Return None if it is skipped."""
+        builder = UnitBuilder()
+        _InlineReader(self._file, self._core, builder).add(source.children)
+        unit = builder.finish(id)
+        if not has_letters(unit.text):
+            return None
+        if not reason and self._is_translated(entry, source, target):
+            reason = "translated segments"
+        if reason:
+            self.skipped.append(Skipped(reason, unit.text[:_SHORTENED]))
+            return None
+        self.units.append(unit)
+        return len(self.units) - 1
+
+    def _is_translated(self, entry: _Entry, source: Element, target: Element | None) -> bool:
+        """Return whether a segment has a translation that stays. Without a state, a copy of the source is none."""
+        if target is None or not target.text().strip():
+            return False
+        holder = entry.target if self._is_old else entry.element
+        state = holder.attributes.get("state", "") if holder else ""
+        if not state:
+            return target.text() != source.text()
+        return state not in _OLD_STATES if self._is_old else state != "initial"
+
+    def _write_entry(self, entry: _Entry, segments: Sequence[_Segment], units: Sequence[Unit]) -> list[Replacement]:
+        """Return the replacements that write the target of an entry."""
+        replacements = self._write_state(entry)
+        if entry.target and all(each.target for each in segments):
+            for each in segments:
+                if each.target and each.unit is not None:
+                    replacements.append(self._fill(each.target, units[each.unit].render(escape_text)))
+            return replacements
+        content = self._render_source(entry, units)
+        if entry.target:
+            return [*replacements, self._fill(entry.target, content)]
+        source = self._get(entry.element, "source") or entry.source
+        after = max(source.end, entry.source.end)
+        tag = source.tag.removesuffix("source") + "target"
+        attributes = ' state="needs-review-translation"' if self._is_old and self._has_states else ""
+        attributes += ' xml:space="preserve"' if source.attributes.get(_XML_SPACE) == "preserve" else ""
+        indent = re.search(r"(?:\r?\n|\r)[ \t]*\Z", self._file.text[: source.start])
+        space = indent[0] if indent else ""
+        return [*replacements, (after, after, f"{space}<{tag}{attributes}>{content}</{tag}>")]
+
+    def _fill(self, element: Element, content: str) -> Replacement:
+        """Return the replacement of the content of an element."""
+        if element.is_empty_tag:
+            return element.inner_start - len("/>"), element.inner_start, f">{content}</{element.tag}>"
+        return element.inner_start, element.inner_end, content
+
+    def _render_source(self, entry: _Entry, units: Sequence[Unit]) -> str:
+        """Return the content of a new target: that of the source, with translated segments."""
+        parts, position, text = [], entry.source.inner_start, self._file.text
+        for each in entry.segments:
+            parts.append(text[position : each.source.inner_start])
+            if each.unit is not None:
+                parts.append(units[each.unit].render(escape_text))
+            else:
+                kept = each.target or each.source
+                parts.append(text[kept.inner_start : kept.inner_end])
+            position = each.source.inner_end
+        return "".join([*parts, text[position : entry.source.inner_end]])
+
+    def _write_state(self, entry: _Entry) -> list[Replacement]:
+        """Return the replacements that set the state, and remove the sub-state, which belongs to the old one."""
+        element = entry.target if self._is_old else entry.element
+        if element is None or (self._is_old and not self._has_states):
+            return []
+        names = ("state-qualifier",) if self._is_old else ("subState",)
+        head = self._file.text[element.start : element.inner_start]
+        removed = [
+            (element.start + match.start(), element.start + match.end(), "")
+            for name in names
+            for match in re.finditer(rf"\s+{name}\s*=\s*(?:\"[^\"]*\"|'[^']*')", head)
+        ]
+        state = "needs-review-translation" if self._is_old else "translated"
+        return [set_attribute(self._file, element, "state", state), *removed]
+
+
+class _InlineReader:
+    """Reader of the content of a source."""
+
+    def __init__(self, file: XmlFile, core: str, builder: UnitBuilder) -> None:
+        self._file, self._core, self._builder = file, core, builder
+        self._numbers = count(1)
+        self._opened: dict[tuple[str, str], str] = {}
+        """ids of the codes that begin pairs, by the kind of element and the name that their ends share"""
+
+    def add(self, nodes: Sequence[Element | Text]) -> None:
+        """Add the text and the codes of nodes."""
+        for node in nodes:
+            if isinstance(node, Text):
+                self._builder.add_text(node.value)
+                continue
+            id = str(next(self._numbers))
+            kind = node.name.removeprefix(self._core)
+            whole = self._file.text[node.start : node.end]
+            if kind in ("pc", "g", "mrk") and not node.is_empty_tag and not _is_protected(node):
+                self._builder.open(id, self._file.text[node.start : node.inner_start], can_copy=False)
+                self.add(node.children)
+                self._builder.close(id, self._file.text[node.inner_end : node.end])
+            elif name := _find_name(node, _STARTS.get(kind, ())):
+                self._opened[_FAMILIES[kind], name] = id
+                self._builder.open(id, whole, can_copy=False)
+            elif name := _find_name(node, _ENDS.get(kind, ())):
+                self._builder.close(self._opened.pop((_FAMILIES[kind], name), id), whole)
+            else:
+                is_space = node.attributes.get("ctype") == "lb" or node.attributes.get("subType") == "xlf:lb"
+                self._builder.add_alone(id, whole, is_space and node.name != ASIDE)
+
+
+_FAMILIES = {"sc": "c", "ec": "c", "sm": "m", "em": "m", "bx": "x", "ex": "x", "bpt": "pt", "ept": "pt"}
+
+
+def _find_name(element: Element, attributes: Sequence[str]) -> str:
+    """Return the first attribute that an element has of these."""
+    return next((element.attributes[name] for name in attributes if element.attributes.get(name)), "")
+
+
+def _is_protected(element: Element) -> bool:
+    """Return whether an annotation says that its text is not translated."""
+    return element.attributes.get("translate") == "no" or element.attributes.get("mtype") == "protected"

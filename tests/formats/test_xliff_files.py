@@ -1,0 +1,349 @@
+"""XLIFF: sources become targets, and nothing else changes."""
+
+import os
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from docmt.core.errors import DocmtError
+from docmt.formats.registry import ReadConfig
+from docmt.formats.xliff_files import read
+
+SHARED = Path(os.environ.get("DOCMT_SHARED", Path(__file__).parents[3] / "shared"))
+REAL = sorted((SHARED / "data" / "files" / "xlf").glob("*"))
+NO_FILES = "the real files are not on this machine"
+
+
+def pseudo_translate(unit):
+    """[Ťéxt] with the codes at their characters."""
+    text = "[" + unit.text.replace("e", "é").replace("T", "Ť").replace("E", "É") + "]"
+    return replace(unit, text=text, codes=tuple(replace(code, offset=code.offset + 1) for code in unit.codes))
+
+
+def old(body, attributes='source-language="en" target-language="de"'):
+    return (
+        f'<?xml version="1.0"?>\n<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">\n'
+        f'<file original="a" {attributes}><body>\n{body}\n</body></file></xliff>\n'
+    )
+
+
+def new(body, attributes='srcLang="en" trgLang="de"', version="2.0"):
+    uri = f"urn:oasis:names:tc:xliff:document:{version.replace('2.1', '2.0')}"
+    return f'<xliff version="{version}" xmlns="{uri}" {attributes}><file id="f">\n{body}\n</file></xliff>'
+
+
+def unit(segment, attributes=""):
+    return new(f'<unit id="1" {attributes}>{segment}</unit>')
+
+
+def load(text, **config):
+    return read(text.encode(), "x.xlf", ReadConfig(**config))
+
+
+def translate(text, language="", **config):
+    file = load(text, **config)
+    assert file.write(file.units) == text.encode()
+    return file.write([pseudo_translate(each) for each in file.units], language).decode()
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("<source>Text</source>", "<source>Text</source><target>[Ťéxt]</target>"),
+        ("<source>Te &amp; &lt;x</source>", "<source>Te &amp; &lt;x</source><target>[Ťé &amp; &lt;x]</target>"),
+        ("<source><![CDATA[<e>]]></source>", "<source><![CDATA[<e>]]></source><target>[&lt;é&gt;]</target>"),
+        ("<source>e</source><target/>", "<source>e</source><target>[é]</target>"),
+        ("<source>e</source>\n<target> </target>", "<source>e</source>\n<target>[é]</target>"),
+        ("<source>e</source><target>e</target>", "<source>e</source><target>[é]</target>"),
+        (
+            '<source xml:space="preserve">e</source>',
+            '<source xml:space="preserve">e</source><target xml:space="preserve">[é]</target>',
+        ),
+    ],
+)
+def test_targets_are_written(source, target):
+    frame = '<trans-unit id="1">{}<note>Keep</note></trans-unit>'
+    assert translate(old(frame.format(source))) == old(frame.format(target))
+    frame = "<segment{}>{}</segment>"
+    assert translate(unit(frame.format("", source))) == unit(frame.format(' state="translated"', target))
+
+
+def test_new_targets_are_indented_as_their_sources():
+    text = translate(old('  <trans-unit id="1">\r\n    <source>e</source>\r\n  </trans-unit>'))
+    assert "\r\n    <source>e</source>\r\n    <target>[é]</target>\r\n  </trans" in text
+
+
+@pytest.mark.parametrize(
+    ("inline", "expected"),
+    [
+        ('a <pc id="1">e</pc> <ph id="2"/>', '[a <pc id="1">é</pc> <ph id="2"/>]'),
+        ('<sc id="1"/>e<ec startRef="1"/> <cp hex="0001"/>', '[<sc id="1"/>é<ec startRef="1"/> <cp hex="0001"/>]'),
+        ('<sm id="1"/>e<em startRef="1"/>', '[<sm id="1"/>é<em startRef="1"/>]'),
+        ('<mrk id="1" translate="no">Text</mrk> e', '[<mrk id="1" translate="no">Text</mrk> é]'),
+        ('<mrk id="1" type="term">Text</mrk> e', '[<mrk id="1" type="term">Ťéxt</mrk> é]'),
+        ('e<ph id="1" subType="xlf:lb"/>e', '[é<ph id="1" subType="xlf:lb"/>é]'),
+        ('e<ec startRef="0"/><sc id="2"/>', '[é<ec startRef="0"/><sc id="2"/>]'),
+        ("e<!-- e -->", "[é<!-- e -->]"),
+    ],
+)
+def test_codes_of_xliff_2(inline, expected):
+    text = unit(f'<segment state="initial"><source>{inline}</source></segment>')
+    result = translate(text)
+    assert f"<target>{expected}</target>" in result
+    assert 'state="translated"' in result
+
+
+@pytest.mark.parametrize(
+    ("inline", "expected"),
+    [
+        ('a <g id="1">e</g> <x id="2"/>', '[a <g id="1">é</g> <x id="2"/>]'),
+        ('<bx id="1"/>e<ex id="1"/>', '[<bx id="1"/>é<ex id="1"/>]'),
+        (
+            '<bpt id="1" rid="r">&lt;b></bpt>e<ept id="2" rid="r">e</ept>',
+            '[<bpt id="1" rid="r">&lt;b></bpt>é<ept id="2" rid="r">e</ept>]',
+        ),
+        ('<ph id="1">e<sub>Text</sub></ph>e', '[<ph id="1">e<sub>Text</sub></ph>é]'),
+        ('<it id="1" pos="open">e</it>e', '[<it id="1" pos="open">e</it>é]'),
+        ('<mrk mtype="protected">Te</mrk> e', '[<mrk mtype="protected">Te</mrk> é]'),
+        ('e<x id="1" ctype="lb"/>e', '[é<x id="1" ctype="lb"/>é]'),
+    ],
+)
+def test_codes_of_xliff_1(inline, expected):
+    text = old(f'<trans-unit id="1"><source>{inline}</source></trans-unit>')
+    assert f"<target>{expected}</target>" in translate(text)
+
+
+def test_codes_are_pairs_and_are_not_copied():
+    codes = load(unit('<segment><source><sc id="1"/>e<ec startRef="1"/></source></segment>')).units[0].codes
+    assert [(code.kind, code.can_copy) for code in codes] == [("open", False), ("close", False)]
+
+
+@pytest.mark.parametrize(
+    ("segment", "reason"),
+    [
+        ('<segment state="final"><source>e</source><target>d</target></segment>', "translated segments"),
+        ('<segment state="translated"><source>e</source><target>e</target></segment>', "translated segments"),
+        ('<segment state="initial"><source>e</source><target>d</target></segment>', None),
+        ("<segment><source>e</source><target>d</target></segment>", "translated segments"),
+        ('<segment state="final"><source>e</source><target/></segment>', None),
+    ],
+)
+def test_states_of_xliff_2(segment, reason):
+    file = load(unit(segment))
+    assert [each.reason for each in file.skipped] == ([reason] if reason else [])
+    assert len(file.units) == (not reason)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "target", "reason"),
+    [
+        ('approved="yes"', "<target/>", "approved segments"),
+        ('translate="no"', "", 'translate="no"'),
+        ("", '<target state="final">d</target>', "translated segments"),
+        ("", '<target state="signed-off">d</target>', "translated segments"),
+        ("", '<target state="needs-review-translation">d</target>', "translated segments"),
+        ("", '<target state="new">d</target>', None),
+        ("", '<target state="needs-translation">d</target>', None),
+        ("", "<target>d</target>", "translated segments"),
+        ("", '<target state="final"/>', None),
+    ],
+)
+def test_states_of_xliff_1(attributes, target, reason):
+    text = old(f'<trans-unit id="1" {attributes}><source>e</source>{target}</trans-unit>')
+    file = load(text)
+    assert [each.reason for each in file.skipped] == ([reason] if reason else [])
+    assert len(file.units) == (not reason)
+    if "state" in target:
+        assert ('<target state="needs-review-translation">[é]' in translate(text)) == (not reason)
+
+
+def test_groups_and_files_say_whether_they_are_translated():
+    inner = '<unit id="1"><segment><source>e</source></segment></unit>'
+    yes = inner.replace('id="1"', 'id="1" translate="yes"')
+    assert [each.text for each in load(new(f'<group id="g" translate="no">{inner}{yes}</group>{inner}')).units] == [
+        "e"
+    ] * 2
+
+
+def test_the_substate_goes_with_the_state():
+    text = translate(unit('<segment id="1" subState="a:b" state="initial"><source>e</source></segment>'))
+    assert '<segment id="1" state="translated"><source>' in text
+
+
+SEGMENTS = (
+    '<seg-source><g id="1"><mrk mtype="seg" mid="0">One e.</mrk> <mrk mtype="seg" mid="1">Text.</mrk></g></seg-source>'
+)
+
+
+def test_segments_of_xliff_1_are_units():
+    text = old(f'<trans-unit id="1"><source><g id="1">One e. Text.</g></source>{SEGMENTS}</trans-unit>')
+    assert [each.text for each in load(text).units] == ["One e.", "Text."]
+    target = SEGMENTS.replace("seg-source", "target").replace("One e.", "[Oné é.]").replace("Text.", "[Ťéxt.]")
+    assert translate(text) == text.replace("</seg-source>", "</seg-source>" + target)
+
+
+def test_segments_with_a_translation_stay():
+    target = '<target><g id="1"><mrk mtype="seg" mid="0">Eins.</mrk> <mrk mtype="seg" mid="1"/></g></target>'
+    text = old(f'<trans-unit id="1"><source>x</source>{SEGMENTS}{target}</trans-unit>')
+    assert translate(text) == text.replace('mid="1"/>', 'mid="1">[Ťéxt.]</mrk>')
+    text = text.replace(' <mrk mtype="seg" mid="1"/>', "")
+    assert '<mrk mtype="seg" mid="0">Eins.</mrk> <mrk mtype="seg" mid="1">[Ťéxt.]</mrk></g></target>' in translate(text)
+
+
+def test_extensions_and_alternatives_keep_their_bytes():
+    sdl = (
+        f'<trans-unit id="a" xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0"><source>x</source>{SEGMENTS}'
+        '<alt-trans><source>Old e</source><target state="new">e</target></alt-trans>'
+        '<sdl:seg-defs><sdl:seg id="0" conf="Draft"/></sdl:seg-defs></trans-unit>'
+    )
+    text = old(sdl)
+    result = translate(text)
+    assert re.sub("<target><g.*</g></target>", "", result) == text
+
+
+def test_other_prefixes_and_encodings():
+    text = unit("<segment><source>Te €</source></segment>")
+    text = re.sub(r"<(/?)(\w)", r"<\1x:\2", text).replace("xmlns=", "xmlns:x=")
+    assert "<x:target>[Ťé €]</x:target></x:segment>" in translate(text)
+    data = ('<?xml version="1.0" encoding="UTF-16"?>' + unit("<segment><source>e</source></segment>")).encode("utf-16")
+    file = read(data, "x", ReadConfig())
+    assert file.write(file.units) == data
+    assert "[é]" in file.write([pseudo_translate(file.units[0])]).decode("utf-16")
+
+
+def test_a_missing_target_language_is_set():
+    text = new('<unit id="1"><segment><source>e</source></segment></unit>', 'srcLang="en"')
+    assert 'trgLang="de" version="2.0"' in translate(text, "deu_Latn")
+    assert "trgLang" not in translate(text)
+    text = old('<trans-unit id="1"><source>e</source></trans-unit>', 'source-language="en"')
+    assert '<file target-language="de" original' in translate(text, "de")
+    assert 'trgLang="de-CH"' in translate(
+        unit("<segment><source>e</source></segment>").replace('"de"', '"de-CH"'), "de"
+    )
+
+
+def test_equal_translations_are_written_where_a_language_is_given():
+    file = load(unit("<segment><source>OK</source></segment>"))
+    assert b"<target>OK</target>" in file.write(file.units, "de")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"target_language": "fr"}, "line 2: the target language of the file is de, not fr"),
+        ({"source_language": "fra_Latn"}, "the source language of the file is en, not fra_Latn"),
+    ],
+)
+def test_other_languages_are_refused(config, message):
+    body = '<trans-unit id="1"><source>e</source></trans-unit>'
+    for text in (old(body), "\n" + new("")):
+        with pytest.raises(DocmtError, match=message.replace("2", "[23]")):
+            load(text, **config)
+    load(old(body), source_language="en-GB", target_language="deu_Latn")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<a/>", "<xliff", "<xliff><file></xliff>", '<!DOCTYPE a [<!ENTITY x "y">]><xliff/>']
+)
+def test_broken_files_are_refused(text):
+    with pytest.raises(DocmtError, match=r"x\.xlf"):
+        load(text)
+
+
+def test_a_file_without_segments_is_read():
+    assert load(new("")).units == []
+
+
+@st.composite
+def inline_texts(draw, names, depth=0):
+    parts = []
+    for number in range(draw(st.integers(0, 4))):
+        id = f"{depth}{number}{draw(st.integers(0, 9))}"
+        choice = draw(st.integers(0, 5))
+        if choice == 0 and depth < 3:
+            parts.append(f'<{names[0]} id="{id}">{draw(inline_texts(names, depth + 1))}</{names[0]}>')
+        elif choice == 1:
+            parts.append(f'<{names[1]} id="{id}"/>')
+        elif choice == 2:
+            name, reference = draw(st.sampled_from(names[2:]))
+            parts.append(f'<{name} {reference}="{draw(st.integers(0, 1))}"/>')
+        else:
+            parts.append(draw(st.sampled_from(["Text ", "e", " &lt;&amp;", "\n", "<![CDATA[<e]]>", "&#13;", "日本"])))
+    return "".join(parts)
+
+
+OLD_NAMES = ("g", "x", ("bx", "id"), ("ex", "id"), ("bpt", "rid"), ("ept", "rid"))
+NEW_NAMES = ("pc", "ph", ("sc", "id"), ("ec", "startRef"), ("sm", "id"), ("em", "startRef"))
+
+
+def list_codes(element):
+    return sorted((code.tag, sorted(code.attrib.items())) for code in element.iter() if code is not element)
+
+
+def check(text):
+    file = load(text)
+    assert file.write(file.units) == text.encode()
+    result = file.write([pseudo_translate(each) for each in file.units], "de")
+    root = etree.fromstring(result)
+    targets = [each for each in root.iter() if each.tag.endswith("}target")]
+    assert ["".join(each.itertext()) for each in targets] == [pseudo_translate(each).text for each in file.units]
+    for each in targets:
+        source = each.getparent().find(each.tag.replace("target", "source"))
+        assert list_codes(each) == list_codes(source)
+    assert read(result, "x", ReadConfig()).units == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(inline_texts(OLD_NAMES), max_size=3), st.lists(inline_texts(NEW_NAMES), max_size=3))
+def test_generated_files(sources, others):
+    check(old("".join(f'<trans-unit id="{n}"><source>{e}</source></trans-unit>' for n, e in enumerate(sources))))
+    segments = "".join(f"<segment><source>{each}</source></segment>" for each in others)
+    check(unit(segments, 'name="&lt;"'))
+
+
+@pytest.mark.skipif(not REAL, reason=NO_FILES)
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_real_files(path):
+    data = path.read_bytes()
+    file = read(data, path.name, ReadConfig())
+    assert file.write(file.units) == data
+    translated = [pseudo_translate(each) for each in file.units]
+    root = etree.fromstring(file.write(translated, "fr"))
+    texts = {"".join(each.itertext()) for each in root.iter() if str(each.tag).endswith("}target")}
+    assert {each.text for each in translated} <= {text.replace("\u2028", "\n") for text in texts}
+
+
+def mutate(data, generator):
+    """Data with one to three pieces flipped, removed or doubled."""
+    for _ in range(generator.randint(1, 3)):
+        start = generator.randrange(len(data) + 1)
+        end = min(len(data), start + generator.choice([1, 1, 3, 20]))
+        piece = generator.choice([b"", bytes([generator.randrange(256)]), data[start:end] * 2])
+        data = data[:start] + piece + data[end:]
+    return data
+
+
+SAMPLES = [
+    old(f'<trans-unit id="1"><source>x</source>{SEGMENTS}<target state="new"/></trans-unit>'),
+    unit('<segment><source>a <pc id="1">e</pc><sc id="2"/> <ph id="3"/><ec startRef="2"/></source></segment>'),
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", range(2))
+def test_mutants(number):
+    generator = random.Random(number)
+    for _ in range(1000):
+        data = mutate(SAMPLES[number].encode(), generator)
+        try:
+            file = read(data, "x.xlf", ReadConfig())
+        except DocmtError:
+            continue
+        assert file.write(file.units) == data
+        etree.fromstring(file.write([pseudo_translate(each) for each in file.units], "de"))
