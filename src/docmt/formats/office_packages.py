@@ -1,0 +1,508 @@
+"""Office Open XML packages (ECMA-376): parts by content type, relationships, and paragraphs of runs as units.
+
+A run of WordprocessingML (`w:r`) or DrawingML (`a:r`) is a pair whose id depends on its format, so adjoining runs with
+equal format are one. A changed paragraph is written as new runs around its text.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats.patched_text import PatchedText, Span
+from docmt.formats.units import Code, Unit, UnitBuilder, UnitFile
+from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, quote_attribute, set_attribute
+from docmt.formats.zip_package import ZipPackage
+
+_SCHEMAS = "http://schemas.openxmlformats.org"
+_STRICT = "http://purl.oclc.org/ooxml"
+WORD = f"{_SCHEMAS}/wordprocessingml/2006/main"
+DRAWING = f"{_SCHEMAS}/drawingml/2006/main"
+SHEET = f"{_SCHEMAS}/spreadsheetml/2006/main"
+SLIDE = f"{_SCHEMAS}/presentationml/2006/main"
+MATH = f"{_SCHEMAS}/officeDocument/2006/math"
+RELATIONSHIPS = f"{_SCHEMAS}/officeDocument/2006/relationships"
+COMPATIBILITY = f"{_SCHEMAS}/markup-compatibility/2006"
+_PACKAGE = f"{_SCHEMAS}/package/2006"
+_ALIASES = {
+    f"{_STRICT}/wordprocessingml/main": WORD,
+    f"{_STRICT}/drawingml/main": DRAWING,
+    f"{_STRICT}/spreadsheetml/main": SHEET,
+    f"{_STRICT}/presentationml/main": SLIDE,
+    f"{_STRICT}/officeDocument/math": MATH,
+    f"{_STRICT}/officeDocument/relationships": RELATIONSHIPS,
+    f"{_STRICT}/drawingml/picture": f"{_SCHEMAS}/drawingml/2006/picture",
+    f"{_STRICT}/drawingml/chart": f"{_SCHEMAS}/drawingml/2006/chart",
+    f"{_STRICT}/drawingml/diagram": f"{_SCHEMAS}/drawingml/2006/diagram",
+    f"{_STRICT}/drawingml/spreadsheetDrawing": f"{_SCHEMAS}/drawingml/2006/spreadsheetDrawing",
+    f"{_STRICT}/drawingml/wordprocessingDrawing": f"{_SCHEMAS}/drawingml/2006/wordprocessingDrawing",
+}
+"""Namespaces of Strict OOXML, which count as the transitional ones."""
+A_PARAGRAPH = f"{{{DRAWING}}}p"
+_A_RUN, _A_TEXT, _A_FORMAT, _A_BREAK = (f"{{{DRAWING}}}{name}" for name in ("r", "t", "rPr", "br"))
+_A_FRAME = (f"{{{DRAWING}}}pPr", f"{{{DRAWING}}}endParaRPr")
+FALLBACK = f"{{{COMPATIBILITY}}}Fallback"
+_PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
+"""Attributes of a format that do not show."""
+_FILE_NAME = re.compile(r"\S+\.\w{2,4}|https?:\S+")
+_OLE_MARK = b"\xd0\xcf\x11\xe0"
+RIGHT_TO_LEFT = frozenset(("ar", "fa", "he", "ur"))
+_CORE_URI = f"{_PACKAGE}/metadata/core-properties"
+_DC_URI = "http://purl.org/dc/elements/1.1/"
+CHART_TYPE = "application/vnd.openxmlformats-officedocument.drawingml.chart+xml"
+DIAGRAM_TYPES = (
+    "application/vnd.openxmlformats-officedocument.drawingml.diagramData+xml",
+    "application/vnd.ms-office.drawingml.diagramDrawing+xml",
+)
+_CORE_TYPE = "application/vnd.openxmlformats-package.core-properties+xml"
+
+
+@dataclass
+class RunLayout:
+    """How the runs of a paragraph are written."""
+
+    text_start: str
+    """start tag of text in a run"""
+    text_end: str
+    run_end: str
+    heads: dict[str, str] = field(default_factory=dict)
+    """start tag and format of a run, by the id of its pair"""
+    inner: dict[str, str] = field(default_factory=dict)
+    """markup of single codes that belong into a run, such as tabs, by id"""
+
+    def lay_out(self, unit: Unit, beginning: str, set_language: Callable[[str], str]) -> Unit:
+        """Return the unit with all markup as single codes: runs open where text begins, and none is empty.
+
+        beginning: markup before the first run. set_language: changes the head of a run.
+        """
+        writer = _RunWriter(self, set_language)
+        writer.add_code("", beginning)
+        segments = list(unit.segments())
+        previous = ""
+        opened: list[str] = []
+        for number, part in enumerate(segments):
+            if isinstance(part, Code) and part.id in self.heads:
+                if part.kind == "open":
+                    opened.append(part.id)
+                elif part.kind == "close":
+                    opened.pop()
+            elif isinstance(part, str) or part.id in self.inner:
+                # A pair that the projection put back encloses the others, so the outermost is the one that counts.
+                previous = opened[0] if opened else self._find_neighbor(previous, segments[number:])
+                writer.open_run(previous)
+                if isinstance(part, str):
+                    writer.add_text(part)
+                else:
+                    writer.add_inner(part.id)
+            else:
+                writer.close_run()
+                writer.add_code(part.id, part.content)
+        writer.close_run()
+        return writer.finish(unit.id)
+
+    def _find_neighbor(self, previous: str, following: Iterable[str | Code]) -> str:
+        """Return the run of text outside of runs: the plainer one of the runs before and after it."""
+        later = (part.id for part in following if isinstance(part, Code) and part.id in self.heads)
+        near = [id for id in (previous, next(later, "")) if id] or list(self.heads)
+        return min(near, key=lambda id: len(self.heads[id]))
+
+
+class _RunWriter:
+    """Builder of a unit whose codes are the tags of runs and texts."""
+
+    def __init__(self, layout: RunLayout, set_language: Callable[[str], str]) -> None:
+        self._layout, self._set_language = layout, set_language
+        self._builder = UnitBuilder()
+        self._run = ""
+        self._in_text = False
+
+    def add_code(self, id: str, content: str) -> None:
+        if content:
+            self._builder.add_alone(id, content)
+
+    def open_run(self, id: str) -> None:
+        if id != self._run:
+            self.close_run()
+            self.add_code("", self._set_language(self._layout.heads[id]))
+            self._run = id
+
+    def add_text(self, text: str) -> None:
+        if not self._in_text:
+            self.add_code("", self._layout.text_start)
+            self._in_text = True
+        self._builder.add_text(text)
+
+    def add_inner(self, id: str) -> None:
+        self._close_text()
+        self.add_code(id, self._layout.inner[id])
+
+    def close_run(self) -> None:
+        self._close_text()
+        if self._run:
+            self.add_code("", self._layout.run_end)
+            self._run = ""
+
+    def _close_text(self) -> None:
+        if self._in_text:
+            self.add_code("", self._layout.text_end)
+            self._in_text = False
+
+    def finish(self, id: str) -> Unit:
+        return self._builder.finish(id)
+
+
+class RunBuilder:
+    """Builder of the unit of a paragraph from its runs and the markup between them."""
+
+    def __init__(self, prefix: str, keep_space: bool) -> None:
+        """prefix: of the tags of the paragraph, with its colon. keep_space: whether texts need xml:space."""
+        space = ' xml:space="preserve"' if keep_space else ""
+        self.layout = RunLayout(f"<{prefix}t{space}>", f"</{prefix}t>", f"</{prefix}r>")
+        self.nested: dict[str, Span] = {}
+        self._builder = UnitBuilder()
+        self._ids: dict[object, str] = {}
+        self._run = ""
+
+    def add_text(self, key: object, head: str, text: str) -> None:
+        """Add text of a run. key: its format. head: its start tag and format as markup."""
+        if text:
+            self._open_run(key, head)
+            self._builder.add_text(text)
+
+    def add_inner(self, key: object, head: str, content: str, is_space: bool = False, span: Span | None = None) -> None:
+        """Add a single code of a run. span: of a code that holds units itself."""
+        self._open_run(key, head)
+        id = f"i{self._builder.code_count}"
+        self.layout.inner[id] = content
+        whole = f"{self.layout.text_end}{content}{self.layout.text_start}"
+        self._builder.add_alone(id, whole, is_space)
+        if span:
+            self.nested[id] = span
+
+    def add_alone(self, content: str, is_space: bool = False, span: Span | None = None) -> None:
+        """Add a single code between runs. span: of a code that holds units itself."""
+        self._close_run()
+        id = str(self._builder.code_count)
+        self._builder.add_alone(id, content, is_space)
+        if span:
+            self.nested[id] = span
+
+    def open(self, content: str, can_copy: bool = False) -> str:
+        """Open a pair around runs. Return its id."""
+        self._close_run()
+        id = str(self._builder.code_count)
+        self._builder.open(id, content, can_copy)
+        return id
+
+    def close(self, id: str, content: str) -> None:
+        """Close a pair around runs."""
+        self._close_run()
+        self._builder.close(id, content)
+
+    def finish(self) -> Unit:
+        """Return the unit."""
+        self._close_run()
+        return self._builder.finish()
+
+    def _open_run(self, key: object, head: str) -> None:
+        id = self._ids.setdefault(key, f"r{len(self._ids)}")
+        if id != self._run:
+            self._close_run()
+            self.layout.heads.setdefault(id, head)
+            self._builder.open(id, head + self.layout.text_start)
+            self._run = id
+
+    def _close_run(self) -> None:
+        if self._run:
+            self._builder.close(self._run, self.layout.text_end + self.layout.run_end)
+            self._run = ""
+
+
+@dataclass(frozen=True)
+class _OfficeText:
+    """A text of a part. Several texts may be one unit of the file: each with markup of its own."""
+
+    unit: Unit
+    """as read in this part"""
+    index: int
+    """of the unit of the file"""
+    layout: RunLayout | None
+    paragraph: Element | None
+
+    def adapt(self, new: Unit, old: Unit) -> Unit:
+        """Return the new unit with the markup of this text. old: the unit as read elsewhere."""
+        if _shape(old) == _shape(self.unit):
+            contents = {(code.id, code.kind): code.content for code in self.unit.codes}
+            codes = [
+                Code(each.offset, each.kind, each.id, contents[each.id, each.kind], each.can_copy, each.is_space)
+                for each in new.codes
+                if (each.id, each.kind) in contents
+            ]
+            return Unit(new.text, tuple(codes), new.id)
+        return Unit(new.text)
+
+
+def _shape(unit: Unit) -> set[tuple[str, str]]:
+    return {(code.id, code.kind) for code in unit.codes}
+
+
+class OfficePart:
+    """An XML part of a package with its texts."""
+
+    def __init__(self, name: str, file: XmlFile) -> None:
+        self.name, self.file = name, file
+        self.patched = PatchedText(file.text)
+        self.texts: list[_OfficeText] = []
+
+    def raw(self, element: Element) -> str:
+        """Return the markup of an element."""
+        return self.file.text[element.start : element.end]
+
+
+class OfficeFile(UnitFile):
+    """A package that was read."""
+
+    def __init__(self, data: bytes, path: str, suffix: str) -> None:
+        """Open a package. suffix: that of the format, for messages. Raises DocmtError if it is unsafe or damaged."""
+        super().__init__()
+        if data.startswith(_OLE_MARK):
+            raise DocmtError(f"{path} is encrypted or of an old format. Save it as {suffix} without a password.")
+        self.path = path
+        self.package = ZipPackage(data, path)
+        if any(name.lower().endswith("vbaproject.bin") for name in self.package.names):
+            raise DocmtError(f"{path} has macros, which docmt refuses. Save it as {suffix} without macros.")
+        self._types = self._read_types()
+        self.parts: dict[str, OfficePart] = {}
+
+    def _read_types(self) -> dict[str, str]:
+        file = self._parse("[Content_Types].xml")
+        overrides, defaults = {}, {}
+        for element in file.root.elements:
+            kind = element.attributes.get("ContentType", "")
+            overrides[element.attributes.get("PartName", "").lstrip("/")] = kind
+            defaults[element.attributes.get("Extension", "").lower()] = kind
+        return {
+            name: overrides.get(name, defaults.get(name.rpartition(".")[2].lower(), "")) for name in self.package.names
+        }
+
+    def _parse(self, name: str) -> XmlFile:
+        return XmlFile(self.package.read(name), f"{self.path}: {name}", _ALIASES)
+
+    def open_part(self, name: str) -> OfficePart:
+        """Return a part, parsed once."""
+        if name not in self.parts:
+            self.parts[name] = OfficePart(name, self._parse(name))
+        return self.parts[name]
+
+    def find_parts(self, *content_types: str) -> list[str]:
+        """Return the names of the parts of these content types, of each type in the order of their numbers."""
+        return [
+            name
+            for kind in content_types
+            for name in sorted(self.package.names, key=_number_key)
+            if self._types[name] == kind
+        ]
+
+    def read_relationships(self, name: str) -> list[tuple[str, str, str]]:
+        """Return (id, last word of the type, name of the target part) of the relationships of a part."""
+        folder, _, base = name.rpartition("/")
+        source = f"{folder}/_rels/{base}.rels" if folder else f"_rels/{base}.rels"
+        if source not in self.package:
+            return []
+        relationships = []
+        for element in self._parse(source).root.elements:
+            target = unquote(element.attributes.get("Target", ""))
+            if element.attributes.get("TargetMode") != "External" and target:
+                part = posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/")
+                kind = element.attributes.get("Type", "").rpartition("/")[2]
+                if part in self.package:
+                    relationships.append((element.attributes.get("Id", ""), kind, part))
+        return relationships
+
+    def add_text(
+        self,
+        part: OfficePart,
+        span: Span,
+        unit: Unit,
+        escape: Callable[[str], str] = escape_text,
+        builder: RunBuilder | None = None,
+        paragraph: Element | None = None,
+        same_as: int | None = None,
+    ) -> int:
+        """Add the text in a span of a part, and return the index of its unit. same_as: that of the unit it repeats."""
+        index = len(self.units) if same_as is None else same_as
+        part.patched.add(*span, len(part.texts), escape, builder.nested if builder else None)
+        part.texts.append(_OfficeText(unit, index, builder.layout if builder else None, paragraph))
+        if same_as is None:
+            self.units.append(unit)
+        return index
+
+    def find_equal(self, unit: Unit, indices: Iterable[int]) -> int | None:
+        """Return which of these units has the same text, if one's codes can be written for the other."""
+        for index in indices:
+            other = self.units[index]
+            if other.text == unit.text and (
+                _shape(other) == _shape(unit) or not any(code.kind == "alone" for code in unit.codes)
+            ):
+                return index
+        return None
+
+    def add_attribute(self, part: OfficePart, element: Element, name: str, equal: Collection[int] = ()) -> int | None:
+        """Add the value of an attribute without prefix. equal: see `find_equal`. Return its index, if it is a text."""
+        value = element.attributes.get(name, "")
+        if not has_letters(value) or _FILE_NAME.fullmatch(value):
+            return None
+        start, end, _ = set_attribute(part.file, element, name, value)
+        unit = Unit(value)
+        return self.add_text(part, (start + 1, end - 1), unit, _escape_attribute, same_as=self.find_equal(unit, equal))
+
+    def add_properties(self) -> None:
+        """Add title, subject and description of the document."""
+        for name in self.find_parts(_CORE_TYPE):
+            part = self.open_part(name)
+            for element in part.file.root.elements:
+                if element.name in [f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description")]:
+                    self.add_element_text(part, element)
+
+    def add_element_text(self, part: OfficePart, element: Element) -> None:
+        """Add the text of an element that holds nothing else."""
+        if has_letters(element.text()) and not element.elements:
+            self.add_text(part, (element.inner_start, element.inner_end), Unit(element.text()))
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the package with other units."""
+        contents: dict[str, bytes] = {}
+        changed = {index for index, unit in enumerate(units) if unit != self.units[index]}
+        replacements = self.list_replacements(language, bool(changed))
+        for name in {*self.parts, *replacements}:
+            part = self.open_part(name)
+            old = [each.unit for each in part.texts]
+            new = [
+                self._lay_out(part, each, units[each.index], language) if each.index in changed else each.unit
+                for each in part.texts
+            ]
+            further = [*replacements.get(name, ())]
+            if language:
+                paragraphs = [each.paragraph for each in part.texts if each.index in changed and each.paragraph]
+                further += [patch for each in paragraphs for patch in self.patch_paragraph(part, each, language)]
+            text = part.patched.render(old, new, further)
+            if text != part.file.text:
+                contents[name] = part.file.encode(text)
+        return self.package.replace(contents)
+
+    def _lay_out(self, part: OfficePart, text: _OfficeText, unit: Unit, language: str) -> Unit:
+        adapted = text.adapt(unit, self.units[text.index])
+        if text.layout is None:
+            return adapted
+        beginning = self.begin_paragraph(text.paragraph, language) if language and text.paragraph else ""
+        return text.layout.lay_out(
+            adapted, beginning, lambda head: self.set_run_language(head, language) if language else head
+        )
+
+    @abstractmethod
+    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
+        """Return replacements (start, end, text) outside of texts, by the name of their part."""
+
+    def set_run_language(self, head: str, language: str) -> str:
+        """Return the start tag and format of a run with another language; here that of DrawingML."""
+        match = re.match(r"<((?:[\w.-]+:)?)r\b[^>]*>", head)
+        if match is None:
+            return head
+        tag = f"<{match[1]}rPr"
+        if not head.startswith(tag, match.end()):
+            return f'{match[0]}{tag} lang="{language}"/>'
+        rest = head[match.end() :]
+        end = rest.index(">")
+        start, count = re.subn(r'(\slang=)("[^"]*"|\'[^\']*\')', rf'\g<1>"{language}"', rest[:end], count=1)
+        if not count:
+            start = rest[: len(tag)] + f' lang="{language}"' + rest[len(tag) : end]
+        return match[0] + start + rest[end:]
+
+    def begin_paragraph(self, paragraph: Element, language: str) -> str:
+        """Return markup before the first run of a changed paragraph."""
+        return ""
+
+    def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[tuple[int, int, str]]:
+        """Return replacements of the format of a changed paragraph."""
+        return []
+
+    def read_drawing_paragraph(self, part: OfficePart, paragraph: Element, equal: Collection[int] = ()) -> int | None:
+        """Add a paragraph of DrawingML (`a:p`). equal: units that it may repeat. Return the index of its unit."""
+        builder = RunBuilder(paragraph.tag[:-1], keep_space=False)
+        start, end = paragraph.inner_start, paragraph.inner_end
+        for child in paragraph.elements:
+            if child.name == _A_FRAME[0]:
+                start = child.end
+            elif child.name == _A_FRAME[1]:
+                end = child.start
+            elif child.name == _A_RUN:
+                form, text = child.find(_A_FORMAT), child.find(_A_TEXT)
+                head = part.file.text[child.start : child.inner_start] + (part.raw(form) if form else "")
+                builder.add_text(format_key(form), head, text.text() if text else "")
+            elif child.name != ASIDE:
+                builder.add_alone(part.raw(child), is_space=child.name == _A_BREAK)
+        unit = builder.finish()
+        if not has_letters(unit.text):
+            return None
+        same = self.find_equal(unit, equal)
+        return self.add_text(part, (start, end), unit, builder=builder, paragraph=paragraph, same_as=same)
+
+    def read_drawings(self, names: Iterable[str], equal: Collection[int] = ()) -> list[int]:
+        """Add all paragraphs of DrawingML in parts such as charts and SmartArt. Return the indices of their units."""
+        indices: list[int] = []
+        for name in names:
+            part = self.open_part(name)
+            for paragraph in part.file.root.iter(A_PARAGRAPH):
+                index = self.read_drawing_paragraph(part, paragraph, equal)
+                indices += [] if index is None else [index]
+        return indices
+
+    def read_diagrams(self, names: Sequence[str]) -> None:
+        """Add SmartArt: its texts stand in data and in drawing parts, and are one unit each."""
+        data, drawings = ([name for name in names if self._types[name] == kind] for kind in DIAGRAM_TYPES)
+        self.read_drawings(drawings, self.read_drawings(data))
+
+
+def format_key(element: Element | None) -> object:
+    """Return a value that is equal for equal formats of runs; None for no format."""
+    if element is None:
+        return None
+    attributes = sorted((name, value) for name, value in element.attributes.items() if name not in _PLAIN_ATTRIBUTES)
+    attributes = [pair for pair in attributes if "rsid" not in pair[0] and not pair[0].startswith("xmlns")]
+    children = tuple(
+        (child.name, format_key(child))
+        for child in element.elements
+        if child.name.rpartition("}")[2] not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
+    )
+    return (tuple(attributes), children) if attributes or children else None
+
+
+def find_outer(element: Element, names: Collection[str], inside: Collection[str]) -> Iterator[Element]:
+    """Yield the descendants of these names in document order, not those within elements of `inside`."""
+    stack = list(reversed(element.elements))
+    while stack:
+        child = stack.pop()
+        if child.name in names:
+            yield child
+        if child.name not in inside:
+            stack += reversed(child.elements)
+
+
+def has_text(element: Element) -> bool:
+    """Return whether an element holds characters itself."""
+    return any(isinstance(child, Text) and child.value for child in element.children)
+
+
+def _number_key(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _escape_attribute(text: str) -> str:
+    """Return a value for quotes of both kinds."""
+    return quote_attribute(text.replace('"', "\ufdd0"))[1:-1].replace("\ufdd0", "&quot;").replace("'", "&apos;")

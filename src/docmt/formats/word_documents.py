@@ -1,0 +1,404 @@
+"""Word documents (docx, ECMA-376 part 1, section 17): paragraphs of all parts, with runs as codes.
+
+Fields, tracked deletions, formulas and hidden text stay as they are. Tables of contents stay too, and the program that
+opens the file is asked to update them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats.office_packages import (
+    A_PARAGRAPH,
+    CHART_TYPE,
+    DIAGRAM_TYPES,
+    DRAWING,
+    FALLBACK,
+    MATH,
+    RIGHT_TO_LEFT,
+    WORD,
+    OfficeFile,
+    OfficePart,
+    RunBuilder,
+    find_outer,
+    format_key,
+)
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Skipped
+from docmt.formats.xml_tree import ASIDE, Element, XmlFile, set_attribute
+
+_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.{}+xml"
+_MAIN_TYPES = (_TYPE.format("document.main"), _TYPE.format("template.main"))
+_STORY_TYPES = tuple(_TYPE.format(name) for name in ("footnotes", "endnotes", "comments", "header", "footer"))
+_STYLES_TYPE, _SETTINGS_TYPE = _TYPE.format("styles"), _TYPE.format("settings")
+_PARAGRAPH, _RUN, _TEXT, _FORMAT = (f"{{{WORD}}}{name}" for name in ("p", "r", "t", "rPr"))
+_PARAGRAPH_FORMAT, _FIELD_MARK, _INSTRUCTION = (f"{{{WORD}}}{name}" for name in ("pPr", "fldChar", "instrText"))
+_VALUE, _FIELD_TYPE, _SIMPLE_CODE = (f"{{{WORD}}}{name}" for name in ("val", "fldCharType", "instr"))
+_PICTURE = f"{{{DRAWING.rpartition('/')[0]}/picture}}cNvPr"
+_DRAWN = f"{{{DRAWING.rpartition('/')[0]}/wordprocessingDrawing}}docPr"
+_HOLDERS = (_PARAGRAPH, A_PARAGRAPH, _DRAWN, _PICTURE)
+"""Elements with units of their own."""
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_DROPPED = frozenset(f"{{{WORD}}}{name}" for name in ("proofErr", "lastRenderedPageBreak")) | {ASIDE}
+_LINKS = frozenset(f"{{{WORD}}}{name}" for name in ("hyperlink", "smartTag", "customXml", "fldSimple"))
+_PAIRS = frozenset(f"{{{WORD}}}{name}" for name in ("ins", "moveTo", "dir", "bdo"))
+_CONTROL, _CONTROL_CONTENT = f"{{{WORD}}}sdt", f"{{{WORD}}}sdtContent"
+_FORMULAS = (f"{{{MATH}}}oMath", f"{{{MATH}}}oMathPara")
+_SPACES = frozenset(f"{{{WORD}}}{name}" for name in ("tab", "br", "cr", "ptab"))
+_CHARACTERS = _SPACES | {f"{{{WORD}}}{name}" for name in ("noBreakHyphen", "softHyphen", "sym")}
+_CODE_STYLE = re.compile(r"(?i)(source ?code|html ?(code|preformatted)|verbatim( ?char)?|code( ?block| ?char)?)")
+_COMPUTED = re.compile(
+    r"=|ADDIN|AUTHOR|BIBLIOGRAPHY|CITATION|CREATEDATE|DATE|DOCPROPERTY|EQ|FILENAME|FILESIZE|NOTEREF|"
+    r"NUMCHARS|NUMPAGES|NUMWORDS|PAGE|PAGEREF|PRINTDATE|REF|SAVEDATE|SECTION|SECTIONPAGES|SEQ|STYLEREF|"
+    r"SUM|TIME|TITLE"
+)
+"""Fields whose result is not text of the author."""
+_LISTS = frozenset(("TOC", "INDEX", "TOA"))
+_BEFORE_BIDI = re.compile(
+    r"pStyle|keepNext|keepLines|pageBreakBefore|framePr|widowControl|numPr|suppressLineNumbers|pBdr|shd|"
+    r"tabs|suppressAutoHyphens|kinsoku|wordWrap|overflowPunct|topLinePunct|autoSpaceDE|autoSpaceDN"
+)
+"""Formats of paragraphs that come before `bidi` in the order of the schema."""
+_AFTER_UPDATE = re.compile(
+    r"hdrShapeDefaults|footnotePr|endnotePr|compat|docVars|rsids|mathPr|attachedSchema|themeFontLang|"
+    r"clrSchemeMapping|doNotIncludeSubdocsInStats|doNotAutoCompressPictures|forceUpgrade|captions|"
+    r"readModeInkLockDown|smartTagType|schemaLibrary|shapeDefaults|doNotEmbedSmartTags|decimalSymbol|"
+    r"listSeparator"
+)
+"""Settings that follow `updateFields` in the order of the schema."""
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
+    """Return the units of a docx file: body, notes, comments, headers, footers, charts, SmartArt, properties."""
+    file = WordDocument(data, path, "docx")
+    if not file.find_parts(*_MAIN_TYPES):
+        raise DocmtError(f"{path} is not a Word document: it has no document part. Save it as docx again.")
+    styles = _read_code_styles(file)
+    for name in file.find_parts(*_MAIN_TYPES, *_STORY_TYPES):
+        part = file.open_part(name)
+        _StoryReader(file, part, styles).read_inside(part.file.root)
+    file.read_drawings(file.find_parts(CHART_TYPE))
+    file.read_diagrams(file.find_parts(*DIAGRAM_TYPES))
+    file.add_properties()
+    return file
+
+
+def _read_code_styles(file: OfficeFile) -> frozenset[str]:
+    """Return the ids of the styles of code, by their ids and names."""
+    ids = set()
+    for name in file.find_parts(_STYLES_TYPE):
+        for style in file.open_part(name).file.root.elements:
+            id, label = style.attributes.get(f"{{{WORD}}}styleId", ""), style.find(f"{{{WORD}}}name")
+            names = (id, label.attributes.get(_VALUE, "") if label else "")
+            if any(_CODE_STYLE.fullmatch(each.strip()) for each in names):
+                ids.add(id)
+    return frozenset(ids)
+
+
+class WordDocument(OfficeFile):
+    """A docx file that was read."""
+
+    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
+        """Return the language of styles and settings, and the request to update tables of contents."""
+        patches: dict[str, list[tuple[int, int, str]]] = {}
+        for name in self.find_parts(_STYLES_TYPE) if language else ():
+            file = self.open_part(name).file
+            defaults = file.root.find(*(f"{{{WORD}}}{each}" for each in ("docDefaults", "rPrDefault", "rPr", "lang")))
+            patches[name] = _set_languages(file, defaults, language)
+        has_list = any(each.reason == "table of contents" for each in self.skipped)
+        for name in self.find_parts(_SETTINGS_TYPE) if language or (has_list and is_changed) else ():
+            file = self.open_part(name).file
+            theme = file.root.find(f"{{{WORD}}}themeFontLang")
+            patches[name] = _set_languages(file, theme, language) if language else []
+            if has_list and is_changed:
+                patches[name] += _request_update(file)
+        return patches
+
+    def set_run_language(self, head: str, language: str) -> str:
+        """Return the start tag and format of a run with another language."""
+        match = re.match(r"<((?:[\w.-]+:)?)r\b", head)
+        if match is None or match[1] == "a:":
+            return super().set_run_language(head, language)
+        prefix = match[1]
+        head = re.sub(
+            rf"(<{prefix}lang\b[^>]*?\s{prefix}{_language_kind(language)}=)(\"[^\"]*\"|'[^']*')",
+            rf'\g<1>"{language}"',
+            head,
+        )
+        if _is_right_to_left(language) and not re.search(rf"<{prefix}rtl\b", head):
+            head = _add_direction(head, prefix)
+        return head
+
+    def begin_paragraph(self, paragraph: Element, language: str) -> str:
+        """Return a format with the direction, if the paragraph has none."""
+        if paragraph.name != _PARAGRAPH or not _is_right_to_left(language) or paragraph.find(_PARAGRAPH_FORMAT):
+            return ""
+        prefix = paragraph.tag[:-1]
+        return f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>"
+
+    def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[tuple[int, int, str]]:
+        """Return the insertion of the direction into the format of a paragraph."""
+        form = paragraph.find(_PARAGRAPH_FORMAT)
+        if paragraph.name != _PARAGRAPH or not _is_right_to_left(language) or form is None:
+            return []
+        prefix = paragraph.tag[:-1]
+        if form.is_empty_tag:
+            return [(form.start, form.end, f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>")]
+        if bidi := form.find(f"{{{WORD}}}bidi"):
+            return [(bidi.start, bidi.end, f"<{prefix}bidi/>")]
+        before = [child.end for child in form.elements if _BEFORE_BIDI.fullmatch(child.name.rpartition("}")[2])]
+        position = max(before, default=form.inner_start)
+        return [(position, position, f"<{prefix}bidi/>")]
+
+
+def _is_right_to_left(language: str) -> bool:
+    return language.partition("-")[0].lower() in RIGHT_TO_LEFT
+
+
+def _language_kind(language: str) -> str:
+    """Return the attribute of w:lang for the script of a language."""
+    if _is_right_to_left(language):
+        return "bidi"
+    return "eastAsia" if language.partition("-")[0].lower() in ("zh", "ja", "ko") else "val"
+
+
+def _set_languages(file: XmlFile, element: Element | None, language: str) -> list[tuple[int, int, str]]:
+    if element is None:
+        return []
+    prefix = element.tag.rpartition(":")[0] + ":" if ":" in element.tag else "w:"
+    return [set_attribute(file, element, prefix + _language_kind(language), language)]
+
+
+def _add_direction(head: str, prefix: str) -> str:
+    """Return the start tag and format of a run with w:rtl, in the order of the schema."""
+    end = head.index(">") + 1
+    if not head.startswith(f"<{prefix}rPr", end) or head.endswith("/>"):
+        return f"{head[:end]}<{prefix}rPr><{prefix}rtl/></{prefix}rPr>"
+    names = "cs|em|lang|eastAsianLayout|specVanish|oMath|rPrChange"
+    match = re.compile(rf"<{prefix}(?:{names})[\s/>]|</{prefix}rPr>").search(head, end)
+    position = match.start() if match else len(head)
+    return f"{head[:position]}<{prefix}rtl/>{head[position:]}"
+
+
+def _request_update(file: XmlFile) -> list[tuple[int, int, str]]:
+    """Return the insertion of w:updateFields into the settings."""
+    root = file.root
+    if root.find(f"{{{WORD}}}updateFields") or root.is_empty_tag:
+        return []
+    after = [child.start for child in root.elements if _AFTER_UPDATE.fullmatch(child.name.rpartition("}")[2])]
+    position = min(after, default=root.inner_end)
+    prefix = root.tag.removesuffix("settings")
+    return [(position, position, f'<{prefix}updateFields {prefix or "w:"}val="true"/>')]
+
+
+@dataclass
+class _Field:
+    """A complex field that is open."""
+
+    code: str = ""
+    in_code: bool = True
+    """before its result"""
+    id: str = ""
+    """of the pair around its result, if that is translated"""
+
+    @property
+    def kind(self) -> str:
+        words = self.code.replace("=", "= ").split(maxsplit=1)
+        return words[0].upper() if words else ""
+
+    @property
+    def hides(self) -> bool:
+        """Whether what follows is not translated."""
+        return self.in_code or _COMPUTED.fullmatch(self.kind) is not None or self.kind in _LISTS
+
+
+class _StoryReader:
+    """Reader of the paragraphs of a part. Fields may go over several of them."""
+
+    def __init__(self, file: WordDocument, part: OfficePart, code_styles: frozenset[str]) -> None:
+        self._file, self._part, self._code_styles = file, part, code_styles
+        self._fields: list[_Field] = []
+        self._listed: list[str] = []
+        self._builder = RunBuilder("", keep_space=True)
+        self._held: list[str] = []
+        """markup of a field that is not complete"""
+        self._holders: list[Element] = []
+
+    def read_inside(self, element: Element, equal: Sequence[int] = ()) -> list[int]:
+        """Add the units within an element. equal: units that they may repeat. Return the indices of their units."""
+        indices = list(equal)
+        for each in find_outer(element, _HOLDERS, (_PARAGRAPH, A_PARAGRAPH)):
+            # Only the fallback of a drawing repeats paragraphs; alternative texts are repeated within the drawing.
+            repeated = indices if _has_ancestor(each, FALLBACK, element) else ()
+            index: int | None
+            if each.name == _PARAGRAPH:
+                indices += self._read_paragraph(each, repeated)
+                continue
+            if each.name == A_PARAGRAPH:
+                index = self._file.read_drawing_paragraph(self._part, each, repeated)
+                indices += [] if index is None else [index]
+                continue
+            for name in ("title", "descr"):
+                index = self._file.add_attribute(self._part, each, name, indices)
+                indices += [] if index is None else [index]
+        return indices
+
+    def _read_paragraph(self, paragraph: Element, equal: Sequence[int]) -> list[int]:
+        outer = self._builder, self._holders, self._held
+        self._builder, self._holders, self._held = RunBuilder(paragraph.tag[:-1], keep_space=True), [], []
+        form = paragraph.find(_PARAGRAPH_FORMAT)
+        self._add_nodes([child for child in paragraph.elements if child is not form])
+        self._release()
+        unit, builder, holders = self._builder.finish(), self._builder, self._holders
+        self._builder, self._holders, self._held = outer
+        if text := "".join(self._listed).strip():
+            self._file.skipped.append(Skipped("table of contents", text))
+        self._listed = []
+        indices: list[int] = []
+        if has_letters(unit.text) and self._is_code(form, "pStyle"):
+            self._file.skipped.append(Skipped("code", unit.text))
+        elif has_letters(unit.text):
+            span = (form.end if form else paragraph.inner_start, paragraph.inner_end)
+            same = self._file.find_equal(unit, equal)
+            indices.append(
+                self._file.add_text(self._part, span, unit, builder=builder, paragraph=paragraph, same_as=same)
+            )
+        for holder in holders:
+            indices += self.read_inside(holder, equal)
+        return indices
+
+    def _is_code(self, form: Element | None, tag: str) -> bool:
+        style = form.find(f"{{{WORD}}}{tag}") if form else None
+        return style is not None and style.attributes.get(_VALUE, "") in self._code_styles
+
+    def _add_nodes(self, nodes: Sequence[Element]) -> None:
+        for node in nodes:
+            raw = self._part.raw(node)
+            if node.name in _DROPPED:
+                continue
+            if node.name == _RUN:
+                self._add_run(node, raw)
+            elif node.name in _PAIRS or (node.name in _LINKS and not _is_computed(node)):
+                self._add_pair(node, node, can_copy=node.name in _PAIRS)
+            elif node.name == _CONTROL and (content := node.find(_CONTROL_CONTENT)) and not content.is_empty_tag:
+                self._add_pair(node, content, can_copy=False)
+            elif self._hidden:
+                self._held.append(raw)
+            else:
+                if node.name in _FORMULAS:
+                    self._file.skipped.append(Skipped("formulas", node.text()))
+                self._builder.add_alone(raw, span=self._hold(node))
+
+    def _add_pair(self, node: Element, content: Element, can_copy: bool) -> None:
+        if node.is_empty_tag:
+            self._builder.add_alone(self._part.raw(node))
+            return
+        self._release()
+        text = self._part.file.text
+        id = self._builder.open(text[node.start : content.inner_start], can_copy)
+        self._add_nodes(content.elements)
+        self._release()
+        self._builder.close(id, text[content.inner_end : node.end])
+
+    @property
+    def _hidden(self) -> bool:
+        return any(each.hides for each in self._fields)
+
+    def _release(self) -> None:
+        """Add the markup of a field that was held back."""
+        if self._held:
+            self._builder.add_alone("".join(self._held))
+            self._held = []
+
+    def _add_run(self, run: Element, raw: str) -> None:
+        marks = [child for child in run.elements if child.name in (_FIELD_MARK, _INSTRUCTION)]
+        if not marks and not self._hidden:
+            self._add_text_run(run, raw)
+            return
+        if any(each.kind in _LISTS for each in self._fields):
+            self._listed += [each.text() for each in run.elements if each.name == _TEXT]
+        self._held.append(raw)
+        closed = ""
+        for mark in marks:
+            closed = self._read_mark(mark) or closed
+        if self._hidden:
+            return
+        field = self._fields[-1] if self._fields else None
+        if field and not field.in_code and not field.id:
+            field.id = self._builder.open("".join(self._held))
+            self._held = []
+        elif closed:
+            self._builder.close(closed, "".join(self._held))
+            self._held = []
+        self._release()
+
+    def _read_mark(self, mark: Element) -> str:
+        """Go on with the fields. Return the id of the pair that ends here, if one does."""
+        kind = mark.attributes.get(_FIELD_TYPE, "")
+        if mark.name == _INSTRUCTION:
+            if self._fields and self._fields[-1].in_code:
+                self._fields[-1].code += mark.text()
+        elif kind == "begin":
+            self._fields.append(_Field())
+        elif kind == "separate" and self._fields:
+            self._fields[-1].in_code = False
+        elif kind == "end" and self._fields:
+            return self._fields.pop().id
+        return ""
+
+    def _add_text_run(self, run: Element, raw: str) -> None:
+        form = run.find(_FORMAT)
+        content = [child for child in run.elements if child is not form and child.name not in _DROPPED]
+        texts = [child for child in content if child.name == _TEXT]
+        if form and (_is_hidden(form) or self._is_code(form, "rStyle")):
+            if texts and not _is_hidden(form):
+                self._file.skipped.append(Skipped("code", "".join(each.text() for each in texts)))
+            self._builder.add_alone(raw)
+            return
+        if not texts and not all(child.name in _CHARACTERS for child in content):
+            self._builder.add_alone(raw, span=self._hold(run))
+            return
+        head = self._part.file.text[run.start : run.inner_start] + (self._part.raw(form) if form else "")
+        key = format_key(form)
+        for child in content:
+            if child.name == _TEXT:
+                self._builder.add_text(key, head, _read_text(child))
+            else:
+                is_space = child.name in _SPACES
+                self._builder.add_inner(key, head, self._part.raw(child), is_space, self._hold(child))
+
+    def _hold(self, element: Element) -> tuple[int, int] | None:
+        """Return the span of an element that holds units, and note it for reading after the paragraph."""
+        if next(find_outer(element, _HOLDERS, ()), None) is None:
+            return None
+        self._holders.append(element)
+        return element.start, element.end
+
+
+def _is_hidden(form: Element) -> bool:
+    vanish = form.find(f"{{{WORD}}}vanish")
+    return vanish is not None and vanish.attributes.get(_VALUE, "1") not in ("0", "false", "off")
+
+
+def _is_computed(field: Element) -> bool:
+    kind = _Field(field.attributes.get(_SIMPLE_CODE, "")).kind
+    return _COMPUTED.fullmatch(kind) is not None or kind in _LISTS
+
+
+def _read_text(element: Element) -> str:
+    """Return the characters of w:t, without spaces at its ends unless it keeps them."""
+    text = element.text()
+    return text if element.attributes.get(_SPACE) == "preserve" else text.strip(" \t\r\n")
+
+
+def _has_ancestor(element: Element, name: str, top: Element) -> bool:
+    parent = element.parent
+    while parent is not None and parent is not top:
+        if parent.name == name:
+            return True
+        parent = parent.parent
+    return False
