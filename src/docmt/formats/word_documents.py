@@ -23,10 +23,9 @@ from docmt.formats.office_packages import (
     WORD,
     OfficeFile,
     OfficePart,
-    RunBuilder,
     find_outer,
-    format_key,
 )
+from docmt.formats.office_runs import RunBuilder, format_key
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, set_attribute

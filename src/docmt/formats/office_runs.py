@@ -1,0 +1,192 @@
+"""Paragraphs of runs (ECMA-376: `w:r`, `a:r`) as units.
+
+A run is a pair whose id depends on its format, so adjoining runs with equal format are one. A changed paragraph is
+written as new runs around its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from docmt.formats.patched_text import Span
+from docmt.formats.units import Code, Unit, UnitBuilder
+from docmt.formats.xml_tree import ASIDE, Element
+
+_PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
+"""Attributes of a format that do not show."""
+
+
+@dataclass
+class RunLayout:
+    """How the runs of a paragraph are written."""
+
+    text_start: str
+    """start tag of text in a run"""
+    text_end: str
+    run_end: str
+    heads: dict[str, str] = field(default_factory=dict)
+    """start tag and format of a run, by the id of its pair"""
+    inner: dict[str, str] = field(default_factory=dict)
+    """markup of single codes that belong into a run, such as tabs, by id"""
+
+    def lay_out(self, unit: Unit, beginning: str, set_language: Callable[[str], str]) -> Unit:
+        """Return the unit with all markup as single codes: runs open where text begins, and none is empty.
+
+        beginning: markup before the first run. set_language: changes the head of a run.
+        """
+        writer = _RunWriter(self, set_language)
+        writer.add_code("", beginning)
+        segments = list(unit.segments())
+        previous = ""
+        opened: list[str] = []
+        for number, part in enumerate(segments):
+            if isinstance(part, Code) and part.id in self.heads:
+                if part.kind == "open":
+                    opened.append(part.id)
+                elif part.kind == "close":
+                    opened.pop()
+            elif isinstance(part, str) or part.id in self.inner:
+                # A pair that the projection put back encloses the others, so the outermost is the one that counts.
+                previous = opened[0] if opened else self._find_neighbor(previous, segments[number:])
+                writer.open_run(previous)
+                if isinstance(part, str):
+                    writer.add_text(part)
+                else:
+                    writer.add_inner(part.id)
+            else:
+                writer.close_run()
+                writer.add_code(part.id, part.content)
+        writer.close_run()
+        return writer.finish(unit.id)
+
+    def _find_neighbor(self, previous: str, following: Iterable[str | Code]) -> str:
+        """Return the run of text outside of runs: the plainer one of the runs before and after it."""
+        later = (part.id for part in following if isinstance(part, Code) and part.id in self.heads)
+        near = [id for id in (previous, next(later, "")) if id] or list(self.heads)
+        return min(near, key=lambda id: len(self.heads[id]))
+
+
+class _RunWriter:
+    """Builder of a unit whose codes are the tags of runs and texts."""
+
+    def __init__(self, layout: RunLayout, set_language: Callable[[str], str]) -> None:
+        self._layout, self._set_language = layout, set_language
+        self._builder = UnitBuilder()
+        self._run = ""
+        self._in_text = False
+
+    def add_code(self, id: str, content: str) -> None:
+        if content:
+            self._builder.add_alone(id, content)
+
+    def open_run(self, id: str) -> None:
+        if id != self._run:
+            self.close_run()
+            self.add_code("", self._set_language(self._layout.heads[id]))
+            self._run = id
+
+    def add_text(self, text: str) -> None:
+        if not self._in_text:
+            self.add_code("", self._layout.text_start)
+            self._in_text = True
+        self._builder.add_text(text)
+
+    def add_inner(self, id: str) -> None:
+        self._close_text()
+        self.add_code(id, self._layout.inner[id])
+
+    def close_run(self) -> None:
+        self._close_text()
+        if self._run:
+            self.add_code("", self._layout.run_end)
+            self._run = ""
+
+    def _close_text(self) -> None:
+        if self._in_text:
+            self.add_code("", self._layout.text_end)
+            self._in_text = False
+
+    def finish(self, id: str) -> Unit:
+        return self._builder.finish(id)
+
+
+class RunBuilder:
+    """Builder of the unit of a paragraph from its runs and the markup between them."""
+
+    def __init__(self, prefix: str, keep_space: bool) -> None:
+        """prefix: of the tags of the paragraph, with its colon. keep_space: whether texts need xml:space."""
+        space = ' xml:space="preserve"' if keep_space else ""
+        self.layout = RunLayout(f"<{prefix}t{space}>", f"</{prefix}t>", f"</{prefix}r>")
+        self.nested: dict[str, Span] = {}
+        self._builder = UnitBuilder()
+        self._ids: dict[object, str] = {}
+        self._run = ""
+
+    def add_text(self, key: object, head: str, text: str) -> None:
+        """Add text of a run. key: its format. head: its start tag and format as markup."""
+        if text:
+            self._open_run(key, head)
+            self._builder.add_text(text)
+
+    def add_inner(self, key: object, head: str, content: str, is_space: bool = False, span: Span | None = None) -> None:
+        """Add a single code of a run. span: of a code that holds units itself."""
+        self._open_run(key, head)
+        id = f"i{self._builder.code_count}"
+        self.layout.inner[id] = content
+        whole = f"{self.layout.text_end}{content}{self.layout.text_start}"
+        self._builder.add_alone(id, whole, is_space)
+        if span:
+            self.nested[id] = span
+
+    def add_alone(self, content: str, is_space: bool = False, span: Span | None = None) -> None:
+        """Add a single code between runs. span: of a code that holds units itself."""
+        self._close_run()
+        id = str(self._builder.code_count)
+        self._builder.add_alone(id, content, is_space)
+        if span:
+            self.nested[id] = span
+
+    def open(self, content: str, can_copy: bool = False) -> str:
+        """Open a pair around runs. Return its id."""
+        self._close_run()
+        id = str(self._builder.code_count)
+        self._builder.open(id, content, can_copy)
+        return id
+
+    def close(self, id: str, content: str) -> None:
+        """Close a pair around runs."""
+        self._close_run()
+        self._builder.close(id, content)
+
+    def finish(self) -> Unit:
+        """Return the unit."""
+        self._close_run()
+        return self._builder.finish()
+
+    def _open_run(self, key: object, head: str) -> None:
+        id = self._ids.setdefault(key, f"r{len(self._ids)}")
+        if id != self._run:
+            self._close_run()
+            self.layout.heads.setdefault(id, head)
+            self._builder.open(id, head + self.layout.text_start)
+            self._run = id
+
+    def _close_run(self) -> None:
+        if self._run:
+            self._builder.close(self._run, self.layout.text_end + self.layout.run_end)
+            self._run = ""
+
+
+def format_key(element: Element | None) -> object:
+    """Return a value that is equal for equal formats of runs; None for no format."""
+    if element is None:
+        return None
+    attributes = sorted((name, value) for name, value in element.attributes.items() if name not in _PLAIN_ATTRIBUTES)
+    attributes = [pair for pair in attributes if "rsid" not in pair[0] and not pair[0].startswith("xmlns")]
+    children = tuple(
+        (child.name, format_key(child))
+        for child in element.elements
+        if child.name.rpartition("}")[2] not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
+    )
+    return (tuple(attributes), children) if attributes or children else None

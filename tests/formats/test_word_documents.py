@@ -1,0 +1,390 @@
+"""Word documents: what is text, what stays, and that changed paragraphs keep their formats."""
+
+import io
+import random
+import re
+
+import docx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from office_samples import (
+    CHART,
+    CORE,
+    DATA,
+    DC,
+    DIAGRAM,
+    DRAWN,
+    MC,
+    OFFICE,
+    PIC,
+    WP,
+    A,
+    C,
+    M,
+    R,
+    W,
+    check_mutants,
+    check_round_trip,
+    list_files,
+    pack_parts,
+    pseudo,
+    read_part,
+)
+
+from docmt.core.errors import DocmtError
+from docmt.formats.projection import Passage, project_codes
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Unit
+from docmt.formats.word_documents import read
+
+SPACES = f'xmlns:w="{W}" xmlns:mc="{MC}" xmlns:a="{A}" xmlns:wp="{WP}" xmlns:pic="{PIC}" xmlns:m="{M}" xmlns:r="{R}"'
+WORD_TYPE = OFFICE + "wordprocessingml."
+RUN = "<w:r><w:t>{}</w:t></w:r>"
+
+
+def make(body, parts=()):
+    main = f"<w:document {SPACES}><w:body>{body}</w:body></w:document>"
+    return pack_parts({"word/document.xml": (WORD_TYPE + "document.main+xml", main), **dict(parts)})
+
+
+def read_docx(data):
+    return read(data, "x.docx", ReadConfig())
+
+
+def read_texts(body, parts=()):
+    data = make(body, parts)
+    check_round_trip(read_docx, data)
+    return [unit.text for unit in read_docx(data).units]
+
+
+def write_body(body, *texts, language="", parts=()):
+    """Return the body after the texts of its units were replaced."""
+    file = read_docx(make(body, parts))
+    new = []
+    for unit, text in zip(file.units, texts, strict=True):
+        new.append(project_codes(unit, [Passage(0, len(unit.text), text)])[0])
+    written = read_part(file.write(new, language), "word/document.xml")
+    return written[written.index("<w:body>") + 8 : written.index("</w:body>")]
+
+
+def mark(kind):
+    return f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>'
+
+
+def make_field(code, result):
+    instruction = f'<w:r><w:instrText xml:space="preserve"> {code} </w:instrText></w:r>'
+    return f"{mark('begin')}{instruction}{mark('separate')}{result}{mark('end')}"
+
+
+def test_runs_of_equal_format_are_one():
+    body = (
+        '<w:p><w:r w:rsidR="1"><w:rPr><w:lang w:val="de-DE"/></w:rPr><w:t xml:space="preserve">One </w:t></w:r>'
+        '<w:proofErr w:type="spellStart"/><w:r><w:rPr/><w:t>tw</w:t></w:r><w:r><w:rPr><w:noProof/></w:rPr>'
+        "<w:t>o</w:t></w:r></w:p>"
+    )
+    (unit,) = read_docx(make(body)).units
+    assert unit.text == "One two"
+    assert [code.kind for code in unit.codes] == ["open", "close"]
+    assert "proofErr" not in write_body(body, "Eins zwei")
+
+
+def test_a_changed_paragraph_keeps_its_formats():
+    body = (
+        '<w:p><w:pPr><w:jc w:val="right"/></w:pPr><w:r><w:t xml:space="preserve">The </w:t></w:r>'
+        "<w:r><w:rPr><w:b/></w:rPr><w:t>house</w:t></w:r><w:r><w:t>.</w:t></w:r></w:p>"
+    )
+    bold = '<w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">house</w:t></w:r>'
+    written = write_body(body, "<The> house.")
+    assert written.startswith(
+        '<w:p><w:pPr><w:jc w:val="right"/></w:pPr><w:r><w:t xml:space="preserve">&lt;The&gt; </w:t>'
+    )
+    assert written.endswith(f'{bold}<w:r><w:t xml:space="preserve">.</w:t></w:r></w:p>')
+
+
+def test_text_outside_of_runs_gets_a_run():
+    body = f"<w:p>{RUN.format('One')}<w:r><w:rPr><w:b/></w:rPr><w:t>two</w:t></w:r></w:p>"
+    file = read_docx(make(body))
+    written = read_part(file.write([Unit("bare")]), "word/document.xml")
+    assert '<w:p><w:r><w:t xml:space="preserve">bare</w:t></w:r></w:p>' in written
+
+
+def test_tabs_and_breaks_belong_to_their_run():
+    body = "<w:p><w:r><w:t>One</w:t><w:tab/><w:t>two</w:t><w:br/></w:r></w:p>"
+    (unit,) = read_docx(make(body)).units
+    assert unit.text == "One two "
+    written = write_body(body, "Eins zwei ")
+    text = '<w:t xml:space="preserve">{}</w:t>'
+    assert written == f"<w:p><w:r>{text.format('Eins')}<w:tab/>{text.format('zwei')}<w:br/></w:r></w:p>"
+
+
+def test_hyphens_are_codes_within_words():
+    assert read_texts("<w:p><w:r><w:t>co</w:t><w:noBreakHyphen/><w:t>op</w:t></w:r></w:p>") == ["coop"]
+
+
+def test_spaces_at_the_ends_count_only_where_they_are_kept():
+    assert read_texts("<w:p><w:r><w:t> a </w:t></w:r><w:r><w:t>b</w:t></w:r></w:p>") == ["ab"]
+
+
+def test_alternate_content_is_one_unit_in_two_places():
+    box = f"<w:txbxContent><w:p>{RUN.format('Box text')}</w:p></w:txbxContent>"
+    body = (
+        f"<w:p>{RUN.format('Body')}<w:r><mc:AlternateContent><mc:Choice Requires='wps'>{box}</mc:Choice>"
+        f"<mc:Fallback><w:pict>{box}</w:pict></mc:Fallback></mc:AlternateContent></w:r></w:p>"
+    )
+    assert read_texts(body) == ["Body", "Box text"]
+    for texts in (("Leib", "Kasten"), ("Body", "Kasten")):
+        written = write_body(body, *texts)
+        assert written.count("Kasten") == 2
+        assert "Box text" not in written
+
+
+def test_alternative_texts_are_translated_once():
+    drawing = (
+        '<w:drawing><wp:docPr id="1" name="Picture 1" title="A title" descr="A red &quot;house&quot;"/>'
+        '<pic:cNvPr name="x.png" descr="A red &quot;house&quot;"/></w:drawing>'
+    )
+    body = f"<w:p><w:r><w:t>Look</w:t>{drawing}</w:r></w:p><w:p><w:r>{drawing.replace('red', 'blue')}</w:r></w:p>"
+    expected = ["Look", "A title", 'A red "house"', "A title", 'A blue "house"']
+    assert read_texts(body) == expected
+    written = write_body(body, "Sieh", "Titel", "'rotes' \"<Haus>\"", "Titel", "blau")
+    assert written.count('descr="&apos;rotes&apos; &quot;&lt;Haus&gt;&quot;"') == 2
+    assert 'name="Picture 1"' in written
+
+
+def test_file_names_are_no_alternative_texts():
+    assert read_texts('<w:p><w:r><w:drawing><wp:docPr descr="image1.png"/></w:drawing></w:r></w:p>') == []
+
+
+def test_instructions_of_fields_are_kept_and_results_translated():
+    body = f"<w:p>{RUN.format('See')}{make_field('HYPERLINK &quot;http://x&quot;', RUN.format('the page'))}</w:p>"
+    assert read_texts(body) == ["Seethe page"]
+    written = write_body(body, "Siehedie Seite")
+    assert 'HYPERLINK "http://x"' in written.replace("&quot;", '"')
+    assert written.count("fldChar ") == 3
+
+
+@pytest.mark.parametrize("code", ["PAGE", "REF _Ref1 \\h", "SEQ Figure", "=SUM(A1)", "date"])
+def test_computed_fields_stay(code):
+    assert read_texts(f"<w:p>{RUN.format('Page')}{make_field(code, RUN.format('xyz'))}</w:p>") == ["Page"]
+    simple = f'<w:p>{RUN.format("Page")}<w:fldSimple w:instr=" {code} ">{RUN.format("xyz")}</w:fldSimple></w:p>'
+    assert read_texts(simple) == ["Page"]
+
+
+def test_fields_within_fields():
+    inner = make_field("PAGE", RUN.format("7x"))
+    body = f"<w:p>{RUN.format('A')}{make_field('IF ' + inner, RUN.format('text' + 's'))}{RUN.format('b')}</w:p>"
+    body = body.replace('<w:instrText xml:space="preserve"> IF <w:r>', "<w:instrText>IF</w:instrText></w:r><w:r>")
+    body = body.replace("</w:r> </w:instrText></w:r>", "</w:r>")
+    assert read_texts(body) == ["Atextsb"]
+
+
+def test_tables_of_contents_stay_and_are_updated():
+    settings = f'<w:settings {SPACES}><w:zoom/><w:compat/><w:themeFontLang w:val="en-US"/></w:settings>'
+    parts = {"word/settings.xml": (WORD_TYPE + "settings+xml", settings)}
+    entry = RUN.format("Entry one") + make_field("PAGEREF x", RUN.format("3"))
+    body = (
+        f"<w:p>{mark('begin')}<w:r><w:instrText>TOC \\o</w:instrText></w:r>{mark('separate')}"
+        f"<w:hyperlink w:anchor='x'>{entry}</w:hyperlink></w:p>"
+        f"<w:p>{RUN.format('Entry two')}</w:p><w:p>{mark('end')}</w:p><w:p>{RUN.format('Text')}</w:p>"
+    )
+    data = make(body, parts)
+    file = read_docx(data)
+    assert [unit.text for unit in file.units] == ["Text"]
+    assert [(each.reason, each.text) for each in file.skipped] == [
+        ("table of contents", "Entry one3"),
+        ("table of contents", "Entry two"),
+    ]
+    written = read_part(file.write([pseudo(file.units[0])], "fr"), "word/settings.xml")
+    assert '<w:zoom/><w:updateFields w:val="true"/><w:compat/><w:themeFontLang w:val="fr"/>' in written
+    assert file.write(file.units) == data
+
+
+def test_insertions_are_text_and_deletions_stay():
+    deleted = '<w:del w:id="1"><w:r><w:delText>old</w:delText></w:r></w:del>'
+    moved = f'<w:moveFrom w:id="3">{RUN.format("gone")}</w:moveFrom>'
+    body = f'<w:p>{RUN.format("A ")}{deleted}{moved}<w:ins w:id="2">{RUN.format("new")}</w:ins></w:p>'
+    assert read_texts(body) == ["Anew"]
+    written = write_body(body, "Aneu")
+    assert deleted in written
+    assert moved in written
+    assert '<w:ins w:id="2">' in written
+
+
+def test_links_are_not_copied():
+    body = f'<w:p>{RUN.format("A")}<w:hyperlink r:id="rId1">{RUN.format("link")}</w:hyperlink></w:p>'
+    (unit,) = read_docx(make(body)).units
+    assert [code.can_copy for code in unit.codes if "hyperlink" in code.content] == [False, False]
+
+
+def test_content_controls_are_pairs():
+    control = "<w:sdt><w:sdtPr><w:alias/></w:sdtPr><w:sdtContent>{}</w:sdtContent></w:sdt>"
+    body = f"<w:p>{RUN.format('A')}{control.format(RUN.format('b'))}</w:p>"
+    assert read_texts(body + control.format(f"<w:p>{RUN.format('block')}</w:p>")) == ["Ab", "block"]
+
+
+def test_formulas_stay():
+    body = f"<w:p>{RUN.format('Where')}<m:oMath><m:r><m:t>x+y</m:t></m:r></m:oMath></w:p>"
+    file = read_docx(make(body))
+    assert [unit.text for unit in file.units] == ["Where"]
+    assert [(each.reason, each.text) for each in file.skipped] == [("formulas", "x+y")]
+    assert "<m:oMath><m:r><m:t>x+y</m:t></m:r></m:oMath>" in write_body(body, "Wo")
+
+
+def test_code_and_hidden_text_stay():
+    styles = (
+        f'<w:styles {SPACES}><w:style w:type="paragraph" w:styleId="a7"><w:name w:val="Source Code"/></w:style>'
+        '<w:style w:type="character" w:styleId="VerbatimChar"><w:name w:val="Verbatim Char"/></w:style></w:styles>'
+    )
+    verbatim = '<w:r><w:rPr><w:rStyle w:val="VerbatimChar"/></w:rPr><w:t>print</w:t></w:r>'
+    hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>hidden</w:t></w:r>"
+    shown = '<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>shown</w:t></w:r>'
+    body = (
+        f'<w:p><w:pPr><w:pStyle w:val="a7"/></w:pPr>{RUN.format("x = 1")}</w:p>'
+        f"<w:p>{RUN.format('Call')}{verbatim}{hidden}{shown}</w:p>"
+    )
+    parts = {"word/styles.xml": (WORD_TYPE + "styles+xml", styles)}
+    assert read_texts(body, parts) == ["Callshown"]
+    assert [(each.reason, each.text) for each in read_docx(make(body, parts)).skipped] == [
+        ("code", "x = 1"),
+        ("code", "print"),
+    ]
+
+
+def test_parts_are_read_in_their_order():
+    story = f"<w:{{0}} {SPACES}><w:p>{RUN.format('{1}')}</w:p></w:{{0}}>"
+    parts = {
+        f"word/{name}.xml": (f"{WORD_TYPE}{kind}+xml", story.format(tag, text))
+        for name, kind, tag, text in (
+            ("header10", "header", "hdr", "Header ten"),
+            ("header2", "header", "hdr", "Header two"),
+            ("comments", "comments", "comments", "Comment"),
+            ("footnotes", "footnotes", "footnotes", "Note"),
+        )
+    }
+    paragraph = "<a:p><a:r><a:t>{}</a:t></a:r></a:p>"
+    chart = f'<c:chart xmlns:c="{C}" xmlns:a="{A}"><c:strCache><c:v>Kept</c:v></c:strCache>{{}}</c:chart>'
+    parts["word/charts/chart1.xml"] = (CHART, chart.format(paragraph.format("Chart title")))
+    parts["docProps/core.xml"] = (CORE, f'<cp xmlns:dc="{DC}"><dc:title>Title</dc:title></cp>')
+    assert read_texts(f"<w:p>{RUN.format('Body')}</w:p>", parts) == [
+        "Body",
+        "Note",
+        "Comment",
+        "Header two",
+        "Header ten",
+        "Chart title",
+        "Title",
+    ]
+
+
+def test_smart_art_is_translated_in_both_parts():
+    text = (
+        f'<d:x xmlns:d="{DIAGRAM}" xmlns:a="{A}"><a:p><a:r><a:rPr lang="en"{{}}/><a:t>Step one</a:t></a:r></a:p></d:x>'
+    )
+    parts = {
+        "word/diagrams/data1.xml": (DATA, text.format("")),
+        "word/diagrams/drawing1.xml": (DRAWN, text.format(' sz="9"')),
+    }
+    file = read_docx(make("", parts))
+    assert [unit.text for unit in file.units] == ["Step one"]
+    new = file.write([pseudo(file.units[0])], "fr")
+    assert '<a:r><a:rPr lang="fr"/><a:t>[Stép' in read_part(new, "word/diagrams/data1.xml")
+    assert '<a:r><a:rPr lang="fr" sz="9"/><a:t>[Stép' in read_part(new, "word/diagrams/drawing1.xml")
+
+
+def test_the_language_is_set():
+    lang = '<w:lang w:val="en-US" w:eastAsia="zh-CN"/>'
+    styles = (
+        f"<w:styles {SPACES}><w:docDefaults><w:rPrDefault><w:rPr>{lang}</w:rPr></w:rPrDefault></w:docDefaults>"
+        "</w:styles>"
+    )
+    parts = {"word/styles.xml": (WORD_TYPE + "styles+xml", styles)}
+    body = '<w:p><w:r><w:rPr><w:lang w:val="en-GB"/></w:rPr><w:t>One</w:t></w:r></w:p>'
+    file = read_docx(make(body, parts))
+    for language, expected in (("de", 'w:val="de" w:eastAsia="zh-CN"'), ("ja", 'w:val="en-US" w:eastAsia="ja"')):
+        assert f"<w:lang {expected}/>" in read_part(file.write(file.units, language), "word/styles.xml")
+    assert '<w:lang w:val="de"/>' in write_body(body, "Eins", language="de")
+
+
+def test_right_to_left_languages_turn_changed_paragraphs():
+    body = (
+        f"<w:p>{RUN.format('One')}</w:p>"
+        '<w:p><w:pPr><w:keepNext/><w:jc w:val="left"/></w:pPr><w:r><w:rPr><w:b/><w:lang w:bidi="en"/></w:rPr>'
+        "<w:t>Two</w:t></w:r></w:p>"
+    )
+    assert write_body(body, "واحد", "اثنان", language="ar") == (
+        '<w:p><w:pPr><w:bidi/></w:pPr><w:r><w:rPr><w:rtl/></w:rPr><w:t xml:space="preserve">واحد</w:t></w:r></w:p>'
+        '<w:p><w:pPr><w:keepNext/><w:bidi/><w:jc w:val="left"/></w:pPr><w:r><w:rPr><w:b/><w:rtl/><w:lang w:bidi="ar"/>'
+        '</w:rPr><w:t xml:space="preserve">اثنان</w:t></w:r></w:p>'
+    )
+
+
+def test_strict_files_are_read():
+    data = make(f"<w:p>{RUN.format('Strict')}</w:p>")
+    main = read_part(data, "word/document.xml").replace(W, "http://purl.oclc.org/ooxml/wordprocessingml/main")
+    strict = pack_parts({"word/document.xml": (WORD_TYPE + "document.main+xml", main)})
+    assert [unit.text for unit in read_docx(strict).units] == ["Strict"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xd0\xcf\x11\xe0" + bytes(100), "encrypted"),
+        (b"no package", "not a zip package"),
+        (pack_parts({}), "not a Word document"),
+        (pack_parts({"word/vbaProject.bin": ("", "x")}), "macros"),
+        (pack_parts({"word/document.xml": (WORD_TYPE + "document.main+xml", "<w:p>")}), "broken XML"),
+        (make("<!DOCTYPE x>"), "x.docx"),
+    ],
+)
+def test_what_is_no_word_document_is_refused(data, message):
+    with pytest.raises(DocmtError, match=message):
+        read_docx(data)
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=12)
+RUNS = st.lists(st.tuples(TEXTS, st.booleans(), st.sampled_from(["", "\t", "\n"])), max_size=6)
+
+
+@given(st.lists(RUNS, max_size=4))
+def test_documents_of_another_writer_are_kept(paragraphs):
+    document = docx.Document()
+    for runs in paragraphs:
+        paragraph = document.add_paragraph()
+        for text, bold, end in runs:
+            paragraph.add_run(text + end).bold = bold
+    buffer = io.BytesIO()
+    document.save(buffer)
+    check_round_trip(read_docx, buffer.getvalue())
+
+
+@pytest.mark.parametrize("path", list_files(".docx", "docx", "transins"))
+def test_real_documents_are_kept(path):
+    new = check_round_trip(read_docx, path.read_bytes())
+    if "strict" not in path.name:  # which python-docx does not read
+        assert docx.Document(io.BytesIO(new))
+
+
+def make_rich_document():
+    box = f"<w:txbxContent><w:p>{RUN.format('Box text')}</w:p></w:txbxContent>"
+    drawing = (
+        f"<w:r><mc:AlternateContent><mc:Choice Requires='wps'><wp:docPr descr='A b'/>{box}</mc:Choice>"
+        f"<mc:Fallback>{box}</mc:Fallback></mc:AlternateContent></w:r>"
+    )
+    return make(
+        f"<w:p>{RUN.format('One ')}<w:r><w:rPr><w:b/></w:rPr><w:t>two</w:t><w:tab/></w:r>{drawing}"
+        f"{make_field('HYPERLINK x', RUN.format('link'))}{make_field('PAGE', RUN.format('1'))}</w:p>"
+        f"<w:p><w:pPr><w:jc/></w:pPr><w:hyperlink>{RUN.format('three')}</w:hyperlink><w:sdt><w:sdtContent>"
+        f"{RUN.format('four')}</w:sdtContent></w:sdt></w:p>"
+    )
+
+
+@pytest.mark.full
+def test_mutants_are_read_or_refused():
+    data = make_rich_document()
+    assert check_mutants(read_docx, data, ["word/document.xml", "[Content_Types].xml"], random.Random(0), 2000) > 100
+
+
+def test_the_rich_document_of_the_mutants_is_kept():
+    written = check_round_trip(read_docx, make_rich_document())
+    assert not re.search(r"<w:t [^>]*></w:t>", read_part(written, "word/document.xml"))
