@@ -142,3 +142,26 @@ def test_units_in_notes_of_units_are_written():
     assert "<n><p>NOTE</p></n>" in text.render(units, [units[0], change(units[1], "note", "NOTE")])
     both = text.render(units, [change(units[0], "One", "<ne"), change(units[1], "note", "NOTE")])
     assert both == "<d><p>&lt;ne<n><p>NOTE</p></n> <b>two</b></p><!-- c --></d>"
+
+
+def test_a_note_at_the_beginning_of_its_paragraph_is_written():
+    file = XmlFile(b"<p><n><p>note</p></n>One</p>", "x.xml")
+    (note,) = file.root.elements[0].elements
+    text, units = PatchedText(file.text), []
+    for paragraph in (file.root, note):
+        builder = UnitBuilder()
+        nested = read_inline(file, paragraph.children, builder, lambda each: "nested" if each.name == "n" else "pair")
+        text.add(paragraph.inner_start, paragraph.inner_end, len(units), escape_text, nested)
+        units.append(builder.finish())
+    new = [type(unit)(unit.text.upper(), unit.codes) for unit in units]
+    assert text.render(units, new) == "<p><n><p>NOTE</p></n>ONE</p>"
+
+
+def test_a_space_after_a_single_code_goes_into_its_content():
+    file = XmlFile(b"<p>One <x/> <b> two</b> <br/> three <x/><b> four</b></p>", "x.xml")
+    builder = UnitBuilder(collapse=True)
+    kinds = {"x": "alone", "br": "space", "b": "pair"}
+    read_inline(file, file.root.children, builder, lambda each: kinds[each.name])
+    unit = builder.finish()
+    assert unit.text == "One two three four"
+    assert unit.render() == "One <x/> <b>two</b> <br/>three <x/> <b>four</b>"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from docmt.formats.units import Unit, UnitBuilder
+from docmt.formats.units import Code, Unit, UnitBuilder
 from docmt.formats.xml_tree import Element, Text, XmlFile
 
 Span = tuple[int, int]
@@ -85,11 +85,17 @@ class _Renderer:
         return "".join(
             region.escape(part)
             if isinstance(part, str)
-            else self.render(*region.nested[part.id])
+            else self._render_nested(number + 1, part, region.nested[part.id])
             if part.id in region.nested and part.kind != "close"
             else part.content
             for part in unit.segments()
         )
+
+    def _render_nested(self, first: int, code: Code, span: Span) -> str:
+        """Return a code with the replacements in it. first: index of the one after the region of the code."""
+        start, end = span
+        text = self._render(max(first, bisect_left(self._starts, start)), start, end)
+        return text + code.content[end - start :]  # its content may have a space more
 
 
 def read_inline(

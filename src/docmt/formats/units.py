@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 CodeKind = Literal["open", "close", "alone"]
@@ -85,7 +85,8 @@ class UnitBuilder:
     """Builder of a unit from pieces of text and markup in their order.
 
     collapse: whether white space is one space, as browsers show it; spaces at the beginning and after a space are left
-    out. Pairs that are not closed, and ends without a beginning, become single codes.
+    out; one after a single code goes into its content. Pairs that are not closed, and ends without a beginning, become
+    single codes.
     """
 
     def __init__(self, collapse: bool = False) -> None:
@@ -95,6 +96,7 @@ class UnitBuilder:
         self._codes: list[Code] = []
         self._opened: list[int] = []  # indices of open codes
         self._ends_with_space = True
+        self._last_single: int | None = None  # index of a single code with no text after it
 
     @property
     def text(self) -> str:
@@ -109,12 +111,15 @@ class UnitBuilder:
     def add_text(self, text: str) -> None:
         """Add text, unescaped."""
         if self._collapse:
-            words = COLLAPSIBLE.sub(SPACE, text)
-            text = words[1:] if self._ends_with_space and words.startswith(SPACE) else words
+            text = COLLAPSIBLE.sub(SPACE, text)
+            if self._ends_with_space and text.startswith(SPACE):
+                text = text[1:]
+                self._add_space_to_code()
         if text:
             self._parts.append(text)
             self._length += len(text)
             self._ends_with_space = text.endswith(SPACE)
+            self._last_single = None
 
     def open(self, id: str, content: str, can_copy: bool = True) -> None:
         """Open a pair."""
@@ -139,14 +144,23 @@ class UnitBuilder:
             self._parts.append(SPACE)
             self._length += 1
             self._ends_with_space = True
+            self._last_single = None
         else:
             self._codes.append(Code(self._length, "alone", id, content))
+            self._last_single = None if is_space else len(self._codes) - 1
 
     def finish(self, id: str = "") -> Unit:
         """Return the unit."""
         for index in self._opened:
             self._set_alone(index)
         return Unit(self.text, tuple(self._codes), id)
+
+    def _add_space_to_code(self) -> None:
+        """Put a space into the content of a single code between two spaces, which is a word where it shows."""
+        if self._last_single is not None:
+            code = self._codes[self._last_single]
+            self._codes[self._last_single] = replace(code, content=code.content + SPACE)
+            self._last_single = None
 
     def _set_alone(self, index: int) -> None:
         code = self._codes[index]

@@ -1,0 +1,340 @@
+"""OpenDocument packages: texts (odt), presentations (odp) and spreadsheets (ods), OASIS ODF 1.2 and later.
+
+A unit is a paragraph (`text:p`, `text:h`) of `content.xml`, of the headers and footers of `styles.xml`, or of an
+embedded object (the titles and labels of a chart); an alternative text; or the title, subject or description of
+`meta.xml`. Spans of equal format are one pair. Macros, pictures, sheet names and form controls stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats.open_document_styles import OFFICE, TEXT, Styles, find_prefix, set_language
+from docmt.formats.patched_text import PatchedText, Span
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
+from docmt.formats.xml_tree import Element, Text, XmlFile, escape_text
+from docmt.formats.zip_package import ZipPackage
+
+_DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_SHOW = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
+_SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
+_MASTER_PAGE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}master-page"
+_HANDOUT = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}handout-master"
+_DC = "{http://purl.org/dc/elements/1.1/}"
+_MATH = "{http://www.w3.org/1998/Math/MathML}"
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_PARAGRAPHS = frozenset({TEXT + "p", TEXT + "h"})
+_ALTERNATIVES = frozenset({_SVG + "title", _SVG + "desc"})
+_PLAIN = _ALTERNATIVES | {_SHOW + "header-decl", _SHOW + "footer-decl"}
+_FACTS = frozenset({_DC + "title", _DC + "subject", _DC + "description"})
+_CHANGES = frozenset({TEXT + "tracked-changes", _TABLE + "tracked-changes"})
+_CELLS = frozenset({_TABLE + "table-cell", _TABLE + "covered-table-cell"})
+_SHEETS = (OFFICE + "spreadsheet", OFFICE + "chart")
+_SPACES = frozenset({TEXT + "s", TEXT + "tab", TEXT + "line-break"})
+_LINKS = frozenset({TEXT + "a", TEXT + "meta", TEXT + "ruby", TEXT + "ruby-base"})
+_CONTROL = re.compile(r"\{[^}]*\}content-control$")
+_MASTER_TEXT = frozenset({"header", "footer", "date-time", "page-number"})
+"""Classes of the frames of a master page that slides show; others hold a prompt such as "Click to edit"."""
+_WHITE = re.compile(r"(?<= ) +|\t|\n")
+_IDENTIFIER = re.compile(r"(?=.*[\d_])\S+")
+_STRING_VALUE = re.compile(r"\s[^\s=]*:string-value\s*=\s*(?:\"[^\"]*\"|'[^']*')")
+_SKIPPED_CHARACTERS = 80
+
+
+@dataclass
+class _Part:
+    """An XML file of the package."""
+
+    name: str
+    file: XmlFile
+    text: PatchedText
+    string_values: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    """span of the attribute that repeats the text of a cell, and the units of the cell"""
+
+
+class OpenDocument(UnitFile):
+    """An odt, odp or ods file."""
+
+    def __init__(self, package: ZipPackage) -> None:
+        super().__init__()
+        self._package = package
+        self._parts: list[_Part] = []
+
+    def add_part(self, name: str, file: XmlFile) -> _Part:
+        """Add an XML file of the package."""
+        self._parts.append(_Part(name, file, PatchedText(file.text)))
+        return self._parts[-1]
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the package with other units. language: is set in the default styles and in `meta.xml`."""
+        contents = {}
+        for part in self._parts:
+            replacements = set_language(part.file, language) if language else []
+            for start, end, indices in part.string_values:
+                if any(units[index] != self.units[index] for index in indices):
+                    replacements.append((start, end, ""))  # the paragraphs tell the value
+            text = part.text.render(self.units, units, replacements)
+            if text != part.file.text:
+                contents[part.name] = part.file.encode(text)
+        return self._package.replace(contents)
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
+    """Return the units of an odt, odp or ods file. Raises DocmtError for damaged and encrypted ones."""
+    package = ZipPackage(data, path)
+    manifest = "META-INF/manifest.xml"
+    if manifest in package and b"encryption-data" in package.read(manifest):
+        raise DocmtError(f"{path} is encrypted. Save it without a password, and translate that.")
+    return _Reader(package, path).read()
+
+
+class _Reader:
+    def __init__(self, package: ZipPackage, path: str) -> None:
+        self._package, self._path = package, path
+        self._document = OpenDocument(package)
+        self._objects: set[str] = set()
+
+    def read(self) -> UnitFile:
+        content, styles, meta = (self._parse(name) for name in ("content.xml", "styles.xml", "meta.xml"))
+        assert content is not None
+        if meta is not None:
+            part = self._document.add_part("meta.xml", meta)
+            for element in meta.root.iter(*_FACTS):
+                _PartReader(self, part, Styles([]), "").add_plain(element)
+        roots = [styles.root] if styles is not None else []
+        self.read_part("content.xml", content, Styles([*roots, content.root]))
+        if styles is not None:
+            self.read_part("styles.xml", styles, Styles(roots))
+        return self._document
+
+    def read_part(self, name: str, file: XmlFile, styles: Styles) -> None:
+        """Read the paragraphs of a part."""
+        _PartReader(self, self._document.add_part(name, file), styles, name.rpartition("/")[0]).read()
+
+    def read_object(self, folder: str, reference: str) -> None:
+        """Read an embedded object once. folder: that of the part which refers to it."""
+        inner = reference.removeprefix("./").rstrip("/")
+        for name in (f"{folder}/{inner}/content.xml", f"{inner}/content.xml"):
+            if name in self._package and name not in self._objects:
+                self._objects.add(name)
+                file = self._parse(name)
+                if file is not None:
+                    self.read_part(name, file, Styles([file.root]))
+                return
+
+    def _parse(self, name: str) -> XmlFile | None:
+        """Return a part. Only `content.xml` must be there."""
+        if name != "content.xml" and name not in self._package:
+            return None
+        return XmlFile(self._package.read(name), f"{self._path} ({name})")
+
+    def add_unit(self, unit: Unit) -> int:
+        """Return the index of a new unit."""
+        self._document.units.append(unit)
+        return len(self._document.units) - 1
+
+    def skip(self, reason: str, text: str) -> None:
+        """Note that a text is not translated, if it has letters."""
+        text = " ".join(text.split())
+        if has_letters(text):
+            self._document.skipped.append(Skipped(reason, text[:_SKIPPED_CHARACTERS]))
+
+
+class _PartReader:
+    """Reader of the units of one part. folder: that of the part in the package."""
+
+    def __init__(self, reader: _Reader, part: _Part, styles: Styles, folder: str) -> None:
+        self._reader, self._part, self._styles, self._folder = reader, part, styles, folder
+        body = part.file.root.find(OFFICE + "body")
+        kinds = [element.name for element in body.elements] if body is not None else []
+        self._is_sheet = any(kind in _SHEETS for kind in kinds)
+        self._is_chart = OFFICE + "chart" in kinds
+        prefix = find_prefix(part.file, TEXT)
+        self._escape = _make_escape(f"{prefix}:" if prefix else "")
+
+    def read(self) -> None:
+        """Read all units."""
+        self._walk(self._part.file.root, is_master=False)
+
+    def _walk(self, element: Element, is_master: bool) -> None:
+        """Read the units in an element. is_master: whether it is in the master page of a presentation."""
+        name = element.name
+        if name in _CHANGES or (is_master and self._is_prompt(element)):
+            return
+        if name == TEXT + "index-body":
+            for paragraph in element.iter(*_PARAGRAPHS):
+                self._reader.skip("table of contents", paragraph.text())
+            return
+        if name.startswith(_MATH):
+            self._reader.skip("formulas", element.text())
+            return
+        if name in _PLAIN:
+            if not (self._is_chart and name in _ALTERNATIVES):  # those of charts are references to cells
+                self.add_plain(element)
+            return
+        if name in _CELLS:
+            self._read_cell(element, is_master)
+            return
+        if name in _PARAGRAPHS:
+            self._add_paragraph(element)
+        elif name == _DRAW + "object" and _HREF in element.attributes:
+            self._reader.read_object(self._folder, element.attributes[_HREF])
+        is_master = is_master or name in (_MASTER_PAGE, _HANDOUT)
+        for child in element.elements:
+            self._walk(child, is_master)
+
+    def _is_prompt(self, element: Element) -> bool:
+        """Return whether it is a frame that no slide shows, and note that it is skipped."""
+        kind = element.attributes.get(_SHOW + "class")
+        if kind is None or kind in _MASTER_TEXT:
+            return False
+        for paragraph in element.iter(*_PARAGRAPHS):
+            self._reader.skip("prompts of master pages", paragraph.text())
+        return True
+
+    def _read_cell(self, cell: Element, is_master: bool) -> None:
+        reason = _refuse_cell(cell)
+        indices = []
+        for child in cell.elements:
+            if child.name not in _PARAGRAPHS:
+                self._walk(child, is_master)
+            elif reason:
+                self._reader.skip(reason, child.text())
+            elif self._is_sheet and _IDENTIFIER.fullmatch(child.text().strip()):
+                self._reader.skip("codes and identifiers", child.text())
+            else:
+                index = self._add_paragraph(child)
+                indices += [] if index is None else [index]
+                for inner in child.elements:
+                    self._walk(inner, is_master)
+        match = _STRING_VALUE.search(self._part.file.text, cell.start, cell.inner_start)
+        if match and indices:
+            self._part.string_values.append((match.start(), match.end(), indices))
+
+    def add_plain(self, element: Element) -> None:
+        """Add an element that holds text only."""
+        if not element.elements and has_letters(element.text()):
+            index = self._reader.add_unit(Unit(element.text()))
+            self._part.text.add(element.inner_start, element.inner_end, index, escape_text)
+
+    def _add_paragraph(self, element: Element) -> int | None:
+        """Add a paragraph. Return the index of its unit; None if there is nothing to translate."""
+        if self._styles.is_code("paragraph", element.attributes.get(TEXT + "style-name", "")):
+            self._reader.skip("code", element.text())
+            return None
+        inline = _InlineReader(self._part.file, self._styles)
+        inline.add(element.children)
+        for code in inline.code_texts:
+            self._reader.skip("code", code)
+        unit = inline.builder.finish()
+        if not has_letters(unit.text):
+            return None
+        index = self._reader.add_unit(unit)
+        self._part.text.add(element.inner_start, element.inner_end, index, self._escape, inline.nested)
+        return index
+
+
+class _InlineReader:
+    """Reader of the text and the codes of a paragraph."""
+
+    def __init__(self, file: XmlFile, styles: Styles) -> None:
+        self.builder = UnitBuilder(collapse=True)
+        self.nested: dict[str, Span] = {}
+        self.code_texts: list[str] = []
+        """texts of spans that are code"""
+        self._file, self._styles = file, styles
+        self._ids: dict[str, str] = {}  # of pairs, by format
+        self._opened: list[str] = []
+        self._count = 0
+
+    def add(self, nodes: Sequence[Element | Text]) -> None:
+        """Add nodes. Neighbours of equal format are one pair."""
+        position = 0
+        while position < len(nodes):
+            node = nodes[position]
+            position += 1
+            if isinstance(node, Text):
+                self.builder.add_text(node.value)
+                continue
+            kind, format = self._classify(node)
+            if kind in ("pair", "link"):
+                run = [node]
+                while position < len(nodes) and self._continues(nodes[position], kind, format):
+                    follower = nodes[position]
+                    run += [follower] if isinstance(follower, Element) else []
+                    position += 1
+                self._add_pair(run, kind, format)
+            elif kind == "plain":
+                self.add(node.children)
+            else:
+                self._add_alone(node, kind)
+
+    def _continues(self, node: Element | Text, kind: str, format: str) -> bool:
+        return isinstance(node, Element) and self._classify(node) == (kind, format)
+
+    def _add_pair(self, run: Sequence[Element], kind: str, format: str) -> None:
+        if kind == "pair":
+            id = self._ids.setdefault(format, str(len(self._ids) + 1))
+        else:
+            self._count += 1
+            id = f"a{self._count}"
+        is_new = id not in self._opened  # a span within one of equal format adds nothing
+        if is_new:
+            self.builder.open(id, self._file.text[run[0].start : run[0].inner_start], can_copy=kind == "pair")
+            self._opened.append(id)
+        for element in run:
+            self.add(element.children)
+        if is_new:
+            self._opened.pop()
+            self.builder.close(id, self._file.text[run[-1].inner_end : run[-1].end])
+
+    def _add_alone(self, node: Element, kind: str) -> None:
+        self._count += 1
+        id = f"a{self._count}"
+        self.builder.add_alone(id, self._file.text[node.start : node.end], is_space=kind == "space")
+        if next(node.iter(*_PARAGRAPHS, *_PLAIN), None) is not None:
+            self.nested[id] = node.start, node.end
+        elif kind == "code":
+            self.code_texts.append(node.text())
+
+    def _classify(self, node: Element) -> tuple[str, str]:
+        """Return "pair", "link", "space", "alone", "code" or "plain" (no code at all), and the format of a pair."""
+        if node.name in _SPACES:
+            return "space", ""
+        if node.name == TEXT + "soft-page-break":
+            return "plain", ""  # where a page once ended
+        if node.is_empty_tag:
+            return "alone", ""
+        if node.name == TEXT + "span":
+            style = node.attributes.get(TEXT + "style-name", "")
+            if self._styles.is_code("text", style):
+                return "code", ""
+            format = self._styles.describe(style)
+            others = sorted((name, value) for name, value in node.attributes.items() if name != TEXT + "style-name")
+            return ("pair", f"{format} {others}") if format or others else ("plain", "")
+        if node.name in _LINKS or _CONTROL.match(node.name):
+            return "link", self._file.text[node.start : node.inner_start]
+        return "alone", ""
+
+
+def _refuse_cell(cell: Element) -> str:
+    """Return why the text of a cell is not translated; empty if it is."""
+    if _TABLE + "formula" in cell.attributes:
+        return "formulas"
+    return "" if cell.attributes.get(OFFICE + "value-type", "string") == "string" else "numbers and dates"
+
+
+def _make_escape(prefix: str) -> Callable[[str], str]:
+    """Return the function that writes text in a paragraph, where white space collapses."""
+    tags = {"\t": f"<{prefix}tab/>", "\n": f"<{prefix}line-break/>"}
+
+    def replace(match: re.Match[str]) -> str:
+        return tags.get(match[0]) or f"<{prefix}s/>" * len(match[0])
+
+    return lambda text: _WHITE.sub(replace, escape_text(text))
