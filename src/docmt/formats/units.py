@@ -159,7 +159,7 @@ class UnitBuilder:
         """Put a space into the content of a single code between two spaces, which is a word where it shows."""
         if self._last_single is not None:
             code = self._codes[self._last_single]
-            self._codes[self._last_single] = replace(code, content=code.content + SPACE)
+            self._codes[self._last_single] = replace(code, content=code.content.removesuffix(SPACE) + SPACE)
             self._last_single = None
 
     def _set_alone(self, index: int) -> None:
