@@ -1,0 +1,238 @@
+"""JSON: the strings at named paths, such as those of catalogues of messages. All else keeps its bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
+from docmt.formats.registry import ReadConfig
+from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
+from docmt.formats.units import Skipped, Unit, UnitFile
+
+MAX_DEPTH = 1000
+ANY = "*"
+_SHOWN_PATHS = 5
+_STRING = r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"'
+_TOKEN = re.compile(
+    rf"[ \t\r\n]*(?:(?P<string>{_STRING})|(?P<mark>[{{}}\[\],:])"
+    r"|(?P<other>-?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|Infinity)|true|false|null|NaN))"
+)
+_PROSE = re.compile(r"\w \w")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_IDENTIFIER = re.compile(
+    r"""
+    [\w+.-]+://\S* | (?:mailto|tel|data):\S+ | www\.\S+ | [\w.+-]+@[\w-]+\.[\w.]+  # addresses
+    | (?:\.{0,2}/|~/|[A-Za-z]:\\)\S* | [\w.@-]+(?:/[\w.@-]+){2,}/? | [\w-]+/[\w-]+\.\w{1,5}  # paths
+    | [\w-]+(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9]{1,4}  # names of files
+    | [\w-]+(?:\.[\w-]+){2,}  # keys
+    | \#[0-9A-Fa-f]{3,8} | (?:rgb|hsl)a?\([^()]*\)  # colours
+    | [-+]?\d[\d.,]*\s?(?:px|em|rem|pt|vh|vw|ms|s|%)?  # numbers
+    | \d{4}-\d\d(?:-\d\d)?(?:[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?)? | \d\d?[./]\d\d?[./]\d{2,4}  # dates
+    | \w*_\w* | [a-z]+(?:[A-Z][a-z0-9]*)+ | [A-Z][a-z]+(?:[A-Z][a-z]+)+ | [a-z0-9]+(?:-[a-z0-9]+){2,}  # names
+    | (?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9-]{6,} | [a-z]{2}-[A-Z]{2}  # ids, languages
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+
+class _Value(NamedTuple):
+    """A string of the file."""
+
+    path: tuple[str, ...]
+    start: int
+    end: int
+    """of its characters with the quotes"""
+    is_in_list: tuple[bool, ...]
+    """of each part of the path, whether it is an index"""
+
+    @property
+    def pattern(self) -> str:
+        """The path with * for indices."""
+        return ".".join(ANY if index else part for part, index in zip(self.path, self.is_in_list, strict=True))
+
+
+@dataclass
+class JsonFile(UnitFile):
+    """A JSON file with strings to translate."""
+
+    text: str = ""
+    path: str = ""
+    encoding: TextEncoding = UTF_8
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """start and end of each unit's string with its quotes"""
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file with other units. A file of ASCII with escapes stays one. It names no language."""
+        is_ascii = self.text.isascii() and re.search(r"\\u[0-9A-Fa-f]{4}", self.text) is not None
+        parts, position = [], 0
+        for (start, end), old, new in zip(self.spans, self.units, units, strict=True):
+            if new != old:
+                string = json.dumps(tidy_spaces(new).render(), ensure_ascii=is_ascii)
+                if "\\/" in self.text[start:end]:
+                    string = string.replace("/", "\\/")
+                parts += [self.text[position:start], string]
+                position = end
+        return self.encoding.encode("".join([*parts, self.text[position:]]), self.path)
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
+    """Return the units of the strings that `config.fields` names.
+
+    A field is a path with dots (menu.items.title), in which * is any key or index. One that names an object or a list
+    stands for all strings in it but identifiers. Raises DocmtError for broken JSON, and if a field has no strings.
+    """
+    text, encoding = decode_text(data, path)
+    file = JsonFile(text=text, path=path, encoding=encoding)
+    values = list(_find_strings(text, path))
+    if not config.fields:
+        raise DocmtError(
+            f"{path}: name the values to translate with --fields, such as {_list_paths(text, values)}. "
+            f"* is any key, and a path to an object or a list stands for all strings in it."
+        )
+    fields = [tuple(each.split(".")) for each in config.fields]
+    used = set()
+    for value in values:
+        parts = tuple(".".join(value.path).split("."))  # keys may have dots
+        matches = [number for number, each in enumerate(fields) if _matches(each, parts)]
+        if matches:
+            used.update(matches)
+            is_named = any(len(fields[number]) == len(parts) and fields[number][-1] != ANY for number in matches)
+            _add_unit(file, value, is_named)
+    for number, name in enumerate(config.fields):
+        if number not in used:
+            paths = list(dict.fromkeys(value.pattern for value in values))
+            near = get_close_matches(name, paths[:1000], _SHOWN_PATHS, 0.5)
+            raise DocmtError(f"{path}: no string at {name}. {_suggest(near or paths[:_SHOWN_PATHS])}")
+    return file
+
+
+def _suggest(paths: Sequence[str]) -> str:
+    return f"Strings are at {', '.join(paths)}: name one of these." if paths else "The file has no strings."
+
+
+def _matches(field: tuple[str, ...], path: tuple[str, ...]) -> bool:
+    return len(field) <= len(path) and all(
+        part in (ANY, other) for part, other in zip(field, path[: len(field)], strict=True)
+    )
+
+
+def _list_paths(text: str, values: Sequence[_Value]) -> str:
+    """Return some paths of strings that look like text."""
+    strings = [(value.pattern, text[value.start + 1 : value.end - 1]) for value in values]
+    prose = [path for path, string in strings if _PROSE.search(string)]
+    paths = dict.fromkeys([*prose, *(path for path, string in strings if not is_identifier(string))])
+    return ", ".join(list(paths)[:_SHOWN_PATHS]) or "title (it has none)"
+
+
+def _add_unit(file: JsonFile, value: _Value, is_named: bool) -> None:
+    """Add the unit of a string. is_named: whether its path was given, and not one above it."""
+    name = ".".join(value.path)
+    string = _decode(file.text, file.path, value.start, value.end)
+    if _SURROGATE.search(string):
+        line = file.text.count("\n", 0, value.start) + 1
+        raise DocmtError(f"{file.path}, line {line}: {name} has half a character (a lone \\uD800): correct it")
+    if not has_letters(string):
+        return
+    if is_icu_message(string):
+        file.skipped.append(Skipped("ICU messages", string))
+    elif not is_named and is_identifier(string):
+        file.skipped.append(Skipped("identifiers", string))
+    else:
+        unit = hide_placeholders(Unit(string, id=name))
+        if has_letters(unit.text):
+            file.units.append(unit)
+            file.spans.append((value.start, value.end))
+
+
+def is_identifier(text: str) -> bool:
+    """Return whether a string looks like an id, an address, a path, a number, a colour, a date or a name of a file."""
+    return len(text) < 2000 and _IDENTIFIER.fullmatch(text.strip()) is not None
+
+
+def _decode(text: str, path: str, start: int, end: int) -> str:
+    """Return the value of a string."""
+    try:
+        return str(json.loads(text[start:end]))
+    except ValueError as error:
+        raise _broken(text, path, start, "a wrong escape") from error
+
+
+def _broken(text: str, path: str, position: int, problem: str) -> DocmtError:
+    line = text.count("\n", 0, position) + 1
+    return DocmtError(f"{path}, line {line}: broken JSON ({problem}): correct it")
+
+
+def _find_strings(text: str, path: str) -> Iterator[_Value]:
+    """Yield the strings that are values, in their order. Raises DocmtError for what is not JSON."""
+    stack: list[_Container] = []
+    position, state = 0, "value"
+    while state:
+        match = _TOKEN.match(text, position)
+        token = "" if match is None else match["mark"] or ("string" if match["string"] else "other")
+        following = _find_next(state, token, stack)
+        if match is None or following is None:
+            raise _broken(text, path, _skip_space(text, position), f"a {_EXPECTED[state]} is missing")
+        start, position = match.start(match.lastgroup or 0), match.end()
+        if len(stack) > MAX_DEPTH:
+            raise _broken(text, path, start, f"nested deeper than {MAX_DEPTH} levels")
+        if token == "string" and following == "colon":
+            stack[-1].key = _decode(text, path, start, position)
+        elif token == "string":
+            keys = tuple(each.key if each.is_object else str(each.index) for each in stack)
+            yield _Value(keys, start, position, tuple(not each.is_object for each in stack))
+        state = following
+    if _skip_space(text, position) != len(text):
+        raise _broken(text, path, position, "text after its end; if it is JSON Lines, name it .jsonl")
+
+
+@dataclass
+class _Container:
+    """An object or a list that is read."""
+
+    is_object: bool
+    key: str = ""
+    index: int = 0
+
+
+_EXPECTED = {"value": "value", "first value": "value", "key": "key", "first key": "key", "colon": "colon"} | {
+    "comma": "comma or closing bracket"
+}
+"""What may come in each state, for messages."""
+
+
+def _find_next(state: str, token: str, stack: list[_Container]) -> str | None:
+    """Return the state after a token, "" at the end of the file, and None if the token is wrong. Keep the stack."""
+    if token in ("}", "]"):
+        allowed = ("comma", "first key") if token == "}" else ("comma", "first value")
+        if not stack or stack[-1].is_object != (token == "}") or state not in allowed:
+            return None
+        stack.pop()
+        return "comma" if stack else ""
+    if state in ("key", "first key"):
+        return "colon" if token == "string" else None
+    if state == "colon":
+        return "value" if token == ":" else None
+    if state == "comma":
+        if token != ",":
+            return None
+        stack[-1].index += 1
+        return "key" if stack[-1].is_object else "value"
+    if token in ("{", "["):
+        stack.append(_Container(token == "{"))
+        return "first key" if token == "{" else "first value"
+    if token in ("string", "other"):
+        return "comma" if stack else ""
+    return None
+
+
+def _skip_space(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    return position

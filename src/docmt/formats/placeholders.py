@@ -1,0 +1,203 @@
+"""Placeholders, tags and escapes in the strings of programs, as codes of a unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
+
+PRINTF = (
+    r"%\(\w+\)[-+0#]*\d*(?:\.\d+)?[A-Za-z]"
+    r"|(?<!\d)%(?:\d+\$)?[-+0#]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLqjzt])?[sdiufFeEgGxXocp@]|%%"
+)
+"""Of C, Python, Java, Objective-C and PHP: %s, %1$s, %.2f, %(name)s, %%."""
+BRACES = r"\{\{[^{}\n]*\}\}|[$%#]?\{[\w.\-\[\]]*(?:[:,!][^{}\n]*)?\}"
+"""Of Python, ICU, i18next, JavaScript and Ruby: {0}, {name}, {n, number}, {{name}}, ${name}, %{name}."""
+NAMED = r"\$t\([^()\n]*\)|%[A-Za-z]\w{2,}%(?![sd])"
+"""Of i18next and others: $t(key), %name%."""
+TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
+"""Of HTML, and those of components: <b>, <0>."""
+ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
+"""Of HTML."""
+LINE_BREAKS = r"[ ]*(?:[\r\n\t]|\\[nrt]|<[bB][rR]\s*/?>)(?:[ \r\n\t]|\\[nrt]|<[bB][rR]\s*/?>)*"
+"""Line breaks and tabs, as such, as escapes, and as tags. They separate words."""
+ALL_PATTERNS = (LINE_BREAKS, NAMED, PRINTF, BRACES, TAGS, ENTITIES)
+"""All regular expressions of this module."""
+
+_TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
+_NOT_COPIED = frozenset(("a", "button", "link"))
+_BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
+_ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")
+_OPENING = "([{«„“‘¿¡\"'"
+_CLOSING = ")]}»”’.,;:!?…%\"'"
+
+
+@dataclass
+class _Token:
+    """A piece of text, or of what is hidden."""
+
+    kind: str
+    """text | open | close | alone | space"""
+    content: str
+    name: str = ""
+    """of a tag"""
+
+
+def is_icu_message(text: str) -> bool:
+    """Return whether a text has branches for plural forms or cases, which no translation of one text can fill."""
+    return _ICU.search(text) is not None
+
+
+def hide_placeholders(unit: Unit, patterns: Sequence[str] = ALL_PATTERNS) -> Unit:
+    """Return the unit with its placeholders as codes. It renders as before.
+
+    A code carries a space that would stand beside another one without it: "Deleted %s files" has the text "Deleted
+    files" and the code "%s ". patterns: regular expressions of this module.
+    """
+    pattern = re.compile("|".join(f"(?:{each})" for each in patterns))
+    builder = UnitBuilder()
+    tokens: list[_Token | Code] = []
+    for part in unit.segments():
+        tokens += [part] if isinstance(part, Code) else _split(part, pattern)
+    _match_tags(tokens)
+    _carry_spaces(_join_runs(tokens))
+    opened: list[str] = []
+    for token in tokens:
+        if isinstance(token, Code):
+            _add_code(builder, token)
+        else:
+            _add_token(builder, token, opened)
+    return builder.finish(unit.id)
+
+
+def _split(text: str, pattern: re.Pattern[str]) -> list[_Token | Code]:
+    tokens: list[_Token | Code] = []
+    position = 0
+    for match in pattern.finditer(text):
+        if match.start() > position:
+            tokens.append(_Token("text", text[position : match.start()]))
+        tokens.append(_classify(match[0]))
+        position = match.end()
+    if position < len(text):
+        tokens.append(_Token("text", text[position:]))
+    return tokens
+
+
+def _classify(content: str) -> _Token:
+    if _BREAK.match(content):
+        return _Token("space", content)
+    tag = _TAG.fullmatch(content)
+    if tag is None or tag[3]:
+        return _Token("alone", content)
+    return _Token("close" if tag[1] else "open", content, tag[2].lower())
+
+
+def _match_tags(tokens: Sequence[_Token | Code]) -> None:
+    """Make single codes of tags that nothing opens or closes, such as <file>."""
+    opened: list[_Token] = []
+    for token in tokens:
+        if isinstance(token, Code):
+            continue
+        if token.kind == "open":
+            opened.append(token)
+        elif token.kind == "close":
+            if any(other.name == token.name for other in opened):
+                while (other := opened.pop()).name != token.name:
+                    other.kind = "alone"
+            else:
+                token.kind = "alone"
+    for token in opened:
+        token.kind = "alone"
+
+
+def _join_runs(tokens: list[_Token | Code]) -> list[_Token | Code]:
+    """Move the space between two hidden tokens into the first, if it is a placeholder. Return the tokens."""
+    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if (
+            isinstance(token, _Token)
+            and isinstance(before, _Token)
+            and token.content == SPACE
+            and before.kind == "alone"
+            and _is_hidden(after)
+        ):
+            before.content += SPACE
+            token.content = ""
+    tokens[:] = [token for token in tokens if isinstance(token, Code) or token.content]
+    return tokens
+
+
+def _carry_spaces(tokens: list[_Token | Code]) -> None:
+    """Move a space beside a run of codes with a placeholder into it, if there is one on the other side, or nothing."""
+    index = 0
+    while index < len(tokens):
+        end = index
+        while end < len(tokens) and _is_hidden(tokens[end]):
+            end += 1
+        run = tokens[index:end]
+        if any(isinstance(token, _Token) and token.kind == "alone" for token in run):
+            before = tokens[index - 1] if index else None
+            after = tokens[end] if end < len(tokens) else None
+            _carry(before, run, after)
+        index = max(end, index + 1)
+
+
+def _is_hidden(token: _Token | Code) -> bool:
+    return isinstance(token, _Token) and token.kind not in ("text", "space")
+
+
+def _carry(before: _Token | Code | None, run: Sequence[_Token | Code], after: _Token | Code | None) -> None:
+    first, last = run[0], run[-1]
+    assert isinstance(first, _Token) and isinstance(last, _Token)
+    left = before.content[-1:] if isinstance(before, _Token) else ""
+    right = after.content[:1] if isinstance(after, _Token) else ""
+    if isinstance(before, Code) or isinstance(after, Code):
+        return
+    if isinstance(after, _Token) and right == SPACE and (not left or left in SPACE + _OPENING) and last.kind != "open":
+        if len(after.content) > 1 or after.kind == "text":
+            last.content += SPACE
+            after.content = after.content[1:]
+    elif isinstance(before, _Token) and left == SPACE and (not right or right in _CLOSING) and first.kind != "close":
+        first.content = SPACE + first.content
+        before.content = before.content[:-1]
+
+
+def _add_code(builder: UnitBuilder, code: Code) -> None:
+    """Add a code of the unit itself."""
+    if code.kind == "open":
+        builder.open(code.id, code.content, code.can_copy)
+    elif code.kind == "close":
+        builder.close(code.id, code.content)
+    else:
+        builder.add_alone(code.id, code.content, is_space=code.is_space)
+
+
+def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
+    id = f"p{builder.code_count + 1}"
+    if token.kind == "text":
+        builder.add_text(token.content)
+    elif token.kind == "open":
+        builder.open(id, token.content, can_copy=token.name not in _NOT_COPIED)
+        opened.append(id)
+    elif token.kind == "close":
+        builder.close(opened.pop(), token.content)
+    else:
+        builder.add_alone(id, token.content, is_space=token.kind == "space")
+
+
+def tidy_spaces(unit: Unit) -> Unit:
+    """Return a translated unit whose codes carry their space on the side where the text needs it."""
+    codes = []
+    for code in unit.codes:
+        bare = code.content.strip(SPACE)
+        if code.kind == "alone" and not code.is_space and bare and len(code.content) == len(bare) + 1:
+            before = unit.text[code.offset - 1 : code.offset] if code.offset else ""
+            after = unit.text[code.offset : code.offset + 1]
+            if not before or before in SPACE + _OPENING:
+                content = bare if not after or after in SPACE + _CLOSING else bare + SPACE
+            else:
+                content = SPACE + bare if not after or not after.isalnum() else SPACE + bare + SPACE
+            code = replace(code, content=content)
+        codes.append(code)
+    return replace(unit, codes=tuple(codes))

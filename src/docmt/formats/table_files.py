@@ -1,0 +1,158 @@
+"""Tables in text: TSV without quoting, and CSV (RFC 4180) with commas, semicolons or tabs. Cells are units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
+from docmt.formats.registry import ReadConfig
+from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
+from docmt.formats.units import Skipped, Unit, UnitFile
+
+TAB = "\t"
+_SEPARATORS = (",", ";", TAB)
+_QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
+_BREAKS = re.compile(r"[ ]*[\t\r\n]+[ ]*")
+
+
+class _Cell(NamedTuple):
+    """A cell with its place in the text."""
+
+    start: int
+    end: int
+    value: str
+    is_quoted: bool
+
+
+@dataclass
+class TableFile(UnitFile):
+    """A table with cells to translate."""
+
+    text: str = ""
+    path: str = ""
+    encoding: TextEncoding = UTF_8
+    separator: str = TAB
+    has_quotes: bool = False
+    cells: list[_Cell] = field(default_factory=list)
+    """of each unit"""
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file with other units. Quotes are kept, and added where a value needs them."""
+        parts, position = [], 0
+        for cell, old, new in zip(self.cells, self.units, units, strict=True):
+            if new != old:
+                parts += [self.text[position : cell.start], self._write_value(tidy_spaces(new).render(), cell)]
+                position = cell.end
+        return self.encoding.encode("".join([*parts, self.text[position:]]), self.path)
+
+    def _write_value(self, value: str, cell: _Cell) -> str:
+        if not self.has_quotes:
+            return _BREAKS.sub(" ", value)
+        if cell.is_quoted or re.search(rf'["\r\n{self.separator}]', value):
+            return '"' + value.replace('"', '""') + '"'
+        return value
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> TableFile:
+    """Return the units of the cells in the columns that `config.fields` names.
+
+    A field is a name in the first row, or a number from 1. If all are numbers, the table has no row of names, and its
+    first row is translated, too. Raises DocmtError for columns that the table does not have.
+    """
+    text, encoding = decode_text(data, path)
+    has_quotes = path.lower().endswith(".csv")
+    separator = _find_separator(text) if has_quotes else TAB
+    file = TableFile(text=text, path=path, encoding=encoding, separator=separator, has_quotes=has_quotes)
+    rows = _read_rows(text, path, separator) if has_quotes else _split_rows(text)
+    first = next(rows, [])
+    names = [cell.value.strip() for cell in first]
+    columns = [_find_column(name, names, path) for name in config.fields]
+    if not columns:
+        raise DocmtError(f"{path}: name the columns to translate with --fields. The columns are {_list(names)}.")
+    if not any(name in names for name in config.fields):
+        _add_row(file, first, 1, columns, [])
+    for number, row in enumerate(rows, 2):
+        _add_row(file, row, number, columns, names)
+    return file
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:30]) if any(names) else "1 to " + str(max(1, len(names)))
+
+
+def _find_column(name: str, names: Sequence[str], path: str) -> int:
+    """Return the index of a column."""
+    if name in names:
+        return names.index(name)
+    if re.fullmatch(r"[0-9]{1,6}", name) and 1 <= int(name) <= len(names):
+        return int(name) - 1
+    raise DocmtError(f"{path} has no column {name}. Its columns are {_list(names)}: name one of these, or its number.")
+
+
+def _add_row(file: TableFile, row: Sequence[_Cell], number: int, columns: Sequence[int], names: Sequence[str]) -> None:
+    """Add the units of a row."""
+    for column in sorted(set(columns)):
+        if column >= len(row) or not has_letters(row[column].value):
+            continue
+        value = row[column].value
+        if is_icu_message(value):
+            file.skipped.append(Skipped("ICU messages", value))
+            continue
+        name = names[column] if column < len(names) else str(column + 1)
+        unit = hide_placeholders(Unit(value, id=f"row {number}, {name}"))
+        if has_letters(unit.text):
+            file.units.append(unit)
+            file.cells.append(row[column])
+
+
+def _find_separator(text: str) -> str:
+    """Return the separator that is most frequent in the first row, outside of quotes."""
+    head = re.split(r"[\r\n]", _QUOTED.sub("", text[:100_000]).lstrip("\r\n"), maxsplit=1)[0]
+    return max(_SEPARATORS, key=head.count)
+
+
+def _split_rows(text: str) -> Iterator[list[_Cell]]:
+    """Yield the rows of a table without quotes."""
+    for line in re.finditer(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text):
+        cells, start = [], line.start()
+        for value in line[0].rstrip("\r\n").split(TAB):
+            cells.append(_Cell(start, start + len(value), value, False))
+            start += len(value) + 1
+        yield cells
+
+
+def _read_rows(text: str, path: str, separator: str) -> Iterator[list[_Cell]]:
+    """Yield the rows of a CSV file."""
+    plain = re.compile(rf"[^\r\n{separator}]*")
+    row: list[_Cell] = []
+    position = 0
+    while position < len(text) or row:
+        start = position
+        if text.startswith('"', start):
+            match = _QUOTED.match(text, start)
+            if match is None:
+                raise _broken(text, path, start, "a cell begins with a quote that nothing closes")
+            row.append(_Cell(start, match.end(), match[0][1:-1].replace('""', '"'), True))
+        else:
+            match = plain.match(text, start)
+            assert match is not None
+            row.append(_Cell(start, match.end(), match[0], False))
+        position = match.end()
+        if text.startswith(separator, position):
+            position += 1
+            continue
+        if position < len(text) and text[position] not in "\r\n":
+            raise _broken(text, path, position, "text after the closing quote of a cell")
+        position += 2 if text.startswith("\r\n", position) else 1
+        yield row
+        row = []
+
+
+def _broken(text: str, path: str, position: int, problem: str) -> DocmtError:
+    line = text.count("\n", 0, position) + 1
+    return DocmtError(f"{path}, line {line}: {problem}. Double quotes within a cell are doubled.")

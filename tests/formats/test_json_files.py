@@ -1,0 +1,173 @@
+"""JSON: only strings at named paths change."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docmt.core.errors import DocmtError
+from docmt.formats.json_files import is_identifier, read
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Unit
+
+MENU = """{
+  "title" : "Main menu", "url":"https://example.org/a_b", "id": "main_menu",
+  "items": [ {"name": "Open %s", "icon":"open.png"}, {"name": "Close\\nall", "icon": "#fff", "n": 1.50} ],
+  "title": "Twice" , "x": [NaN, true, null, -1e5]
+}
+"""
+
+
+def parse(text, *fields):
+    return read(text.encode(), "x.json", ReadConfig(fields))
+
+
+def texts(text, *fields):
+    return [(unit.id, unit.text) for unit in parse(text, *fields).units]
+
+
+def test_paths():
+    assert texts(MENU, "title") == [("title", "Main menu"), ("title", "Twice")]
+    assert texts(MENU, "items.*.name") == [("items.0.name", "Open"), ("items.1.name", "Close all")]
+    assert texts(MENU, "items.1.name") == [("items.1.name", "Close all")]
+    assert texts(MENU, "items") == [("items.0.name", "Open"), ("items.1.name", "Close all")]
+    assert [text for _, text in texts(MENU, "*")] == ["Main menu", "Open", "Close all", "Twice"]
+    assert [text for _, text in texts(MENU, "id")] == ["main_menu"]
+    assert texts('{"menu.open": "Open it"}', "menu") == texts('{"menu.open": "Open it"}', "menu.open")
+    assert texts('["One", ["Two"]]', "*") == [("0", "One"), ("1.0", "Two")]
+
+
+def test_only_the_strings_change():
+    file = parse(MENU, "*")
+    assert file.write(file.units, "cs").decode() == MENU
+    new = file.write([Unit(f'[Ťéxt] <&"\\ {unit.text}', ()) for unit in file.units]).decode()
+    assert new.startswith('{\n  "title" : "[Ťéxt] <&\\"\\\\ Main menu", "url":"https://example.org/a_b", ')
+    assert '"n": 1.50} ],' in new and "[NaN, true, null, -1e5]" in new
+    assert [skipped.text for skipped in file.skipped] == ["https://example.org/a_b", "main_menu", "open.png", "#fff"]
+
+
+def test_escapes():
+    text = '{"a": "caf\\u00e9 \\ud83d\\ude00", "b": "one<\\/b> two"}'
+    file = parse(text, "*")
+    assert file.units[0].text == "café 😀"
+    assert file.write(file.units).decode() == text
+    new = file.write([Unit("tři 😀"), Unit("x</b> y")]).decode()
+    assert new == '{"a": "t\\u0159i \\ud83d\\ude00", "b": "x<\\/b> y"}'
+    raw = parse('{"a": "café \\u00e9"}', "a")
+    assert raw.write([Unit("tři")]).decode() == '{"a": "tři"}'
+
+
+def test_marks_and_encodings():
+    for encoding in ("utf-8-sig", "utf-16"):
+        data = '{\r\n"a": "One é"}\r\n'.encode(encoding)
+        file = read(data, "x.json", ReadConfig(("a",)))
+        assert file.write(file.units) == data
+        assert file.write([Unit("ř")]).decode(encoding) == '{\r\n"a": "ř"}\r\n'
+
+
+def test_messages_with_branches_are_skipped():
+    file = parse('{"a": "{n, plural, one {a file} other {files}}", "b": "Yes"}', "*")
+    assert [unit.text for unit in file.units] == ["Yes"]
+    assert file.skipped[0].reason == "ICU messages"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *[
+            "https://x.y/z",
+            "a@b.org",
+            "/usr/bin",
+            "../img/a.png",
+            "a/b/c",
+            "img/a.png",
+            "a.png",
+            "menu.file.open",
+            "#fff0",
+        ],
+        *["rgb(1, 2, 3)", "12px", "2024-01-02", "2024-01-02T10:00:00Z", "1.2.2024", "some_id", "camelCase", "a-b-c"],
+        *["550e8400-e29b-41d4-a716-446655440000", "PascalCase", "en-US"],
+    ],
+)
+def test_identifiers(text):
+    assert is_identifier(text)
+
+
+@pytest.mark.parametrize("text", ["Open", "submit", "and/or", "well-known", "OK", "A sentence.", "e.g.", "Größe"])
+def test_no_identifiers(text):
+    assert not is_identifier(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "message"),
+    [
+        (MENU, (), r"such as title, items\.\*\.name\. \*"),
+        (MENU, ("titel",), "no string at titel.*title"),
+        (MENU, ("items.*.n",), "no string at items"),
+        ("[1]", ("x",), "no strings"),
+        ("[1]", (), "--fields"),
+        ('{"a": "\\ud83d x"}', ("a",), "line 1: a has half a character"),
+        ('{"a": "\\x"}', ("a",), "escape"),
+        ('{"a"\n "b"}', ("a",), "line 2: broken JSON .a colon"),
+        ('{"a": "b",}', ("a",), "a key is missing"),
+        ('["a" "b"]', ("a",), "comma or closing bracket"),
+        ('["a"}', ("a",), "comma or closing bracket"),
+        ("", ("a",), "a value is missing"),
+        ('{"a": "b"}\n{"a": "c"}', ("a",), "JSON Lines"),
+        ('{"a": "b\nc"}', ("a",), "a value is missing"),
+        ("[" * 5000, ("a",), "nested deeper"),
+    ],
+)
+def test_broken_input(text, fields, message):
+    with pytest.raises(DocmtError, match=message):
+        parse(text, *fields)
+
+
+def test_deep_and_long_numbers_are_read():
+    text = "[" * 900 + '"One word"' + ", " + "9" * 10000 + "]" * 900
+    file = parse(text, "0")
+    assert file.write(file.units).decode() == text
+
+
+TEXTS = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)
+VALUES = st.recursive(
+    st.one_of(TEXTS, st.sampled_from(["Two words", "a%sb c"]), st.integers(), st.booleans(), st.none()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    max_leaves=10,
+)
+
+
+@given(VALUES, st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_generated_files(value, is_ascii):
+    text = json.dumps(["One word", value], ensure_ascii=is_ascii)
+    file = parse(text, "*")
+    assert file.write(file.units).decode() == text
+    new = [Unit(f"[Ťéxt] {unit.text}", ()) for unit in file.units]
+    again = parse(file.write(new).decode(), "*")
+    assert [unit.text for unit in again.units][:1] == ["[Ťéxt] One word"]
+    assert len(json.loads(file.write(new))) == 2
+
+
+@pytest.mark.full
+def test_mutants():
+    source = random.Random(1)
+    for _ in range(2000):
+        data = bytearray(MENU.encode())
+        for _ in range(source.randint(1, 3)):
+            start = source.randrange(len(data))
+            end = start + source.randint(1, 9)
+            kind = source.randrange(3)
+            if kind == 0:
+                data[start] ^= 1 << source.randrange(8)
+            elif kind == 1:
+                del data[start:end]
+            else:
+                data[start:start] = data[start:end]
+        try:
+            file = read(bytes(data), "x.json", ReadConfig(("*",)))
+        except DocmtError:
+            continue
+        assert file.write(file.units) == bytes(data)

@@ -1,0 +1,113 @@
+"""Placeholders are codes, and the text has no doubled spaces without them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docmt.formats.placeholders import PRINTF, hide_placeholders, is_icu_message, tidy_spaces
+from docmt.formats.projection import Passage, project_codes
+from docmt.formats.units import Code, Unit
+
+
+def hide(text):
+    unit = hide_placeholders(Unit(text))
+    assert unit.render() == text
+    return unit
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "contents"),
+    [
+        ("Deleted %s files", "Deleted files", ["%s "]),
+        ("Hello %s", "Hello", [" %s"]),
+        ("Hello %s!", "Hello!", [" %s"]),
+        ("%d files", "files", ["%d "]),
+        ("Size (%s)", "Size ()", ["%s"]),
+        ("%1$s and %(name)s", "and", ["%1$s ", " %(name)s"]),
+        ("At %.2f%% of {0} {name!r} {{ name }} ${x} %{y}", "At of", None),
+        ("$t(key) is %name%.", "is.", ["$t(key) ", " %name%"]),
+        ("100% sure, 50 % of us, 5%", "100% sure, 50 % of us, 5%", []),
+        ("One<br/>two \n three\\nfour", "One two three four", ["<br/>", " \n ", "\\n"]),
+        ("Terms &amp; rules", "Terms rules", ["&amp; "]),
+        ("a < b and 3 > 2", "a < b and 3 > 2", []),
+        ("Run <file> now", "Run now", ["<file> "]),
+        ("Deleted <b>%s</b> files", "Deleted files", ["<b>", "%s", "</b> "]),
+    ],
+)
+def test_what_is_hidden(text, visible, contents):
+    unit = hide(text)
+    assert unit.text == visible
+    assert contents is None or [code.content for code in unit.codes] == contents
+
+
+def test_tags_are_pairs():
+    unit = hide('Read <a href="x">the <b>manual</b></a> or <0>ask</0>.')
+    assert unit.text == "Read the manual or ask."
+    pairs = [(code.kind, code.content, code.can_copy) for code in unit.codes]
+    assert pairs[0] == ("open", '<a href="x">', False)
+    assert pairs[1] == ("open", "<b>", True)
+    assert [kind for kind, _, _ in pairs] == ["open", "open", "close", "close", "open", "close"]
+
+
+def test_codes_of_the_unit_stay():
+    unit = Unit(
+        "a b", (Code(0, "open", "1", "*"), Code(1, "alone", "2", "|", is_space=True), Code(3, "close", "1", "*"))
+    )
+    assert hide_placeholders(unit) == unit
+
+
+def test_only_the_named_patterns_are_hidden():
+    assert hide_placeholders(Unit("%s {x}"), (PRINTF,)).text == "{x}"
+
+
+def test_messages_with_branches():
+    assert is_icu_message("{n, plural, one {# file} other {# files}}")
+    assert is_icu_message("{ who ,select, other{x}}")
+    assert not is_icu_message("{n, number} {0}")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "rendered"),
+    [
+        ("Deleted %s files", "Smazáno souborů", "Smazáno %s souborů"),
+        ("Hello %s", "Ahoj", "Ahoj %s"),
+        ("%s files", "souborů", "%s souborů"),
+    ],
+)
+def test_translations_have_their_spaces(source, target, rendered):
+    unit = hide(source)
+    new, _ = project_codes(unit, [Passage(0, len(unit.text), target)])
+    assert tidy_spaces(new).render() == rendered
+
+
+def test_a_space_goes_to_the_side_that_needs_it():
+    code = Code(0, "alone", "1", "%s ")
+    assert tidy_spaces(Unit("ab cd", (Code(5, "alone", "1", "%s "),))).render() == "ab cd %s"
+    assert tidy_spaces(Unit("ab cd", (Code(2, "alone", "1", "%s "),))).render() == "ab %s cd"
+    assert tidy_spaces(Unit("ab cd", (Code(3, "alone", "1", " %s"),))).render() == "ab %s cd"
+    assert tidy_spaces(Unit("", (code,))).render() == "%s"
+
+
+PIECES = st.sampled_from(
+    [
+        *"ab .,!%{}<>&\\\n\t()",
+        "word",
+        "  ",
+        "%s",
+        "%%",
+        "{0}",
+        "{{x}}",
+        "<b>",
+        "</b>",
+        "<a href='x'>",
+        "</a>",
+        "<br>",
+        "\\n",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=15).map("".join))
+@settings(max_examples=200, deadline=None)
+def test_unchanged_units_render_exactly(text):
+    hide(text)
