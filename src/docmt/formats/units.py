@@ -89,8 +89,10 @@ class UnitBuilder:
     single codes.
     """
 
-    def __init__(self, collapse: bool = False) -> None:
-        self._collapse = collapse
+    def __init__(self, collapse: bool = False, escape: Callable[[str], str] = str) -> None:
+        """escape: writes a piece of text in the format, for marks (see `open`)."""
+        self._collapse, self._escape = collapse, escape
+        self._marks: set[int] = set()  # indices of open codes
         self._parts: list[str] = []
         self._length = 0
         self._codes: list[Code] = []
@@ -121,8 +123,14 @@ class UnitBuilder:
             self._ends_with_space = text.endswith(SPACE)
             self._last_single = None
 
-    def open(self, id: str, content: str, can_copy: bool = True) -> None:
-        """Open a pair."""
+    def open(self, id: str, content: str, can_copy: bool = True, is_mark: bool = False) -> None:
+        """Open a pair.
+
+        is_mark: whether the pair is one single code if it has no letters and follows a word at once, as the raised
+        number of a note does; it is then not translated.
+        """
+        if is_mark and not self._ends_with_space:
+            self._marks.add(len(self._codes))
         self._opened.append(len(self._codes))
         self._codes.append(Code(self._length, "open", id, content, can_copy))
 
@@ -135,7 +143,18 @@ class UnitBuilder:
         while self._opened[-1] != index:
             self._set_alone(self._opened.pop())
         self._opened.pop()
-        self._codes.append(Code(self._length, "close", id, content, self._codes[index].can_copy))
+        start = self._codes[index]
+        self._codes.append(Code(self._length, "close", id, content, start.can_copy))
+        if index in self._marks and not any(map(str.isalpha, self.text[start.offset :])):
+            self._join_mark(index)
+
+    def _join_mark(self, index: int) -> None:
+        """Make one single code of the pair that opens at this index and ends here."""
+        codes, start = self._codes[index:], self._codes[index]
+        shifted = tuple(replace(code, offset=code.offset - start.offset) for code in codes)
+        content = Unit(self.text[start.offset :], shifted).render(self._escape)
+        self._codes[index:] = [Code(start.offset, "alone", start.id, content)]
+        self._parts, self._length, self._ends_with_space = [self.text[: start.offset]], start.offset, False
 
     def add_alone(self, id: str, content: str, is_space: bool = False) -> None:
         """Add a single code. is_space: see `Code`; no space is added after another one."""
