@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,12 @@ WARNINGS = {
     "--max-length-extra raise it)",
     "long_source": "source sentences longer than an instance, each processed without context in most systems",
 }
+
+
+def check_alignments(alignments: bool, formats: Iterable[str]) -> None:
+    """Raise DocmtError for alignments in a format without records."""
+    if alignments and any(format != "jsonl" for format in formats):
+        raise DocmtError("--alignments needs --format jsonl: text has no record of a sentence to hold them")
 
 
 def sentence_records(translation: Translation) -> list[dict[str, Any]]:

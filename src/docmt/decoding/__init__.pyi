@@ -6,6 +6,8 @@ from .scoring import score_documents as score_documents
 from .search_config import ContextConfig as ContextConfig
 from .search_config import SearchConfig as SearchConfig
 from .translation_results import Hypothesis as Hypothesis
+from .translation_results import PartialTranslation as PartialTranslation
+from .translation_results import WordLink as WordLink
 from .translator import TranslatedSentence as TranslatedSentence
 from .translator import Translation as Translation
 from .translator import Translator as Translator

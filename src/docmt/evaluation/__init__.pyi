@@ -1,3 +1,6 @@
+from .alignment_error import AlignmentScore as AlignmentScore
+from .alignment_error import read_alignments as read_alignments
+from .alignment_error import score_alignments as score_alignments
 from .context_usage import ContextComparison as ContextComparison
 from .context_usage import ContextGain as ContextGain
 from .context_usage import SentenceGain as SentenceGain

@@ -2,13 +2,14 @@
 
 Score the translations of files (--hypothesis) or models (--model): BLEU over sentences (s-BLEU) and over documents
 (d-BLEU), chrF of both kinds, and TER with --ter. Several systems are compared with the first. docmt probe measures the
-use of context.
+use of context. With --aer, score the word alignments of models.
 
 usage:
     --hypothesis FILE ... --reference FILE [options]
     --model MODEL ... --source FILE --reference FILE [options]
     --model MODEL ... --source CORPUS.jsonl [options]
     --systems SYSTEM ... --reference FILE [options]
+    --model MODEL ... --aer FILE [options]
 
 examples:
     docmt evaluate --hypothesis output.de --reference test.de
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from docmt.cli.alignment_scores import report_alignment_errors
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, make_directory, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.output import Report, print_table, write_results
@@ -81,6 +83,8 @@ class EvaluateOptions(SearchOptions):
     """write the scores as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
     """write the table of several systems as Markdown (-: to standard output)"""
+    aer: str | None = option(None, metavar="FILE")
+    """alignment error rate of models: lines of source tokens, target tokens and links such as 1-2 or 1p2, with tabs"""
     by_position: bool = False
     """also report s-BLEU and chrF by the position of sentences in documents"""
     metrics: MetricConfig = field(default_factory=MetricConfig)
@@ -96,6 +100,8 @@ class EvaluateOptions(SearchOptions):
         systems += [ScoredSystem(path, True) for path in self.model]
         systems += [ScoredSystem(path, is_model_path(path)) for path in self.systems]
         if not systems:
+            if self.aer:
+                raise DocmtError("--aer needs models: name them with --model")
             raise DocmtError("name --hypothesis and --reference, or --model, --source and --reference, or --systems")
         paths = [system.path for system in systems]
         check_unique(paths, "the list of systems")
@@ -163,6 +169,8 @@ def run(arguments: Sequence[str]) -> int:
     """Print scores with their signatures, and intervals and p-values of several systems."""
     options = parser().parse(arguments)
     systems = options.named_systems()
+    if options.aer:
+        return report_alignment_errors(options, systems)
     _check(options, systems)
     command = _read(options, systems)
     try:

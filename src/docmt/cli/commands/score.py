@@ -18,18 +18,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs, document_name, read_corpus
 from docmt.cli.options import ModelOptions, Parser, translator_of
-from docmt.cli.output import Report, error_records, sentence_records
+from docmt.cli.output import Report, check_alignments, error_records, sentence_records
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.settings import option
 from docmt.documents import Document
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translation
+    from docmt.decoding import Translation, Translator
 
 NO_SCORE = "-"
 """Text output for a sentence of a document that could not be scored."""
@@ -49,21 +50,24 @@ class ScoreOptions(ModelOptions):
     """output file (-: standard output)"""
     format: Literal["text", "jsonl"] = "text"
     """text: one score a line, or - after a failure; jsonl: one JSON object a sentence"""
+    alignments: bool = False
+    """align the words of each sentence: character positions in source and target (needs --format jsonl)"""
 
 
 def parser() -> Parser[ScoreOptions]:
     """Return the parser of the command."""
-    return Parser("score", ScoreOptions, __doc__, common="output format batch_tokens device precision")
+    return Parser("score", ScoreOptions, __doc__, common="output format alignments batch_tokens device precision")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the log-probability of every supplied target sentence."""
     options = parser().parse(arguments)
     check_outputs(options.output, inputs=[options.source, options.target])
+    check_alignments(options.alignments, [options.format])
     corpus = read_corpus(options.source, options.target, "TARGET")
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]
     report, names = Report(), [document_name(options.source, document) for document in corpus]
-    results = map_or_error(pairs, translator_of(options).score_all)
+    results = map_or_error(pairs, partial(_score, translator_of(options), options.alignments))
     scored = [report.check_result(name, result) for name, result in zip(names, results, strict=True)]
     if options.format == "jsonl":
         rows = [
@@ -76,6 +80,12 @@ def run(arguments: Sequence[str]) -> int:
         blocks = [_format_scores(result, len(pair.source)) for result, pair in zip(scored, corpus, strict=True)]
         write_text(options.output, "\n".join(blocks))
     return report.log(len(corpus), len(corpus) - len(report.failures), "documents", "scored")
+
+
+def _score(translator: Translator, alignments: bool, pairs: Sequence[tuple[Document, Document]]) -> list[Translation]:
+    """Return the scored translations, with links if `alignments` is set."""
+    scored = translator.score_all(pairs)
+    return translator.align(scored) if alignments else scored
 
 
 def _format_scores(scored: Translation | DocmtError, sentences: int) -> str:

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpus_io import check_outputs, make_directory
 from docmt.cli.options import Parser, SearchOptions, translator_of
-from docmt.cli.output import Report, TranslationJob, TranslationWriter, is_resumable
-from docmt.core.errors import DocmtError
+from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
+from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, decode_utf8, read_bytes, write_text
 from docmt.core.progress import plain_progress
 from docmt.core.settings import flag_of, option
@@ -43,7 +43,7 @@ from docmt.documents.segmentation import knows_language
 from docmt.formats.registry import find_format
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translator
+    from docmt.decoding import PartialTranslation, Translator
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +100,8 @@ class TranslateOptions(SearchOptions):
     """output file (x.gz: compressed), or directory for several files (-: standard output)"""
     format: FormatName = "auto"
     """auto: that of the input, by its name and content; jsonl: one JSON object a sentence"""
+    alignments: bool = False
+    """add the positions of aligned words to each record (jsonl)"""
     fields: list[str] = option([], metavar="NAME")
     """JSON paths (menu.*.title), columns or front-matter keys to translate"""
     bilingual: str = option("", metavar="FILE")
@@ -134,7 +136,9 @@ def run(arguments: Sequence[str]) -> int:
         raise DocmtError(f"--bilingual is one file, but there are {len(outputs)} inputs: translate them one by one")
     check_outputs(*outputs.values(), options.bilingual, options.report, inputs=list(outputs))
     layout = options.input.layout
-    _check_n_best(options.search, [_output_format(options.format, layout, *names) for names in outputs.items()])
+    formats = [_output_format(options.format, layout, *names) for names in outputs.items()]
+    _check_n_best(options.search, formats)
+    check_alignments(options.alignments, formats)
     if options.input.language and not knows_language(options.input.language):
         _log.warning(
             f"--input.language {options.input.language}: there are no segmentation rules for this language; those of "
@@ -149,8 +153,10 @@ def run(arguments: Sequence[str]) -> int:
     language = options.input.language or translator.languages[0] or DEFAULT_LANGUAGE
     markup = FileConfig(*translator.languages, language, tuple(options.fields), options.bilingual)
     files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
-    _check_n_best(options.search, [file.format for file in files])
-    fingerprint = _fingerprint(translator, files)
+    formats = [file.format for file in files]
+    _check_n_best(options.search, formats)
+    check_alignments(options.alignments, formats)
+    fingerprint = _fingerprint(translator, files, options.alignments)
     writers = [TranslationWriter(file, fingerprint, options.resume, report) for file in files]
     for writer in writers if options.resume else ():
         if writer.lacks_documents:
@@ -161,7 +167,7 @@ def run(arguments: Sequence[str]) -> int:
             )
     # A progress bar would be mixed with a translation on the terminal.
     with plain_progress() if _writes_to_terminal(files) else nullcontext():
-        written = _write(translator, writers, report)
+        written = _write(translator, writers, report, options.alignments)
     _report_skipped(files, options.report)
     return report.log(len(outputs), written, "files", "translated")
 
@@ -179,20 +185,21 @@ def _output_format(format: str, layout: str, source: str, output: str) -> str:
     return "jsonl" if layout == "jsonl" or has_jsonl_name(output) or has_jsonl_name(source) else "text"
 
 
-def _fingerprint(translator: Translator, files: Sequence[TranslationJob]) -> dict[str, Any]:
+def _fingerprint(translator: Translator, files: Sequence[TranslationJob], alignments: bool) -> dict[str, Any]:
     """Return model and options, which must be equal to resume; nothing if no output can be resumed."""
     if not any(is_resumable(file.output) for file in files):
         return {}
     search = {flag_of(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     search |= {flag_of(f"context.{name}"): value for name, value in asdict(translator.context).items()}
-    return {"model": translator.checksums(), "--precision": translator.precision, **search}
+    facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": alignments}
+    return {**facts, **search}
 
 
 def _writes_to_terminal(files: Sequence[TranslationJob]) -> bool:
     return any(file.output == STANDARD for file in files) and sys.stdout is not None and sys.stdout.isatty()
 
 
-def _write(translator: Translator, writers: Sequence[TranslationWriter], report: Report) -> int:
+def _write(translator: Translator, writers: Sequence[TranslationWriter], report: Report, alignments: bool) -> int:
     """Translate files and write the results. After an interruption, log how to resume.
 
     Returns the number of files with a translation. After failures, finished outputs keep their OUT.partial, so that
@@ -200,7 +207,7 @@ def _write(translator: Translator, writers: Sequence[TranslationWriter], report:
     """
     try:
         for group in _groups(writers):
-            _translate(translator, group)
+            _translate(translator, group, alignments)
         written = sum([writer.finish() for writer in writers])
         for writer in writers if not report.failures else ():
             writer.remove()
@@ -332,7 +339,7 @@ def _groups(writers: Sequence[TranslationWriter]) -> list[list[TranslationWriter
     return groups
 
 
-def _translate(translator: Translator, writers: Sequence[TranslationWriter]) -> None:
+def _translate(translator: Translator, writers: Sequence[TranslationWriter], alignments: bool) -> None:
     """Translate the documents of these files. Failed parts do not stop the others."""
     documents = [document for writer in writers for document in writer.file.documents]
     starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
@@ -347,9 +354,18 @@ def _translate(translator: Translator, writers: Sequence[TranslationWriter]) -> 
     if len(done) == len(documents) and all(done[n].sentences == len(document) for n, document in enumerate(documents)):
         return
     for parts in translator.stream_parts(documents, resume_points=done):
+        parts = _align(translator, parts) if alignments else parts
         for number, group in groupby(parts, lambda part: bisect_right(starts, part.document) - 1):
             file_parts = [replace(part, document=part.document - starts[number]) for part in group]
             file = writers[number].file
             if file.render is not None and file.markup is not None:
                 file_parts = align_parts(file_parts, file.markup, translator.align)
             writers[number].add(file_parts)
+
+
+def _align(translator: Translator, parts: Sequence[PartialTranslation]) -> list[PartialTranslation]:
+    """Return the parts with links. A part that cannot be aligned has an error instead of its translation."""
+    return [
+        replace(part, translation=None, error=result) if isinstance(result, DocmtError) else result
+        for part, result in zip(parts, map_or_error(parts, translator.align), strict=True)
+    ]
