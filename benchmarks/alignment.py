@@ -2,8 +2,8 @@
 
 python -m benchmarks.alignment MODEL GOLD [--corpus SOURCE TARGET] [--sentences N] [--output FILE.json]
 
-GOLD: as for `docmt evaluate --aer`. IBM model 1 learns from the tokens of GOLD and of the corpus, in lower case. "all" is
-the best source word of each target word, "mutual" those of which the target word is the best one as well.
+GOLD: as for `docmt evaluate --aer`. IBM model 1 learns from the tokens of GOLD and of the corpus, in lower case. "all":
+the best source word of each target word; "mutual": where the target word is also the best one of that source word.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from docmt import Translator
-from docmt.checkpoint.model_directory import AlignmentLayer
 from docmt.checking.lexical_model import SentenceWords, link_words
+from docmt.checkpoint.model_directory import AlignmentLayer
 from docmt.core.files import write_text
 from docmt.decoding.alignment import align_documents, link_sentences
 from docmt.evaluation import read_alignments, score_alignments
