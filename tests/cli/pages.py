@@ -63,6 +63,7 @@ def make_folder(folder, corpus, store, run):
     shutil.copytree(run, folder / "RUN")
     (folder / "STORE").symlink_to(store)
     (folder / "recipes").symlink_to(ROOT / "recipes")
+    (folder / "gold.tsv").write_text("It is old .\tEr ist alt .\t1-1 2-2 3p3 4-4\n")
     (folder / "recipe.yaml").write_text("store: STORE\nmodel: {system: group}\n")
     write_gtransformer_checkpoint(folder)
     write_rfa_checkpoint(folder)
