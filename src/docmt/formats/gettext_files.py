@@ -1,0 +1,264 @@
+"""PO catalogs of gettext: empty and fuzzy messages are translated, and flagged as fuzzy, for people to review.
+
+Comments, contexts, previous and obsolete messages, wrapping and line ends keep their bytes. The source of the syntax is
+the manual of GNU gettext, section "The Format of PO Files".
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats.language_codes import format_language_tag, is_same_language
+from docmt.formats.patched_text import PatchedText
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Skipped, Unit, UnitFile
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
+_FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|domain)?[ \t]*("(?:[^"\\]|\\.)*")[ \t]*')
+_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_QUOTED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{name}" for name, value in _ESCAPES.items()}}
+_CHARSET = re.compile(rb"(?i)Content-Type:[^\"\r\n]*?charset=([A-Za-z0-9._:-]+)")
+_SHORTENED = 80
+Replacement = tuple[int, int, str]
+
+
+@dataclass
+class _Field:
+    """The strings after a keyword."""
+
+    name: str
+    start: int
+    """first quote, in characters"""
+    end: int
+    """after the last quote"""
+    value: str
+
+
+@dataclass
+class _Message:
+    """An entry."""
+
+    line: int = 0
+    """number of the line of its first keyword"""
+    start: int = -1
+    """beginning of its first keyword, or of the previous message in a comment before it"""
+    fields: dict[str, _Field] = field(default_factory=dict)
+    flags: _Field | None = None
+    """the comment with the flags, without its mark"""
+    targets: dict[str, int | None] = field(default_factory=dict)
+    """for each field to be written the index of its unit, or None for text without letters"""
+
+    @property
+    def is_fuzzy(self) -> bool:
+        return self.flags is not None and "fuzzy" in re.split(r"[\s,]+", self.flags.value)
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> GettextFile:
+    """Return the messages without a translation. Raises DocmtError for another target language than the config's."""
+    return GettextFile(data, path, config)
+
+
+class GettextFile(UnitFile):
+    """A PO or POT file."""
+
+    def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
+        super().__init__()
+        self._data, self._path = data, path
+        self._mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+        match = _CHARSET.search(data)
+        self._charset = match[1].decode() if match and match[1] != b"CHARSET" else "utf-8"
+        self._text = self._decode()
+        ends = re.search(r"\r\n|\n|\r", self._text)
+        self._line_end = ends[0] if ends else "\n"
+        self._messages = list(self._read_messages())
+        first = next(iter(self._messages), None)
+        self._header = first.fields["msgstr"] if first and self._is_header(first) else None
+        self._language = self._find_in_header(r"^Language:[ \t]*(\S+)")
+        if not is_same_language(self._language, config.target_language):
+            raise DocmtError(
+                f"{path}: the language of the file is {self._language}, not {config.target_language}. Translate into"
+                f" {self._language}, or change Language in the header of the file."
+            )
+        for message in self._messages:
+            if not (message is first and self._header):
+                self._add_units(message)
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file with messages for the changed units; if `language` is given, for all units that were read."""
+        replacements: list[Replacement] = []
+        for message in self._messages:
+            used = {index for index in message.targets.values() if index is not None}
+            if any(language or units[index] != self.units[index] for index in used):
+                replacements += self._write_message(message, units)
+        if not replacements:
+            return self._data
+        if language and self._header and not self._language:
+            replacements.append(self._write_language(self._header, format_language_tag(language).replace("-", "_")))
+        return self._encode(PatchedText(self._text).render((), (), replacements))
+
+    def _decode(self) -> str:
+        try:
+            text = self._data[len(self._mark) :].decode(self._charset)
+            if text.encode(self._charset) == self._data[len(self._mark) :]:
+                return text
+        except (UnicodeError, LookupError) as error:
+            raise DocmtError(
+                f"{self._path} is not text in {self._charset}, the charset of its header. Save it as UTF-8."
+            ) from error
+        raise DocmtError(f"{self._path}: the charset {self._charset} is not read. Save it as UTF-8.")
+
+    def _encode(self, text: str) -> bytes:
+        """Return the bytes of the file, in UTF-8 if its charset does not have all characters."""
+        try:
+            return self._mark + text.encode(self._charset)
+        except UnicodeEncodeError:
+            named = re.sub(f"charset={re.escape(self._charset)}", "charset=UTF-8", text, count=1)
+            return self._mark + named.encode("utf-8", "replace")
+
+    def _read_messages(self) -> Iterator[_Message]:
+        """Yield the entries, without obsolete ones."""
+        message, current = _Message(), None
+        for number, match in enumerate(_LINE.finditer(self._text), 1):
+            line, start = match[0].rstrip("\r\n"), match.start()
+            stripped = line.strip()
+            if stripped.startswith("#"):
+                current = None
+                if any(name.startswith("msgstr") for name in message.fields):
+                    yield self._check(message)
+                    message = _Message()
+                message = _Message() if stripped.startswith("#~") else message
+                _add_comment(message, line, start)
+            if not stripped or stripped.startswith("#"):
+                continue
+            parts = _FIELD.fullmatch(line)
+            if not parts or (not parts[1] and current is None):
+                raise DocmtError(f"{self._path}, line {number}: no keyword with a text in quotes: {line}. Mend it.")
+            value = _unescape(parts[2][1:-1])
+            if parts[1]:
+                if parts[1] in message.fields or (parts[1] in ("msgctxt", "domain") and message.fields):
+                    yield self._check(message)
+                    message = _Message()
+                if not message.fields:
+                    message.line, message.start = number, message.start if message.start >= 0 else start
+                current = _Field(parts[1], start + parts.start(2), start + parts.end(2), value)
+                message.fields[parts[1]] = current
+            elif current:
+                current.value, current.end = current.value + value, start + parts.end(2)
+        if message.fields:
+            yield self._check(message)
+
+    def _check(self, message: _Message) -> _Message:
+        has_target = any(name.startswith("msgstr") for name in message.fields)
+        if "domain" not in message.fields and not ("msgid" in message.fields and has_target):
+            raise DocmtError(f"{self._path}, line {message.line}: a message needs msgid and msgstr. Mend it.")
+        return message
+
+    def _is_header(self, message: _Message) -> bool:
+        fields = message.fields
+        return "msgstr" in fields and "msgctxt" not in fields and "msgid" in fields and not fields["msgid"].value
+
+    def _find_in_header(self, pattern: str) -> str:
+        match = re.search(pattern, self._header.value if self._header else "", re.MULTILINE | re.IGNORECASE)
+        return match[1] if match else ""
+
+    def _add_units(self, message: _Message) -> None:
+        """Add the units of a message, or note that it is skipped."""
+        fields = message.fields
+        if "msgid" not in fields or not has_letters(fields["msgid"].value):
+            return
+        empty = [name for name in self._target_names(message) if name not in fields or not fields[name].value]
+        if not empty and not message.is_fuzzy:
+            self.skipped.append(Skipped("translated messages", fields["msgid"].value[:_SHORTENED]))
+            return
+        indices: dict[str, int | None] = {}
+        for name in ("msgid", "msgid_plural"):
+            if name in fields:
+                is_text = has_letters(fields[name].value)
+                indices[name] = len(self.units) if is_text else None
+                if is_text:
+                    self.units.append(Unit(fields[name].value, id=f"line {message.line}"))
+        names = self._target_names(message)
+        for name in names if message.is_fuzzy else empty:
+            is_plural = "msgid_plural" in fields and (name != "msgstr[0]" or len(names) == 1)
+            message.targets[name] = indices["msgid_plural" if is_plural else "msgid"]
+
+    def _target_names(self, message: _Message) -> list[str]:
+        """Return the names of the fields of the translation: as many plural forms as the header says."""
+        if "msgid_plural" not in message.fields:
+            return ["msgstr"]
+        forms = self._find_in_header(r"^Plural-Forms:.*?nplurals\s*=\s*(\d)")
+        present = sum(name.startswith("msgstr[") for name in message.fields)
+        return [f"msgstr[{number}]" for number in range(int(forms or 0) or present)]
+
+    def _write_message(self, message: _Message, units: Sequence[Unit]) -> list[Replacement]:
+        """Return the replacements that write the translations of a message and its flag."""
+        replacements = []
+        fields = message.fields
+        end = max(each.end for each in fields.values())
+        for name, index in message.targets.items():
+            source = fields["msgid"].value
+            text = self._quote(_match_ends(units[index].render(), source) if index is not None else source)
+            if name in fields:
+                replacements.append((fields[name].start, fields[name].end, text))
+            else:
+                replacements.append((end, end, f"{self._line_end}{name} {text}"))
+        if message.flags is None:
+            replacements.append((message.start, message.start, f"#, fuzzy{self._line_end}"))
+        elif not message.is_fuzzy:
+            replacements.append((message.flags.start, message.flags.start, " fuzzy,"))
+        return replacements
+
+    def _quote(self, text: str) -> str:
+        """Return the strings of a text: one for each line."""
+        lines = [f'"{_escape(line)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)] or ['""']
+        return lines[0] if len(lines) == 1 else self._line_end.join(['""', *lines])
+
+    def _write_language(self, header: _Field, language: str) -> Replacement:
+        """Return the replacement that sets the language in the header."""
+        if match := re.compile(r"Language:[ \t]*(?=\\n)").search(self._text, header.start, header.end):
+            return match.start(), match.end(), f"Language: {language}"
+        start = "" if header.value.endswith("\n") or not header.value else "\\n"
+        return header.end, header.end, f'{self._line_end}"{start}Language: {language}\\n"'
+
+
+def _add_comment(message: _Message, line: str, start: int) -> None:
+    """Add a line with flags or with a previous message."""
+    mark = line.lstrip()[:2]
+    begin = line.index("#") + 2
+    if mark == "#,":
+        message.flags = message.flags or _Field(mark, start + begin, start + len(line), "")
+        message.flags.value += "," + line[begin:]
+    elif mark == "#|" and message.start < 0:
+        message.start = start
+
+
+def _escape(text: str) -> str:
+    return "".join(_QUOTED.get(character, character) for character in text)
+
+
+def _unescape(raw: str) -> str:
+    """Return the characters of a string."""
+    return _ESCAPE.sub(lambda match: _read_escape(match[1]), raw) if "\\" in raw else raw
+
+
+def _read_escape(escape: str) -> str:
+    if escape[0] in "01234567":
+        return chr(int(escape, 8))
+    if escape[0] == "x" and len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    return _ESCAPES.get(escape, escape)
+
+
+def _match_ends(text: str, source: str) -> str:
+    """Return the translation with a line break at its ends where the source has one, as msgfmt demands."""
+    if source.startswith("\n") != text.startswith("\n"):
+        text = "\n" + text if source.startswith("\n") else text.lstrip("\n")
+    if source.endswith("\n") != text.endswith("\n"):
+        text = text + "\n" if source.endswith("\n") else text.rstrip("\n")
+    return text

@@ -1,0 +1,211 @@
+"""PO catalogs: empty and fuzzy messages are filled, and nothing else changes."""
+
+import random
+
+import polib
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_xliff_files import NO_FILES, SHARED, mutate, pseudo_translate
+
+from docmt.core.errors import DocmtError
+from docmt.formats.gettext_files import read
+from docmt.formats.registry import ReadConfig
+
+REAL = sorted((SHARED / "data" / "files" / "po").glob("*"))
+HEADER = (
+    'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
+    '"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n'
+)
+
+
+def load(text, encoding="utf-8", **config):
+    return read(text.encode(encoding), "x.po", ReadConfig(**config))
+
+
+def translate(text, language="", encoding="utf-8"):
+    file = load(text, encoding)
+    data = text.encode(encoding)
+    assert file.write(file.units) == data
+    return file.write([pseudo_translate(each) for each in file.units], language).decode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('msgid "Text"\nmsgstr ""\n', '#, fuzzy\nmsgid "Text"\nmsgstr "[Ťéxt]"\n'),
+        ('msgid "Text"\nmsgstr ""', '#, fuzzy\nmsgid "Text"\nmsgstr "[Ťéxt]"'),
+        ('#, fuzzy\nmsgid "e"\nmsgstr "old"\n', '#, fuzzy\nmsgid "e"\nmsgstr "[é]"\n'),
+        ('#, c-format\nmsgid "e"\nmsgstr ""\n', '#, fuzzy, c-format\nmsgid "e"\nmsgstr "[é]"\n'),
+        ('#, c-format\n#,fuzzy\nmsgid "e"\nmsgstr "x"\n', '#, c-format\n#,fuzzy\nmsgid "e"\nmsgstr "[é]"\n'),
+        (
+            '#. A\n#: b.c\n#| msgid "x"\nmsgid "e"\nmsgstr ""\n',
+            '#. A\n#: b.c\n#, fuzzy\n#| msgid "x"\nmsgid "e"\nmsgstr "[é]"\n',
+        ),
+        ('msgctxt "menu"\nmsgid "e"\nmsgstr ""\n', '#, fuzzy\nmsgctxt "menu"\nmsgid "e"\nmsgstr "[é]"\n'),
+        ('msgid ""\n"a "\n"e"\nmsgstr ""\n', '#, fuzzy\nmsgid ""\n"a "\n"e"\nmsgstr "[a é]"\n'),
+        ('msgid "a\\"\\\\e"\nmsgstr ""\n""\n', '#, fuzzy\nmsgid "a\\"\\\\e"\nmsgstr "[a\\"\\\\é]"\n'),
+        ('msgid "a\\te\\n"\nmsgstr ""\n', '#, fuzzy\nmsgid "a\\te\\n"\nmsgstr ""\n"[a\\té\\n"\n"]\\n"\n'),
+        ('msgid "e"\r\nmsgstr ""\r\n', '#, fuzzy\r\nmsgid "e"\r\nmsgstr "[é]"\r\n'),
+        ('msgid "e"\n\nmsgstr ""\nmsgid "a"\nmsgstr "b"', '#, fuzzy\nmsgid "e"\n\nmsgstr "[é]"\nmsgid "a"\nmsgstr "b"'),
+        ('msgid "1"\nmsgstr ""\n', 'msgid "1"\nmsgstr ""\n'),
+        ('#~ msgid "old"\n#~ msgstr ""\n', '#~ msgid "old"\n#~ msgstr ""\n'),
+        (
+            '#, fuzzy\n#~ msgid "old"\n#~ msgstr ""\nmsgid "e"\nmsgstr "d"',
+            '#, fuzzy\n#~ msgid "old"\n#~ msgstr ""\nmsgid "e"\nmsgstr "d"',
+        ),
+    ],
+)
+def test_messages(before, after):
+    assert translate(before) == after
+    header = HEADER.replace("\n", "\r\n") if "\r" in before else HEADER
+    assert translate(header + before) == header + after
+
+
+def test_translated_messages_stay():
+    file = load(HEADER + 'msgid "e"\nmsgstr "d"\n')
+    assert file.units == []
+    assert [(each.reason, each.text) for each in file.skipped] == [("translated messages", "e")]
+
+
+PLURAL = 'msgid "one file"\nmsgid_plural "{} files"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+
+
+@pytest.mark.parametrize(
+    ("forms", "targets"),
+    [
+        ("2", 'msgstr[0] "[oné filé]"\nmsgstr[1] "[{} filés]"\n'),
+        ("3", 'msgstr[0] "[oné filé]"\nmsgstr[1] "[{} filés]"\nmsgstr[2] "[{} filés]"\n'),
+        ("1", 'msgstr[0] "[{} filés]"\nmsgstr[1] ""\n'),
+        ("", 'msgstr[0] "[oné filé]"\nmsgstr[1] "[{} filés]"\n'),
+    ],
+)
+def test_plural_forms_are_those_of_the_header(forms, targets):
+    text = HEADER.replace("nplurals=2", f"nplurals={forms}") + PLURAL
+    assert translate(text).endswith(targets)
+    assert [each.render() for each in load(text).units] == ["one file", "{} files"]
+
+
+def test_only_empty_plural_forms_are_filled():
+    text = translate(HEADER + PLURAL.replace('[0] ""', '[0] "eine"'))
+    assert text.endswith('msgstr[0] "eine"\nmsgstr[1] "[{} filés]"\n')
+
+
+def test_the_charset_of_the_header_is_read_and_kept():
+    text = HEADER.replace("UTF-8", "ISO-8859-1") + 'msgid "e ä"\nmsgstr ""\n'
+    assert translate(text, encoding="latin-1").endswith('msgstr "[é ä]"\n')
+    file = load(text.replace("e ä", "T"), "latin-1")
+    result = file.write([pseudo_translate(each) for each in file.units]).decode()
+    assert "charset=UTF-8" in result
+    assert 'msgstr "[Ť]"' in result
+    assert load("\ufeff" + HEADER + 'msgid "e"\nmsgstr ""\n').units
+    with pytest.raises(DocmtError, match="is not text in utf-8"):
+        load('msgid "ä"\nmsgstr ""\n', "latin-1")
+    with pytest.raises(DocmtError, match="not text in klingon"):
+        load(HEADER.replace("UTF-8", "klingon"))
+
+
+def test_the_language_of_the_header():
+    body = 'msgid "e"\nmsgstr ""\n'
+    template = HEADER.replace("Language: de", "Language: ") + body
+    assert '\n"Language: pt_BR\\n"\n"Content' in translate(template, "pt-BR")
+    assert translate(template).count("Language: \\n") == 1
+    without = HEADER.replace('"Language: de\\n"\n', "") + body
+    assert '(n != 1);\\n"\n"Language: de\\n"\n\n#, fuzzy' in translate(without, "deu_Latn")
+    assert "Language: de\\n" in translate(HEADER + body, "de-AT")
+    with pytest.raises(DocmtError, match="language of the file is de, not fr"):
+        load(HEADER + body, target_language="fr")
+    assert load(HEADER + body, target_language="deu_Latn").units
+
+
+def test_equal_translations_are_written_where_a_language_is_given():
+    file = load('msgid "OK"\nmsgstr ""\n')
+    assert file.write(file.units, "de") == b'#, fuzzy\nmsgid "OK"\nmsgstr "OK"\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["msgid", 'msgid "a', '"a"\n', 'msgid "a"\n', 'msgstr "a"\n', "hello\n", 'msgid "a"\nmsgstr b\n', 'msgctxt "a"\n'],
+)
+def test_broken_files_are_refused(text):
+    with pytest.raises(DocmtError, match=r"x\.po, line \d"):
+        load(text)
+
+
+def test_an_empty_file_has_no_units():
+    assert load("").units == []
+
+
+TEXTS = st.text(alphabet='e T\n\t"\\{}%s<>日é', max_size=20)
+
+
+@st.composite
+def catalogs(draw):
+    file = polib.POFile(wrapwidth=draw(st.sampled_from([20, 78])))
+    file.metadata = {"Content-Type": "text/plain; charset=UTF-8", "Plural-Forms": "nplurals=2; plural=n>1;"}
+    for number, text in enumerate(draw(st.lists(TEXTS, max_size=6))):
+        entry = polib.POEntry(
+            msgid=f"e{text}",
+            msgctxt=str(number),
+            comment=draw(TEXTS),
+            flags=draw(st.sampled_from([[], ["fuzzy"], ["c-format"]])),
+        )
+        if draw(st.booleans()):
+            entry.msgid_plural = f"e{draw(TEXTS)}e" + "\n" * text.endswith("\n")
+            entry.msgstr_plural = {0: "", 1: ""}
+        else:
+            entry.msgstr = draw(st.sampled_from(["", "", "done"]))
+        entry.obsolete = draw(st.integers(0, 9)) == 0
+        entry.previous_msgid = draw(st.sampled_from([None, "before"]))
+        file.append(entry)
+    return file
+
+
+def end_as(text, source):
+    return text + "\n" if source.endswith("\n") and not text.endswith("\n") else text
+
+
+@settings(max_examples=200, deadline=None)
+@given(catalogs())
+def test_generated_catalogs(catalog):
+    data = str(catalog).encode()
+    file = read(data, "x.po", ReadConfig())
+    assert file.write(file.units) == data
+    result = polib.pofile(file.write([pseudo_translate(each) for each in file.units], "de").decode())
+    assert not file.units or result.metadata["Language"] == "de"
+    targets = []
+    for old, new in zip(polib.pofile(data.decode()), result, strict=True):
+        assert (old.msgid, old.msgctxt, old.comment) == (new.msgid, new.msgctxt, new.comment)
+        if old.obsolete or (old.msgstr and "fuzzy" not in old.flags):
+            assert (old.msgstr, old.flags) == (new.msgstr, new.flags)
+            continue
+        assert new.flags == ["fuzzy", *(flag for flag in old.flags if flag != "fuzzy")]
+        targets += [new.msgstr_plural[0], new.msgstr_plural[1]] if old.msgid_plural else [new.msgstr]
+    assert targets == [end_as(pseudo_translate(each).render(), each.render()) for each in file.units]
+
+
+@pytest.mark.skipif(not REAL, reason=NO_FILES)
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_real_files(path):
+    data = path.read_bytes()
+    file = read(data, path.name, ReadConfig())
+    assert file.write(file.units) == data
+    translated = [pseudo_translate(each) for each in file.units]
+    result = polib.pofile(file.write(translated, "de").decode())
+    assert [entry.msgstr for entry in result if entry.msgstr.startswith("[")] == [each.render() for each in translated]
+
+
+@pytest.mark.full
+def test_mutants():
+    sample = (
+        HEADER + '#, c-format\nmsgctxt "x"\nmsgid "Te"\n"xt\\n"\nmsgstr ""\n\n' + PLURAL + '#~ msgid "a"\n'
+    ).encode()
+    generator = random.Random(0)
+    for _ in range(2000):
+        data = mutate(sample, generator)
+        try:
+            file = read(data, "x.po", ReadConfig())
+        except DocmtError:
+            continue
+        assert file.write(file.units) == data
+        file.write([pseudo_translate(each) for each in file.units], "de")
