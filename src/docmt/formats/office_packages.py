@@ -50,7 +50,7 @@ _A_FRAME = (f"{{{DRAWING}}}pPr", f"{{{DRAWING}}}endParaRPr")
 FALLBACK = f"{{{COMPATIBILITY}}}Fallback"
 _FILE_NAME = re.compile(r"\S+\.\w{2,4}|https?:\S+")
 _OLE_MARK = b"\xd0\xcf\x11\xe0"
-RIGHT_TO_LEFT = frozenset(("ar", "fa", "he", "ur"))
+_RIGHT_TO_LEFT = frozenset(("ar", "fa", "he", "ur"))
 _CORE_URI = f"{_PACKAGE}/metadata/core-properties"
 _DC_URI = "http://purl.org/dc/elements/1.1/"
 CHART_TYPE = "application/vnd.openxmlformats-officedocument.drawingml.chart+xml"
@@ -262,12 +262,18 @@ class OfficeFile(UnitFile):
         return match[0] + start + rest[end:]
 
     def begin_paragraph(self, paragraph: Element, language: str) -> str:
-        """Return markup before the first run of a changed paragraph."""
-        return ""
+        """Return markup before the first run of a changed paragraph: the direction, if it has no format."""
+        if not is_right_to_left(language) or paragraph.find(_A_FRAME[0]):
+            return ""
+        return f'<{paragraph.tag}Pr algn="r" rtl="1"/>'
 
     def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[tuple[int, int, str]]:
-        """Return replacements of the format of a changed paragraph."""
-        return []
+        """Return replacements of the format of a changed paragraph, which set its direction."""
+        form = paragraph.find(_A_FRAME[0])
+        if not is_right_to_left(language) or form is None:
+            return []
+        patches = [] if "algn" in form.attributes else [set_attribute(part.file, form, "algn", "r")]
+        return [*patches, set_attribute(part.file, form, "rtl", "1")]
 
     def read_drawing_paragraph(self, part: OfficePart, paragraph: Element, equal: Collection[int] = ()) -> int | None:
         """Add a paragraph of DrawingML (`a:p`). equal: units that it may repeat. Return the index of its unit."""
@@ -304,6 +310,11 @@ class OfficeFile(UnitFile):
         """Add SmartArt: its texts stand in data and in drawing parts, and are one unit each."""
         data, drawings = ([name for name in names if self._types[name] == kind] for kind in DIAGRAM_TYPES)
         self.read_drawings(drawings, self.read_drawings(data))
+
+
+def is_right_to_left(language: str) -> bool:
+    """Return whether a language is written from right to left."""
+    return language.partition("-")[0].lower() in _RIGHT_TO_LEFT
 
 
 def find_outer(element: Element, names: Collection[str], inside: Collection[str]) -> Iterator[Element]:

@@ -19,11 +19,11 @@ from docmt.formats.office_packages import (
     DRAWING,
     FALLBACK,
     MATH,
-    RIGHT_TO_LEFT,
     WORD,
     OfficeFile,
     OfficePart,
     find_outer,
+    is_right_to_left,
 )
 from docmt.formats.office_runs import RunBuilder, format_key
 from docmt.formats.registry import ReadConfig
@@ -128,21 +128,25 @@ class WordDocument(OfficeFile):
             rf'\g<1>"{language}"',
             head,
         )
-        if _is_right_to_left(language) and not re.search(rf"<{prefix}rtl\b", head):
+        if is_right_to_left(language) and not re.search(rf"<{prefix}rtl\b", head):
             head = _add_direction(head, prefix)
         return head
 
     def begin_paragraph(self, paragraph: Element, language: str) -> str:
         """Return a format with the direction, if the paragraph has none."""
-        if paragraph.name != _PARAGRAPH or not _is_right_to_left(language) or paragraph.find(_PARAGRAPH_FORMAT):
+        if paragraph.name != _PARAGRAPH:
+            return super().begin_paragraph(paragraph, language)
+        if not is_right_to_left(language) or paragraph.find(_PARAGRAPH_FORMAT):
             return ""
         prefix = paragraph.tag[:-1]
         return f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>"
 
     def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[tuple[int, int, str]]:
         """Return the insertion of the direction into the format of a paragraph."""
+        if paragraph.name != _PARAGRAPH:
+            return super().patch_paragraph(part, paragraph, language)
         form = paragraph.find(_PARAGRAPH_FORMAT)
-        if paragraph.name != _PARAGRAPH or not _is_right_to_left(language) or form is None:
+        if not is_right_to_left(language) or form is None:
             return []
         prefix = paragraph.tag[:-1]
         if form.is_empty_tag:
@@ -154,13 +158,9 @@ class WordDocument(OfficeFile):
         return [(position, position, f"<{prefix}bidi/>")]
 
 
-def _is_right_to_left(language: str) -> bool:
-    return language.partition("-")[0].lower() in RIGHT_TO_LEFT
-
-
 def _language_kind(language: str) -> str:
     """Return the attribute of w:lang for the script of a language."""
-    if _is_right_to_left(language):
+    if is_right_to_left(language):
         return "bidi"
     return "eastAsia" if language.partition("-")[0].lower() in ("zh", "ja", "ko") else "val"
 
@@ -232,7 +232,7 @@ class _StoryReader:
         indices = list(equal)
         for each in find_outer(element, _HOLDERS, (_PARAGRAPH, A_PARAGRAPH)):
             # Only the fallback of a drawing repeats paragraphs; alternative texts are repeated within the drawing.
-            repeated = indices if _has_ancestor(each, FALLBACK, element) else ()
+            repeated = indices if each.has_ancestor(FALLBACK) else ()
             index: int | None
             if each.name == _PARAGRAPH:
                 indices += self._read_paragraph(each, repeated)
@@ -392,12 +392,3 @@ def _read_text(element: Element) -> str:
     """Return the characters of w:t, without spaces at its ends unless it keeps them."""
     text = element.text()
     return text if element.attributes.get(_SPACE) == "preserve" else text.strip(" \t\r\n")
-
-
-def _has_ancestor(element: Element, name: str, top: Element) -> bool:
-    parent = element.parent
-    while parent is not None and parent is not top:
-        if parent.name == name:
-            return True
-        parent = parent.parent
-    return False

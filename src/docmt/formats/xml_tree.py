@@ -83,6 +83,13 @@ class Element:
                 yield element
             stack += reversed(element.elements)
 
+    def has_ancestor(self, name: str) -> bool:
+        """Return whether an element of this name encloses it."""
+        parent = self.parent
+        while parent is not None and parent.name != name:
+            parent = parent.parent
+        return parent is not None
+
     def text(self) -> str:
         """Return all characters in it."""
         parts = []

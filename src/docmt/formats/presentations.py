@@ -1,0 +1,70 @@
+"""Presentations (pptx, ECMA-376 part 1, section 19): slides in their order, each with its notes, charts and comments.
+
+Layouts and masters stay, and so do fields such as slide numbers. Text that no longer fits is left to the viewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from docmt.core.errors import DocmtError
+from docmt.formats.office_packages import A_PARAGRAPH, FALLBACK, RELATIONSHIPS, SLIDE, OfficeFile, find_outer
+from docmt.formats.registry import ReadConfig
+
+_TYPE = "application/vnd.openxmlformats-officedocument.presentationml.{}.main+xml"
+_MAIN_TYPES = tuple(_TYPE.format(name) for name in ("presentation", "slideshow", "template"))
+_SLIDE_LIST, _SLIDE_ID = f"{{{SLIDE}}}sldIdLst", f"{{{SLIDE}}}sldId"
+_SHAPE, _COMMENT_TEXT = f"{{{SLIDE}}}cNvPr", f"{{{SLIDE}}}text"
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> Presentation:
+    """Return the units of a pptx file: slides in their order, notes, charts, SmartArt, comments, properties."""
+    file = Presentation(data, path, "pptx")
+    main = next(iter(file.find_parts(*_MAIN_TYPES)), None)
+    if main is None:
+        raise DocmtError(f"{path} is not a presentation: it has no presentation part. Save it as pptx again.")
+    targets = {id: part for id, _, part in file.read_relationships(main)}
+    for element in file.open_part(main).file.root.iter(_SLIDE_ID):
+        slide = targets.get(element.attributes.get(f"{{{RELATIONSHIPS}}}id", ""))
+        if slide and element.parent and element.parent.name == _SLIDE_LIST and slide not in file.parts:
+            file.read_slide(slide)
+    file.add_properties()
+    return file
+
+
+class Presentation(OfficeFile):
+    """A pptx file that was read."""
+
+    def read_slide(self, name: str) -> None:
+        """Add the texts of a slide, then those of its parts."""
+        self._read_shapes(name)
+        related: dict[str, list[str]] = {}
+        for _, kind, part in self.read_relationships(name):
+            if part not in self.parts:
+                related.setdefault(kind, []).append(part)
+        for part in related.get("notesSlide", []):
+            self._read_shapes(part)
+        self.read_drawings(related.get("chart", []))
+        self.read_diagrams([*related.get("diagramData", []), *related.get("diagramDrawing", [])])
+        for part in related.get("comments", []):
+            self.read_drawings([part])  # those of PowerPoint 365; before that, a comment was one text
+            for element in self.parts[part].file.root.iter(_COMMENT_TEXT):
+                self.add_element_text(self.parts[part], element)
+
+    def _read_shapes(self, name: str) -> None:
+        """Add the paragraphs and alternative texts of a slide or of its notes."""
+        part = self.open_part(name)
+        indices: list[int] = []
+        for element in find_outer(part.file.root, (A_PARAGRAPH, _SHAPE), (A_PARAGRAPH,)):
+            equal = indices if element.has_ancestor(FALLBACK) else ()
+            if element.name == A_PARAGRAPH:
+                index = self.read_drawing_paragraph(part, element, equal)
+                indices += [] if index is None else [index]
+                continue
+            for attribute in ("title", "descr"):
+                index = self.add_attribute(part, element, attribute, equal)
+                indices += [] if index is None else [index]
+
+    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
+        """Return nothing: the language stands in each run."""
+        return {}
