@@ -51,6 +51,7 @@ _IMPLIED_ENDS = {
     "body": _names("head"),
 }
 """Open elements that the start of an element closes. Every block closes a paragraph."""
+_RIGHT_TO_LEFT = _names("ar ckb dv fa he iw ps sd ug ur yi")
 _ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
 TAG_NAME = re.compile(r"<[^\s/>]*")
 
@@ -123,3 +124,8 @@ def closes(name: str, opened: str) -> bool:
 def primary_subtag(language: str) -> str:
     """Return the first part of the code of a language."""
     return re.split("[-_]", language.strip().lower())[0]
+
+
+def is_right_to_left(language: str) -> bool:
+    """Return whether a language is written from right to left."""
+    return primary_subtag(language) in _RIGHT_TO_LEFT

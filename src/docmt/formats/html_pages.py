@@ -110,7 +110,7 @@ class _Tokenizer(HTMLParser):
         self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
         self._starts: list[tuple[int, str, str]] = []
         """begin, kind and name of each token"""
-        self.feed(text)
+        self.feed(text.replace("&", "_"))  # after wrong references, the parser takes all that follows as text
         self.close()
         self.tokens = self._join_tokens()
 
@@ -145,14 +145,6 @@ class _Tokenizer(HTMLParser):
         self._begin("start", tag)
 
     def handle_data(self, data: str) -> None:
-        """Begin characters."""
-        self._begin("text")
-
-    def handle_charref(self, name: str) -> None:
-        """Begin characters."""
-        self._begin("text")
-
-    def handle_entityref(self, name: str) -> None:
         """Begin characters."""
         self._begin("text")
 

@@ -21,6 +21,7 @@ from docmt.formats.html_elements import (
     closes,
     find_language,
     find_translate,
+    is_right_to_left,
     is_translated,
     primary_subtag,
     read_attributes,
@@ -29,7 +30,6 @@ from docmt.formats.patched_text import PatchedText, Span
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
 
-_RIGHT_TO_LEFT = frozenset(("ar", "ckb", "dv", "fa", "he", "iw", "ps", "sd", "ug", "ur", "yi"))
 _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
 _MAX_LINE = 40
@@ -66,14 +66,19 @@ class MarkupFile(UnitFile):
         config: ReadConfig,
         escape: Callable[[str], str],
         encode: Callable[[str], bytes],
+        language_tag: str = "lang",
     ) -> None:
-        """Read the units. escape: writes character data; encode: returns the bytes of a text."""
+        """Read the units.
+
+        escape: writes character data. encode: returns the bytes of a text. language_tag: attribute that names the
+        language of a page that does not name it yet.
+        """
         reader = _Reader(text, tokens, config, escape)
         reader.read()
         super().__init__(reader.units, reader.skipped)
         self._text, self._patched, self._encode = text, reader.patched, encode
         self._unquoted, self._language_tags = reader.unquoted, reader.language_tags
-        self._escape = reader.escape_value
+        self._escape, self._language_tag = reader.escape_value, language_tag
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`; sets `lang` and `dir`."""
@@ -87,12 +92,12 @@ class MarkupFile(UnitFile):
         return self._encode(self._patched.render(self.units, units, changes))
 
     def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
-        direction = "rtl" if primary_subtag(language) in _RIGHT_TO_LEFT else "ltr"
+        direction = "rtl" if is_right_to_left(language) else "ltr"
         for token in self._language_tags:
             attributes = read_attributes(self._text[token.start : token.end], token.start)
             values = {tag: language for tag in _LANGUAGE_TAGS if tag in attributes}
             if token.name == "html" and not values:
-                values["lang"] = language
+                values[self._language_tag] = language
             old = attributes["dir"].value.strip().lower() if "dir" in attributes else ""
             if old in ("ltr", "rtl") or (token.name == "html" and not old and direction == "rtl"):
                 values["dir"] = direction

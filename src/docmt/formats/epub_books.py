@@ -1,0 +1,194 @@
+"""EPUB: books of XHTML chapters, each a document. The table of contents, title and description come first.
+
+The container is that of EPUB 3.3 (https://www.w3.org/TR/epub-33/) and of EPUB 2 with its NCX.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats import xhtml_pages
+from docmt.formats.html_elements import is_right_to_left, primary_subtag
+from docmt.formats.patched_text import PatchedText
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import COLLAPSIBLE, Skipped, Unit, UnitFile
+from docmt.formats.xml_tree import Element, XmlFile, escape_text, set_attribute
+from docmt.formats.zip_package import ZipPackage
+
+_CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
+_OBFUSCATION = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+"""Algorithms of fonts, which other programs read all the same."""
+_XHTML, _NCX = "application/xhtml+xml", "application/x-dtbncx+xml"
+_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_TAG = re.compile("</?[A-Za-z]")
+_DIRECTION = "page-progression-direction"
+
+
+class _Item(NamedTuple):
+    """A file of the book."""
+
+    name: str
+    media_type: str
+    is_navigation: bool
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
+    """Return the units of a book. Raises DocmtError for damaged and protected ones."""
+    package = ZipPackage(data, path)
+    _refuse_protection(package, path)
+    container = XmlFile(package.read(_CONTAINER), f"{path}: {_CONTAINER}", doctype=True)
+    roots = [each.attributes.get("full-path", "") for each in _find(container.root, "rootfile")]
+    if not roots:
+        raise DocmtError(f"{path}: {_CONTAINER} names no package document. Save the book again and retry.")
+    metadata = XmlFile(package.read(roots[0]), f"{path}: {roots[0]}", doctype=True)
+    languages = [each.text().strip() for each in _find(metadata.root, "language")]
+    config = replace(config, source_language=config.source_language or "".join(languages[:1]))
+    items = _read_manifest(metadata.root, posixpath.dirname(roots[0]))
+    order = list(dict.fromkeys(each.attributes.get("idref", "") for each in _find(metadata.root, "itemref")))
+    chapters = [items[id] for id in order if id in items and items[id].media_type == _XHTML]
+    if not chapters:
+        raise DocmtError(f"{path}: {roots[0]} names no chapters of XHTML. docmt reads no other books.")
+    contents = [
+        item
+        for item in dict.fromkeys(items.values())
+        if (item.is_navigation or item.media_type == _NCX) and item not in chapters
+    ]
+    front: list[tuple[str, UnitFile]] = [(roots[0], _Metadata(metadata, config))]
+    front += [(item.name, _read_item(package, path, item, config)) for item in contents]
+    body = [(item.name, _read_item(package, path, item, config)) for item in chapters]
+    return _Book(package, front, body)
+
+
+class _Book(UnitFile):
+    """A book."""
+
+    def __init__(
+        self, package: ZipPackage, front: Sequence[tuple[str, UnitFile]], body: Sequence[tuple[str, UnitFile]]
+    ) -> None:
+        self._package, self._parts = package, [*front, *body]
+        super().__init__(
+            [unit for _, part in self._parts for unit in part.units],
+            [skipped for _, part in self._parts for skipped in part.skipped],
+        )
+        counts = [sum(len(part.units) for _, part in front), *(len(part.units) for _, part in body)]
+        starts = [0, *accumulate(counts)]
+        self.document_starts = [start for start, count in zip(starts, counts, strict=False) if count] or [0]
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the book with other units. language: see `UnitFile`."""
+        contents, start = {}, 0
+        for name, part in self._parts:
+            end = start + len(part.units)
+            new = units[start:end]
+            if language or new != part.units:
+                contents[name] = part.write(new, language)
+            start = end
+        return self._package.replace(contents)
+
+
+class _TextElements(UnitFile):
+    """XML whose units are the texts of some elements."""
+
+    def __init__(self, file: XmlFile, elements: Sequence[Element], config: ReadConfig) -> None:
+        super().__init__()
+        self._file, self._elements = file, elements
+        self._source = primary_subtag(config.source_language)
+        self._patched = PatchedText(file.text)
+        for element in elements:
+            raw = file.text[element.inner_start : element.inner_end]
+            text = COLLAPSIBLE.sub(" ", element.text()).strip()
+            language = primary_subtag(element.attributes.get(_XML_LANG, ""))
+            if not has_letters(text) or element.elements:
+                continue
+            if language not in ("", self._source):
+                self.skipped.append(Skipped("passages in another language", text))
+            elif _name(element) == "description" and _TAG.search(text):
+                self.skipped.append(Skipped("descriptions with markup", text[:100]))
+            else:
+                start = element.inner_start + len(raw) - len(raw.lstrip())
+                self._patched.add(start, start + len(raw.strip()), len(self.units), escape_text)
+                self.units.append(Unit(text, id=element.tag))
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file with other units. language: see `UnitFile`."""
+        changes = list(self._name_language(language.replace("_", "-"))) if language else []
+        return self._file.encode(self._patched.render(self.units, units, changes))
+
+    def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
+        """Yield the replacements that name a language."""
+        for element in (self._file.root, *self._elements):
+            old = primary_subtag(element.attributes.get(_XML_LANG, ""))
+            if old and (old == self._source or element is self._file.root):
+                yield set_attribute(self._file, element, "xml:lang", language)
+
+
+class _Metadata(_TextElements):
+    """The package document: title, description, language and direction of a book."""
+
+    def __init__(self, file: XmlFile, config: ReadConfig) -> None:
+        elements = [each for each in _find(file.root, "title", "description") if _name(each.parent) != "guide"]
+        super().__init__(file, elements, config)
+
+    def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
+        yield from super()._name_language(language)
+        named = [each for each in _find(self._file.root, "language") if not each.is_empty_tag]
+        for element in named[:1]:
+            yield element.inner_start, element.inner_end, escape_text(language)
+        is_rtl = is_right_to_left(language)
+        for spine in _find(self._file.root, "spine"):
+            # Books in Japanese may have this direction, too, and keep it.
+            if is_rtl or (spine.attributes.get(_DIRECTION) == "rtl" and is_right_to_left(self._source)):
+                yield set_attribute(self._file, spine, _DIRECTION, "rtl" if is_rtl else "ltr")
+
+
+def _refuse_protection(package: ZipPackage, path: str) -> None:
+    """Raise DocmtError if anything but fonts is encrypted."""
+    if _ENCRYPTION not in package:
+        return
+    file = XmlFile(package.read(_ENCRYPTION), f"{path}: {_ENCRYPTION}", doctype=True)
+    for data in _find(file.root, "EncryptedData"):
+        methods = [each.attributes.get("Algorithm") for each in _find(data, "EncryptionMethod")]
+        if not methods or methods[0] not in _OBFUSCATION:
+            names = [each.attributes.get("URI", "") for each in _find(data, "CipherReference")]
+            raise DocmtError(
+                f"{path} is protected (DRM): {_ENCRYPTION} encrypts {', '.join(names) or 'its text'}. docmt does not "
+                "read protected books; use one without protection."
+            )
+
+
+def _read_manifest(root: Element, folder: str) -> dict[str, _Item]:
+    """Return the files of the book by id."""
+    return {
+        each.attributes.get("id", ""): _Item(
+            posixpath.normpath(posixpath.join(folder, unquote(each.attributes.get("href", "")))),
+            each.attributes.get("media-type", ""),
+            "nav" in each.attributes.get("properties", "").split(),
+        )
+        for each in _find(root, "item")
+    }
+
+
+def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) -> UnitFile:
+    data, name = package.read(item.name), f"{path}: {item.name}"
+    if item.media_type != _NCX:
+        return xhtml_pages.read(data, name, config)
+    file = XmlFile(data, name, doctype=True)
+    labels = [each for each in _find(file.root, "text") if _name(each.parent) != "docAuthor"]
+    return _TextElements(file, labels, config)
+
+
+def _find(root: Element, *names: str) -> Iterator[Element]:
+    """Yield the elements of these names, in any namespace, as old books have several."""
+    return (element for element in root.iter() if _name(element) in names)
+
+
+def _name(element: Element | None) -> str:
+    return element.name.rpartition("}")[2] if element else ""
