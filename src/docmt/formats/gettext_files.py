@@ -15,6 +15,7 @@ from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped, Unit, UnitFile
 
@@ -176,13 +177,16 @@ class GettextFile(UnitFile):
         if not empty and not message.is_fuzzy:
             self.skipped.append(Skipped("translated messages", fields["msgid"].value[:_SHORTENED]))
             return
+        if is_icu_message(fields["msgid"].value):
+            self.skipped.append(Skipped("ICU messages", fields["msgid"].value[:_SHORTENED]))
+            return
         indices: dict[str, int | None] = {}
         for name in ("msgid", "msgid_plural"):
             if name in fields:
-                is_text = has_letters(fields[name].value)
+                unit = hide_placeholders(Unit(fields[name].value, id=f"line {message.line}"))
+                is_text = has_letters(unit.text)
                 indices[name] = len(self.units) if is_text else None
-                if is_text:
-                    self.units.append(Unit(fields[name].value, id=f"line {message.line}"))
+                self.units += [unit] * is_text
         names = self._target_names(message)
         for name in names if message.is_fuzzy else empty:
             is_plural = "msgid_plural" in fields and (name != "msgstr[0]" or len(names) == 1)
@@ -203,7 +207,12 @@ class GettextFile(UnitFile):
         end = max(each.end for each in fields.values())
         for name, index in message.targets.items():
             source = fields["msgid"].value
-            text = self._quote(_match_ends(units[index].render(), source) if index is not None else source)
+            if index is not None:
+                is_new = units[index] != self.units[index]
+                text = (tidy_spaces(units[index]) if is_new else units[index]).render()
+            else:
+                text = source
+            text = self._quote(_match_ends(text, source))
             if name in fields:
                 replacements.append((fields[name].start, fields[name].end, text))
             else:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
@@ -167,11 +168,13 @@ class XliffFile(UnitFile):
         """Add the unit of a segment, and return its index. Return None if it is skipped."""
         builder = UnitBuilder()
         _InlineReader(self._file, self._core, builder).add(source.children)
-        unit = builder.finish(id)
+        unit = _hide_placeholders(builder.finish(id))
         if not has_letters(unit.text):
             return None
         if not reason and self._is_translated(entry, source, target):
             reason = "translated segments"
+        if not reason and is_icu_message(source.text()):
+            reason = "ICU messages"
         if reason:
             self.skipped.append(Skipped(reason, unit.text[:_SHORTENED]))
             return None
@@ -194,7 +197,7 @@ class XliffFile(UnitFile):
         if entry.target and all(each.target for each in segments):
             for each in segments:
                 if each.target and each.unit is not None:
-                    replacements.append(self._fill(each.target, units[each.unit].render(escape_text)))
+                    replacements.append(self._fill(each.target, self._render(units, each.unit)))
             return replacements
         content = self._render_source(entry, units)
         if entry.target:
@@ -208,6 +211,10 @@ class XliffFile(UnitFile):
         space = indent[0] if indent else ""
         return [*replacements, (after, after, f"{space}<{tag}{attributes}>{content}</{tag}>")]
 
+    def _render(self, units: Sequence[Unit], index: int) -> str:
+        unit = units[index]
+        return (unit if unit == self.units[index] else tidy_spaces(unit)).render(escape_text)
+
     def _fill(self, element: Element, content: str) -> Replacement:
         """Return the replacement of the content of an element."""
         if element.is_empty_tag:
@@ -220,7 +227,7 @@ class XliffFile(UnitFile):
         for each in entry.segments:
             parts.append(text[position : each.source.inner_start])
             if each.unit is not None:
-                parts.append(units[each.unit].render(escape_text))
+                parts.append(self._render(units, each.unit))
             else:
                 kept = each.target or each.source
                 parts.append(text[kept.inner_start : kept.inner_end])
@@ -241,6 +248,14 @@ class XliffFile(UnitFile):
         ]
         state = "needs-review-translation" if self._is_old else "translated"
         return [set_attribute(self._file, element, "state", state), *removed]
+
+
+def _hide_placeholders(unit: Unit) -> Unit:
+    """Return the unit with its placeholders as codes, which are written as character data."""
+    elements = {code.id for code in unit.codes}
+    hidden = hide_placeholders(unit)
+    codes = (code if code.id in elements else replace(code, content=escape_text(code.content)) for code in hidden.codes)
+    return replace(hidden, codes=tuple(codes))
 
 
 class _InlineReader:
