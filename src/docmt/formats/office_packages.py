@@ -239,17 +239,20 @@ class OfficeFile(UnitFile):
             return adapted
         beginning = self.begin_paragraph(text.paragraph, language) if language and text.paragraph else ""
         return text.layout.lay_out(
-            adapted, beginning, lambda head: self.set_run_language(head, language) if language else head
+            adapted, beginning, lambda head: self.set_run_language(head, language, text.paragraph) if language else head
         )
 
     @abstractmethod
     def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
         """Return replacements (start, end, text) outside of texts, by the name of their part."""
 
-    def set_run_language(self, head: str, language: str) -> str:
-        """Return the start tag and format of a run with another language; here that of DrawingML."""
+    def set_run_language(self, head: str, language: str, paragraph: Element | None) -> str:
+        """Return the start tag and format of a run with another language; here that of DrawingML.
+
+        paragraph: None for a string of a sheet, which has no language.
+        """
         match = re.match(r"<((?:[\w.-]+:)?)r\b[^>]*>", head)
-        if match is None:
+        if match is None or paragraph is None:
             return head
         tag = f"<{match[1]}rPr"
         if not head.startswith(tag, match.end()):

@@ -117,11 +117,11 @@ class WordDocument(OfficeFile):
                 patches[name] += _request_update(file)
         return patches
 
-    def set_run_language(self, head: str, language: str) -> str:
+    def set_run_language(self, head: str, language: str, paragraph: Element | None) -> str:
         """Return the start tag and format of a run with another language."""
         match = re.match(r"<((?:[\w.-]+:)?)r\b", head)
-        if match is None or match[1] == "a:":
-            return super().set_run_language(head, language)
+        if match is None or paragraph is None or paragraph.name != _PARAGRAPH:
+            return super().set_run_language(head, language, paragraph)
         prefix = match[1]
         head = re.sub(
             rf"(<{prefix}lang\b[^>]*?\s{prefix}{_language_kind(language)}=)(\"[^\"]*\"|'[^']*')",

@@ -1,0 +1,178 @@
+"""Workbooks (xlsx, ECMA-376 part 1, section 18): texts of cells in the order of the sheets, comments and drawings.
+
+A shared string is one unit, however many cells have it. Formulas, names of sheets and whatever formulas, tables and
+pivot tables refer to by its text stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from docmt.core.errors import DocmtError
+from docmt.documents.text_layout import has_letters
+from docmt.formats.office_packages import A_PARAGRAPH, RELATIONSHIPS, SHEET, OfficeFile, OfficePart, find_outer
+from docmt.formats.office_runs import RunBuilder, format_key
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Skipped, Unit
+from docmt.formats.xml_tree import Element, escape_text, set_attribute
+
+_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.{}+xml"
+_MAIN_TYPES = (_TYPE.format("sheet.main"), _TYPE.format("template.main"))
+_TABLE_TYPES = (_TYPE.format("table"), _TYPE.format("pivotCacheDefinition"))
+_SHEET, _CELL, _VALUE, _INLINE = (f"{{{SHEET}}}{name}" for name in ("sheet", "c", "v", "is"))
+_RUN, _FORMAT, _TEXT, _RICH = (f"{{{SHEET}}}{name}" for name in ("r", "rPr", "t", "text"))
+_CALCULATION, _COLUMN, _FIELD, _ITEM = (f"{{{SHEET}}}{name}" for name in ("calcPr", "tableColumn", "cacheField", "si"))
+_FORMULA = f"{{{SHEET}}}f"
+_DRAWN = f"{{{SHEET.replace('spreadsheetml', 'drawingml').replace('main', 'spreadsheetDrawing')}}}cNvPr"
+_BEFORE_CALCULATION = frozenset(
+    f"{{{SHEET}}}{name}" for name in ("sheets", "functionGroups", "externalReferences", "definedNames")
+)
+_FORMULA_NAMES = frozenset(("f", "formula", "formula1", "formula2"))
+_LITERAL = re.compile(r'"((?:[^"]|"")*)"')
+_IDENTIFIER = re.compile(r"(?=.*[\d_])[!-~]+|[A-Z]{1,6}|\S+@\S+\.\w+|\w+://\S+|www\.\S+")
+"""Texts without spaces that have a digit or an underscore, short ones of capitals, and addresses."""
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> Workbook:
+    """Return the units of an xlsx file: cells in the order of sheets, comments, drawings, charts, properties."""
+    file = Workbook(data, path, "xlsx")
+    main = next(iter(file.find_parts(*_MAIN_TYPES)), None)
+    if main is None:
+        raise DocmtError(f"{path} is not a workbook: it has no workbook part. Save it as xlsx again.")
+    file.read_sheets(main)
+    file.add_properties()
+    return file
+
+
+class Workbook(OfficeFile):
+    """An xlsx file that was read."""
+
+    def read_sheets(self, main: str) -> None:
+        """Add the texts of the sheets in the order of the workbook."""
+        self._main = main
+        self._used: set[int] = set()
+        relationships = self.read_relationships(main)
+        shared = next((name for _, kind, name in relationships if kind == "sharedStrings"), None)
+        self._strings = self.open_part(shared) if shared else None
+        root = self._strings.file.root if self._strings else None
+        self._items = [each for each in root.elements if each.name == _ITEM] if root else []
+        targets = {id: name for id, _, name in relationships}
+        ids = [
+            each.attributes.get(f"{{{RELATIONSHIPS}}}id", "") for each in self.open_part(main).file.root.iter(_SHEET)
+        ]
+        sheets = list(dict.fromkeys(targets[id] for id in ids if id in targets))
+        self._kept = self._find_kept([main, *sheets])
+        for name in sheets:
+            self._read_cells(self.open_part(name))
+            self._read_related(name)
+
+    def _find_kept(self, names: Sequence[str]) -> dict[str, str]:
+        """Return texts that must stay, in lower case, with the reason: headers of tables and values in formulas."""
+        kept: dict[str, str] = {}
+        for name in names:
+            for element in self.open_part(name).file.root.iter():
+                if element.name.rpartition("}")[2] in _FORMULA_NAMES:
+                    for literal in _LITERAL.findall(element.text()):
+                        value = literal.replace('""', '"')
+                        # A list of allowed values is one literal, with commas.
+                        kept |= dict.fromkeys(map(_fold, (value, *value.split(","))), "values of formulas")
+        for name in self.find_parts(*_TABLE_TYPES):
+            for element in self.open_part(name).file.root.iter(_COLUMN, _FIELD):
+                for attribute in ("name", "totalsRowLabel"):
+                    header = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), element.attributes.get(attribute, ""))
+                    kept[_fold(header)] = "table headers"
+        return kept
+
+    def _read_cells(self, part: OfficePart) -> None:
+        """Add the strings of a sheet that no cell before had."""
+        for cell in part.file.root.iter(_CELL):
+            kind, inline, value = cell.attributes.get("t"), cell.find(_INLINE), cell.find(_VALUE)
+            if formula := cell.find(_FORMULA):
+                self.skipped.append(Skipped("formulas", formula.text()))
+            elif kind == "inlineStr" and inline:
+                self._add_string(part, inline)
+            elif kind == "s" and value and self._strings:
+                digits = value.text().strip()
+                index = int(digits) if re.fullmatch("[0-9]{1,9}", digits) else len(self._items)
+                if index < len(self._items) and index not in self._used:
+                    self._used.add(index)
+                    self._add_string(self._strings, self._items[index])
+
+    def _add_string(self, part: OfficePart, item: Element, is_cell: bool = True) -> None:
+        """Add a rich or plain string (CT_Rst). is_cell: whether it may be an identifier or a header."""
+        text = "".join(each.text() for each in find_outer(item, (_TEXT,), ()) if _is_shown(each, item))
+        if not has_letters(text):
+            return
+        reason = self._kept.get(_fold(text), "codes and identifiers" if _IDENTIFIER.fullmatch(text.strip()) else "")
+        if is_cell and reason:
+            self.skipped.append(Skipped(reason, text))
+            return
+        span = (item.inner_start, item.inner_end)
+        prefix = item.tag.rpartition(":")[0] + ":" if ":" in item.tag else ""
+        runs = [each for each in item.elements if each.name == _RUN]
+        if not runs:
+            start, end = f'<{prefix}t xml:space="preserve">', f"</{prefix}t>"
+            self.add_text(part, span, Unit(_clean(text)), lambda value: start + escape_text(value) + end)
+            return
+        builder = RunBuilder(prefix, keep_space=True)
+        for child in item.elements:
+            form, content = child.find(_FORMAT), child if child.name == _TEXT else child.find(_TEXT)
+            if content and child.name in (_RUN, _TEXT):
+                head = f"<{prefix}r>" + (part.raw(form) if form else "")
+                builder.add_text(format_key(form), head, _clean(content.text()))
+        self.add_text(part, span, builder.finish(), builder=builder)
+
+    def _read_related(self, name: str) -> None:
+        """Add comments and drawings of a sheet, with their charts and SmartArt."""
+        for _, kind, target in self.read_relationships(name):
+            if target in self.parts:
+                continue
+            if kind in ("comments", "threadedComment"):
+                part = self.open_part(target)
+                for element in part.file.root.iter():
+                    if element.name == _RICH:
+                        self._add_string(part, element, is_cell=False)
+                    elif element.name.endswith("/threadedcomments}text"):
+                        self.add_element_text(part, element)
+            elif kind == "drawing":
+                self._read_drawing(target)
+
+    def _read_drawing(self, name: str) -> None:
+        part = self.open_part(name)
+        for element in find_outer(part.file.root, (A_PARAGRAPH, _DRAWN), (A_PARAGRAPH,)):
+            if element.name == A_PARAGRAPH:
+                self.read_drawing_paragraph(part, element)
+                continue
+            for attribute in ("title", "descr"):
+                self.add_attribute(part, element, attribute)
+        related = self.read_relationships(name)
+        self.read_drawings(target for _, kind, target in related if kind == "chart" and target not in self.parts)
+        self.read_diagrams([target for _, kind, target in related if kind in ("diagramData", "diagramDrawing")])
+
+    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
+        """Return the request to compute formulas when the file is opened, as their results may hold changed texts."""
+        if not is_changed or not any(each.reason == "formulas" for each in self.skipped):
+            return {}
+        file = self.open_part(self._main).file
+        if calculation := file.root.find(_CALCULATION):
+            return {self._main: [set_attribute(file, calculation, "fullCalcOnLoad", "1")]}
+        position = max((each.end for each in file.root.elements if each.name in _BEFORE_CALCULATION), default=0)
+        prefix = file.root.tag.removesuffix("workbook")
+        return {self._main: [(position, position, f'<{prefix}calcPr fullCalcOnLoad="1"/>')] if position else []}
+
+
+def _fold(text: str) -> str:
+    """Return a text as formulas compare it."""
+    return text.strip().casefold()
+
+
+def _clean(text: str) -> str:
+    """Return a string without the carriage returns that Excel writes as _x000D_."""
+    return text.replace("_x000D_", "")
+
+
+def _is_shown(element: Element, item: Element) -> bool:
+    """Return whether a text is one of the string itself, not of its phonetic reading."""
+    return element.parent is item or (element.parent is not None and element.parent.name == _RUN)

@@ -1,0 +1,193 @@
+"""Workbooks: strings of cells in the order of sheets; what formulas and tables refer to stays."""
+
+import io
+import random
+
+import openpyxl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from office_samples import (
+    CHART,
+    OFFICE,
+    A,
+    C,
+    R,
+    S,
+    check_mutants,
+    check_round_trip,
+    list_files,
+    pack_parts,
+    pseudo,
+    read_part,
+    relate,
+)
+
+from docmt.core.errors import DocmtError
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Unit
+from docmt.formats.workbooks import read
+
+TYPE = OFFICE + "spreadsheetml."
+XDR = "http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing"
+
+
+def make(sheets, strings=(), parts=(), settings=""):
+    """Return a package. sheets: rows of cells, in the order of their parts and the opposite one of the workbook."""
+    count = len(sheets)
+    ids = "".join(f'<sheet name="Name {n}" sheetId="{n}" r:id="rId{n}"/>' for n in range(count, 0, -1))
+    main = f'<workbook xmlns="{S}" xmlns:r="{R}"><sheets>{ids}</sheets>{settings}</workbook>'
+    targets = [("worksheet", f"worksheets/sheet{n}.xml") for n in range(1, count + 1)]
+    items = "".join(f"<si>{each}</si>" if each.startswith("<") else f"<si><t>{each}</t></si>" for each in strings)
+    members = {
+        "xl/workbook.xml": (TYPE + "sheet.main+xml", main),
+        "xl/_rels/workbook.xml.rels": relate(*targets, ("sharedStrings", "sharedStrings.xml")),
+        "xl/sharedStrings.xml": (TYPE + "sharedStrings+xml", f'<sst xmlns="{S}">{items}</sst>'),
+    }
+    for number, cells in enumerate(sheets, 1):
+        text = f'<worksheet xmlns="{S}"><sheetData><row>{cells}</row></sheetData></worksheet>'
+        members[f"xl/worksheets/sheet{number}.xml"] = (TYPE + "worksheet+xml", text)
+    return pack_parts({**members, **dict(parts)})
+
+
+def share(*numbers):
+    return "".join(f'<c t="s"><v>{number}</v></c>' for number in numbers)
+
+
+def read_xlsx(data):
+    return read(data, "x.xlsx", ReadConfig())
+
+
+def read_texts(data):
+    check_round_trip(read_xlsx, data)
+    return [unit.text for unit in read_xlsx(data).units]
+
+
+def list_skipped(data):
+    return [(each.reason, each.text) for each in read_xlsx(data).skipped]
+
+
+def test_strings_are_read_in_the_order_of_the_workbook():
+    inline = '<c t="inlineStr"><is><t>Inline</t></is></c>'
+    data = make([share(0, 1), share(2, 0) + inline], ["One", "Two", "Three", "Unused"])
+    assert read_texts(data) == ["Three", "One", "Inline", "Two"]
+    file = read_xlsx(data)
+    new = file.write([pseudo(unit) for unit in file.units], "fr")
+    assert '<t xml:space="preserve">[Ťwó&lt;&amp;"&gt;]</t>' in read_part(new, "xl/sharedStrings.xml")
+    assert '<is><t xml:space="preserve">[Inlíné' in read_part(new, "xl/worksheets/sheet2.xml")
+    assert 'name="Name 1"' in read_part(new, "xl/workbook.xml")
+
+
+def test_rich_strings_have_codes_and_lose_changed_readings():
+    rich = '<r><t>One </t></r><r><rPr><b/></rPr><t>two</t></r><rPh sb="0" eb="1"><t>reading</t></rPh>'
+    data = make([share(0)], [rich])
+    (unit,) = read_xlsx(data).units
+    assert (unit.text, len(unit.codes)) == ("One two", 4)
+    new = read_part(read_xlsx(data).write([Unit("Ein zwei", unit.codes)]), "xl/sharedStrings.xml")
+    text = '<t xml:space="preserve">{}</t></r>'
+    assert f"<si><r>{text.format('Ein ')}<r><rPr><b/></rPr>{text.format('zwei')}</si>" in new
+
+
+def test_numbers_and_identifiers_stay():
+    data = make([share(0, 1, 2, 3, 4, 5, 6)], ["12", "A_1", "EUR", "x@y.org", "Name", "第1章", "GRAND TOTAL"])
+    assert read_texts(data) == ["Name", "第1章", "GRAND TOTAL"]
+    assert list_skipped(data) == [("codes and identifiers", text) for text in ("A_1", "EUR", "x@y.org")]
+
+
+def test_formulas_and_what_they_compare_stay():
+    formula = '<c t="str"><f>IF(A1="yes","Good ""x""",B1)</f><v>Good</v></c>'
+    data = make([formula + share(0, 1, 2)], ["Yes", 'Good "x"', "Other"], settings='<calcPr calcId="1"/>')
+    assert read_texts(data) == ["Other"]
+    assert list_skipped(data) == [
+        ("formulas", 'IF(A1="yes","Good ""x""",B1)'),
+        ("values of formulas", "Yes"),
+        ("values of formulas", 'Good "x"'),
+    ]
+    main = read_part(read_xlsx(data).write([Unit("Andere")]), "xl/workbook.xml")
+    assert '<calcPr fullCalcOnLoad="1" calcId="1"/>' in main
+
+
+def test_a_workbook_without_settings_of_calculation_gets_them():
+    data = make(["<c><f>A1</f></c>" + share(0)], ["Text"])
+    main = read_part(read_xlsx(data).write([Unit("Worte")]), "xl/workbook.xml")
+    assert '</sheets><calcPr fullCalcOnLoad="1"/></workbook>' in main
+
+
+def test_allowed_values_stay():
+    cells = f'{share(0, 1)}<dataValidation><formula1>"Open,Closed"</formula1></dataValidation>'
+    assert read_texts(make([cells], ["Closed", "Other"])) == ["Other"]
+
+
+def test_headers_of_tables_stay():
+    table = f'<table xmlns="{S}" ref="A1:B2"><tableColumn name="First_x000a_name" totalsRowLabel="Sum of it"/></table>'
+    parts = {"xl/tables/table1.xml": (TYPE + "table+xml", table)}
+    data = make([share(0, 1, 2)], ["First\nname", "Anna says", "Sum of it"], parts)
+    assert read_texts(data) == ["Anna says"]
+    assert list_skipped(data) == [("table headers", "First\nname"), ("table headers", "Sum of it")]
+
+
+def test_comments_drawings_and_charts():
+    paragraph = "<a:p><a:r><a:t>{}</a:t></a:r></a:p>"
+    comments = (
+        f'<comments xmlns="{S}"><comment><text><r><rPr/><t>A</t></r><r><t>B12</t></r></text></comment></comments>'
+    )
+    drawing = f'<d:x xmlns:d="{XDR}" xmlns:a="{A}"><d:cNvPr name="n" descr="A box"/>{paragraph.format("Text")}</d:x>'
+    parts = {
+        "xl/worksheets/_rels/sheet1.xml.rels": relate(("comments", "../comments1.xml"), ("drawing", "../drawing1.xml")),
+        "xl/comments1.xml": (TYPE + "comments+xml", comments),
+        "xl/drawing1.xml": (OFFICE + "drawing+xml", drawing),
+        "xl/_rels/drawing1.xml.rels": relate(("chart", "chart1.xml")),
+        "xl/chart1.xml": (CHART, f'<c:x xmlns:c="{C}" xmlns:a="{A}"><c:v>Kept</c:v>{paragraph.format("Chart")}</c:x>'),
+    }
+    assert read_texts(make([share(0)], ["Cell"], parts)) == ["Cell", "AB12", "A box", "Text", "Chart"]
+
+
+def test_numbers_of_strings_that_do_not_exist_are_ignored():
+    assert read_texts(make([share(7, -1, "x", 0)], ["Text"])) == ["Text"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"no package", "not a zip package"),
+        (pack_parts({}), "not a workbook"),
+        (pack_parts({"xl/vbaProject.bin": ("", "x")}), "macros"),
+        (make(["<c>"]), "broken XML"),
+    ],
+)
+def test_what_is_no_workbook_is_refused(data, message):
+    with pytest.raises(DocmtError, match=message):
+        read_xlsx(data)
+
+
+CHARACTERS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))
+ROWS = st.lists(st.lists(st.text(CHARACTERS, max_size=12).map(lambda text: f"{text} a")), max_size=5)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=3))
+def test_workbooks_of_another_writer_are_kept(sheets):
+    book = openpyxl.Workbook()
+    for number, rows in enumerate(sheets):
+        sheet = book.create_sheet(f"S{number}")
+        for row in rows:
+            sheet.append([f"'{text}" if text.startswith("=") else text for text in row])
+    buffer = io.BytesIO()
+    book.save(buffer)
+    check_round_trip(read_xlsx, buffer.getvalue())
+
+
+@pytest.mark.parametrize("path", list_files(".xlsx", "xlsx"))
+def test_real_workbooks_are_kept(path):
+    if "protected" in path.name:
+        with pytest.raises(DocmtError, match="encrypted"):
+            read_xlsx(path.read_bytes())
+        return
+    check_round_trip(read_xlsx, path.read_bytes())
+
+
+@pytest.mark.full
+def test_mutants_are_read_or_refused():
+    rich = "<r><t>One </t></r><r><rPr><b/></rPr><t>two</t></r>"
+    data = make([share(0, 1) + "<c><f>A1</f></c>", share(1)], [rich, "Some text"])
+    names = ["xl/sharedStrings.xml", "xl/workbook.xml", "xl/worksheets/sheet1.xml"]
+    assert check_mutants(read_xlsx, data, names, random.Random(0), 2000) > 100
