@@ -1,4 +1,4 @@
-"""Packages of strangers: bombs, paths, entities and damage are refused; large and foreign texts are read and written."""
+"""Packages of strangers: bombs, entities and damage are refused; large and foreign texts are read and written."""
 
 import importlib.util
 import io
