@@ -177,8 +177,9 @@ def test_marks_and_fields_are_single_codes(mark):
     assert body_of(change(pack(body))) == f"<text:p>Óné{mark} twó</text:p>"
 
 
-def test_a_page_break_that_was_is_dropped():
-    body = "<text:p>un<text:soft-page-break/>til</text:p>"
+@pytest.mark.parametrize("mark", ["<text:soft-page-break/>", SPAN.format("T1", ""), "<text:span/>"])
+def test_what_shows_nothing_is_dropped(mark):
+    body = f"<text:p>un{mark}til</text:p>"
     assert load(pack(body)).units == [Unit("until")]
     assert load(pack(body)).write([Unit("until")]) == pack(body)
     assert body_of(change(pack(body))) == "<text:p>úntíl</text:p>"

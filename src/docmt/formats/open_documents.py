@@ -307,8 +307,8 @@ class _InlineReader:
         """Return "pair", "link", "space", "alone", "code" or "plain" (no code at all), and the format of a pair."""
         if node.name in _SPACES:
             return "space", ""
-        if node.name == TEXT + "soft-page-break":
-            return "plain", ""  # where a page once ended
+        if node.name == TEXT + "soft-page-break" or (node.name == TEXT + "span" and not node.children):
+            return "plain", ""  # a page once ended here, or a format ended where it began
         if node.is_empty_tag:
             return "alone", ""
         if node.name == TEXT + "span":
