@@ -1,0 +1,350 @@
+"""Inline markup of Markdown as codes, by the rules of CommonMark 0.31 (https://spec.commonmark.org/0.31.2/#inlines)."""
+
+from __future__ import annotations
+
+import html
+import re
+import string
+import unicodedata
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
+
+_TAG = r"""</?[A-Za-z][\w-]*(?:\s+[\w:@.-]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>`]+))?)*\s*/?>"""
+_LEX = re.compile(
+    rf"""
+    (?P<escape>\\[{re.escape(string.punctuation)}])
+  | (?P<hard>(?:[ ]{{2,}}|\\)\n) | (?P<soft>[ \t]*\n)
+  | (?P<ticks>`+)
+  | (?P<math>\$\$(?=\S)[^$]*[^\s$]\$\$|\$(?=[^\s$])(?:[^$\\\n]|\\.)*(?<=[^\s])\$(?!\d))
+  | (?P<link><[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>|<[\w.+-]+@[\w.-]+>)
+  | (?P<comment><!--.*?-->|<\?.*?\?>) | (?P<tag>{_TAG})
+  | (?P<note>\[\^[^\]\s]+\]) | (?P<citation>\[-?@[^\[\]\n]*\])
+  | (?P<open>!?\[) | (?P<close>\])
+  | (?P<delimiter>\*+|_+|~+)
+  | (?P<entity>&(?:\#\d{{1,7}}|\#[xX][0-9A-Fa-f]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}});)
+  | (?P<attributes>[ ]*\{{[#.][^{{}}\n]*\}})
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_TARGET = re.compile(
+    r"""\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\])*\))*)"""
+    r"""(?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)(?:\{[^{}\n]*\})?"""
+)
+_LABEL = re.compile(r"\[((?:\\.|[^\[\]\\])*)\]")
+_SPAN = re.compile(r"\{[^{}\n]*\}")
+_ESCAPED = re.compile(
+    r"""[\\`*\[\]] | (?<![^\W_])_ | _(?![^\W_]) | ~ | <(?=[A-Za-z/!?]) | &(?=\#?\w+;) | \$ | \{(?=[#.])""", re.VERBOSE
+)
+_LINE_MARK = re.compile(r"(?:\#{1,6}|[-+*:])(?=\s|$)|>|=+\s*$|-[- ]*$|~~~|:::|(?P<number>\d{1,9})[.)](?=\s|$)")
+
+
+@dataclass
+class _Item:
+    """A piece of the source."""
+
+    kind: str
+    start: int
+    end: int
+    partner: int = -1
+    """of brackets that are a link: index of the other one"""
+    content: str = ""
+    group: int = -1
+    """of delimiters: index of the innermost link around"""
+    can_open: bool = False
+    can_close: bool = False
+    count: int = 0
+    """delimiters that are not matched yet"""
+    opens: list[str] = field(default_factory=list)
+    closes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Inline:
+    """The unit of a paragraph, and the places of its images: start and end of the source by id, and of the alt text."""
+
+    unit: Unit
+    images: dict[str, tuple[int, int]]
+    alts: list[tuple[int, int]]
+
+
+def read_inline_markdown(source: str, labels: Collection[str], breaks: Sequence[str] = (), id: str = "") -> Inline:
+    """Return the unit of a paragraph. source: its lines, joined by \\n, without indents and quote marks.
+
+    labels: normalised names of the link definitions. breaks: what the file has for each line break.
+    """
+    items = _lex(source)
+    _match_brackets(source, items, labels)
+    _match_delimiters(source, items)
+    return _Writer(source, items, breaks).write(id)
+
+
+def normalise_label(label: str) -> str:
+    """Return the name of a link definition as it is compared."""
+    return SPACE.join(label.split()).casefold()
+
+
+def _lex(source: str) -> list[_Item]:
+    items: list[_Item] = []
+    runs: dict[str, int] = {}  # last place of each run of backticks
+    for run in re.finditer(r"`+", source):
+        runs[run[0]] = run.start()
+    position = 0
+    while match := _LEX.search(source, position):
+        kind, start, end = match.lastgroup or "", match.start(), match.end()
+        if kind == "ticks":
+            kind = "text"
+            if runs.get(match[0], -1) > start:
+                closing = re.compile(rf"(?<!`){match[0]}(?!`)").search(source, end)
+                if closing:
+                    kind, end = "code", closing.end()
+        if start > position:
+            items.append(_Item("text", position, start))
+        items.append(_Item(kind, start, end))
+        position = end
+    if position < len(source):
+        items.append(_Item("text", position, len(source)))
+    return items
+
+
+def _match_brackets(source: str, items: list[_Item], labels: Collection[str]) -> None:
+    """Find links and images. The items of a target are emptied."""
+    opened: list[int] = []
+    covered = 0
+    for index, item in enumerate(items):
+        if item.start < covered:
+            item.kind, item.start = "none" if item.end <= covered else "text", covered
+        elif item.kind == "open":
+            opened.append(index)
+        elif item.kind == "close" and opened:
+            start = opened.pop()
+            end, content = _find_target(source, items[start].end, item, labels)
+            if not content:
+                continue
+            items[start].partner, item.partner, item.content = index, start, content
+            covered = item.end = end
+            if source[items[start].start] == "[":
+                opened = [each for each in opened if source[items[each].start] == "!"]  # no links in links
+
+
+def _find_target(source: str, start: int, close: _Item, labels: Collection[str]) -> tuple[int, str]:
+    """Return the end of a link, and what ends it; "" if it is none. A label that is the text is named in the end."""
+    text = source[start : close.start]
+    if (match := _TARGET.match(source, close.end)) and text.strip():
+        return match.end(), "]" + match[0].replace("\n", SPACE)
+    if (match := _LABEL.match(source, close.end)) and normalise_label(match[1]) in labels:
+        return match.end(), "]" + match[0].replace("\n", SPACE)
+    if normalise_label(text) in labels:
+        end = close.end + 2 if source.startswith("[]", close.end) else close.end
+        return end, f"][{text}]".replace("\n", SPACE)
+    if (match := _SPAN.match(source, close.end)) and text.strip():
+        return match.end(), "]" + match[0]
+    return close.end, ""
+
+
+def _match_delimiters(source: str, items: list[_Item]) -> None:
+    """Find emphasis. Delimiters match within one link only."""
+    groups: list[int] = [-1]
+    stacks: dict[tuple[int, str], list[_Item]] = {}
+    for index, item in enumerate(items):
+        if item.kind == "open" and item.partner >= 0:
+            groups.append(index)
+        elif item.kind == "close" and item.partner >= 0:
+            groups.pop()
+        elif item.kind == "delimiter":
+            item.group = groups[-1]
+            _flank(source, item)
+            _close_emphasis(source, item, stacks)
+            if item.can_open and item.count:
+                stacks.setdefault((item.group, source[item.start]), []).append(item)
+
+
+def _flank(source: str, item: _Item) -> None:
+    """Set whether a run of delimiters can open and close emphasis."""
+    before = source[item.start - 1 : item.start] or SPACE if item.start else SPACE
+    after = source[item.end : item.end + 1] or SPACE
+    left = not after.isspace() and (not _is_punctuation(after) or before.isspace() or _is_punctuation(before))
+    right = not before.isspace() and (not _is_punctuation(before) or after.isspace() or _is_punctuation(after))
+    item.count = item.end - item.start
+    item.can_open, item.can_close = left, right
+    if source[item.start] == "_":
+        item.can_open = left and (not right or _is_punctuation(before))
+        item.can_close = right and (not left or _is_punctuation(after))
+    if source[item.start] == "~" and item.count > 2:
+        item.can_open = item.can_close = False
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] in "PS"
+
+
+def _close_emphasis(source: str, item: _Item, stacks: dict[tuple[int, str], list[_Item]]) -> None:
+    """Match a run of delimiters with those before it."""
+    character = source[item.start]
+    stack = stacks.get((item.group, character), [])
+    while item.can_close and item.count:
+        size = item.end - item.start
+        for depth in range(len(stack) - 1, max(-1, len(stack) - 50), -1):
+            other = stack[depth]
+            length = other.end - other.start
+            both = item.can_open or other.can_close
+            if character == "~":
+                fits = other.count == item.count
+            else:
+                fits = not both or (length + size) % 3 != 0 or (length % 3 == 0 and size % 3 == 0)
+            if fits:
+                break
+        else:
+            return
+        used = item.count if character == "~" else 2 if other.count >= 2 and item.count >= 2 else 1
+        other.opens.insert(0, character * used)
+        item.closes.append(character * used)
+        other.count -= used
+        item.count -= used
+        del stack[depth + (other.count > 0) :]
+        for mark in "*_~":  # what is opened in between stays text
+            others = stacks.get((item.group, mark), [])
+            while others and others[-1].start > other.start:
+                others.pop()
+
+
+class _Writer:
+    """Builder of the unit of a paragraph from its items."""
+
+    def __init__(self, source: str, items: Sequence[_Item], breaks: Sequence[str]) -> None:
+        self._source, self._items = source, items
+        self._breaks = breaks
+        self._builder = UnitBuilder(collapse=True)
+        self._opened: list[tuple[str, str]] = []  # name and id of pairs
+        self._images: dict[str, tuple[int, int]] = {}
+        self._alts: list[tuple[int, int]] = []
+
+    def write(self, id: str) -> Inline:
+        """Return the unit and its images."""
+        index = 0
+        while index < len(self._items):
+            item = self._items[index]
+            if item.kind == "open" and item.partner >= 0 and self._source[item.start] == "!":
+                end = self._items[item.partner]
+                self._add_image(item, end)
+                index = item.partner
+            else:
+                self._add(index, item)
+            index += 1
+        return Inline(self._builder.finish(id), self._images, self._alts)
+
+    def _add_image(self, item: _Item, end: _Item) -> None:
+        id = self._name()
+        self._builder.add_alone(id, self._source[item.start : end.end])
+        self._images[id] = item.start, end.end
+        self._alts.append((item.end, end.start))
+
+    def _name(self) -> str:
+        return str(self._builder.code_count + 1)
+
+    def _add(self, index: int, item: _Item) -> None:
+        content = self._source[item.start : item.end]
+        if item.kind not in ("text", "hard"):
+            content = content.replace("\n", SPACE)  # codes are on one line, as the text is
+        if item.kind == "text":
+            self._builder.add_text(content)
+        elif item.kind == "escape":
+            self._builder.add_text(content[1])
+        elif item.kind == "entity":
+            self._builder.add_text(html.unescape(content))
+        elif item.kind in ("soft", "hard"):
+            if item.kind == "hard":
+                number = self._source.count("\n", 0, item.start)
+                self._builder.add_alone(self._name(), self._breaks[number], is_space=True)
+            else:
+                self._builder.add_text(SPACE)
+        elif item.kind in ("open", "close"):
+            self._add_bracket(item, content)
+        elif item.kind == "delimiter":
+            self._add_delimiter(item, content)
+        elif item.kind == "tag":
+            self._add_tag(content)
+        elif item.kind != "none":
+            self._builder.add_alone(self._name(), content)
+
+    def _add_bracket(self, item: _Item, content: str) -> None:
+        if item.partner < 0:
+            self._builder.add_text(content)
+        elif item.kind == "open":
+            self._open("[", content, can_copy=False)
+        else:
+            self._close("[", item.content)
+
+    def _add_delimiter(self, item: _Item, content: str) -> None:
+        for mark in item.closes:
+            self._close(mark, mark)
+        self._builder.add_text(content[: item.count])
+        for mark in item.opens:
+            self._open(mark, mark)
+
+    def _add_tag(self, content: str) -> None:
+        name = re.sub(r"\W.*", "", content.strip("</"), flags=re.DOTALL).lower()
+        if name == "br":
+            self._builder.add_alone(self._name(), content, is_space=True)
+        elif content.startswith("</"):
+            self._close(name, content)
+        elif content.endswith("/>"):
+            self._builder.add_alone(self._name(), content)
+        else:
+            self._open(name, content, can_copy=name != "a")
+
+    def _open(self, name: str, content: str, can_copy: bool = True) -> None:
+        """Open a pair. Equal ones share their id."""
+        is_free = can_copy and content not in (id for _, id in self._opened)
+        id = content if is_free else self._name()
+        self._opened.append((name, id))
+        self._builder.open(id, content, can_copy)
+
+    def _close(self, name: str, content: str) -> None:
+        index = next((each for each in reversed(range(len(self._opened))) if self._opened[each][0] == name), None)
+        if index is None:
+            self._builder.add_alone(self._name(), content)
+        else:
+            self._builder.close(self._opened[index][1], content)
+            del self._opened[index:]
+
+
+def escape_inline(text: str) -> str:
+    """Return text as Markdown that shows it, within a line."""
+    return _ESCAPED.sub(lambda match: "\\" + match[0], SPACE.join(re.split(r"\s*[\r\n]+\s*", text)))
+
+
+def escape_cell(text: str) -> str:
+    """Return text as Markdown for a cell of a table."""
+    return escape_inline(text).replace("|", "\\|")
+
+
+def guard_markup(unit: Unit) -> Unit:
+    """Return the unit with backslashes as codes where its text would be markup beside a code or as a beginning.
+
+    Emphasis by _ within a word becomes emphasis by *.
+    """
+    text = unit.text
+    offsets = set()
+    for start in [0, *(code.offset + 1 for code in unit.codes if code.is_space and "\n" in code.content)]:
+        if match := _LINE_MARK.match(text, start):
+            offset = match.end("number") if match["number"] else start
+            if not any(start <= code.offset <= offset and not code.is_space for code in unit.codes):
+                offsets.add(offset)
+    opening = {code.offset - 1 for code in unit.codes if code.kind == "open" and code.content == "["}
+    offsets |= {offset for offset in opening if text[max(0, offset) : offset + 1] == "!"}
+    offsets = {offset for offset in offsets if not _ESCAPED.match(text, offset)}
+    guards = [Code(offset, "alone", f"escape{offset}", "\\") for offset in offsets]
+    codes = sorted([*unit.codes, *guards], key=lambda code: code.offset)  # stable: a guard is after the others
+    if any(_is_within_word(text, code) for code in codes):
+        codes = [
+            replace(code, content=code.content.replace("_", "*")) if code.id[:1] == "_" else code for code in codes
+        ]
+    return replace(unit, codes=tuple(codes))
+
+
+def _is_within_word(text: str, code: Code) -> bool:
+    """Return whether emphasis by _ touches a word outside, where it would be no emphasis."""
+    outside = text[code.offset - 1 : code.offset] if code.kind == "open" else text[code.offset : code.offset + 1]
+    return code.content in ("_", "__") and code.kind != "alone" and outside.isalnum()

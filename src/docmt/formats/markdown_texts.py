@@ -1,0 +1,243 @@
+"""Markdown: CommonMark with tables, footnotes, definition lists and formulas of GitHub and Pandoc.
+
+Marks of lists, headings and quotes, code, HTML blocks and link definitions stay. The lines of a changed paragraph
+become one line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from docmt.documents.text_layout import Verbatim, find_verbatim, has_letters
+from docmt.formats.markdown_inline import (
+    escape_cell,
+    escape_inline,
+    guard_markup,
+    normalise_label,
+    read_inline_markdown,
+)
+from docmt.formats.patched_text import PatchedText
+from docmt.formats.registry import ReadConfig
+from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
+from docmt.formats.units import Skipped, Unit, UnitFile
+
+Span = tuple[int, int]
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_ITEM_MARK = r"(?:[-*+]|\d{1,9}[.)])(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s))?"
+_MARKS = re.compile(rf"(?:[ \t]*(?:>|{_ITEM_MARK}|\[\^[^\]\s]+\]:|:(?=[ \t])|\#{{1,6}}(?=\s|$)))*[ \t]*")
+_QUOTES = re.compile(r"[ \t]*(?:>[ \t]?)*[ \t]*")
+_ITEM_START = re.compile(rf"[ \t>]*({_ITEM_MARK}|\[\^[^\]\s]+\]:|:[ \t])[ \t]*")
+_HEADING = re.compile(r"[ \t]*#{1,6}(?=\s|$)")
+_HEADING_END = re.compile(r"(?:[ \t]+#+)?\s*$")
+_UNDERLINE = re.compile(r"[ \t>]*(?:=+|-+)\s*$")
+_RULE = re.compile(r"[ \t>]*(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})\s*$")
+_FENCED_DIV = re.compile(r"[ \t>]*:{3,}")
+_DEFINITION = re.compile(r"^[ \t>]*\[(?!\^)((?:\\.|[^\[\]\\])+)\]:", re.MULTILINE)
+_CELL = re.compile(r"(?:\\.|[^|\\])+|\\$")
+_TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t:|-]*$")
+_KEY = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+([^\r\n]*?)[ \t]*$", re.MULTILINE)
+_PLAIN_START = re.compile(r"[\w(“„«¿¡‘—–…]")
+_KEPT = {"code": "code", "HTML": "HTML"}
+
+
+@dataclass
+class MarkdownFile(UnitFile):
+    """A Markdown text."""
+
+    patches: PatchedText = field(default_factory=lambda: PatchedText(""))
+    path: str = ""
+    encoding: TextEncoding = UTF_8
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file with other units. Text that would be markup is escaped. Markdown names no language."""
+        guarded = [new if new == old else guard_markup(new) for old, new in zip(self.units, units, strict=True)]
+        return self.encoding.encode(self.patches.render(self.units, guarded), self.path)
+
+
+@dataclass
+class _Paragraph:
+    """The lines of an open paragraph: start and end of the text of each."""
+
+    lines: list[Span]
+    depth: int
+    """number of quote marks"""
+
+
+def read(data: bytes, path: str, config: ReadConfig) -> MarkdownFile:
+    """Return the units of Markdown. `config.fields`: keys of the front matter whose strings are translated."""
+    text, encoding = decode_text(data, path)
+    file = MarkdownFile(patches=PatchedText(text), path=path, encoding=encoding)
+    reader = _Reader(file, frozenset(normalise_label(match[1]) for match in _DEFINITION.finditer(text)))
+    position = 0
+    for block in find_verbatim(text, markdown=True):
+        reader.read_lines(position, block.start)
+        _read_block(file, reader, block, config.fields)
+        position = block.end
+    reader.read_lines(position, len(text))
+    return file
+
+
+def _read_block(file: MarkdownFile, reader: _Reader, block: Verbatim, fields: Sequence[str]) -> None:
+    """Read a table or front matter, or note what is skipped."""
+    text = file.patches.text[block.start : block.end]
+    if block.kind == "tables":
+        reader.read_table(block.start, block.end)
+    elif block.kind == "front matter":
+        for match in _KEY.finditer(text):
+            if match[1] in fields:
+                _add_value(file, match[1], match[2], block.start + match.start(2))
+    elif block.kind in _KEPT:
+        file.skipped.append(Skipped(_KEPT[block.kind], text.strip()[:200]))
+
+
+def _add_value(file: MarkdownFile, key: str, value: str, start: int) -> None:
+    """Add the unit of a string of YAML."""
+    end = start + len(value)
+    escape: Callable[[str], str] = _quote_plain
+    if re.fullmatch(r'"(?:\\.|[^"\\])*"', value):
+        try:
+            string, escape = str(json.loads(value)), _escape_double
+        except ValueError:
+            return
+        start, end = start + 1, end - 1
+    elif re.fullmatch(r"'(?:''|[^'])*'", value):
+        string, escape = value[1:-1].replace("''", "'"), _escape_single
+        start, end = start + 1, end - 1
+    elif _PLAIN_START.match(value) and " #" not in value:
+        string = value
+    else:
+        return
+    if has_letters(string):
+        file.patches.add(start, end, len(file.units), escape)
+        file.units.append(Unit(string, id=key))
+
+
+def _escape_double(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _escape_single(text: str) -> str:
+    return text.replace("'", "''")
+
+
+def _quote_plain(text: str) -> str:
+    """Return a string of YAML, in quotes if it needs them."""
+    is_plain = _PLAIN_START.match(text) and not re.search(r":(?:\s|$)|\s#|\n|\s$", text)
+    return text if is_plain else json.dumps(text, ensure_ascii=False)
+
+
+class _Reader:
+    """Reader of the lines outside of verbatim blocks."""
+
+    def __init__(self, file: MarkdownFile, labels: frozenset[str]) -> None:
+        self._file, self._text, self._labels = file, file.patches.text, labels
+        self._indent = 0  # of the text of the list item
+        self._follows_blank = True
+        self._starts = [match.start() for match in _LINE.finditer(self._text)]
+
+    def read_lines(self, start: int, end: int) -> None:
+        """Add the units of the paragraphs in a part of the text."""
+        paragraph: _Paragraph | None = None
+        for match in _LINE.finditer(self._text, start, end):
+            line = match[0].rstrip("\r\n")
+            paragraph = self._read_line(line, match.start(), paragraph)
+            self._follows_blank = not line.strip(" \t>")
+        self._finish(paragraph)
+        self._follows_blank = True
+
+    def _read_line(self, line: str, start: int, paragraph: _Paragraph | None) -> _Paragraph | None:
+        """Return the paragraph that is open after a line."""
+        quotes = _QUOTES.match(line)
+        depth = quotes[0].count(">") if quotes else 0
+        if not line.strip(" \t>") or _FENCED_DIV.match(line):
+            self._finish(paragraph)
+            return None
+        if paragraph and _UNDERLINE.match(line) and depth == paragraph.depth:
+            self._finish(paragraph)
+            return None
+        if _RULE.match(line):
+            self._finish(paragraph)
+            self._indent = 0
+            return None
+        if paragraph and depth <= paragraph.depth and not self._interrupts(line):
+            assert quotes is not None
+            paragraph.lines.append((start + quotes.end(), start + len(line.rstrip())))
+            return paragraph
+        self._finish(paragraph)
+        return self._open(line, start, depth)
+
+    def _interrupts(self, line: str) -> bool:
+        """Return whether a line begins something else than text."""
+        if _HEADING.match(line.lstrip(" \t>")):
+            return True
+        item = _ITEM_START.match(line)
+        if item is None:
+            return False
+        return not item[1][0].isdigit() or item[1][:-1] == "1" or self._indent > 0
+
+    def _open(self, line: str, start: int, depth: int) -> _Paragraph | None:
+        """Return the paragraph that a line begins; None for code and headings."""
+        width = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
+        item = _ITEM_START.match(line)
+        if not depth and self._follows_blank and not item and width < self._indent:
+            self._indent = 0
+        if not depth and width >= self._indent + 4:
+            self._file.skipped.append(Skipped("code", line.strip()[:200]))
+            return None
+        if item:
+            self._indent = len(line[: item.end()].expandtabs(4))
+        marks = _MARKS.match(line)
+        begin = marks.end() if marks else 0
+        end = len(line.rstrip())
+        if "#" in line[:begin]:
+            ending = _HEADING_END.search(line, begin)
+            self._add([(start + begin, start + max(begin, ending.start() if ending else end))])
+            return None
+        return _Paragraph([(start + begin, start + max(begin, end))], depth)
+
+    def _finish(self, paragraph: _Paragraph | None) -> None:
+        if paragraph:
+            self._add(paragraph.lines)
+
+    def read_table(self, start: int, end: int) -> None:
+        """Add the units of the cells of a table."""
+        for number, match in enumerate(_LINE.finditer(self._text, start, end)):
+            line = match[0].rstrip("\r\n")
+            if number == 1 and _TABLE_RULE.match(line):
+                continue
+            marks = _MARKS.match(line)
+            for cell in _CELL.finditer(line, marks.end() if marks else 0):
+                inner = cell[0].strip()
+                begin = match.start() + cell.start() + len(cell[0]) - len(cell[0].lstrip())
+                self._add([(begin, begin + len(inner))], escape_cell)
+
+    def _add(self, lines: Sequence[Span], escape: Callable[[str], str] = escape_inline) -> None:
+        """Add the unit of a paragraph, and those of its images' texts."""
+        parts = [self._text[start:end] for start, end in lines]
+        breaks = []
+        for index, ((_, end), (start, _)) in enumerate(pairwise(lines)):
+            between = self._text[end:start]
+            breaks.append(("\\" if parts[index].endswith("\\") else "") + between)
+            parts[index] += "  \n" if between.startswith("  ") else "\n"
+        source = "".join(parts)
+        inline = read_inline_markdown(source, self._labels, breaks, f"line {bisect_right(self._starts, lines[0][0])}")
+        starts = [0]
+        for part in parts:
+            starts.append(starts[-1] + len(part))
+
+        def locate(position: int) -> int:
+            index = min(bisect_right(starts, position) - 1, len(lines) - 1)
+            return lines[index][0] + position - starts[index]
+
+        whole = {id: (locate(start), locate(end - 1) + 1) for id, (start, end) in inline.images.items()}
+        if has_letters(inline.unit.text):
+            self._file.patches.add(lines[0][0], lines[-1][1], len(self._file.units), escape, whole)
+            self._file.units.append(inline.unit)
+        for start, end in inline.alts:
+            if "\n" not in source[start:end] and start < end:
+                self._add([(locate(start), locate(start) + end - start)], escape)

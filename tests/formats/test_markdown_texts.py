@@ -1,0 +1,346 @@
+"""Markdown: blocks stay, inline markup is codes, and text does not become markup."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docmt.core.errors import DocmtError
+from docmt.formats.markdown_texts import read
+from docmt.formats.projection import Passage, project_codes
+from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Unit
+
+DEFAULT = Path(__file__).parents[3] / "shared"
+REAL = sorted((Path(os.environ.get("DOCMT_SHARED", DEFAULT)) / "data" / "files").glob("md/*"))
+VOWELS = str.maketrans("aeiou", "áéíóú")
+
+
+def parse(text, *fields):
+    file = read(text.encode(), "x.md", ReadConfig(fields))
+    assert file.write(file.units, "cs").decode() == text
+    return file
+
+
+def texts(text, *fields):
+    return [unit.text for unit in parse(text, *fields).units]
+
+
+def translate(text, *translations, fields=()):
+    file = parse(text, *fields)
+    units = [
+        project_codes(unit, [Passage(0, len(unit.text), new)])[0]
+        for unit, new in zip(file.units, translations, strict=True)
+    ]
+    return file.write(units).decode()
+
+
+def contents(text):
+    (unit,) = parse(text).units
+    return unit.text, [code.content.strip() for code in unit.codes]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "codes"),
+    [
+        ("a *b* c", "a b c", ["*", "*"]),
+        ("a **b** _c_ ~~d~~", "a b c d", ["**", "**", "_", "_", "~~", "~~"]),
+        ("***a** b*", "a b", ["*", "**", "**", "*"]),
+        ("***a***", "a", ["*", "**", "**", "*"]),
+        ("snake_case_name 2 * 3 * 4", "snake_case_name 2 * 3 * 4", []),
+        ("**a*", "*a", ["*", "*"]),
+        ("run `a*b*` now", "run now", ["`a*b*`"]),
+        ("``a`b`` c `d", "c `d", ["``a`b``"]),
+        ("see [the *docs*](x.md 'T').", "see the docs.", ["[", "*", "*", "](x.md 'T')"]),
+        ("[a](<b c>) [d](e(f)g)", "a d", ["[", "](<b c>)", "[", "](e(f)g)"]),
+        ("[not a link] (x)", "[not a link] (x)", []),
+        ("*a [b*](x)", "*a b*", ["[", "](x)"]),
+        ("text[^1] and <https://a.b> <b>bold</b>", "text and bold", ["[^1]", "<https://a.b>", "<b>", "</b>"]),
+        ("mass $a*b*c$ is", "mass is", ["$a*b*c$"]),
+        ("costs $5 and $6", "costs $5 and $6", []),
+        (r"\*a\* &amp; &lt;b \[x\]", "*a* & <b [x]", []),
+        ("a<br>b", "a b", ["<br>"]),
+    ],
+)
+def test_inline_markup(source, text, codes):
+    found = contents(source)
+    assert (" ".join(found[0].split()), found[1]) == (text, codes)
+
+
+def test_links_by_reference():
+    text = "See [the page][Ref], [ref] and [ref][].\n\n[ref]: https://x.y 'Title'\n"
+    assert texts(text) == ["See the page, ref and ref."]
+    new = translate("[ref] here\n\n[ref]: x\n", "odkaz zde")
+    assert new == "[odkaz][ref] zde\n\n[ref]: x\n"
+
+
+def test_links_are_not_copied():
+    (unit,) = parse("a [b](c) *d*").units
+    assert [code.can_copy for code in unit.codes] == [False, False, True, True]
+
+
+def test_images_hold_units():
+    text = "An ![old *cat*](cat.png) sleeps.\n\n![Alone](x.png)\n"
+    file = parse(text)
+    assert [unit.text for unit in file.units] == ["An sleeps.", "old cat", "Alone"]
+    new = file.write([file.units[0], Unit("[stará]"), Unit("Sám")]).decode()
+    assert new == "An ![\\[stará\\]](cat.png) sleeps.\n\n![Sám](x.png)\n"
+    changed = Unit(file.units[0].text.replace("sleeps", "spí"), file.units[0].codes)
+    assert "![stará](cat.png) spí." in file.write([changed, Unit("stará"), Unit("Sám")]).decode()
+
+
+SPACES = "  "
+BLOCKS = """---
+title: A title
+tags: [one, two]
+---
+
+Title *here*
+============
+
+# Heading ##
+
+Hard-wrapped
+text.\\
+After a break{SPACES}
+and another.
+
+> Quoted
+> text
+lazy
+
+- [ ] item one
+  goes on
+
+  second paragraph
+- item two
+
+      code in a list
+
+1. first
+2) second
+
+[^1]: A footnote
+    of two lines
+
+Term
+:   Definition
+
+    its second paragraph
+
+```python
+code = "text"
+```
+
+<div>
+HTML block
+</div>
+
+| Head | Two |
+|------|----:|
+| a \\| b | `x` y |
+
+***
+
+[ref]: https://example.org
+""".replace("{SPACES}", SPACES)
+
+
+def test_blocks():
+    assert texts(BLOCKS) == [
+        "Title here",
+        "Heading",
+        "Hard-wrapped text. After a break and another.",
+        "Quoted text lazy",
+        "item one goes on",
+        "second paragraph",
+        "item two",
+        "first",
+        "second",
+        "A footnote of two lines",
+        "Term",
+        "Definition",
+        "its second paragraph",
+        "Head",
+        "Two",
+        "a | b",
+        "y",
+    ]
+    assert texts(BLOCKS, "title", "tags")[0] == "A title"
+    reasons = [(each.reason, each.text.split("\n")[0]) for each in parse(BLOCKS).skipped]
+    assert reasons == [("code", "code in a list"), ("code", "```python"), ("HTML", "<div>")]
+
+
+def test_indented_code_is_skipped():
+    file = parse("Text:\n\n    x = code\n\n\tmore\n\nText\n    goes on\n")
+    assert [unit.text for unit in file.units] == ["Text:", "Text goes on"]
+    assert [each.text for each in file.skipped] == ["x = code", "more"]
+
+
+def test_changed_blocks():
+    new = translate(BLOCKS, *(text.translate(VOWELS) for text in texts(BLOCKS)))
+    for line in [
+        "Títlé *héré*\n============\n",
+        "# Héádíng ##\n",
+        "Hárd-wráppéd téxt.\\\nAftér á bréák  \nánd ánóthér.\n",
+        "> Qúótéd téxt lázy\n",
+        "- [ ] ítém óné góés ón\n\n  sécónd párágráph\n",
+        "[^1]: A fóótnóté óf twó línés\n",
+        ":   Défínítíón\n",
+        "| Héád | Twó |\n|------|----:|\n| á \\| b | `x` y |\n",
+    ]:
+        assert line in new
+
+
+@pytest.mark.parametrize("text", ["1. x", "- x", "+ x", "* x", "# x", "> x", "---", "===", "~~~", "12) y", ": x", "#"])
+def test_text_does_not_begin_a_block(text):
+    new = translate("> - Some text\n", "Nový " + text)
+    assert new == f"> - Nový {text}\n".replace("* x", "\\* x").replace("> x", "> x").replace("~~~", "\\~\\~\\~")
+    file = parse("One text\n\nTwo\n")
+    new = file.write([Unit(text + " slovo"), Unit("b")]).decode()
+    assert texts(new) == [text + " slovo", "b"]
+
+
+@pytest.mark.parametrize(
+    "text", ["*a*", "_b_", "`c`", "[d](e)", "<b>", "&amp;", "\\*", "~~x~~", "$x$ $y$", "a_b", "![x](y)"]
+)
+def test_text_does_not_become_markup(text):
+    file = parse("Some text\n")
+    assert contents(file.write([Unit(f"x {text} y")]).decode()) == (f"x {text} y", [])
+    table = parse("| a | b |\n|---|---|\n| c | d |\n")
+    new = table.write([Unit(f"x | {text}"), *table.units[1:]]).decode()
+    assert texts(new) == [f"x | {text}", "b", "c", "d"]
+
+
+def test_a_mark_before_a_link_is_no_image():
+    file = parse("Look [here](x)\n")
+    codes = file.units[0].codes
+    new = file.write([Unit("Ahoj!here", tuple(type(c)(c.offset, c.kind, c.id, c.content) for c in codes))]).decode()
+    assert "\\![" in new or "![" not in new
+
+
+def test_emphasis_within_a_word_uses_stars():
+    file = parse("_ab_ cd\n")
+    start, end = file.units[0].codes
+    assert file.write([Unit("abcd", (start, end))]).decode() == "*ab*cd\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "new", "written"),
+    [
+        ("title: Plain text", "Plain text", "a: b", 'title: "a: b"'),
+        ("title: Plain text", "Plain text", "Ťéxt", "title: Ťéxt"),
+        ('title: "A \\"b\\""', 'A "b"', 'x"y', 'title: "x\\"y"'),
+        ("title: 'It''s'", "It's", "x'y", "title: 'x''y'"),
+    ],
+)
+def test_front_matter(line, text, new, written):
+    source = f"---\n{line}\ndate: 2024-01-01\n---\n\n12\n"
+    file = parse(source, "title", "date")
+    assert [unit.text for unit in file.units] == [text]
+    assert file.write([Unit(new)]).decode() == source.replace(line, written)
+    assert texts(source) == []
+
+
+def test_line_breaks_and_marks_are_kept():
+    for encoding in ("utf-8-sig", "utf-16"):
+        data = "# One\r\n\r\nTwo\r\nlines  \r\nmore\r\n".encode(encoding)
+        file = read(data, "x.md", ReadConfig())
+        assert [unit.text for unit in file.units] == ["One", "Two lines more"]
+        assert file.write(file.units) == data
+        new = file.write([file.units[0], Unit("Dvě řádky více", ())]).decode(encoding)
+        assert new == "# One\r\n\r\nDvě řádky více\r\n"
+
+
+def test_codes_over_line_breaks():
+    text = "> A `code\n> span` and [a\n> link](x) end\\\n> hard.\n"
+    new = translate(text, "Ten link konec hard.")
+    assert "\\\n> " in new and "`code span`" in new
+
+
+def test_other_encodings_are_refused():
+    with pytest.raises(DocmtError, match="line 1"):
+        read("caf\u00e9 au lait".encode("cp1252"), "x.md", ReadConfig())
+
+
+@pytest.mark.parametrize(
+    "piece", ["[", "![", "*a ", "**a_b~~", "`", "<a ", "> ", "- ", "$a", "[a](", "\\", "&", "_a* "]
+)
+def test_long_texts_take_linear_time(piece):
+    parse(piece * 3000)
+
+
+PIECES = st.sampled_from(
+    [
+        *"*_`~[]()<>!\\\n#-+|$&: ",
+        "word",
+        "two words",
+        "\n\n",
+        "\n> ",
+        "\n- ",
+        "\n1. ",
+        "**",
+        "](x)",
+        "  \n",
+        "[^1]",
+        "<b>",
+        "é",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=25).map("".join))
+@settings(max_examples=200, deadline=None)
+def test_generated_files(text):
+    parse(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*"*_`~[]()<>!\\#-+|$&:. 1a", "word ", "&lt;", "https://a_b_c ", "**", "{.a}"]), max_size=15
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_written_texts_are_read_again(pieces):
+    text = " ".join(("Ťéxt " + "".join(pieces)).split())
+    file = parse("- Some text\n")
+    assert texts(file.write([Unit(text)]).decode()) == [text]
+    text = " ".join(("".join(pieces) + " Ťéxt").split())
+    assert texts(file.write([Unit(text)]).decode()) == [text]
+
+
+@pytest.mark.skipif(not REAL, reason="the real files are not here")
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_real_files(path):
+    data = path.read_bytes()
+    file = read(data, str(path), ReadConfig())
+    assert file.write(file.units) == data
+    new = [project_codes(unit, [Passage(0, len(unit.text), unit.text.translate(VOWELS))])[0] for unit in file.units]
+    again = read(file.write(new), str(path), ReadConfig())
+    assert [unit.text for unit in again.units] == [unit.text for unit in new]
+
+
+@pytest.mark.full
+def test_mutants():
+    source = random.Random(1)
+    for _ in range(2000):
+        data = bytearray(BLOCKS.encode())
+        for _ in range(source.randint(1, 4)):
+            start = source.randrange(len(data))
+            end = start + source.randint(1, 12)
+            kind = source.randrange(3)
+            if kind == 0:
+                data[start] ^= 1 << source.randrange(7)
+            elif kind == 1:
+                del data[start:end]
+            else:
+                data[start:start] = data[start:end]
+        try:
+            file = read(bytes(data), "x.md", ReadConfig(("title",)))
+        except DocmtError:
+            continue
+        assert file.write(file.units) == bytes(data)
+        file.write([Unit("Ťéxt <&*", unit.codes[:0]) for unit in file.units])
