@@ -1,6 +1,7 @@
 """Bilingual files: what is written is read back, whatever people's tools do with it in between."""
 
 import html
+import random
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 from test_projection import WORDS, marked_units
+from test_xliff_files import mutate
 
 from docmt.core.errors import DocmtError
 from docmt.formats.bilingual_files import (
@@ -263,3 +265,15 @@ def test_codes_of_languages():
     assert [format_language_tag(tag) for tag in tags] == expected
     directions = {code: text_direction(code) for code in ("he", "arb_Arab", "en", "az-Arab", "ks_Deva", "")}
     assert [code for code, direction in directions.items() if direction == "rtl"] == ["he", "arb_Arab", "az-Arab"]
+
+
+@pytest.mark.full
+def test_mutants():
+    generator = random.Random(0)
+    sample = write(PAIR).encode()
+    for _ in range(2000):
+        try:
+            merged, _ = apply_targets([SOURCE], read_xliff_targets(mutate(sample, generator), "x.xlf"))
+        except DocmtError:
+            continue
+        assert {code.id for code in merged[0].codes} == {code.id for code in SOURCE.codes}

@@ -200,16 +200,18 @@ def read_xliff_targets(data: bytes, path: str) -> XliffTargets:
     if file.root.name != f"{{{_CORE}}}xliff" or len(files) != 1:
         raise DocmtError(f"{path} is not an XLIFF 2 file with one <file>. Write one with docmt extract.")
     metas = files[0].iter(f"{{{_METADATA}}}meta")
+    units, line, position = {}, 1, 0
+    for unit in files[0].iter(f"{{{_CORE}}}unit"):
+        line += file.text.count("\n", position, unit.start)
+        position = unit.start
+        units[unit.attributes.get("id", "")] = _read_unit(unit, line, path)
     return XliffTargets(
         path,
         files[0].attributes.get("original", ""),
         next((meta.text() for meta in metas if meta.attributes.get("type") == "format"), ""),
         file.root.attributes.get("srcLang", ""),
         file.root.attributes.get("trgLang", ""),
-        {
-            unit.attributes.get("id", ""): _read_unit(unit, file.text.count("\n", 0, unit.start) + 1, path)
-            for unit in files[0].iter(f"{{{_CORE}}}unit")
-        },
+        units,
     )
 
 
@@ -232,7 +234,7 @@ def _read_unit(unit: Element, line: int, path: str) -> XliffUnit:
             segments += 1
             untranslated += is_missing
         order = element.attributes.get("order", "") if element else ""
-        number = int(order) if order.isascii() and order.isdigit() else len(targets) + 1
+        number = int(order) if re.fullmatch(r"[0-9]{1,9}", order) else len(targets) + 1
         targets.append((number, content if is_missing else target))
     targets.sort(key=lambda pair: pair[0])
     return XliffUnit(line, source, [token for _, tokens in targets for token in tokens], untranslated, segments)
