@@ -115,6 +115,11 @@ def test_breaks_fields_and_formats():
     )
 
 
+def test_formats_of_paragraphs_out_of_their_place_are_codes():
+    run = "<a:r><a:t>One</a:t></a:r>"
+    assert read_texts(make([f"<a:p>{run}<a:pPr/><a:endParaRPr/>{run}</a:p>"])) == ["OneOne"]
+
+
 def test_alternative_texts():
     body = '<p:cNvPr id="2" name="Picture 1" descr="A red house"/>' + PARAGRAPH.format("Text")
     assert read_texts(make([body])) == ["A red house", "Text"]

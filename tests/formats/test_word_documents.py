@@ -217,6 +217,10 @@ def test_links_are_not_copied():
     assert [code.can_copy for code in unit.codes if "hyperlink" in code.content] == [False, False]
 
 
+def test_formats_of_paragraphs_out_of_their_place_are_codes():
+    assert read_texts(f"<w:p>{RUN.format('A')}<w:pPr><w:jc/></w:pPr>{RUN.format('b')}</w:p>") == ["Ab"]
+
+
 def test_content_controls_are_pairs():
     control = "<w:sdt><w:sdtPr><w:alias/></w:sdtPr><w:sdtContent>{}</w:sdtContent></w:sdt>"
     body = f"<w:p>{RUN.format('A')}{control.format(RUN.format('b'))}</w:p>"

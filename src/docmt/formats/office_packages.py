@@ -283,9 +283,9 @@ class OfficeFile(UnitFile):
         builder = RunBuilder(paragraph.tag[:-1], keep_space=False)
         start, end = paragraph.inner_start, paragraph.inner_end
         for child in paragraph.elements:
-            if child.name == _A_FRAME[0]:
+            if child.name == _A_FRAME[0] and child is paragraph.elements[0]:
                 start = child.end
-            elif child.name == _A_FRAME[1]:
+            elif child.name == _A_FRAME[1] and child is paragraph.elements[-1]:
                 end = child.start
             elif child.name == _A_RUN:
                 form, text = child.find(_A_FORMAT), child.find(_A_TEXT)

@@ -250,6 +250,8 @@ class _StoryReader:
         outer = self._builder, self._holders, self._held
         self._builder, self._holders, self._held = RunBuilder(paragraph.tag[:-1], keep_space=True), [], []
         form = paragraph.find(_PARAGRAPH_FORMAT)
+        if form and form is not paragraph.elements[0]:
+            form = None  # out of its place, and so a code
         self._add_nodes([child for child in paragraph.elements if child is not form])
         self._release()
         unit, builder, holders = self._builder.finish(), self._builder, self._holders
