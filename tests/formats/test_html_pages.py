@@ -368,3 +368,10 @@ def test_mutants_are_read_or_refused():
             continue
         assert file.write(file.units) == data
         check_pseudo(file)
+
+
+def test_marks_of_notes_are_not_words():
+    page = read(
+        b'<p>Our question.<sup>1</sup> See this<a href="#n">[2]</a>, or <a href="#m">3</a>.</p>', "x.html", ReadConfig()
+    )
+    assert [unit.text for unit in page.units] == ["Our question. See this, or 3."]

@@ -3,6 +3,7 @@
 import io
 import random
 import re
+from dataclasses import replace
 
 import docx
 import pytest
@@ -392,3 +393,23 @@ def test_mutants_are_read_or_refused():
 def test_the_rich_document_of_the_mutants_is_kept():
     written = check_round_trip(read_docx, make_rich_document())
     assert not re.search(r"<w:t [^>]*></w:t>", read_part(written, "word/document.xml"))
+
+
+def test_raised_numbers_are_not_words(tmp_path):
+    document = docx.Document()
+    paragraph = document.add_paragraph("Our question.")
+    paragraph.add_run("1").font.superscript = True
+    paragraph.add_run(" It is the 1")
+    paragraph.add_run("st").font.superscript = True
+    document.save(tmp_path / "a.docx")
+    file = read((tmp_path / "a.docx").read_bytes(), "a.docx", ReadConfig())
+    texts = [unit.text for unit in file.units]
+    assert "Our question. It is the 1st" in texts
+    index = texts.index("Our question. It is the 1st")
+    new = [*file.units]
+    new[index] = replace(new[index], text="Our QUESTION. It is the 1st")
+    (tmp_path / "b.docx").write_bytes(file.write(new))
+    runs = docx.Document(tmp_path / "b.docx").paragraphs[0].runs
+    raised = [run.text for run in runs if run.font.superscript]
+    assert raised == ["1", "st"]
+    assert "".join(run.text for run in runs) == "Our QUESTION.1 It is the 1st"

@@ -31,6 +31,8 @@ SKIPPED = {
 }
 """Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
 NO_COPY = _names("a label")
+NOTE_MARKS = _names("a sup")
+"""Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
 """Pairs that enclose one passage."""
 _ATTRIBUTES = _names("alt aria-description aria-label placeholder title")
 _ELEMENT_ATTRIBUTES = _names("th@abbr option@label optgroup@label track@label table@summary")

@@ -13,6 +13,7 @@ from docmt.formats.html_elements import (
     BLOCKS,
     EMBEDDED,
     NO_COPY,
+    NOTE_MARKS,
     SKIPPED,
     TAG_NAME,
     VOID,
@@ -350,7 +351,7 @@ class _Reader:
         self, items: Sequence[_Item], indices: Iterable[int], partners: dict[int, int], end: int
     ) -> tuple[Unit, dict[str, Span]]:
         """Return the unit of some items, and the spans of codes that are written anew."""
-        builder = UnitBuilder(collapse=True)
+        builder = UnitBuilder(collapse=True, escape=self.escape)
         nested: dict[str, Span] = {}
         has_space = True  # whether the text ends with white space
         for index in indices:
@@ -370,7 +371,7 @@ class _Reader:
                 builder.add_alone(id, content, is_space=item.kind == "break")
                 has_space = has_space or item.kind == "break"
             elif item.kind == "open":
-                builder.open(id, content, item.can_copy)
+                builder.open(id, content, item.can_copy, is_mark=item.name in NOTE_MARKS)
             else:
                 builder.close(id, content)
         return builder.finish(), nested

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from docmt.formats.patched_text import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
-from docmt.formats.xml_tree import ASIDE, Element
+from docmt.formats.xml_tree import ASIDE, Element, escape_text
 
 _PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
 """Attributes of a format that do not show."""
@@ -41,7 +41,7 @@ class RunLayout:
         previous = ""
         opened: list[str] = []
         for number, part in enumerate(segments):
-            if isinstance(part, Code) and part.id in self.heads:
+            if isinstance(part, Code) and part.kind != "alone" and part.id in self.heads:
                 if part.kind == "open":
                     opened.append(part.id)
                 elif part.kind == "close":
@@ -62,7 +62,9 @@ class RunLayout:
 
     def _find_neighbor(self, previous: str, following: Iterable[str | Code]) -> str:
         """Return the run of text outside of runs: the plainer one of the runs before and after it."""
-        later = (part.id for part in following if isinstance(part, Code) and part.id in self.heads)
+        later = (
+            part.id for part in following if isinstance(part, Code) and part.kind != "alone" and part.id in self.heads
+        )
         near = [id for id in (previous, next(later, "")) if id] or list(self.heads)
         return min(near, key=lambda id: len(self.heads[id]))
 
@@ -119,7 +121,7 @@ class RunBuilder:
         space = ' xml:space="preserve"' if keep_space else ""
         self.layout = RunLayout(f"<{prefix}t{space}>", f"</{prefix}t>", f"</{prefix}r>")
         self.nested: dict[str, Span] = {}
-        self._builder = UnitBuilder()
+        self._builder = UnitBuilder(escape=escape_text)
         self._ids: dict[object, str] = {}
         self._run = ""
 
@@ -169,7 +171,8 @@ class RunBuilder:
         if id != self._run:
             self._close_run()
             self.layout.heads.setdefault(id, head)
-            self._builder.open(id, head + self.layout.text_start)
+            is_mark = 'vertAlign w:val="superscript"' in head
+            self._builder.open(id, head + self.layout.text_start, is_mark=is_mark)
             self._run = id
 
     def _close_run(self) -> None:
