@@ -105,6 +105,12 @@ def test_line_breaks_and_menus(page, expected):
     assert len(read_page(file.write([accent(unit) for unit in file.units])).units) == expected
 
 
+def test_separators_of_menus_stay():
+    page = "[ <b><a href=a>Home</a></b> | <a href=b>About <i>us</i></a> ]"
+    assert texts(page) == ["Home", "About us"]
+    assert write(page, "Haus", "About us") == page.replace("Home", "Haus")
+
+
 def test_codes():
     (unit,) = read_page(
         "<p>A <b>bold <i>x</i></b> <a href='u'>link</a>,<br>see <img src=i> and <code>f()</code>."
@@ -317,6 +323,7 @@ def test_long_and_deep_pages_are_read_quickly():
     assert len(texts("<b>" * 20_000 + "x" + "</i>" * 20_000)) == 1
     assert len(texts("<div>" * 20_000 + "x")) == 1
     assert len(texts("<p>" + "<a <b " * 3_000)) == 0
+    assert len(texts("<b translate=no><i translate=yes>x" * 3_000)) < 100
 
 
 PIECES = (

@@ -39,6 +39,8 @@ _ENDS_SENTENCE = re.compile(r"[.!?…:;,。！？：；，、][\"'”’»)\]]*$
 _SEPARATOR = re.compile("[|¦•·‣›»]")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
 _MAX_SKIPPED = 100
+_MAX_DEPTH = 50
+"""Open elements around one that is not translated where parts of it may be."""
 
 
 class _Item(NamedTuple):
@@ -194,7 +196,8 @@ class _Reader:
         reason = self._find_reason(token.name, attributes)
         if self._reason is None and (reason is not None or token.name in EMBEDDED):
             end = self._find_end(index)
-            if reason is None or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
+            is_whole = reason is None or len(self._frames) > _MAX_DEPTH  # each deeper one would be searched again
+            if is_whole or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
                 self._add_whole(index, end, reason)
                 return end
         state = reason if reason is not None else None if is_enabled else self._reason
@@ -432,7 +435,7 @@ def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
 
 
 def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
-    """Yield the indices after links of a menu: links without words between them."""
+    """Yield the borders of links of a menu: links without words between them."""
     links = [
         (index, other)
         for index, other in sorted(_match_pairs(items).items())
@@ -443,9 +446,9 @@ def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
     borders = [(-1, -1), *links, (len(items), len(items))]
     gaps = [_join_text(items[end + 1 : start]) for (_, end), (start, _) in pairwise(borders)]
     is_menu = not any(map(has_letters, gaps))
-    for (_, end), gap in zip(links, gaps[1:-1], strict=False):
+    for (_, end), (start, _), gap in zip(borders, borders[1:], gaps, strict=False):
         if is_menu or (_SEPARATOR.search(gap) and not has_letters(gap)):
-            yield end + 1
+            yield from (end + 1, start)
 
 
 def _join_text(items: Sequence[_Item]) -> str:
