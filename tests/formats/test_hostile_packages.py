@@ -332,6 +332,7 @@ def test_scripts_are_kept(sample, language, text):
     rewrite(sample, [text], ["One two three."], "en")
 
 
+@pytest.mark.full
 @every_format
 def test_ten_thousand_paragraphs_are_read_and_written(sample):
     old = [f"Paragraph number {number} of the file." for number in range(10_000)]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.formats.registry import FORMATS, find_format
 from docmt.formats.units import Unit
 
@@ -75,10 +76,14 @@ def test_written_files_open(suffix: str, tmp_path: Path) -> None:
         pytest.skip(f"there are no shared {suffix} files")
     texts: dict[str, list[str]] = {}
     for path in paths:
-        file = file_format.read(path.read_bytes(), path.name)
+        try:
+            file = file_format.read(path.read_bytes(), path.name)
+        except DocmtError:  # encrypted
+            continue
         units = [lengthen(unit) for unit in file.units]
         (tmp_path / path.name).write_bytes(file.write(units, "cs"))
         texts[path.name] = [unit.text for unit in units]
+    assert len(texts) >= 0.9 * len(paths)
     failed = find_unconverted(convert(tmp_path, list(texts), "pdf"), list(texts))
     originals = tmp_path / "originals"
     originals.mkdir()
