@@ -84,7 +84,8 @@ def test_several_formats_keep_their_names(run, page, tmp_path):
     outcome = call("translate", run, *files, "-o", tmp_path / "out", *QUICK)
     assert outcome.status == 2
     assert "broken.docx" in outcome.err and "Traceback" not in outcome.err
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["film.srt", "page.html", "text.txt"]
+    names = {path.name for path in (tmp_path / "out").iterdir() if path.suffix != ".partial"}  # --resume reads those
+    assert names == {"film.srt", "page.html", "text.txt"}
     times = re.findall(r".* --> .*", SRT)
     assert re.findall(r".* --> .*", (tmp_path / "out" / "film.srt").read_text()) == times
 
@@ -104,6 +105,7 @@ def test_extract_without_a_model(page, tmp_path):
     assert call("extract", page, *arguments).status == 0
     outcome = call("merge", tmp_path / "a.xlf", "-o", tmp_path / "b.html")
     assert outcome.status == 0 and "translation" in outcome.err
+    assert outcome.err.count("a.xlf") == 1
     assert (tmp_path / "b.html").read_text() == PAGE.replace('lang="en"', 'lang="de"')
 
 

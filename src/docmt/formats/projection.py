@@ -17,6 +17,8 @@ from docmt.formats.units import SPACE, Code, Unit
 
 WORD = re.compile(r"\w+|[^\w\s]")
 _OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
+_CLOSING = frozenset(",.;:!?…")
+_JOINING = frozenset("'’-\N{NON-BREAKING HYPHEN}")
 Span = tuple[int, int]
 Stack = tuple[str, ...]
 """ids of the pairs around a place, the outermost first"""
@@ -141,7 +143,12 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
     target_stacks = _map_stacks(text, words, word_stacks, passage.target, target, aligned)
     _restore_lost([stacks[start:end] for start, end in words], target_stacks, aligned)
     positions = [
-        _find_position(text, words, passage.target, target, aligned, atom, atom.offset - passage.start)
+        _leave_word(
+            text,
+            passage.target,
+            atom.offset - passage.start,
+            _find_position(text, words, passage.target, target, aligned, atom, atom.offset - passage.start),
+        )
         for atom in atoms
     ]
     return list(_cut(passage.target, target, target_stacks, sorted(zip(positions, atoms, strict=True), key=_first)))
@@ -262,6 +269,26 @@ def _find_position(
     return target[0][0] if not code.is_space else target[0][1]
 
 
+def _leave_word(text: str, translation: str, offset: int, position: int) -> int:
+    """Return the place before a word with an apostrophe or a hyphen (j'ai) for an atom that is not within such a word.
+
+    offset, position: the places of the atom in the text and in the translation.
+    """
+    if not _is_within_word(text, offset) and _is_within_word(translation, position):
+        while position and (translation[position - 1].isalnum() or translation[position - 1] in _JOINING):
+            position -= 1
+    return position
+
+
+def _is_within_word(text: str, offset: int) -> bool:
+    """Return whether a place is beside an apostrophe or a hyphen that joins two parts of a word."""
+    return any(
+        text[place : place + 1] in _JOINING and text[place - 1].isalnum() and text[place + 1 : place + 2].isalnum()
+        for place in (offset - 1, offset)
+        if place > 0
+    )
+
+
 def _last_of_run(numbers: Sequence[int]) -> int:
     """Return the last of the first longest run of consecutive numbers."""
     best: list[int] = []
@@ -311,9 +338,12 @@ def _cut(
 
 
 def _move_to_space(translation: str, position: int, atom: _Atom) -> int:
-    """Return the place of the space that a line break takes, or the position itself."""
+    """Return the place of the space that a line break takes, or the position itself. No line begins with a comma."""
     if atom.codes[0].is_space:
-        for place in (position, position - 1):
+        end = position
+        while translation[end : end + 1] in _CLOSING:
+            end += 1
+        for place in (end, position, position - 1):
             if translation[place : place + 1] == SPACE and place >= 0:
                 return place
     return position

@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     units, warnings = apply_targets(file.units.file.units, targets)
     write_bytes(options.output, file.units.file.write(units, targets.target_language))
     for warning in warnings[:20]:
-        _log.warning("%s: %s", options.file, warning)
+        _log.warning("%s", warning)
     if len(warnings) > 20:
         _log.warning("%s: and %d more", options.file, len(warnings) - 20)
     return 0
