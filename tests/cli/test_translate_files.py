@@ -141,6 +141,11 @@ def test_what_has_no_effect_is_refused(run, page, tmp_path):
     fails("translate", run, page, "-o", out, "--join-lines", message="leave out --join-lines")
     fails("translate", run, page, "-o", tmp_path / "out.docx", message="end it in .html or .htm")
     fails("translate", run, page, "-o", out, "--bilingual", tmp_path / "x.doc", message="End the name in .html, .xlf")
+    for suffix in ("txt", "jsonl"):
+        message = "--bilingual needs output in html"
+        fails(
+            "translate", run, page, "-o", tmp_path / f"a.{suffix}", "--bilingual", tmp_path / "x.xlf", message=message
+        )
     fails("translate", run, page, "-o", page, message="would be overwritten")
     fails("translate", run, page, "-o", out, "--bilingual", out, message="two outputs")
     old = tmp_path / "old.doc"

@@ -3,6 +3,7 @@
 import html
 import random
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -277,3 +278,17 @@ def test_mutants():
         except DocmtError:
             continue
         assert {code.id for code in merged[0].codes} == {code.id for code in SOURCE.codes}
+
+
+def test_a_paragraph_of_thousands_of_sentences_takes_linear_time():
+    builder, sentences = UnitBuilder(), []
+    for number in range(8000):
+        builder.open(str(number), "<b>")
+        builder.add_text("One word. ")
+        builder.close(str(number), "</b>")
+        sentences.append(BilingualSentence((10 * number, 10 * number + 9), (10 * number, 10 * number + 9)))
+    unit = builder.finish()
+    start = time.perf_counter()
+    written = write_xliff([BilingualUnit("1", unit, unit, tuple(sentences))], "a.html", "html", "en", "fr")
+    assert time.perf_counter() - start < 10
+    assert written.count(b"<segment ") == 8000

@@ -1,5 +1,7 @@
 """Placeholders are codes, and the text has no doubled spaces without them."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,3 +113,19 @@ PIECES = st.sampled_from(
 @settings(max_examples=200, deadline=None)
 def test_unchanged_units_render_exactly(text):
     hide(text)
+
+
+def test_placeholders_side_by_side_stay_so():
+    unit = hide("It is %d%% done")
+    assert [code.content for code in unit.codes] == ["%d", "%% "]
+    (first, last), text = unit.codes, "C'est fait"
+    for offset, rendered in (
+        (5, "C'est %d%% fait"),
+        (6, "C'est %d%% fait"),
+        (10, "C'est fait %d%%"),
+        (0, "%d%% C'est fait"),
+    ):
+        codes = tuple(replace(code, offset=offset) for code in (first, last))
+        assert tidy_spaces(Unit(text, codes)).render() == rendered
+    codes = tuple(replace(code, offset=5) for code in hide("Copy %s to %s").codes)
+    assert tidy_spaces(Unit("Copié", codes)).render() == "Copié %s %s"

@@ -173,6 +173,13 @@ def test_tags_around_all_of_a_cue_stay_in_it():
     assert cues(new) == [[r"{\an8}<i>Zítra"], ["odjíždíme.</i>"], ["<i>A</i>"], ["<i>ty.</i>"]]
 
 
+def test_an_empty_pair_after_a_pair_around_all_of_a_cue():
+    text = srt("<i>We leave.</i><b></b>", "<i></i><b>Now.</b>")
+    file = parse(text)
+    assert [unit.text for unit in file.units] == ["We leave.", "Now."]
+    assert cues(translate(file, ["Odjíždíme.", "Teď."]))[0] == ["<i>Odjíždíme.</i><b></b>"]
+
+
 def test_pairs_are_closed_before_a_border():
     file = parse(srt("I read the book", "<i>The Old Man</i> here."))
     codes = tuple(

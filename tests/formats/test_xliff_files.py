@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from lxml import etree
 from docmt.core.errors import DocmtError
 from docmt.formats.placeholders import tidy_spaces
 from docmt.formats.registry import ReadConfig
+from docmt.formats.units import Unit
 from docmt.formats.xliff_files import read
 from docmt.formats.xml_tree import escape_text
 
@@ -365,3 +367,14 @@ def test_mutants(number):
             continue
         assert file.write(file.units) == data
         etree.fromstring(file.write([pseudo_translate(each) for each in file.units], "de"))
+
+
+def test_thousands_of_units_take_linear_time():
+    units = "".join(
+        f'\n <trans-unit id="{number}">\r\n  <source>A word.</source></trans-unit>' for number in range(8000)
+    )
+    file = load(f'<xliff version="1.2"><file original="a" datatype="x"><body>{units}</body></file></xliff>')
+    start = time.perf_counter()
+    written = file.write([Unit("Ein Wort.")] * 8000, "de")
+    assert time.perf_counter() - start < 10
+    assert written.count(b"\r\n  <target>Ein Wort.</target>") == 8000

@@ -74,6 +74,11 @@ class FileTranslation:
         return self._data.startswith(b"PK")
 
     @property
+    def bilingual(self) -> str:
+        """Path of the bilingual file that `render` writes, or an empty string."""
+        return self._config.bilingual
+
+    @property
     def documents(self) -> list[Document]:
         """The documents of the file."""
         return self.units.documents
@@ -183,17 +188,27 @@ def align_parts(
         return list(parts)
 
 
+def _check_paths(path: str, output: str, bilingual: str) -> None:
+    """Raise DocmtError if an output would overwrite the input or the other output, and for a wrong bilingual name."""
+    check_bilingual(bilingual)
+    for other in filter(None, (output, bilingual)):
+        if Path(other).exists() and Path(path).exists() and Path(other).samefile(path):
+            raise DocmtError(f"{path} would be overwritten by its translation. Name another target.")
+    if bilingual and Path(bilingual).resolve() == Path(output).resolve():
+        raise DocmtError(f"{output} is the target and the bilingual file. Name another file for one of them.")
+
+
 def translate_file(
     translator: Translator, source: Path | str, target: Path | str, format: str, fields: Sequence[str], bilingual: str
 ) -> list[Translation]:
     """Translate a file as `Translator.translate_file` does."""
     path, output = str(source), str(target)
-    if Path(output).exists() and Path(path).exists() and Path(output).samefile(path):
-        raise DocmtError(f"{path} would be overwritten by its translation. Name another target.")
-    check_bilingual(bilingual)
+    _check_paths(path, output, bilingual)
     languages = translator.languages
     config = FileConfig(*languages, languages[0] or "en", tuple(fields), bilingual)
     file = read_file(path, format, config)
+    if isinstance(file, bytes) and (fields or bilingual):
+        raise DocmtError(f"{path}: fields and bilingual are for files with markup, not for plain text and JSONL")
     documents = (
         read_input(path, language=config.segmentation, text=decode_utf8(file, path)).documents
         if isinstance(file, bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -75,8 +76,8 @@ def _cut_tokens(unit: Unit, spans: Iterable[Span]) -> list[list[Token]]:
         by_offset.setdefault(code.offset, []).append(code)
     stops = sorted({*borders, *by_offset})
     for number, stop in enumerate(stops):
-        left = next(index for index in range(len(pieces)) if borders[index + 1] >= stop)
-        right = max(index for index in range(len(pieces)) if borders[index] <= stop)
+        left = bisect_left(borders, stop, 1) - 1
+        right = min(bisect_right(borders, stop), len(pieces)) - 1
         codes = by_offset.get(stop, [])
         count = _count_left(codes, is_sentence=left % 2 == 1)
         pieces[left] += codes[:count]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
 
@@ -188,16 +189,38 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
 
 def tidy_spaces(unit: Unit) -> Unit:
     """Return a translated unit whose codes carry their space on the side where the text needs it."""
-    codes = []
-    for code in unit.codes:
-        bare = code.content.strip(SPACE)
-        if code.kind == "alone" and not code.is_space and bare and len(code.content) == len(bare) + 1:
-            before = unit.text[code.offset - 1 : code.offset] if code.offset else ""
-            after = unit.text[code.offset : code.offset + 1]
-            if not before or before in SPACE + _OPENING:
-                content = bare if not after or after in SPACE + _CLOSING else bare + SPACE
-            else:
-                content = SPACE + bare if not after or not after.isalnum() else SPACE + bare + SPACE
-            code = replace(code, content=content)
-        codes.append(code)
+    codes: list[Code] = []
+    for (kind, offset, is_space), group in groupby(
+        unit.codes, key=lambda code: (code.kind, code.offset, code.is_space)
+    ):
+        run = list(group)
+        codes += run if is_space or kind != "alone" else _tidy_run(run, unit.text[:offset], unit.text[offset:])
     return replace(unit, codes=tuple(codes))
+
+
+def _tidy_run(run: Sequence[Code], before: str, after: str) -> list[Code]:
+    """Return single codes at one place of a text, with spaces around them if one of them carries a space."""
+    contents = [code.content.strip(SPACE) if _carries_space(code) else code.content for code in run]
+    if not any(map(_carries_space, run)):
+        return list(run)
+    for number, (left, right) in enumerate(pairwise(run)):
+        carry = _carries_space(left), _carries_space(right)
+        faces = (carry[0] and left.content[-1] == SPACE) or (carry[1] and right.content[0] == SPACE)
+        if faces or (all(carry) and not _is_next(left, right)):
+            contents[number] += SPACE
+    if not before or before[-1] in SPACE + _OPENING:
+        contents[-1] += SPACE if after and after[0] not in SPACE + _CLOSING else ""
+    else:
+        contents[0] = SPACE + contents[0]
+        contents[-1] += SPACE if after[:1].isalnum() else ""
+    return [replace(code, content=content) for code, content in zip(run, contents, strict=True)]
+
+
+def _is_next(left: Code, right: Code) -> bool:
+    """Return whether a placeholder follows the other one in the source."""
+    return left.id[1:].isdecimal() and right.id == f"p{int(left.id[1:]) + 1}"
+
+
+def _carries_space(code: Code) -> bool:
+    bare = code.content.strip(SPACE)
+    return bool(bare) and len(code.content) == len(bare) + 1

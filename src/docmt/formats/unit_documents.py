@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,7 +84,9 @@ class UnitDocuments:
     def needs_alignment(self, document: int, sentence: int) -> bool:
         """Return whether a sentence has codes between its words, so that their places depend on word alignment."""
         place = self.sentences[document][sentence]
-        return any(place.start < code.offset < place.end for code in self.file.units[place.unit].codes)
+        codes = self.file.units[place.unit].codes
+        following = bisect_right(codes, place.start, key=lambda code: code.offset)
+        return following < len(codes) and codes[following].offset < place.end
 
     def translate(self, translations: Sequence[Sequence[SentenceTranslation]]) -> TranslatedUnits:
         """Return the units with translated sentences; translations: those of each document."""

@@ -207,8 +207,7 @@ class XliffFile(UnitFile):
         tag = source.tag.removesuffix("source") + "target"
         attributes = ' state="needs-review-translation"' if self._is_old and self._has_states else ""
         attributes += ' xml:space="preserve"' if source.attributes.get(_XML_SPACE) == "preserve" else ""
-        indent = re.search(r"(?:\r?\n|\r)[ \t]*\Z", self._file.text[: source.start])
-        space = indent[0] if indent else ""
+        space = _find_indent(self._file.text, source.start)
         return [*replacements, (after, after, f"{space}<{tag}{attributes}>{content}</{tag}>")]
 
     def _render(self, units: Sequence[Unit], index: int) -> str:
@@ -288,6 +287,15 @@ class _InlineReader:
             else:
                 is_space = node.attributes.get("ctype") == "lb" or node.attributes.get("subType") == "xlf:lb"
                 self._builder.add_alone(id, whole, is_space and node.name != ASIDE)
+
+
+def _find_indent(text: str, end: int) -> str:
+    """Return the line break and the spaces before a position, or an empty text."""
+    start = end
+    while start and text[start - 1] in " \t":
+        start -= 1
+    size = 2 if text[max(0, start - 2) : start] == "\r\n" else 1
+    return text[start - size : end] if start and text[start - 1] in "\r\n" else ""
 
 
 _FAMILIES = {"sc": "c", "ec": "c", "sm": "m", "em": "m", "bx": "x", "ex": "x", "bpt": "pt", "ept": "pt"}

@@ -292,6 +292,8 @@ def _make_job(path: str, output: str, format: str, config: InputConfig, file: Fi
     if format == file.format.name and suffix and suffix not in file.format.suffixes and output != os.devnull:
         names = " or ".join(file.format.suffixes)
         raise DocmtError(f"{path} is translated into {format}, but {output} ends in {suffix}: end it in {names}")
+    if format != file.format.name and file.bilingual:
+        raise DocmtError(f"{path}: --bilingual needs output in {file.format.name}, not {format}: leave out one of them")
     if format == file.format.name and file.is_package and output == STANDARD and sys.stdout and sys.stdout.isatty():
         raise DocmtError(f"{path}: a {format} file cannot be shown on the terminal: add -o FILE")
     return TranslationJob(path, output, format, InputFile("text", file.documents), file)
