@@ -266,7 +266,7 @@ def _find_edges(tokens: Sequence[_Token]) -> tuple[int, int]:
     if not words:
         return 0, 0
     prefix, suffix = 0, len(tokens)
-    while prefix < words[0] and (tokens[prefix].kind != "open" or not prefix < tokens[prefix].partner < words[-1]):
+    while prefix < words[0] and (tokens[prefix].kind != "open" or not words[0] < tokens[prefix].partner < words[-1]):
         prefix += 1
     while suffix > words[-1] + 1 and (
         tokens[suffix - 1].kind != "close" or not prefix <= tokens[suffix - 1].partner < words[-1]
