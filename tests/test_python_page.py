@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import docx
 import pytest
 import torch
 
@@ -32,6 +33,9 @@ def folder(tmp_path, monkeypatch):
         )
         card = {"source_language": "en", "target_language": "de"}
         save_model(tmp_path / name, TranslationModel(config), tokenizer, card)
+    document = docx.Document()
+    document.add_paragraph("Anna bought a ").add_run("lamp").bold = True
+    document.save(tmp_path / "report.docx")
     (tmp_path / "report.txt").write_text("Anna bought a lamp yesterday. It is quite cheap.\n\nTom is here.\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path

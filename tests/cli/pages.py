@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import docx
 import numpy as np
 import pytest
 import torch
@@ -59,6 +60,12 @@ def make_folder(folder, corpus, store, run):
     (folder / "report.txt").write_text("Anna bought a lamp yesterday.\nIt is quite cheap.\n")
     (folder / "letter.txt").write_text("Tom found an umbrella\nin the attic. It is old.\n")
     (folder / "book.md").write_text("# The umbrella\n\nTom found it in the attic. It is old.\n\n- It is cheap.\n")
+    document = docx.Document()
+    document.add_paragraph("Anna bought a ").add_run("lamp").bold = True
+    document.save(folder / "report.docx")
+    (folder / "page.html").write_text("<p>It is <b>cheap</b>.</p>\n")
+    (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nIt is old.\n")
+    (folder / "menu.json").write_text('{"items": [{"title": "It is new."}]}\n')
     shutil.copytree(run / "model", folder / "MODEL")
     shutil.copytree(run, folder / "RUN")
     (folder / "STORE").symlink_to(store)

@@ -151,9 +151,14 @@ def test_what_is_left_as_it_is_is_told_once(run, tmp_path):
     path = tmp_path / "x.md"
     path.write_text("It is old.\n\n```\ncode\n```\n\n| a | b |\n|---|---|\n")
     outcome = call("translate", run, path)
+    told = f"docmt: {path}: not translated: 1 x code (--report FILE lists them)\n"
+    assert outcome.status == 0 and outcome.err.startswith(told)
+    assert re.search(r"\n\n```\ncode\n```\n\n\| .* \| .* \|\n\|---\|---\|\n$", outcome.out)
+    outcome = call("translate", run, path, "--layout", "markdown")
     told = f"docmt: {path}: not translated: 3 lines of code, 2 lines of tables\n"
     assert (outcome.status, outcome.err) == (0, told)
     assert outcome.out.endswith("\n\n```\ncode\n```\n\n| a | b |\n|---|---|\n")
+    path = tmp_path / "x.txt"
     path.write_text("She sees the dog which is in the park and which\nis old and which she\n" * 4)
     outcome = call("translate", run, path, *QUICK)
     assert re.fullmatch(rf"docmt: {path}: looks hard-wrapped [^\n]+: add --join-lines\n" + AT_LIMIT, outcome.err)
@@ -163,14 +168,13 @@ def test_what_is_left_as_it_is_is_told_once(run, tmp_path):
 def test_other_formats_are_refused_by_name(run, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<p>It is old.</p>\n")
-    message = r"page\.html is a web page, which only docmt translate reads, as a file with markup. Extract the text"
-    fails("score", run, page, page, message=message)
     pdf = b"%PDF-1.4\n"
     fails("translate", run, stdin=pdf, message=r"standard input is a PDF document, which docmt does not read")
     outcome = call("translate", run, page, "--input.layout", "text", *QUICK)
     assert outcome.status == 0
     (tmp_path / "good.txt").write_text("It is old.\n")
-    outcome = call("translate", run, page, tmp_path / "good.txt", "-o", tmp_path / "out", *QUICK)
+    (tmp_path / "old.doc").write_text("It is old.\n")
+    outcome = call("translate", run, tmp_path / "old.doc", tmp_path / "good.txt", "-o", tmp_path / "out", *QUICK)
     assert outcome.status == 2
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"good.txt", "good.txt.partial"}
     assert "1 of 2 files could not be translated" in outcome.err

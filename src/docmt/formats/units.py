@@ -145,8 +145,10 @@ class UnitBuilder:
         self._opened.pop()
         start = self._codes[index]
         self._codes.append(Code(self._length, "close", id, content, start.can_copy))
-        if index in self._marks and not any(map(str.isalpha, self.text[start.offset :])):
-            self._join_mark(index)
+        if index in self._marks and len(self._codes) == index + 2:  # with text alone
+            text = self.text[start.offset :]
+            if text.strip() and not any(map(str.isalpha, text)):
+                self._join_mark(index)
 
     def _join_mark(self, index: int) -> None:
         """Make one single code of the pair that opens at this index and ends here."""
