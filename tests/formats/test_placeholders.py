@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from docmt.formats.placeholders import PRINTF, hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.projection import Passage, project_codes
+from docmt.formats.registry import FORMATS
 from docmt.formats.units import Code, Unit
 
 
@@ -129,3 +130,20 @@ def test_placeholders_side_by_side_stay_so():
         assert tidy_spaces(Unit(text, codes)).render() == rendered
     codes = tuple(replace(code, offset=5) for code in hide("Copy %s to %s").codes)
     assert tidy_spaces(Unit("Copié", codes)).render() == "Copié %s %s"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source", "text", "offset", "expected"),
+    [
+        ("markdown", "Use `a` here.\n", "Hier nutzen.", 4, "Hier `a` nutzen.\n"),
+        ("markdown", "It is `a`, and so.\n", "So, ist es.", 4, "So, `a` ist es.\n"),
+        ("markdown", "Not the`a`s.\n", "Die s.", 4, "Die `a`s.\n"),
+        ("html", "<p>It is <code>a</code>, so.</p>", "Es ist.", 3, "<p>Es <code>a</code> ist.</p>"),
+        ("html", "<p>Use <code>a</code> here.</p>", "Hier. Nutzen", 5, "<p>Hier. <code>a</code> Nutzen</p>"),
+    ],
+)
+def test_code_of_running_text_does_not_touch_words(suffix, source, text, offset, expected):
+    file = FORMATS[suffix].read(source.encode(), "x")
+    (unit,) = file.units
+    moved = replace(unit, text=text, codes=(replace(unit.codes[0], offset=offset),))
+    assert file.write([moved]).decode() == expected

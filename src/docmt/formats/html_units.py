@@ -28,6 +28,7 @@ from docmt.formats.html_elements import (
     read_attributes,
 )
 from docmt.formats.patched_text import PatchedText, Span
+from docmt.formats.placeholders import tidy_pieces
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
 
@@ -92,7 +93,8 @@ class MarkupFile(UnitFile):
         ]
         if language:
             changes += self._name_language(language.replace("_", "-"))
-        return self._encode(self._patched.render(self.units, units, changes))
+        tidied = [tidy_pieces(old, new) for old, new in zip(self.units, units, strict=True)]
+        return self._encode(self._patched.render(self.units, tidied, changes))
 
     def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
         direction = "rtl" if is_right_to_left(language) else "ltr"

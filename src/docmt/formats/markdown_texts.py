@@ -22,6 +22,7 @@ from docmt.formats.markdown_inline import (
     read_inline_markdown,
 )
 from docmt.formats.patched_text import PatchedText
+from docmt.formats.placeholders import tidy_pieces
 from docmt.formats.registry import ReadConfig
 from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
 from docmt.formats.units import Skipped, Unit, UnitFile
@@ -55,7 +56,10 @@ class MarkdownFile(UnitFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Text that would be markup is escaped. Markdown names no language."""
-        guarded = [new if new == old else guard_markup(new) for old, new in zip(self.units, units, strict=True)]
+        guarded = [
+            new if new == old else guard_markup(tidy_pieces(old, new))
+            for old, new in zip(self.units, units, strict=True)
+        ]
         return self.encoding.encode(self.patches.render(self.units, guarded), self.path)
 
 

@@ -31,6 +31,7 @@ _TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
 _NOT_COPIED = frozenset(("a", "button", "link"))
 _BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
 _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")
+_WORD_LIKE = re.compile(r"[ ]?(?:`|!\[|<(?:code|kbd|samp|var|img|input)\b)", re.IGNORECASE)
 _OPENING = "([{«„“‘¿¡\"'"
 _CLOSING = ")]}»”’.,;:!?…%\"'"
 
@@ -185,6 +186,36 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
         builder.close(opened.pop(), token.content)
     else:
         builder.add_alone(id, token.content, is_space=token.kind == "space")
+
+
+def tidy_pieces(old: Unit, new: Unit) -> Unit:
+    """Return a translated unit of running text with spaces around code and pictures, where the old one has no letter.
+
+    "Es `a` ist" is not written "Es`a`  ist" after a translation that has moved the code.
+    """
+    if new == old:
+        return new
+    beside = {code.id: _has_letters_beside(old, code) for code in old.codes}
+    new = tidy_spaces(new)
+    codes = []
+    for code in new.codes:
+        if code.kind == "alone" and _WORD_LIKE.match(code.content):
+            now, before = _has_letters_beside(new, code), beside.get(code.id, (True, True))
+            spaces = [
+                SPACE if is_glued and not was_glued else "" for is_glued, was_glued in zip(now, before, strict=True)
+            ]
+            code = replace(code, content=spaces[0] + code.content + spaces[1])
+        codes.append(code)
+    return replace(new, codes=tuple(codes))
+
+
+def _has_letters_beside(unit: Unit, code: Code) -> tuple[bool, bool]:
+    """Return whether a letter or digit is directly before and after a code."""
+    before, after = unit.text[max(0, code.offset - 1) : code.offset], unit.text[code.offset : code.offset + 1]
+    return (
+        before.isalnum() and not code.content.startswith(SPACE),
+        after.isalnum() and not code.content.endswith(SPACE),
+    )
 
 
 def tidy_spaces(unit: Unit) -> Unit:
