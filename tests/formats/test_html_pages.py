@@ -382,3 +382,10 @@ def test_marks_of_notes_are_not_words():
         b'<p>Our question.<sup>1</sup> See this<a href="#n">[2]</a>, or <a href="#m">3</a>.</p>', "x.html", ReadConfig()
     )
     assert [unit.text for unit in page.units] == ["Our question. See this, or 3."]
+
+
+def test_texts_of_drawings_are_reported():
+    page = "<p>See <svg><style>a {}</style><title>Sales</title><text>First <tspan>year</tspan></text></svg> now.</p>"
+    file = read(page.encode(), "x", ReadConfig())
+    assert [unit.text for unit in file.units] == ["See now."]
+    assert file.skipped == [Skipped("texts of drawings", text) for text in ("Sales", "First", "year")]

@@ -299,8 +299,19 @@ class _Reader:
             self._skip(reason or "", value)
             self._flush()
         else:
+            if reason is None and first.name == "svg":
+                self._skip_drawing(tokens)
             span = first.start, tokens[-1].end
             self._items.append(_Item("alone", *span, value=value, has_patches=any(patches), reason=reason or ""))
+
+    def _skip_drawing(self, tokens: Sequence[Token]) -> None:
+        """Note the texts of an SVG drawing, without its styles and scripts."""
+        name = ""
+        for token in tokens:
+            if token.kind == "start":
+                name = token.name
+            elif token.kind == "text" and name not in ("style", "script"):
+                self._skip("texts of drawings", token.value)
 
     def _skip(self, reason: str, text: str) -> None:
         if reason and has_letters(text):
