@@ -58,6 +58,8 @@ def link_words(source, target, pairs):
         ("the car.[1] It", "das Auto. Es", "0-0 1-1 2-2 3-3", "das Auto.[1] Es"),
         ("the car[1], red", "das Auto, rot", "0-0 1-1 2-2 3-3", "das Auto[1], rot"),
         ("use [1]it now", "et j'use", "0-0 1-3", "et [1]j'use"),
+        ("<b>Note</b> is it", "Note c'est", "0-0 0-1 1-3", "<b>Note</b> c'est"),
+        ("the <b>water</b>", "l'eau", "0-0 1-2", "l'<b>eau</b>"),
         ("l'[1]eau", "l'eau", "0-0 1-1 2-2", "l'[1]eau"),
         ("one<br>two three", "eins, zwei drei", "0-0 1-2 2-3", "eins,<br>zwei drei"),
         ("one<br>two three", "eins zwei drei", "0-0 1-1 2-2", "eins<br>zwei drei"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +37,7 @@ _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
 _MAX_LINE = 40
 """Characters of a line of an address."""
+_DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc)\b[^<>]*>([^<]+)", re.IGNORECASE)
 _ENDS_SENTENCE = re.compile(r"[.!?…:;,。！？：；，、][\"'”’»)\]]*$")
 _SEPARATOR = re.compile("[|¦•·‣›»]")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
@@ -300,18 +302,10 @@ class _Reader:
             self._flush()
         else:
             if reason is None and first.name == "svg":
-                self._skip_drawing(tokens)
+                for match in _DRAWN.finditer(self._text, first.start, tokens[-1].end):
+                    self._skip("texts of drawings", html.unescape(match[1]))
             span = first.start, tokens[-1].end
             self._items.append(_Item("alone", *span, value=value, has_patches=any(patches), reason=reason or ""))
-
-    def _skip_drawing(self, tokens: Sequence[Token]) -> None:
-        """Note the texts of an SVG drawing, without its styles and scripts."""
-        name = ""
-        for token in tokens:
-            if token.kind == "start":
-                name = token.name
-            elif token.kind == "text" and name not in ("style", "script"):
-                self._skip("texts of drawings", token.value)
 
     def _skip(self, reason: str, text: str) -> None:
         if reason and has_letters(text):

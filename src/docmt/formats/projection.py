@@ -18,6 +18,7 @@ from docmt.formats.units import SPACE, Code, Unit
 WORD = re.compile(r"\w+|[^\w\s]")
 _OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
 _CLOSING = frozenset(",.;:!?…")
+_APOSTROPHES = frozenset("'’")
 _JOINING = frozenset("'’-\N{NON-BREAKING HYPHEN}")
 Span = tuple[int, int]
 Stack = tuple[str, ...]
@@ -199,7 +200,13 @@ def _map_stacks(
             following = before + 1
             if following < len(words) and translation[start] == text[words[following][0]]:
                 mapped[number] = word_stacks[following]
-    return _fill_gaps(mapped, [translation[start] in _OPENING for start, _ in target])
+    stacks = _fill_gaps(mapped, [translation[start] in _OPENING for start, _ in target])
+    for number in reversed(range(len(target) - 2)):
+        start, following = target[number + 1][0], stacks[number + 2]
+        is_elided = translation[start] in _APOSTROPHES and target[number][1] == start == target[number + 2][0] - 1
+        if is_elided and len(following) < len(stacks[number]):
+            stacks[number] = stacks[number + 1] = following  # no pair ends within a word such as c'est
+    return stacks
 
 
 def _fill_gaps(stacks: list[Stack | None], opening: Sequence[bool]) -> list[Stack]:
