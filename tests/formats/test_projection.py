@@ -60,6 +60,7 @@ def link_words(source, target, pairs):
         ("use [1]it now", "et j'use", "0-0 1-3", "et [1]j'use"),
         ("<b>Note</b> is it", "Note c'est", "0-0 0-1 1-3", "<b>Note</b> c'est"),
         ("the <b>water</b>", "l'eau", "0-0 1-2", "l'<b>eau</b>"),
+        ("of <b>John Miller</b> car", "John Miller's car", "1-0 2-1 0-3 3-4", "<b>John Miller'</b>s car"),
         ("l'[1]eau", "l'eau", "0-0 1-1 2-2", "l'[1]eau"),
         ("one<br>two three", "eins, zwei drei", "0-0 1-2 2-3", "eins,<br>zwei drei"),
         ("one<br>two three", "eins zwei drei", "0-0 1-1 2-2", "eins<br>zwei drei"),

@@ -200,13 +200,16 @@ def _map_stacks(
             following = before + 1
             if following < len(words) and translation[start] == text[words[following][0]]:
                 mapped[number] = word_stacks[following]
-    stacks = _fill_gaps(mapped, [translation[start] in _OPENING for start, _ in target])
-    for number in reversed(range(len(target) - 2)):
-        start, following = target[number + 1][0], stacks[number + 2]
-        is_elided = translation[start] in _APOSTROPHES and target[number][1] == start == target[number + 2][0] - 1
-        if is_elided and len(following) < len(stacks[number]):
-            stacks[number] = stacks[number + 1] = following  # no pair ends within a word such as c'est
-    return stacks
+    filled = _fill_gaps(mapped, [translation[start] in _OPENING for start, _ in target])
+    for number, ((start, end), (mark, _), (rest, finish)) in reversed(
+        list(enumerate(zip(target, target[1:], target[2:], strict=False)))
+    ):
+        is_elided = (
+            translation[mark] in _APOSTROPHES and end == mark == rest - 1 and end - start < max(3, finish - rest)
+        )
+        if is_elided and len(filled[number + 2]) < len(filled[number]):
+            filled[number] = filled[number + 1] = filled[number + 2]  # no pair ends within a word such as c'est
+    return filled
 
 
 def _fill_gaps(stacks: list[Stack | None], opening: Sequence[bool]) -> list[Stack]:
