@@ -1,8 +1,10 @@
 """`docmt translate`, `extract` and `merge` with files with markup."""
 
+import gzip
 import json
 import re
 import signal
+from dataclasses import replace
 
 import pytest
 from commands import QUICK, call, fails, start, wait_for_lines
@@ -130,6 +132,8 @@ def test_a_killed_translation_goes_on(run, tmp_path):
     process.communicate()
     assert page.read_text().count("<p>") == 60
     assert not out.exists()
+    message = "it was started with another --bilingual"
+    fails("translate", run, page, "-o", out, "--resume", "--bilingual", tmp_path / "b.html", *options, message=message)
     outcome = call("translate", run, page, "-o", out, "--resume", *options)
     assert outcome.status == 0, outcome.err
     assert out.read_bytes() == (tmp_path / "whole.html").read_bytes()
@@ -157,3 +161,43 @@ def test_what_has_no_effect_is_refused(run, page, tmp_path):
     fails("extract", text, "-o", tmp_path / "a.xlf", message="Name its format with --format")
     fails("extract", page, "-o", tmp_path / "a.html", message="End the name in .xlf or .xliff")
     fails("merge", page, "-o", out, message="page.html")
+
+
+def test_compressed_pages(run, page, tmp_path):
+    packed = tmp_path / "packed.html.gz"
+    packed.write_bytes(gzip.compress(page.read_bytes()))
+    assert call("translate", run, page, "-o", tmp_path / "a.html", *QUICK).status == 0
+    assert call("translate", run, packed, "-o", tmp_path / "b.html.gz", *QUICK).status == 0
+    assert gzip.decompress((tmp_path / "b.html.gz").read_bytes()) == (tmp_path / "a.html").read_bytes()
+
+
+def test_python_refuses_other_suffixes(run, page, tmp_path):
+    translator = docmt.Translator(run)
+    with pytest.raises(docmt.DocmtError, match=r"end it in \.html or \.htm"):
+        translator.translate_file(page, tmp_path / "out.txt")
+    with pytest.raises(docmt.DocmtError, match="overwritten"):
+        translator.translate_file(page, tmp_path / "out.html", bilingual=page)
+    with pytest.raises(docmt.DocmtError):
+        translator.translate_file(page, tmp_path / "out.html", bilingual=tmp_path / "out.html")
+    assert page.read_text() == PAGE and not (tmp_path / "out.html").exists()
+
+
+def test_scores_that_are_no_numbers_keep_the_source(run, page, tmp_path, monkeypatch):
+    from docmt.decoding import translator as module
+
+    make = module.Translator._make_translation
+
+    def spoil(self, document, lengths, hypotheses):
+        translation = make(self, document, lengths, hypotheses)
+        sentences = (replace(translation.sentences[0], score=float("nan")), *translation.sentences[1:])
+        return replace(translation, sentences=sentences) if "It is old." in document.sentences else translation
+
+    monkeypatch.setattr(module.Translator, "_make_translation", spoil)
+    other = tmp_path / "other.html"
+    other.write_text("<p>It is <b>cheap</b>.</p>")
+    outcome = call("translate", run, other, page, "-o", tmp_path / "out", *QUICK)
+    assert outcome.status == 2
+    assert "the score of sentence" in outcome.err
+    assert "<b>" in (tmp_path / "out" / "other.html").read_text()
+    written = tmp_path / "out" / "page.html"
+    assert not written.exists() or "Anna bought a <b>lamp</b>" in written.read_text()

@@ -6,13 +6,14 @@ import hashlib
 import json
 import logging
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes, write_text
+from docmt.core.plain_text import GZIP_SUFFIX, decode_utf8, read_bytes, write_bytes, write_text
 from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
 from docmt.documents import Document, read_input
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx, write_xliff
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_DISTINCT_SUFFIXES = {".odt", ".odp", ".ods", ".tsv", ".csv"}  # of one format, but not of one content
 BILINGUAL_SUFFIXES = (".html", ".xlf", ".xliff", ".tmx")
 
 
@@ -85,8 +87,19 @@ class FileTranslation:
 
     def checksum(self) -> str:
         """Return a checksum of the file and of how it is read."""
-        settings = json.dumps([self.format.name, self._config.fields, self._config.bilingual, *self._languages])
+        settings = json.dumps([self.format.name, *self._languages])
         return hashlib.sha256(self._data + settings.encode()).hexdigest()
+
+    def check_output(self, path: str) -> None:
+        """Raise DocmtError for an output whose suffix is that of another format."""
+        given, suffix = (Path(name.removesuffix(GZIP_SUFFIX)).suffix.lower() for name in (self._path, path))
+        suffixes = (given,) if given in _DISTINCT_SUFFIXES else self.format.suffixes
+        if suffix and suffix not in suffixes and path != os.devnull:
+            names = " or ".join(suffixes)
+            message = (
+                f"{self._path} is translated into {self.format.name}, but {path} ends in {suffix}: end it in {names}"
+            )
+            raise DocmtError(message)
 
     def select_sentences(self, part: PartialTranslation) -> list[int]:
         """Return the sentences of a part, from 0, whose codes need word alignment."""
@@ -209,6 +222,8 @@ def translate_file(
     file = read_file(path, format, config)
     if isinstance(file, bytes) and (fields or bilingual):
         raise DocmtError(f"{path}: fields and bilingual are for files with markup, not for plain text and JSONL")
+    if not isinstance(file, bytes):
+        file.check_output(output)
     documents = (
         read_input(path, language=config.segmentation, text=decode_utf8(file, path)).documents
         if isinstance(file, bytes)

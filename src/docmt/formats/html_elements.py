@@ -58,7 +58,7 @@ _ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>
 TAG_NAME = re.compile(r"<[^\s/>]*")
 
 
-class Attribute(NamedTuple):
+class TagAttribute(NamedTuple):
     """An attribute of a start tag. start, end: its value without quotes; quote: "", '"' or "'"."""
 
     start: int
@@ -83,9 +83,9 @@ class Token(NamedTuple):
     """whether a start tag is the whole element"""
 
 
-def read_attributes(tag: str, start: int) -> dict[str, Attribute]:
+def read_attributes(tag: str, start: int) -> dict[str, TagAttribute]:
     """Return the attributes of a start tag that begins at `start` by name, the first one of each name."""
-    attributes: dict[str, Attribute] = {}
+    attributes: dict[str, TagAttribute] = {}
     name = TAG_NAME.match(tag)
     for match in _ATTRIBUTE.finditer(tag, name.end() if name else 0):
         raw = match[2] or ""
@@ -93,23 +93,23 @@ def read_attributes(tag: str, start: int) -> dict[str, Attribute]:
         first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
         span = start + first + len(quote), start + last - len(quote)
         value = unescape(raw[1:-1] if quote else raw)
-        attributes.setdefault(match[1].lower(), Attribute(*span, value, quote))
+        attributes.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
     return attributes
 
 
-def find_translate(attributes: dict[str, Attribute]) -> str:
+def find_translate(attributes: dict[str, TagAttribute]) -> str:
     """Return "yes", "no", or "" where an element does not tell."""
     if "translate" in attributes:
         return {"no": "no", "yes": "yes", "": "yes"}.get(attributes["translate"].value.strip().lower(), "")
     return "no" if "class" in attributes and "notranslate" in attributes["class"].value.lower().split() else ""
 
 
-def find_language(attributes: dict[str, Attribute]) -> str:
+def find_language(attributes: dict[str, TagAttribute]) -> str:
     attribute = attributes.get("lang") or attributes.get("xml:lang")
     return attribute.value if attribute else ""
 
 
-def is_translated(tag: str, name: str, attributes: dict[str, Attribute]) -> bool:
+def is_translated(tag: str, name: str, attributes: dict[str, TagAttribute]) -> bool:
     """Return whether an attribute of an element is translated."""
     if tag == "meta":
         kind = attributes.get("name") or attributes.get("property")

@@ -18,7 +18,7 @@ from docmt.formats.html_elements import (
     SKIPPED,
     TAG_NAME,
     VOID,
-    Attribute,
+    TagAttribute,
     Token,
     closes,
     find_language,
@@ -117,7 +117,7 @@ class MarkupFile(UnitFile):
                     yield _set_value(attributes[tag], value)
 
 
-def _set_value(attribute: Attribute, value: str) -> tuple[int, int, str]:
+def _set_value(attribute: TagAttribute, value: str) -> tuple[int, int, str]:
     if attribute.quote:
         return attribute.start, attribute.end, value
     equals = "" if attribute.end > attribute.start else "="
@@ -140,7 +140,7 @@ class _Reader:
         """open elements, and why their text is not translated"""
         self._counts: Counter[str] = Counter()
         self._items: list[_Item] = []
-        self._values: list[tuple[Attribute, str]] = []
+        self._values: list[tuple[TagAttribute, str]] = []
         """attributes in running text, with the names of their units"""
         nbsp = _NBSP.search(text)
         self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
@@ -167,7 +167,7 @@ class _Reader:
                     break
         return languages - {""}
 
-    def _read_tag(self, token: Token) -> dict[str, Attribute]:
+    def _read_tag(self, token: Token) -> dict[str, TagAttribute]:
         return read_attributes(self._text[token.start : token.end], token.start)
 
     def read(self) -> None:
@@ -214,7 +214,7 @@ class _Reader:
             self._counts[token.name] += 1
         return index + 1
 
-    def _add_tag(self, token: Token, attributes: dict[str, Attribute]) -> None:
+    def _add_tag(self, token: Token, attributes: dict[str, TagAttribute]) -> None:
         """Add a start tag to the running text."""
         has_patches = self._read_values(token, attributes)
         if token.name in BLOCKS or token.name == "meta":
@@ -249,7 +249,7 @@ class _Reader:
         while self._frames and closes(name, self._frames[-1][0]):
             self._pop()
 
-    def _find_reason(self, name: str, attributes: dict[str, Attribute]) -> str | None:
+    def _find_reason(self, name: str, attributes: dict[str, TagAttribute]) -> str | None:
         """Return why an element is not translated, or None."""
         translate = find_translate(attributes)
         if translate == "no":
@@ -311,7 +311,7 @@ class _Reader:
         if reason and has_letters(text):
             self.skipped.append(Skipped(reason, " ".join(text.split())[:_MAX_SKIPPED]))
 
-    def _read_values(self, token: Token, attributes: dict[str, Attribute]) -> bool:
+    def _read_values(self, token: Token, attributes: dict[str, TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
         names = [name for name in attributes if is_translated(token.name, name, attributes)]
         values = [

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docmt.core.errors import DocmtError
+from docmt.core.plain_text import GZIP_SUFFIX
 from docmt.formats.units import UnitFile
 
 
@@ -81,7 +82,7 @@ def find_format(path: Path | str, data: bytes = b"") -> FileFormat | None:
 
     Raises DocmtError for formats that docmt knows and does not read.
     """
-    suffix = Path(path).suffix.lower()
+    suffix = Path(str(path).removesuffix(GZIP_SUFFIX)).suffix.lower()
     if suffix in _REFUSED:
         advice = _SAVE_AS.format(_REFUSED[suffix])
         raise DocmtError(f"{path} is a {suffix[1:]} file, which docmt does not read. {advice}.")

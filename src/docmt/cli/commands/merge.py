@@ -57,10 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     check_outputs(options.output, inputs=[options.file, original])
     config = FileConfig(targets.source_language, targets.target_language, fields=tuple(options.fields))
     file = read_markup(original, targets.format if targets.format else "auto", config)
-    suffix = Path(options.output).suffix.lower()
-    if suffix and suffix not in file.format.suffixes:
-        names = " or ".join(file.format.suffixes)
-        raise DocmtError(f"-o {options.output}: {original} is {file.format.name}. End the name in {names}.")
+    file.check_output(options.output)
     units, warnings = apply_targets(file.units.file.units, targets)
     write_bytes(options.output, file.units.file.write(units, targets.target_language))
     for warning in warnings[:20]:

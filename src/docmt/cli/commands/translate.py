@@ -156,7 +156,7 @@ def run(arguments: Sequence[str]) -> int:
     formats = [file.format for file in files]
     _check_n_best(options.search, formats)
     check_alignments(options.alignments, formats)
-    fingerprint = _fingerprint(translator, files, options.alignments)
+    fingerprint = _fingerprint(translator, files, options)
     writers = [TranslationWriter(file, fingerprint, options.resume, report) for file in files]
     for writer in writers if options.resume else ():
         if writer.lacks_documents:
@@ -185,14 +185,15 @@ def _output_format(format: str, layout: str, source: str, output: str) -> str:
     return "jsonl" if layout == "jsonl" or has_jsonl_name(output) or has_jsonl_name(source) else "text"
 
 
-def _fingerprint(translator: Translator, files: Sequence[TranslationJob], alignments: bool) -> dict[str, Any]:
+def _fingerprint(translator: Translator, files: Sequence[TranslationJob], options: TranslateOptions) -> dict[str, Any]:
     """Return model and options, which must be equal to resume; nothing if no output can be resumed."""
     if not any(is_resumable(file.output) for file in files):
         return {}
     search = {flag_of(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     search |= {flag_of(f"context.{name}"): value for name, value in asdict(translator.context).items()}
-    facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": alignments}
-    return {**facts, **search}
+    facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
+    files_options = {"--fields": options.fields, "--bilingual": options.bilingual}
+    return {**facts, **{name: value for name, value in files_options.items() if value}, **search}
 
 
 def _writes_to_terminal(files: Sequence[TranslationJob]) -> bool:
@@ -286,12 +287,11 @@ def _make_job(path: str, output: str, format: str, config: InputConfig, file: Fi
     """Return the job of a file with markup. Raises DocmtError for an output of another format."""
     if config.join_lines:
         raise DocmtError(f"{path} is {file.format.name}, where paragraphs are marked: leave out --join-lines")
-    suffix = Path(output).suffix.lower()
     if format == "auto":
+        suffix = Path(output.removesuffix(GZIP_SUFFIX)).suffix.lower()
         format = {".txt": "text", ".jsonl": "jsonl"}.get(suffix, file.format.name)
-    if format == file.format.name and suffix and suffix not in file.format.suffixes and output != os.devnull:
-        names = " or ".join(file.format.suffixes)
-        raise DocmtError(f"{path} is translated into {format}, but {output} ends in {suffix}: end it in {names}")
+    if format == file.format.name:
+        file.check_output(output)
     if format != file.format.name and file.bilingual:
         raise DocmtError(f"{path}: --bilingual needs output in {file.format.name}, not {format}: leave out one of them")
     if format == file.format.name and file.is_package and output == STANDARD and sys.stdout and sys.stdout.isatty():
