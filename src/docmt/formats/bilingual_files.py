@@ -290,17 +290,17 @@ def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Un
             )
     translated, warnings, untranslated = [], [], 0
     for name, unit in names.items():
-        found = targets.units.get(name)
-        if found is None or (found.segments and found.untranslated == found.segments):
+        edited = targets.units.get(name)
+        if edited is None or (edited.segments and edited.untranslated == edited.segments):
             translated.append(unit)
             untranslated += 1
             continue
         merger = _CodeMerger(unit)
-        translated.append(merger.merge(found.target))
+        translated.append(merger.merge(edited.target))
         problems = list(merger.problems)
-        if found.untranslated:
-            problems.append(f"{found.untranslated} of {found.segments} segments have no translation and stay")
-        warnings += [f"{targets.path}, line {found.line}: unit {name}: {problem}" for problem in problems]
+        if edited.untranslated:
+            problems.append(f"{edited.untranslated} of {edited.segments} segments have no translation and stay")
+        warnings += [f"{targets.path}, line {edited.line}: unit {name}: {problem}" for problem in problems]
     if untranslated:
         warnings.append(f"{targets.path}: units without a translation, which stay: {untranslated} of {len(units)}")
     return translated, warnings

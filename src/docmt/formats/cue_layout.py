@@ -28,7 +28,7 @@ _PLACE = re.compile(
     rf"|(?<=[{_WIDE}、。，．！？」』）】])(?=[{_WIDE}「『（【])(?![ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々])"
 )
 _PUNCTUATION = re.compile(r"[.,;:!?…、。，！？；：»”)\]」』]$")
-Place = tuple[int, int]
+Break = tuple[int, int]
 """start and end of the white space, if any, that a break replaces"""
 
 
@@ -50,17 +50,17 @@ def lay_out_cues(old: Unit, new: Unit, region: CueRegion, newline: str, escape: 
     old: the unit as read, whose borders are written.
     """
     borders = [code for code in old.codes if code.id.startswith(CUE)]
-    places = _place_borders(old, new, borders)
-    breaks = [(place, border.content, True) for place, border in zip(places, borders, strict=True)]
-    starts = [0, *(end for _, end in places)]
-    stops = [*(start for start, _ in places), len(new.text)]
+    gaps = _place_borders(old, new, borders)
+    breaks = [(place, border.content, True) for place, border in zip(gaps, borders, strict=True)]
+    starts = [0, *(end for _, end in gaps)]
+    stops = [*(start for start, _ in gaps), len(new.text)]
     for start, stop, count, width in zip(starts, stops, region.line_counts, region.widths, strict=True):
         breaks += [(place, newline, False) for place in _break_lines(new.text, start, stop, count, width)]
     return "".join(_write(new, sorted(breaks, key=lambda each: each[0]), escape))
 
 
-def _place_borders(old: Unit, new: Unit, borders: Sequence[Code]) -> list[Place]:
-    """Return the places of the borders of cues. Those without words left are at the end."""
+def _place_borders(old: Unit, new: Unit, borders: Sequence[Code]) -> list[Break]:
+    """Return the gaps between words for the borders of cues. Those without words left are at the end."""
     if not borders:
         return []
     scale = len(new.text) / max(1, len(old.text))
@@ -69,18 +69,18 @@ def _place_borders(old: Unit, new: Unit, borders: Sequence[Code]) -> list[Place]
     for border in borders:
         share = border.offset * scale
         wanted.append(share + _ALIGNED_WEIGHT * (aligned.get(border.id, share) - share))
-    return _choose(new.text, list(_find_places(new.text, 0, len(new.text))), wanted)
+    return _choose(new.text, list(_find_breaks(new.text, 0, len(new.text))), wanted)
 
 
-def _break_lines(text: str, start: int, end: int, count: int, width: int) -> list[Place]:
-    """Return the places of line breaks in a cue that had `count` lines, of `width` characters at most."""
+def _break_lines(text: str, start: int, end: int, count: int, width: int) -> list[Break]:
+    """Return the gaps between words for line breaks in a cue that had `count` lines, of `width` characters at most."""
     length = _measure(text[start:end])
     if count == 1 and length > max(MAX_WIDTH, width):
         count = 2
-    places = list(_find_places(text, start, end))
-    count = min(count, len(places) + 1)
+    gaps = list(_find_breaks(text, start, end))
+    count = min(count, len(gaps) + 1)
     wanted = [start + (end - start) * number / count for number in range(1, count)]
-    return _choose(text, places, wanted, bonus=min(_BONUS, max(0.0, MAX_WIDTH - length / count)))
+    return _choose(text, gaps, wanted, bonus=min(_BONUS, max(0.0, MAX_WIDTH - length / count)))
 
 
 def _measure(text: str) -> int:
@@ -88,28 +88,28 @@ def _measure(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def _find_places(text: str, start: int, end: int) -> Iterator[Place]:
-    """Yield the places between words."""
+def _find_breaks(text: str, start: int, end: int) -> Iterator[Break]:
+    """Yield the gaps between words."""
     return (match.span() for match in _PLACE.finditer(text, start, end) if start < match.start() and match.end() < end)
 
 
-def _choose(text: str, places: Sequence[Place], wanted: Sequence[float], bonus: float = _BONUS) -> list[Place]:
+def _choose(text: str, gaps: Sequence[Break], wanted: Sequence[float], bonus: float = _BONUS) -> list[Break]:
     """Return a place for each wanted position, in order and all different: the nearest ones, best after punctuation.
 
-    If there are too few places, the last positions are at the end of the text. Takes time in the product of both.
+    If there are too few gaps, the last borders are at the end of the text. Takes time in the product of both.
     """
-    count = min(len(places), len(wanted))
+    count = min(len(gaps), len(wanted))
     bonuses = [
         bonus if _PUNCTUATION.search(text, max(0, start - 1), start) else 0.0 if start < end else -_WITHIN_WORD
-        for start, end in places
+        for start, end in gaps
     ]
-    totals = [0.0] * len(places)
-    choices: list[list[int]] = []  # best place of each position, by the number of places
+    totals = [0.0] * len(gaps)
+    choices: list[list[int]] = []  # best place of each position, by the number of gaps
     for number in range(count):
         best, chosen, reached = float("inf"), -1, []
         choice = []
-        for index, (start, end) in enumerate(places):
-            if number <= index < len(places) - (count - number - 1):
+        for index, (start, end) in enumerate(gaps):
+            if number <= index < len(gaps) - (count - number - 1):
                 before = totals[index - 1] if number else 0.0
                 total = before + abs((start + end) / 2 - wanted[number]) - bonuses[index]
                 if total < best:
@@ -118,15 +118,15 @@ def _choose(text: str, places: Sequence[Place], wanted: Sequence[float], bonus: 
             choice.append(chosen)
         totals = reached
         choices.append(choice)
-    result: list[Place] = []
-    index = len(places)
+    result: list[Break] = []
+    index = len(gaps)
     for choice in reversed(choices):
         index = choice[index - 1]
-        result.append(places[index])
+        result.append(gaps[index])
     return result[::-1] + [(len(text), len(text))] * (len(wanted) - count)
 
 
-def _write(unit: Unit, breaks: Sequence[tuple[Place, str, bool]], escape: Callable[[str], str]) -> Iterator[str]:
+def _write(unit: Unit, breaks: Sequence[tuple[Break, str, bool]], escape: Callable[[str], str]) -> Iterator[str]:
     """Yield the parts of a unit with breaks (place, content, whether it is a border of cues, which no pair crosses)."""
     codes = [code for code in unit.codes if code.kind != "alone" or not code.id.startswith((CUE, LINE))]
     ends = {index: codes[end] for index, end in _match_codes(codes).items()}

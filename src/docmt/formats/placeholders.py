@@ -219,7 +219,7 @@ def _has_letters_beside(unit: Unit, code: Code) -> tuple[bool, bool]:
 
 
 def tidy_spaces(unit: Unit) -> Unit:
-    """Return a translated unit whose codes carry their space on the side where the text needs it."""
+    """Return a translated unit whose codes hold their space on the side where the text needs it."""
     codes: list[Code] = []
     for (kind, offset, is_space), group in groupby(
         unit.codes, key=lambda code: (code.kind, code.offset, code.is_space)
@@ -231,13 +231,13 @@ def tidy_spaces(unit: Unit) -> Unit:
 
 def _tidy_run(run: Sequence[Code], before: str, after: str) -> list[Code]:
     """Return single codes at one place of a text, with spaces around them if one of them carries a space."""
-    contents = [code.content.strip(SPACE) if _carries_space(code) else code.content for code in run]
-    if not any(map(_carries_space, run)):
+    contents = [code.content.strip(SPACE) if _holds_space(code) else code.content for code in run]
+    if not any(map(_holds_space, run)):
         return list(run)
     for number, (left, right) in enumerate(pairwise(run)):
-        carry = _carries_space(left), _carries_space(right)
-        faces = (carry[0] and left.content[-1] == SPACE) or (carry[1] and right.content[0] == SPACE)
-        if faces or (all(carry) and not _is_next(left, right)):
+        spaces = _holds_space(left), _holds_space(right)
+        faces = (spaces[0] and left.content[-1] == SPACE) or (spaces[1] and right.content[0] == SPACE)
+        if faces or (all(spaces) and not _is_next(left, right)):
             contents[number] += SPACE
     if not before or before[-1] in SPACE + _OPENING:
         contents[-1] += SPACE if after and after[0] not in SPACE + _CLOSING else ""
@@ -252,6 +252,6 @@ def _is_next(left: Code, right: Code) -> bool:
     return left.id[1:].isdecimal() and right.id == f"p{int(left.id[1:]) + 1}"
 
 
-def _carries_space(code: Code) -> bool:
+def _holds_space(code: Code) -> bool:
     bare = code.content.strip(SPACE)
     return bool(bare) and len(code.content) == len(bare) + 1

@@ -167,10 +167,10 @@ def _align(words: Sequence[Span], target: Sequence[Span], links: Sequence[Link])
     """Return the index of the source word of each target word: that of the first link that overlaps both."""
     by_target: list[int | None] = [None] * len(target)
     starts = {position: index for index, (start, end) in enumerate(words) for position in range(start, end)}
-    places = {position: index for index, (start, end) in enumerate(target) for position in range(start, end)}
+    target_indices = {position: index for index, (start, end) in enumerate(target) for position in range(start, end)}
     for first, last, start, end in links:
         index = next((starts[position] for position in range(first, last) if position in starts), None)
-        for number in {places[position] for position in range(start, end) if position in places}:
+        for number in {target_indices[position] for position in range(start, end) if position in target_indices}:
             if by_target[number] is None:
                 by_target[number] = index
     return by_target
@@ -282,7 +282,7 @@ def _find_position(
 def _leave_word(text: str, translation: str, offset: int, position: int) -> int:
     """Return the place before a word with an apostrophe or a hyphen (j'ai) for an atom that is not within such a word.
 
-    offset, position: the places of the atom in the text and in the translation.
+    offset, position: positions of the atom in the text and in the translation.
     """
     if not _is_within_word(text, offset) and _is_within_word(translation, position):
         while position and (translation[position - 1].isalnum() or translation[position - 1] in _JOINING):
