@@ -378,3 +378,18 @@ def test_thousands_of_units_take_linear_time():
     written = file.write([Unit("Ein Wort.")] * 8000, "de")
     assert time.perf_counter() - start < 10
     assert written.count(b"\r\n  <target>Ein Wort.</target>") == 8000
+
+
+def test_a_code_between_spaces_keeps_them():
+    data = (
+        b'<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en"><file id="f"><unit id="u">'
+        b'<segment><source>Press <ph id="1"/> to open.</source></segment></unit></file></xliff>'
+    )
+    file = read(data, "x.xlf", ReadConfig())
+    (unit,) = file.units
+    assert unit.text == "Press to open."
+    assert file.write([unit]) == data
+    for offset in (5, 6):  # as a translation may place it
+        code = replace(unit.codes[0], offset=offset)
+        written = file.write([replace(unit, text="PRESS to open.", codes=(code,))], "fr").decode()
+        assert '<target>PRESS <ph id="1"/> to open.</target>' in written
