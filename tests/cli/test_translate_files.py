@@ -158,7 +158,7 @@ def test_what_has_no_effect_is_refused(run, page, tmp_path):
     text = tmp_path / "a.txt"
     text.write_text("It is cheap.\n")
     fails("translate", run, text, "-o", out, "--fields", "a", message="--fields is for files with markup")
-    fails("extract", text, "-o", tmp_path / "a.xlf", message="Name its format with --format")
+    fails("extract", text, "-o", tmp_path / "a.xlf", message="is plain text or JSONL, without markup")
     fails("extract", page, "-o", tmp_path / "a.html", message="End the name in .xlf or .xliff")
     fails("merge", page, "-o", out, message="page.html")
 
@@ -201,3 +201,19 @@ def test_scores_that_are_no_numbers_keep_the_source(run, page, tmp_path, monkeyp
     assert "<b>" in (tmp_path / "out" / "other.html").read_text()
     written = tmp_path / "out" / "page.html"
     assert not written.exists() or "Anna bought a <b>lamp</b>" in written.read_text()
+
+
+def test_merge_knows_the_fields(run, tmp_path):
+    (tmp_path / "menu.json").write_text('{"items": [{"id": "It is", "title": "It is new."}]}')
+    arguments = ("--fields", "items.*.title", *QUICK)
+    assert call("translate", run, tmp_path / "menu.json", "-o", tmp_path / "a.json", *arguments).status == 0
+    outcome = call("extract", tmp_path / "menu.json", "-o", tmp_path / "a.xlf", "--model", run, *arguments)
+    assert outcome.status == 0, outcome.err
+    assert call("merge", tmp_path / "a.xlf", "-o", tmp_path / "b.json").status == 0
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert '"id": "It is"' in (tmp_path / "b.json").read_text()
+
+
+def test_extract_asks_for_a_language(page, tmp_path):
+    outcome = call("extract", page, "-o", tmp_path / "a.xlf")
+    assert outcome.status == 0 and "add --target-language CODE" in outcome.err

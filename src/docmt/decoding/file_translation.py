@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+FIELD_SEPARATOR = "|"
+"""Between the format and the fields that an XLIFF file names."""
 _DISTINCT_SUFFIXES = {".odt", ".odp", ".ods", ".tsv", ".csv"}  # of one format, but not of one content
 BILINGUAL_SUFFIXES = (".html", ".xlf", ".xliff", ".tmx")
 
@@ -165,7 +167,8 @@ class FileTranslation:
             return write_page(units, Path(self._path).name, *self._languages)
         if suffix == ".tmx":
             return write_tmx(units, *self._languages).decode()
-        return write_xliff(units, self._path, self.format.name, *self._languages).decode()
+        format = FIELD_SEPARATOR.join([self.format.name, *self._config.fields])  # for merge
+        return write_xliff(units, self._path, format, *self._languages).decode()
 
     def report_lines(self) -> list[str]:
         """Return one line for each part that is not translated, and for each code without a place."""

@@ -13,6 +13,7 @@ examples:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from docmt.formats.registry import FORMATS
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
+
+_log = logging.getLogger(__name__)
 
 SUFFIXES = (".xlf", ".xliff")
 
@@ -73,6 +76,8 @@ def run(arguments: Sequence[str]) -> int:
     source = options.source_language or model_languages[0]
     config = FileConfig(source, options.target_language or model_languages[1], source or "en", tuple(options.fields))
     file = read_markup(options.file, options.format, config)
+    if not (options.target_language or model_languages[1]):
+        _log.warning("%s names no target language: add --target-language CODE", options.output)
     report = Report()
     records = None if translator is None else _translate(translator, file, report)
     file.write_bilingual(options.output, None if records is None else file.translate_units(records))
@@ -85,7 +90,8 @@ def read_markup(path: str, format: str, config: FileConfig) -> FileTranslation:
         raise DocmtError(f"--format {format} is unknown: choose auto, {', '.join(FORMATS)}")
     file = read_file(path, format, config)
     if isinstance(file, bytes):
-        raise DocmtError(f"{path} has none of the formats {', '.join(FORMATS)}. Name its format with --format.")
+        names = ", ".join(FORMATS)
+        raise DocmtError(f"{path} is plain text or JSONL, without markup. This is for files of the formats {names}.")
     return file
 
 

@@ -24,7 +24,7 @@ from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_bytes, write_bytes
 from docmt.core.settings import option
-from docmt.decoding.file_translation import FileConfig
+from docmt.decoding.file_translation import FIELD_SEPARATOR, FileConfig
 from docmt.formats.bilingual_files import apply_targets, read_xliff_targets
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class MergeOptions:
     original: str = option("", metavar="FILE")
     """file that was extracted (default: as the XLIFF file names it)"""
     fields: list[str] = option([], metavar="NAME")
-    """the fields that were extracted, if any"""
+    """fields that were extracted (default: as the XLIFF file names them)"""
 
 
 def parser() -> Parser[MergeOptions]:
@@ -55,8 +55,9 @@ def run(arguments: Sequence[str]) -> int:
     targets = read_xliff_targets(read_bytes(options.file), options.file)
     original = options.original or _find_original(targets.original, options.file)
     check_outputs(options.output, inputs=[options.file, original])
-    config = FileConfig(targets.source_language, targets.target_language, fields=tuple(options.fields))
-    file = read_markup(original, targets.format if targets.format else "auto", config)
+    format, *fields = targets.format.split(FIELD_SEPARATOR)
+    languages = targets.source_language, targets.target_language
+    file = read_markup(original, format or "auto", FileConfig(*languages, fields=tuple(options.fields or fields)))
     file.check_output(options.output)
     units, warnings = apply_targets(file.units.file.units, targets)
     write_bytes(options.output, file.units.file.write(units, targets.target_language))
