@@ -187,3 +187,48 @@ def test_text_that_stays_keeps_its_codes(unit):
 def test_units_with_invalid_codes_are_refused(codes):
     with pytest.raises(ValueError, match="code"):
         Unit("abc", tuple(codes))
+
+
+def pairs_by_word(unit):
+    """The ids of the pairs around each word."""
+    opened, result, codes = [], {}, list(unit.codes)
+    for match in WORD.finditer(unit.text):
+        while codes and codes[0].offset <= match.start():
+            code = codes.pop(0)
+            if code.kind == "open":
+                opened.append(code.id)
+            elif code.kind == "close":
+                opened.remove(code.id)
+        if match[0].isalnum():
+            result[match[0]] = frozenset(opened)
+    return result
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.data())
+def test_no_word_has_a_wrong_pair_where_the_alignment_is_known(data):
+    """Wrong tokens as TransIns counts them: words whose pairs are not those of their source word."""
+    count = data.draw(st.integers(1, 12))
+    builder = UnitBuilder()
+    opened = []
+    for number in range(count):
+        while len(opened) < 3 and data.draw(st.integers(0, 3)) == 0:
+            opened.append(f"p{builder.code_count}")
+            builder.open(opened[-1], f"<{opened[-1]}>")
+        builder.add_text(f"w{number}")
+        while opened and data.draw(st.booleans()):
+            id = opened.pop()
+            builder.close(id, f"</{id}>")
+        builder.add_text(data.draw(st.sampled_from([" ", " ", ", "])) if number < count - 1 else ".")
+    while opened:
+        id = opened.pop()
+        builder.close(id, f"</{id}>")
+    unit = builder.finish()
+    order = data.draw(st.permutations(range(count)))
+    target = " ".join(f"t{number}" for number in order) + "."
+    spans = {match[0]: match.span() for text in (unit.text, target) for match in WORD.finditer(text)}
+    links = [(*spans[f"w{number}"], *spans[f"t{number}"]) for number in order]
+    projected, missing = project_codes(unit, [Passage(0, len(unit.text), target, links)])
+    before, after = pairs_by_word(unit), pairs_by_word(projected)
+    assert missing == []
+    assert [number for number in order if before[f"w{number}"] != after[f"t{number}"]] == []

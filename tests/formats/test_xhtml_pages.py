@@ -45,7 +45,7 @@ def test_units_and_codes():
         ("alone", "<img alt='Cat'/> "),
         ("alone", "<code>f</code>"),
     ]
-    assert file.skipped == [Skipped("code", "code")]
+    assert file.skipped == [Skipped("texts of drawings", "no"), Skipped("code", "code")]
     check_pseudo(file)
 
 
