@@ -158,7 +158,15 @@ def test_sigterm_finishes_the_update_and_saves(change, tmp_path):
     assert not (config.run / "model").exists()
 
 
-def test_a_second_signal_acts_as_usual(change, monkeypatch):
+@pytest.fixture
+def interruptible():
+    """A process that Ctrl-C stops, also where a shell started it in the background."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+def test_a_second_signal_acts_as_usual(change, monkeypatch, interruptible):
     config = change(stop__max_steps=100)
     original = Training._update
 
@@ -177,9 +185,7 @@ def test_a_second_signal_acts_as_usual(change, monkeypatch):
     monkeypatch.setattr(Training, "_update", lambda self: (list(map(signal.raise_signal, twice)), original(self))[1])
     assert train(config, resume=True).interrupted, "of two at the same moment the second is passed over"
     monkeypatch.setattr("docmt.training.distributed._SAME_SIGNAL_SECONDS", -1.0)
-    # Signals that arrive before the first is handled are one to Python.
-    interrupt = lambda: (signal.raise_signal(signal.SIGINT), time.sleep(0.01))  # noqa: E731
-    monkeypatch.setattr(Training, "_update", lambda self: [interrupt() for _ in range(2)])
+    monkeypatch.setattr(Training, "_update", lambda self: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
     with pytest.raises(KeyboardInterrupt):
         train(config, resume=True)
 
