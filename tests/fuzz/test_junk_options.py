@@ -18,6 +18,8 @@ NEEDED = {
     "prepare": ["--store", "s", "--train", "none.en", "none.de"],
     "train": ["--store", "none", "--run", "r"],
     "translate": ["none", "none.txt"],
+    "extract": ["none.html", "-o", "none.xlf"],
+    "merge": ["none.xlf", "-o", "none.html"],
     "score": ["none", "none.en", "none.de"],
     "evaluate": ["--hypothesis", "none.en", "--reference", "none.de"],
     "probe": ["none", "--source", "none.en", "--reference", "none.de"],
