@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
 from docmt.formats import xhtml_pages
-from docmt.formats.html_elements import is_right_to_left, primary_subtag
+from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.patched_text import PatchedText
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import COLLAPSIBLE, Skipped, Unit, UnitFile
@@ -100,12 +100,12 @@ class _TextElements(UnitFile):
     def __init__(self, file: XmlFile, elements: Sequence[Element], config: ReadConfig) -> None:
         super().__init__()
         self._file, self._elements = file, elements
-        self._source = primary_subtag(config.source_language)
+        self._source = primary_language(config.source_language)
         self._patched = PatchedText(file.text)
         for element in elements:
             raw = file.text[element.inner_start : element.inner_end]
             text = COLLAPSIBLE.sub(" ", element.text()).strip()
-            language = primary_subtag(element.attributes.get(_XML_LANG, ""))
+            language = primary_language(element.attributes.get(_XML_LANG, ""))
             if not has_letters(text) or element.elements:
                 continue
             if language not in ("", self._source):
@@ -125,7 +125,7 @@ class _TextElements(UnitFile):
     def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
         """Yield the replacements that name a language."""
         for element in (self._file.root, *self._elements):
-            old = primary_subtag(element.attributes.get(_XML_LANG, ""))
+            old = primary_language(element.attributes.get(_XML_LANG, ""))
             if old and (old == self._source or element is self._file.root):
                 yield set_attribute(self._file, element, "xml:lang", language)
 

@@ -31,9 +31,9 @@ SKIPPED = {
 }
 """Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
 NO_COPY = _names("a label")
+"""Pairs that enclose one passage."""
 NOTE_MARKS = _names("a sup")
 """Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
-"""Pairs that enclose one passage."""
 _ATTRIBUTES = _names("alt aria-description aria-label placeholder title")
 _ELEMENT_ATTRIBUTES = _names("th@abbr option@label optgroup@label track@label table@summary")
 _METAS = _names("description keywords title og:title og:description twitter:title twitter:description")
@@ -53,7 +53,6 @@ _IMPLIED_ENDS = {
     "body": _names("head"),
 }
 """Open elements that the start of an element closes. Every block closes a paragraph."""
-_RIGHT_TO_LEFT = _names("ar ckb dv fa he iw ps sd ug ur yi")
 _ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
 TAG_NAME = re.compile(r"<[^\s/>]*")
 
@@ -105,6 +104,7 @@ def find_translate(attributes: dict[str, TagAttribute]) -> str:
 
 
 def find_language(attributes: dict[str, TagAttribute]) -> str:
+    """Return the code of the language that an element names, or an empty string."""
     attribute = attributes.get("lang") or attributes.get("xml:lang")
     return attribute.value if attribute else ""
 
@@ -120,14 +120,5 @@ def is_translated(tag: str, name: str, attributes: dict[str, TagAttribute]) -> b
 
 
 def closes(name: str, opened: str) -> bool:
+    """Return whether the start of an element closes an open one."""
     return opened in _IMPLIED_ENDS.get(name, ()) or (opened == "p" and name in BLOCKS and name != "button")
-
-
-def primary_subtag(language: str) -> str:
-    """Return the first part of the code of a language."""
-    return re.split("[-_]", language.strip().lower())[0]
-
-
-def is_right_to_left(language: str) -> bool:
-    """Return whether a language is written from right to left."""
-    return primary_subtag(language) in _RIGHT_TO_LEFT

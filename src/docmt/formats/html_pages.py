@@ -13,8 +13,8 @@ from docmt.core.errors import DocmtError
 from docmt.formats.html_elements import Token
 from docmt.formats.html_units import MarkupFile
 from docmt.formats.registry import ReadConfig
+from docmt.formats.text_encoding import find_mark
 
-_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _HEAD_SIZE = 4096
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _CHARSET = re.compile(rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
@@ -63,9 +63,9 @@ def escape_html(text: str) -> str:
 
 def _find_encoding(data: bytes, path: str) -> tuple[bytes, str]:
     """Return the byte order mark and the codec."""
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            return mark, encoding
+    mark, encoding = find_mark(data)
+    if mark:
+        return mark, encoding
     head = _COMMENT.sub(b"", data[:_HEAD_SIZE])
     match = _CHARSET.search(head) or _XML_ENCODING.match(head)
     label = match[1].decode("latin-1").lower() if match else "utf-8"

@@ -23,11 +23,10 @@ from docmt.formats.html_elements import (
     closes,
     find_language,
     find_translate,
-    is_right_to_left,
     is_translated,
-    primary_subtag,
     read_attributes,
 )
+from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Span
 from docmt.formats.placeholders import tidy_pieces
 from docmt.formats.registry import ReadConfig
@@ -99,7 +98,7 @@ class MarkupFile(UnitFile):
         return self._encode(self._patched.render(self.units, tidied, changes))
 
     def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
-        direction = "rtl" if is_right_to_left(language) else "ltr"
+        direction = text_direction(language)
         for token in self._language_tags:
             attributes = read_attributes(self._text[token.start : token.end], token.start)
             values = {tag: language for tag in _LANGUAGE_TAGS if tag in attributes}
@@ -159,10 +158,10 @@ class _Reader:
 
     def _find_languages(self, config: ReadConfig) -> set[str]:
         """Return the languages that count as that of the text."""
-        languages = {primary_subtag(config.source_language)}
+        languages = {primary_language(config.source_language)}
         for token in self._tokens:
             if token.kind == "start" and token.name in ("html", "body"):
-                languages.add(primary_subtag(find_language(self._read_tag(token))))
+                languages.add(primary_language(find_language(self._read_tag(token))))
                 if token.name == "body":
                     break
         return languages - {""}
@@ -254,7 +253,7 @@ class _Reader:
         translate = find_translate(attributes)
         if translate == "no":
             return 'translate="no"'
-        language = primary_subtag(find_language(attributes))
+        language = primary_language(find_language(attributes))
         if language and self._languages and language not in self._languages and name not in ("html", "body"):
             return "passages in another language"
         return SKIPPED.get(name) if translate != "yes" else None
@@ -318,7 +317,9 @@ class _Reader:
             (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
         ]
         self._values += values
-        names_language = token.name in ("html", "body") or primary_subtag(find_language(attributes)) in self._languages
+        names_language = (
+            token.name in ("html", "body") or primary_language(find_language(attributes)) in self._languages
+        )
         if names_language:
             self.language_tags.append(token)
         return bool(values) or names_language

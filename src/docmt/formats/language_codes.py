@@ -63,9 +63,12 @@ def format_language_tag(code: str) -> str:
     return "-".join(parts)
 
 
-def text_direction(code: str) -> str:
-    """Return "rtl" for a language (or a script, if the code names one) that is written from right to left, or "ltr"."""
+def is_right_to_left(code: str) -> bool:
+    """Return whether a language (or a script, if the code names one) is written from right to left."""
     language, script, _ = _split(code)
-    if script:
-        return "rtl" if script in _RIGHT_TO_LEFT_SCRIPTS else "ltr"
-    return "rtl" if language in _RIGHT_TO_LEFT else "ltr"
+    return script in _RIGHT_TO_LEFT_SCRIPTS if script else language in _RIGHT_TO_LEFT
+
+
+def text_direction(code: str) -> str:
+    """Return "rtl" or "ltr", the direction of a language."""
+    return "rtl" if is_right_to_left(code) else "ltr"

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
+from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key
 from docmt.formats.patched_text import PatchedText, Span
 from docmt.formats.units import Code, Unit, UnitFile
@@ -50,7 +51,6 @@ _A_FRAME = (f"{{{DRAWING}}}pPr", f"{{{DRAWING}}}endParaRPr")
 FALLBACK = f"{{{COMPATIBILITY}}}Fallback"
 _FILE_NAME = re.compile(r"\S+\.\w{2,4}|https?:\S+")
 _OLE_MARK = b"\xd0\xcf\x11\xe0"
-_RIGHT_TO_LEFT = frozenset(("ar", "fa", "he", "ur"))
 _CORE_URI = f"{_PACKAGE}/metadata/core-properties"
 _DC_URI = "http://purl.org/dc/elements/1.1/"
 CHART_TYPE = "application/vnd.openxmlformats-officedocument.drawingml.chart+xml"
@@ -313,11 +313,6 @@ class OfficeFile(UnitFile):
         """Add SmartArt: its texts stand in data and in drawing parts, and are one unit each."""
         data, drawings = ([name for name in names if self._types[name] == kind] for kind in DIAGRAM_TYPES)
         self.read_drawings(drawings, self.read_drawings(data))
-
-
-def is_right_to_left(language: str) -> bool:
-    """Return whether a language is written from right to left."""
-    return language.partition("-")[0].lower() in _RIGHT_TO_LEFT
 
 
 def find_outer(element: Element, names: Collection[str], inside: Collection[str]) -> Iterator[Element]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.xml_tree import Element, XmlFile, escape_text, set_attribute
 
 Replacement = tuple[int, int, str]
@@ -20,25 +21,7 @@ _INVISIBLE = re.compile(r"\{[^}]*\}((paragraph-)?rsid|(language|country|script|r
 """Attributes of text properties that do not show: revisions and languages."""
 _NO_LANGUAGES = frozenset({"zxx", "none", ""})
 _ASIAN = frozenset({"zh", "ja", "ko", "yue"})
-_RIGHT_TO_LEFT = frozenset({"ar", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi"})
-_COMPLEX = _RIGHT_TO_LEFT | {
-    "bn",
-    "bo",
-    "gu",
-    "hi",
-    "km",
-    "kn",
-    "lo",
-    "ml",
-    "mr",
-    "my",
-    "ne",
-    "pa",
-    "si",
-    "ta",
-    "te",
-    "th",
-}
+_COMPLEX = {"bn", "bo", "gu", "hi", "km", "kn", "lo", "ml", "mr", "my", "ne", "pa", "si", "ta", "te", "th"}
 
 
 class Styles:
@@ -106,7 +89,7 @@ def set_language(file: XmlFile, language: str) -> list[Replacement]:
         for change in _set_properties(file, element, code.lower(), country)
     ]
     style = find_prefix(file, _STYLE)
-    if code in _RIGHT_TO_LEFT and style:
+    if is_right_to_left(language) and style:
         for default in file.root.iter(_DEFAULT_STYLE):
             for element in default.elements:
                 if element.name == _STYLE + "paragraph-properties":
@@ -118,7 +101,10 @@ def _set_properties(file: XmlFile, element: Element, code: str, country: str) ->
     is_default = element.parent is not None and element.parent.name == _DEFAULT_STYLE
     changes = []
     kinds = [(_FO, "")]
-    kinds += [(_STYLE, "-asian")] if code in _ASIAN else [(_STYLE, "-complex")] if code in _COMPLEX else []
+    if code in _ASIAN:
+        kinds.append((_STYLE, "-asian"))
+    elif code in _COMPLEX or is_right_to_left(code):
+        kinds.append((_STYLE, "-complex"))
     for uri, suffix in kinds:
         old = element.attributes.get(f"{uri}language{suffix}", "")
         prefix = find_prefix(file, uri)

@@ -33,12 +33,18 @@ class TextEncoding:
 UTF_8 = TextEncoding("utf-8")
 
 
+def find_mark(data: bytes) -> tuple[bytes, str]:
+    """Return the byte-order mark at the beginning and the encoding that it stands for, or two empty values."""
+    return next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
+
+
 def decode_text(data: bytes, path: str, fallback: str = "") -> tuple[str, TextEncoding]:
     """Return the text without its byte-order mark, and its encoding: that of the mark, else UTF-8, else `fallback`.
 
     Raises DocmtError for bytes that are no text in these.
     """
-    mark, name = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    mark, name = find_mark(data)
+    name = name or "utf-8"
     try:
         text = data[len(mark) :].decode(name)
     except UnicodeDecodeError as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
+from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.office_packages import (
     A_PARAGRAPH,
     CHART_TYPE,
@@ -23,7 +24,6 @@ from docmt.formats.office_packages import (
     OfficeFile,
     OfficePart,
     find_outer,
-    is_right_to_left,
 )
 from docmt.formats.office_runs import RunBuilder, format_key
 from docmt.formats.registry import ReadConfig
@@ -162,7 +162,7 @@ def _language_kind(language: str) -> str:
     """Return the attribute of w:lang for the script of a language."""
     if is_right_to_left(language):
         return "bidi"
-    return "eastAsia" if language.partition("-")[0].lower() in ("zh", "ja", "ko") else "val"
+    return "eastAsia" if primary_language(language) in ("zh", "ja", "ko") else "val"
 
 
 def _set_languages(file: XmlFile, element: Element | None, language: str) -> list[tuple[int, int, str]]:

@@ -5,7 +5,6 @@ Documents are checked by lxml first, without entities, DTDs or network. Names ar
 
 from __future__ import annotations
 
-import codecs
 import html
 import re
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 from lxml import etree
 
 from docmt.core.errors import DocmtError
+from docmt.formats.text_encoding import find_mark
 
 MAX_DEPTH = 250
 ASIDE = "#aside"
@@ -27,7 +27,6 @@ _TOKEN = re.compile(
 _NAME = re.compile(r"</?([^\s/>]+)")
 _ATTRIBUTE = re.compile(r"([^\s=/<>]+)\s*=\s*(\"[^\"]*\"|'[^']*')")
 _ENCODING = re.compile(rb"^[^>]*?<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._:-]+)[\"']", re.DOTALL)
-_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 class Text(NamedTuple):
@@ -153,9 +152,9 @@ def set_attribute(file: XmlFile, element: Element, tag: str, value: str) -> tupl
 
 
 def _detect_encoding(data: bytes) -> tuple[bytes, str]:
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            return mark, encoding
+    mark, encoding = find_mark(data)
+    if mark:
+        return mark, encoding
     for start, encoding in ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be")):
         if data.startswith(start):
             return b"", encoding
