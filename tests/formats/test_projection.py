@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docmt.formats.projection import WORD, Passage, guess_links, project_codes
+from docmt.documents.words import find_words
+from docmt.formats.projection import Passage, guess_links, project_codes
 from docmt.formats.units import Code, Unit, UnitBuilder
 
 
@@ -39,7 +40,7 @@ def read(marked):
 
 def link_words(source, target, pairs):
     """Links of words by their numbers: "1-2 2-1"."""
-    words, others = ([match.span() for match in WORD.finditer(text)] for text in (source, target))
+    words, others = (find_words(text) for text in (source, target))
     numbers = [tuple(map(int, pair.split("-"))) for pair in pairs.split()]
     return [(*words[i], *others[j]) for i, j in numbers]
 
@@ -70,6 +71,7 @@ def link_words(source, target, pairs):
         ("<b>Note</b>: read", "Hinweis: lesen", "0-0 1-1 2-2", "<b>Hinweis</b>: lesen"),
         ("a<b></b> word", "ein Wort", "0-0 1-1", "ein<b></b> Wort"),
         ("say <b>(yes)</b> now", "jetzt (ja) sagen", "4-0 1-1 2-2 3-3 0-4", "jetzt <b>(ja)</b> sagen"),
+        ("the <b>red</b> car", "红车", "1-0 2-1", "<b>红</b>车"),
         ("wo<b>r</b>d one", "eins Wort", "1-0 0-1", "eins <b>Wort</b>"),
     ],
 )
@@ -168,7 +170,7 @@ def test_no_code_is_lost_or_doubled(case):
 @settings(max_examples=500, deadline=None)
 @given(marked_units())
 def test_text_that_stays_keeps_its_codes(unit):
-    links = [(*match.span(), *match.span()) for match in WORD.finditer(unit.text)]
+    links = [(*span, *span) for span in find_words(unit.text)]
     projected, missing = project_codes(unit, [Passage(0, len(unit.text), unit.text, links)])
     assert projected.text == unit.text
     assert not missing or not links
@@ -192,15 +194,15 @@ def test_units_with_invalid_codes_are_refused(codes):
 def pairs_by_word(unit):
     """The ids of the pairs around each word."""
     opened, result, codes = [], {}, list(unit.codes)
-    for match in WORD.finditer(unit.text):
-        while codes and codes[0].offset <= match.start():
+    for start, end in find_words(unit.text):
+        while codes and codes[0].offset <= start:
             code = codes.pop(0)
             if code.kind == "open":
                 opened.append(code.id)
             elif code.kind == "close":
                 opened.remove(code.id)
-        if match[0].isalnum():
-            result[match[0]] = frozenset(opened)
+        if unit.text[start:end].isalnum():
+            result[unit.text[start:end]] = frozenset(opened)
     return result
 
 
@@ -226,7 +228,7 @@ def test_no_word_has_a_wrong_pair_where_the_alignment_is_known(data):
     unit = builder.finish()
     order = data.draw(st.permutations(range(count)))
     target = " ".join(f"t{number}" for number in order) + "."
-    spans = {match[0]: match.span() for text in (unit.text, target) for match in WORD.finditer(text)}
+    spans = {text[slice(*span)]: span for text in (unit.text, target) for span in find_words(text)}
     links = [(*spans[f"w{number}"], *spans[f"t{number}"]) for number in order]
     projected, missing = project_codes(unit, [Passage(0, len(unit.text), target, links)])
     before, after = pairs_by_word(unit), pairs_by_word(projected)

@@ -28,14 +28,15 @@ from docmt.decoding.scheduler import OnSentences, Task, find_nonempty_pairs, sel
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds
 from docmt.decoding.translation_results import WordLink, non_finite_error
+from docmt.documents.words import Span, find_words
 from docmt.model import ModelInput, TranslationModel
 from docmt.model.attention import Attention, FullContext
 from docmt.model.attention_weights import attention_weights
 from docmt.model.kernels import AttentionPattern
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens, Tokenizer
+from docmt.text.token_spans import locate_tokens
 from docmt.text.tokenizer import SIDES
-from docmt.text.word_spans import Span, find_words, locate_tokens
 
 Weights = NDArray[np.float32]
 """Attention weights [t, s] of a sentence pair; those of boundary tokens and of other sentences are left out, so a row

@@ -8,19 +8,17 @@ The words of the translation never change.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from docmt.documents.words import Span, find_words
 from docmt.formats.units import SPACE, Code, Unit
 
-WORD = re.compile(r"\w+|[^\w\s]")
 _OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
 _CLOSING = frozenset(",.;:!?…")
 _APOSTROPHES = frozenset("'’")
 _JOINING = frozenset("'’-\N{NON-BREAKING HYPHEN}")
-Span = tuple[int, int]
 Stack = tuple[str, ...]
 """ids of the pairs around a place, the outermost first"""
 Link = tuple[int, int, int, int]
@@ -77,12 +75,12 @@ def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[C
     pieces: list[_Piece] = []
     position, atom = 0, 0
     for passage in passages:
-        atom = _copy(source, position, passage.start, atom, pieces, with_end=True)
+        atom = _copy(source, position, passage.start, atom, pieces)
         inner = [each for each in source.atoms[atom:] if each.offset < passage.end]
         atom += len(inner)
         pieces += _project(source, passage, inner)
         position = passage.end
-    _copy(source, position, len(unit.text), atom, pieces, with_end=True)
+    _copy(source, position, len(unit.text), atom, pieces)
     _narrow_pairs(pieces, [id for id, (start, _) in source.pairs.items() if not start.can_copy])
     missing = _find_missing(source, pieces)
     pieces += [_Piece((), atom=_Atom(source.pairs[id], 0, ())) for id in missing]
@@ -114,9 +112,9 @@ def _read_codes(unit: Unit) -> _Source:
     return source
 
 
-def _copy(source: _Source, start: int, end: int, atom: int, pieces: list[_Piece], with_end: bool) -> int:
+def _copy(source: _Source, start: int, end: int, atom: int, pieces: list[_Piece]) -> int:
     """Add the text and the atoms of a part between sentences. Return the index of the next atom."""
-    for position in range(start, end + with_end):
+    for position in range(start, end + 1):
         while atom < len(source.atoms) and source.atoms[atom].offset <= position:
             pieces.append(_Piece(source.atoms[atom].stack, atom=source.atoms[atom]))
             atom += 1
@@ -132,8 +130,8 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
     visible = {stack for stack, character in zip(stacks, text, strict=True) if not character.isspace()}
     if len(visible) == 1 and not atoms:
         return [_Piece(visible.pop(), passage.target)]
-    words = _find_words(text)
-    target = _find_words(passage.target)
+    words = find_words(text)
+    target = find_words(passage.target)
     if not words or not target:
         after = [_Piece(atom.stack, atom=atom) for atom in atoms]
         outer = max(stacks, key=len, default=()) if passage.target.strip() else ()
@@ -157,10 +155,6 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
 
 def _first(pair: tuple[int, _Atom]) -> int:
     return pair[0]
-
-
-def _find_words(text: str) -> list[Span]:
-    return [match.span() for match in WORD.finditer(text)]
 
 
 def _align(words: Sequence[Span], target: Sequence[Span], links: Sequence[Link]) -> list[int | None]:
@@ -449,7 +443,7 @@ def _join_pieces(source: _Source, pieces: Iterable[_Piece], id: str) -> Unit:
 
 def guess_links(source: str, target: str) -> list[Link]:
     """Return links for a model without alignment: equal words, then words at the same share of the sentence."""
-    words, others = _find_words(source), _find_words(target)
+    words, others = find_words(source), find_words(target)
     if not words or not others:
         return []
     by_text: dict[str, list[Span]] = {}
