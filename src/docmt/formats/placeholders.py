@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -187,23 +186,6 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
         builder.close(opened.pop(), token.content)
     else:
         builder.add_alone(id, token.content, is_space=token.kind == "space")
-
-
-def hold_spaces(unit: Unit) -> Unit:
-    """Return the unit without the second of two spaces around a single code, which becomes part of the code."""
-    counts = Counter(code.offset for code in unit.codes)
-    removed: set[int] = set()
-    codes = []
-    for code in unit.codes:
-        offset = code.offset
-        is_between = unit.text[max(0, offset - 1) : offset + 1] == 2 * SPACE
-        new = replace(code, offset=offset - len(removed))
-        if code.kind == "alone" and not code.is_space and is_between and counts[offset] == 1:
-            removed.add(offset)
-            new = replace(new, content=code.content + SPACE)
-        codes.append(new)
-    text = "".join(character for index, character in enumerate(unit.text) if index not in removed)
-    return replace(unit, text=text, codes=tuple(codes))
 
 
 def tidy_pieces(old: Unit, new: Unit) -> Unit:

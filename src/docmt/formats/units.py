@@ -85,13 +85,14 @@ class UnitBuilder:
     """Builder of a unit from pieces of text and markup in their order.
 
     collapse: whether white space is one space, as browsers show it; spaces at the beginning and after a space are left
-    out; one after a single code goes into its content. Pairs that are not closed, and ends without a beginning, become
+    out. hold_spaces: whether the second of two spaces around a single code goes into its content, as it does with
+    `collapse`. Pairs that are not closed, and ends without a beginning, become
     single codes.
     """
 
-    def __init__(self, collapse: bool = False, escape: Callable[[str], str] = str) -> None:
+    def __init__(self, collapse: bool = False, escape: Callable[[str], str] = str, hold_spaces: bool = False) -> None:
         """escape: writes a piece of text in the format, for marks (see `open`)."""
-        self._collapse, self._escape = collapse, escape
+        self._collapse, self._escape, self._hold_spaces = collapse, escape, hold_spaces
         self._marks: set[int] = set()  # indices of open codes
         self._parts: list[str] = []
         self._length = 0
@@ -114,9 +115,10 @@ class UnitBuilder:
         """Add text, unescaped."""
         if self._collapse:
             text = COLLAPSIBLE.sub(SPACE, text)
-            if self._ends_with_space and text.startswith(SPACE):
-                text = text[1:]
-                self._add_space_to_code()
+        is_held = self._hold_spaces and self._last_single is not None and self._length > 0
+        if (self._collapse or is_held) and self._ends_with_space and text.startswith(SPACE):
+            text = text[1:]
+            self._add_space_to_code()
         if text:
             self._parts.append(text)
             self._length += len(text)
@@ -148,14 +150,12 @@ class UnitBuilder:
         if index in self._marks and len(self._codes) == index + 2:  # with text alone
             text = self.text[start.offset :]
             if text.strip() and not any(map(str.isalpha, text)):
-                self._join_mark(index)
+                self._join_mark(start, self._codes[-1], text)
 
-    def _join_mark(self, index: int) -> None:
-        """Make one single code of the pair that opens at this index and ends here."""
-        codes, start = self._codes[index:], self._codes[index]
-        shifted = tuple(replace(code, offset=code.offset - start.offset) for code in codes)
-        content = Unit(self.text[start.offset :], shifted).render(self._escape)
-        self._codes[index:] = [Code(start.offset, "alone", start.id, content)]
+    def _join_mark(self, start: Code, end: Code, text: str) -> None:
+        """Make one single code of the last pair, which encloses this text."""
+        content = start.content + self._escape(text) + end.content
+        self._codes[-2:] = [Code(start.offset, "alone", start.id, content)]
         self._parts, self._length, self._ends_with_space = [self.text[: start.offset]], start.offset, False
 
     def add_alone(self, id: str, content: str, is_space: bool = False) -> None:

@@ -15,7 +15,7 @@ from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText
-from docmt.formats.placeholders import hide_placeholders, hold_spaces, is_icu_message, tidy_spaces
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
@@ -166,7 +166,7 @@ class XliffFile(UnitFile):
 
     def _add_unit(self, entry: _Entry, source: Element, target: Element | None, reason: str, id: str) -> int | None:
         """Add the unit of a segment, and return its index. Return None if it is skipped."""
-        builder = UnitBuilder()
+        builder = UnitBuilder(hold_spaces=True)
         _InlineReader(self._file, self._core, builder).add(source.children)
         unit = _hide_placeholders(builder.finish(id))
         if not has_letters(unit.text):
@@ -251,7 +251,6 @@ class XliffFile(UnitFile):
 
 def _hide_placeholders(unit: Unit) -> Unit:
     """Return the unit with its placeholders as codes, which are written as character data."""
-    unit = hold_spaces(unit)
     elements = {code.id for code in unit.codes}
     hidden = hide_placeholders(unit)
     codes = (code if code.id in elements else replace(code, content=escape_text(code.content)) for code in hidden.codes)
