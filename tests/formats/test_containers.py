@@ -8,9 +8,9 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.formats import zip_package
-from docmt.formats.patched_text import PatchedText, read_inline
+from docmt.formats.patched_text import PatchedText
 from docmt.formats.units import UnitBuilder
-from docmt.formats.xml_tree import XmlFile, escape_text, set_attribute
+from docmt.formats.xml_tree import Text, XmlFile, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
 
@@ -121,6 +121,23 @@ def test_attributes_are_set():
     text = PatchedText(file.text)
     new = [set_attribute(file, file.root, "xml:lang", 'f"r'), set_attribute(file, child, "lang", "de")]
     assert text.render([], [], new) == '<a xml:lang=\'f"r\'><b lang="de"/></a>'
+
+
+def read_inline(file, nodes, builder, classify):
+    """Add nodes to a unit by their kinds: pair, alone, space, nested. Returns the spans of nested codes by id."""
+    nested = {}
+    for node in nodes:
+        id = str(builder.code_count + 1)
+        if isinstance(node, Text):
+            builder.add_text(node.value)
+        elif classify(node) == "pair":
+            builder.open(id, file.text[node.start : node.inner_start])
+            nested |= read_inline(file, node.children, builder, classify)
+            builder.close(id, file.text[node.inner_end : node.end])
+        else:
+            builder.add_alone(id, file.text[node.start : node.end], is_space=classify(node) == "space")
+            nested |= {id: (node.start, node.end)} if classify(node) == "nested" else {}
+    return nested
 
 
 def test_units_in_notes_of_units_are_written():

@@ -177,9 +177,9 @@ class TranslationJob:
         return self.input.documents
 
     @property
-    def render(self) -> Callable[[Iterator[str]], bytes] | None:
-        """The function that returns the output from the texts of its parts; None: they are joined."""
-        return self.markup.render if self.markup and self.format == self.markup.format.name else None
+    def rendered(self) -> FileTranslation | None:
+        """The file with markup that the output is rendered from; None: the output is the texts of the parts."""
+        return self.markup if self.markup and self.format == self.markup.format.name else None
 
     @property
     def name(self) -> str:
@@ -276,15 +276,14 @@ class TranslationWriter:
         Raises DocmtError if unfinished output would be lost, or if it cannot be resumed (`resume`).
         """
         self.file, self._report = file, report
-        self._output: ResumableFile | StreamOutput = StreamOutput(file.output, file.render)
+        render = file.rendered.render if file.rendered else None
+        self._output: ResumableFile | StreamOutput = StreamOutput(file.output, render)
         self.lacks_documents = False
         """whether a finished translation has failed documents, which are tried again"""
         if is_resumable(file.output):
             fingerprint = {**fingerprint, "--format": file.format, "input": file.checksum()}
             compressed = file.output.endswith(GZIP_SUFFIX)
-            open_output = partial(
-                ResumableFile, Path(file.output), fingerprint, compressed=compressed, render=file.render
-            )
+            open_output = partial(ResumableFile, Path(file.output), fingerprint, compressed=compressed, render=render)
             self._output = open_output(resume=resume)
             notes = self._output.notes
             if notes and notes[-1]["state"]["failed"] and self._output.is_unchanged:
@@ -370,8 +369,8 @@ class TranslationWriter:
         if self.file.input.format == "jsonl" and not part.first:
             state.source = state.target = 0
         lines = self._json_lines(part) if self.file.format == "jsonl" else ""
-        if self.file.render is not None and self.file.markup is not None:
-            lines = self.file.markup.to_records(part)
+        if self.file.rendered is not None:
+            lines = self.file.rendered.to_records(part)
         state.source += len(part.source.text())
         state.target += len(text)
         if part.error is not None and state.last_failed < part.document:
@@ -383,7 +382,7 @@ class TranslationWriter:
         )
         if state.sentences == len(self.file.documents[part.document].sentences):
             state.documents, state.sentences, state.history = part.document + 1, 0, ()
-        if self.file.format == "jsonl" or self.file.render is not None:
+        if self.file.format == "jsonl" or self.file.rendered is not None:
             return lines
         # An empty last line needs a line feed, or it would not exist.
         ends = state.documents == len(self.file.documents)
@@ -409,7 +408,7 @@ class TranslationWriter:
     def _describe_failures(self) -> str:
         output = "standard output" if self.file.output == STANDARD else self.file.output
         replacement = "lines with error" if self.file.format == "jsonl" else "empty lines"
-        if self.file.render is not None:
+        if self.file.rendered is not None:
             replacement = "the source text"
         failed, documents = self._state.failed, len(self.file.documents)
         return f"{failed} of {documents} documents have {replacement} in {output} instead of their translations"

@@ -10,11 +10,17 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import GZIP_SUFFIX, decode_utf8, read_bytes, write_bytes, write_text
-from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
+from docmt.decoding.translation_results import (
+    PartialTranslation,
+    ResumePoint,
+    TranslatedSentence,
+    Translation,
+    non_finite_error,
+)
 from docmt.documents import Document, read_input
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx, write_xliff
 from docmt.formats.language_codes import format_language_tag
@@ -22,11 +28,10 @@ from docmt.formats.registry import FORMATS, FileFormat, ReadConfig, find_format
 from docmt.formats.unit_documents import SentenceTranslation, TranslatedUnits, UnitDocuments
 from docmt.formats.units import Unit
 
-if TYPE_CHECKING:
-    from docmt.decoding.translator import Translator
-
 _log = logging.getLogger(__name__)
 
+Align = Callable[[Sequence[PartialTranslation], Sequence[Sequence[int]]], list[PartialTranslation]]
+"""Adds alignments to these sentences of parts."""
 FIELD_SEPARATOR = "|"
 """Between the format and the fields that an XLIFF file names."""
 _DISTINCT_SUFFIXES = {".odt", ".odp", ".ods", ".tsv", ".csv"}  # of one format, but not of one content
@@ -188,11 +193,7 @@ def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | b
     return FileTranslation(path, data, detected, config) if detected else data
 
 
-def align_parts(
-    parts: Sequence[PartialTranslation],
-    file: FileTranslation,
-    align: Callable[[Sequence[PartialTranslation], Sequence[Sequence[int]]], list[PartialTranslation]],
-) -> list[PartialTranslation]:
+def align_parts(parts: Sequence[PartialTranslation], file: FileTranslation, align: Align) -> list[PartialTranslation]:
     """Return parts of a file with the alignments that their codes need; align: `Translator.align`."""
     sentences = [file.select_sentences(part) for part in parts]
     if not any(sentences):
@@ -215,15 +216,17 @@ def _check_paths(path: str, output: str, bilingual: str) -> None:
 
 
 def translate_file(
-    translator: Translator, source: Path | str, target: Path | str, format: str, fields: Sequence[str], bilingual: str
+    path: str,
+    output: str,
+    format: str,
+    config: FileConfig,
+    translate: Callable[[Sequence[Document]], list[Translation]],
+    align: Align,
 ) -> list[Translation]:
-    """Translate a file as `Translator.translate_file` does."""
-    path, output = str(source), str(target)
-    _check_paths(path, output, bilingual)
-    languages = translator.languages
-    config = FileConfig(*languages, languages[0] or "en", tuple(fields), bilingual)
+    """Translate a file as `Translator.translate_file` does. translate, align: methods of the translator."""
+    _check_paths(path, output, config.bilingual)
     file = read_file(path, format, config)
-    if isinstance(file, bytes) and (fields or bilingual):
+    if isinstance(file, bytes) and (config.fields or config.bilingual):
         raise DocmtError(f"{path}: fields and bilingual are for files with markup, not for plain text and JSONL")
     if not isinstance(file, bytes):
         file.check_output(output)
@@ -232,9 +235,9 @@ def translate_file(
         if isinstance(file, bytes)
         else file.documents
     )
-    translations = translator.translate_all(documents)
+    translations = translate(documents)
     if any(not math.isfinite(sentence.score) for each in translations for sentence in each):
-        raise DocmtError(f"{path}: the scores of the model are not numbers. Check that it is not damaged.")
+        raise non_finite_error()
     if isinstance(file, bytes):
         write_text(output, "".join(each.text() for each in translations))
         return translations
@@ -242,6 +245,6 @@ def translate_file(
         PartialTranslation(number, 0, document, ResumePoint(len(document)), each)
         for number, (document, each) in enumerate(zip(documents, translations, strict=True))
     ]
-    aligned = align_parts(parts, file, translator.align)
+    aligned = align_parts(parts, file, align)
     write_bytes(output, file.render(map(file.to_records, aligned)))
     return [each.translation for each in aligned if each.translation is not None]

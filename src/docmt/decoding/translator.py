@@ -180,9 +180,10 @@ class Translator:
         translate. bilingual: path of a file with both sides (x.html, x.xlf, x.tmx). Raises DocmtError for a file that
         cannot be read or written, and for a target that is the source.
         """
-        from docmt.decoding.file_translation import translate_file  # imported here because text needs no formats
+        from docmt.decoding.file_translation import FileConfig, translate_file  # imported here: text needs no formats
 
-        return translate_file(self, source, target, format, fields, bilingual)
+        config = FileConfig(*self.languages, self.languages[0] or DEFAULT_LANGUAGE, tuple(fields), bilingual)
+        return translate_file(str(source), str(target), format, config, self.translate_all, self.align)
 
     @overload
     def stream(

@@ -39,35 +39,48 @@ DOCUMENT_MARK = "<d>"
 """The line that opens a document in a text file of one sentence a line."""
 Format = Literal["text", "markdown", "jsonl"]
 
+
+class _Refused(NamedTuple):
+    """A format that is not read as text."""
+
+    description: str
+    advice: str
+    has_units: bool = False
+    """whether `docmt.formats` reads it"""
+
+
 _EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
 _AS_LINES = "into a file with one sentence a line, and translate that with --layout lines"
-_SUBTITLES = "a subtitle file", f"Put their text {_AS_LINES}"
-_PAGE = "a web page", _EXTRACT
-_XML = "an XML file", _EXTRACT
-_OFFICE = "an office document", _EXTRACT
-_OLD_OFFICE = "an old office document", _EXTRACT
+_OTHER_SUBTITLES = _Refused("a subtitle file", f"Put their text {_AS_LINES}")
+_SUBTITLES = _OTHER_SUBTITLES._replace(has_units=True)
+_PAGE = _Refused("a web page", _EXTRACT, has_units=True)
+_XML = _Refused("an XML file", _EXTRACT)
+_OFFICE = _Refused("an office document", _EXTRACT, has_units=True)
+_OLD_OFFICE = _Refused("an old office document", _EXTRACT)
 _SENTENCES = f"Put the sentences of one language {_AS_LINES}"
+_XLIFF = _Refused("an XLIFF file", _SENTENCES, has_units=True)
+_PDF = _Refused("a PDF document", "Extract the text, for example with pdftotext, and translate that with --join-lines")
 _REFUSED = {
-    **dict.fromkeys((".srt", ".vtt", ".sub", ".ass"), _SUBTITLES),
+    **dict.fromkeys((".srt", ".vtt"), _SUBTITLES),
+    **dict.fromkeys((".sub", ".ass"), _OTHER_SUBTITLES),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _PAGE),
     **dict.fromkeys((".docx", ".odt", ".odp", ".ods", ".pptx", ".xlsx", ".epub"), _OFFICE),
     **dict.fromkeys((".doc", ".rtf", ".ppt", ".xls"), _OLD_OFFICE),
     ".xml": _XML,
-    ".pdf": ("a PDF document", "Extract the text, for example with pdftotext, and translate that with --join-lines"),
-    ".po": ("a gettext file", _SENTENCES),
-    ".tmx": ("a translation memory", _SENTENCES),
-    ".xliff": ("an XLIFF file", _SENTENCES),
-    ".xlf": ("an XLIFF file", _SENTENCES),
-    ".json": ("plain JSON", "Write one object a line, with `text` or `source` sentences"),
+    ".pdf": _PDF,
+    ".po": _Refused("a gettext file", _SENTENCES, has_units=True),
+    ".tmx": _Refused("a translation memory", _SENTENCES),
+    ".xliff": _XLIFF,
+    ".xlf": _XLIFF,
+    ".json": _Refused("plain JSON", "Write one object a line, with `text` or `source` sentences", has_units=True),
 }
 _MARKUP = (
     (re.compile(r"\s*(<!doctype html|<html[\s>])", re.IGNORECASE), _PAGE),
     (re.compile(r"\s*<\?xml\s"), _XML),
     (re.compile(r"WEBVTT(\s|$)"), _SUBTITLES),
     (re.compile(r"\s*\d+\s*\n\s*\d\d:\d\d:\d\d[,.]\d+\s*-->"), _SUBTITLES),
-    (re.compile(r"%PDF-\d"), _REFUSED[".pdf"]),
+    (re.compile(r"%PDF-\d"), _PDF),
 )
-_UNREAD = {"an old office document", "an XML file", "a PDF document", "a translation memory"}
 _FORCE_TEXT = ", or read it as plain text with --layout text"
 _MARKDOWN = (".md", ".markdown")
 
@@ -95,20 +108,20 @@ def is_jsonl(path: Path | str) -> bool:
 def check_name(path: Path | str) -> None:
     """Raise DocmtError for a file whose name shows an unsupported format."""
     if refused := _REFUSED.get(_suffix(path)):
-        raise _unsupported(path, *refused, _FORCE_TEXT)
+        raise _unsupported(path, refused, _FORCE_TEXT)
 
 
 def check_markup(path: Path | str, text: str, more: str = "") -> None:
     """Raise DocmtError for text that begins like an unsupported format. `more`: additional advice."""
     for beginning, refused in _MARKUP:
         if beginning.match(text):
-            raise _unsupported(path, *refused, more)
+            raise _unsupported(path, refused, more)
 
 
-def _unsupported(path: Path | str, description: str, advice: str, more: str) -> DocmtError:
+def _unsupported(path: Path | str, refused: _Refused, more: str) -> DocmtError:
     name = "standard input" if str(path) == STANDARD else path
-    reader = "docmt does not read" if description in _UNREAD else "only docmt translate reads, as a file with markup"
-    return DocmtError(f"{name} is {description}, which {reader}. {advice}{more}.")
+    reader = "only docmt translate reads, as a file with markup" if refused.has_units else "docmt does not read"
+    return DocmtError(f"{name} is {refused.description}, which {reader}. {refused.advice}{more}.")
 
 
 def _suffix(path: Path | str) -> str:

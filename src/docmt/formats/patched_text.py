@@ -5,10 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 
-from docmt.formats.units import Code, Unit, UnitBuilder
-from docmt.formats.xml_tree import Element, Text, XmlFile
+from docmt.formats.units import Code, Unit
 
 Span = tuple[int, int]
 
@@ -96,34 +94,3 @@ class _Renderer:
         start, end = span
         text = self._render(max(first, bisect_left(self._starts, start)), start, end)
         return text + code.content[end - start :]  # its content may have a space more
-
-
-def read_inline(
-    file: XmlFile, elements: Sequence[Element | Text], builder: UnitBuilder, classify: Callable[[Element], str]
-) -> dict[str, Span]:
-    """Add nodes to a unit. Return the spans of nested codes (see `Region`).
-
-    classify: returns the kind of an element: "pair", "link" (a pair that is not copied), "alone", "space" (alone, and
-    separates words), or "nested" (alone, and holds units itself).
-    """
-    nested: dict[str, Span] = {}
-    numbers = count(builder.code_count + 1)
-
-    def add(nodes: Sequence[Element | Text]) -> None:
-        for node in nodes:
-            if isinstance(node, Text):
-                builder.add_text(node.value)
-                continue
-            kind, id = classify(node), str(next(numbers))
-            whole = file.text[node.start : node.end]
-            if kind in ("pair", "link") and not node.is_empty_tag:
-                builder.open(id, file.text[node.start : node.inner_start], can_copy=kind == "pair")
-                add(node.children)
-                builder.close(id, file.text[node.inner_end : node.end])
-            else:
-                builder.add_alone(id, whole, is_space=kind == "space")
-                if kind == "nested":
-                    nested[id] = node.start, node.end
-
-    add(elements)
-    return nested

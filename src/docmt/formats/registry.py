@@ -7,10 +7,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import GZIP_SUFFIX
 from docmt.formats.units import UnitFile
+
+FormatName = Literal[
+    "html", "xhtml", "epub", "markdown", "docx", "pptx", "xlsx", "odf", "srt", "vtt", "xliff", "po", "json", "tsv"
+]
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class ReadConfig:
 class FileFormat:
     """A format that is read into units."""
 
-    name: str
+    name: FormatName
     suffixes: tuple[str, ...]
     module: str
     """module of `docmt.formats` with a function `read(data, path, config)` that returns a `UnitFile`"""
@@ -59,7 +64,7 @@ _FORMATS = (
     FileFormat("json", (".json",), "json_files", has_fields=True),
     FileFormat("tsv", (".tsv", ".csv"), "table_files", has_fields=True),
 )
-FORMATS = {each.name: each for each in _FORMATS}
+FORMATS: dict[str, FileFormat] = {each.name: each for each in _FORMATS}
 """All formats by name."""
 _BY_SUFFIX = {suffix: each for each in _FORMATS for suffix in each.suffixes}
 

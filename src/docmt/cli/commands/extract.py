@@ -17,7 +17,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.options import Parser, SearchOptions, translator_of
@@ -25,7 +25,7 @@ from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
 from docmt.core.settings import option
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, read_file
-from docmt.formats.registry import FORMATS
+from docmt.formats.registry import FORMATS, FormatName
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -45,7 +45,7 @@ class ExtractOptions(SearchOptions):
     """XLIFF 2 file to write"""
     model: str = option("", metavar="MODEL")
     """model or run directory that translates the text (default: none)"""
-    format: str = option("auto", metavar="NAME")
+    format: Literal["auto", FormatName] = "auto"
     """format of the input (auto: by its name and content)"""
     fields: list[str] = option([], metavar="NAME")
     """JSON paths (menu.*.title), columns or front-matter keys to translate"""
@@ -85,9 +85,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def read_markup(path: str, format: str, config: FileConfig) -> FileTranslation:
-    """Return a file with markup. Raises DocmtError for other files, and for an unknown format."""
-    if format != "auto" and format not in FORMATS:
-        raise DocmtError(f"--format {format} is unknown: choose auto, {', '.join(FORMATS)}")
+    """Return a file with markup. format: see `read_file`. Raises DocmtError for plain text and JSONL."""
     file = read_file(path, format, config)
     if isinstance(file, bytes):
         names = ", ".join(FORMATS)

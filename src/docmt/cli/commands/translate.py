@@ -40,7 +40,7 @@ from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.segmentation import knows_language
-from docmt.formats.registry import find_format
+from docmt.formats.registry import FormatName, find_format
 
 if TYPE_CHECKING:
     from docmt.decoding import PartialTranslation, Translator
@@ -49,27 +49,6 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for languages without rules
 GROUP_DOCUMENTS = 64  # maximum documents of several files that are batched together
-
-
-FormatName = Literal[
-    "auto",
-    "text",
-    "jsonl",
-    "html",
-    "xhtml",
-    "epub",
-    "markdown",
-    "docx",
-    "pptx",
-    "xlsx",
-    "odf",
-    "srt",
-    "vtt",
-    "xliff",
-    "po",
-    "json",
-    "tsv",
-]
 
 
 @dataclass(frozen=True)
@@ -98,7 +77,7 @@ class TranslateOptions(SearchOptions):
     """input files (default: standard input, also -)"""
     output: str = option(STANDARD, flags=("-o",), metavar="PATH")
     """output file (x.gz: compressed), or directory for several files (-: standard output)"""
-    format: FormatName = "auto"
+    format: Literal["auto", "text", "jsonl", FormatName] = "auto"
     """auto: that of the input, by its name and content; jsonl: one JSON object a sentence"""
     alignments: bool = False
     """add the positions of aligned words to each record (jsonl)"""
@@ -130,11 +109,10 @@ def parser() -> Parser[TranslateOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Translate files. Return 2 if any of them failed."""
     options = parser().parse(arguments)
-    outputs = _outputs(options.files or [STANDARD], options.output, options.format)
+    outputs = _outputs(options)
     check_bilingual(options.bilingual)
     if options.bilingual and len(outputs) > 1:
         raise DocmtError(f"--bilingual is one file, but there are {len(outputs)} inputs: translate them one by one")
-    check_outputs(*outputs.values(), options.bilingual, options.report, inputs=list(outputs))
     layout = options.input.layout
     formats = [_output_format(options.format, layout, *names) for names in outputs.items()]
     _check_n_best(options.search, formats)
@@ -222,8 +200,9 @@ def _write(translator: Translator, writers: Sequence[TranslationWriter], report:
             writer.close()
 
 
-def _outputs(files: Sequence[str], output: str, format: str) -> dict[str, str]:
+def _outputs(options: TranslateOptions) -> dict[str, str]:
     """Return the output path of each input path. Raises DocmtError for outputs that cannot or must not be written."""
+    files, output, format = options.files or [STANDARD], options.output, options.format
     if len(files) > 1 and output == STANDARD:
         raise DocmtError(f"{len(files)} files need an output directory: add -o DIRECTORY")
     to_directory = len(files) > 1 or output.endswith(os.sep) or Path(output).is_dir()
@@ -240,7 +219,7 @@ def _outputs(files: Sequence[str], output: str, format: str) -> dict[str, str]:
     for one, other in pairwise(sorted(pairs.values())):
         if one == other:
             raise DocmtError(f"two files would both be written to {one}: translate them in two calls")
-    check_outputs(*pairs.values(), inputs=files)
+    check_outputs(*pairs.values(), options.bilingual, options.report, inputs=files)
     return pairs
 
 
@@ -360,8 +339,8 @@ def _translate(translator: Translator, writers: Sequence[TranslationWriter], ali
         for number, group in groupby(parts, lambda part: bisect_right(starts, part.document) - 1):
             file_parts = [replace(part, document=part.document - starts[number]) for part in group]
             file = writers[number].file
-            if file.render is not None and file.markup is not None:
-                file_parts = align_parts(file_parts, file.markup, translator.align)
+            if file.rendered is not None:
+                file_parts = align_parts(file_parts, file.rendered, translator.align)
             writers[number].add(file_parts)
 
 
