@@ -1,11 +1,10 @@
 """Small office packages for tests, their pseudo-translation, and mutants."""
 
 import io
-import os
 import zipfile
-from pathlib import Path
 
 import pytest
+from real_files import FILES
 
 from docmt.core.errors import DocmtError
 from docmt.formats.units import Code, Unit
@@ -26,7 +25,6 @@ OFFICE = "application/vnd.openxmlformats-officedocument."
 CHART = OFFICE + "drawingml.chart+xml"
 DATA, DRAWN = OFFICE + "drawingml.diagramData+xml", "application/vnd.ms-office.drawingml.diagramDrawing+xml"
 CORE = "application/vnd.openxmlformats-package.core-properties+xml"
-SHARED = Path(os.environ.get("DOCMT_SHARED", Path(__file__).parents[3] / "shared")) / "data" / "files"
 LETTERS = str.maketrans("aeiouT", "áéíóúŤ")
 
 
@@ -79,7 +77,7 @@ def check_round_trip(read, data):
 
 
 def list_files(suffix, *folders):
-    files = sorted(path for folder in folders for path in (SHARED / folder).glob(f"*{suffix}"))
+    files = sorted(path for folder in folders for path in (FILES / folder).glob(f"*{suffix}"))
     skip = pytest.mark.skip(reason="shared/data/files is not here")
     return [pytest.param(path, id=path.name) for path in files] or [pytest.param(None, marks=skip)]
 

@@ -1,21 +1,19 @@
 """E-books: chapters as documents, tables of contents, metadata, and protection."""
 
 import io
-import os
 import random
 import zipfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
 from docmt.formats.epub_books import read
 from docmt.formats.registry import ReadConfig, find_format
 from docmt.formats.units import Skipped, Unit
 
-FILES = Path(os.environ.get("DOCMT_SHARED", Path(__file__).parents[3] / "shared")) / "data" / "files" / "epub"
 ACCENTS = str.maketrans("aeiouAEIOU", "áéíóúÁÉÍÓÚ")
 XHTML = '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops">'
 CONTAINER = """<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>
@@ -181,8 +179,8 @@ def test_any_text_is_written_and_read_again(words):
     assert [unit.text for unit in again.units[-6:]] == [unit.text for unit in new[-6:]]
 
 
-@pytest.mark.skipif(not FILES.is_dir(), reason="real files are in ../shared")
-@pytest.mark.parametrize("path", sorted(FILES.glob("*")), ids=lambda path: path.name)
+@NEEDS_FILES
+@pytest.mark.parametrize("path", find_files("epub"), ids=lambda path: path.name)
 def test_real_books(path):
     data = path.read_bytes()
     file = read(data, path.name, ReadConfig())

@@ -6,14 +6,14 @@ import polib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_xliff_files import NO_FILES, SHARED, mutate, pseudo_translate
+from real_files import NEEDS_FILES, find_files
+from test_xliff_files import mutate, pseudo_translate
 
 from docmt.core.errors import DocmtError
 from docmt.formats.gettext_files import read
 from docmt.formats.placeholders import tidy_spaces
 from docmt.formats.registry import ReadConfig
 
-REAL = sorted((SHARED / "data" / "files" / "po").glob("*"))
 HEADER = (
     'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
     '"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n'
@@ -195,8 +195,8 @@ def test_generated_catalogs(catalog):
     assert targets == [end_as(tidy_spaces(pseudo_translate(each)).render(), each.render()) for each in file.units]
 
 
-@pytest.mark.skipif(not REAL, reason=NO_FILES)
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+@NEEDS_FILES
+@pytest.mark.parametrize("path", find_files("po"), ids=lambda path: path.name)
 def test_real_files(path):
     data = path.read_bytes()
     file = read(data, path.name, ReadConfig())

@@ -1,20 +1,18 @@
 """HTML pages: units, codes, attributes, charsets, languages, and pages that browsers forgive."""
 
-import os
 import random
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
 from docmt.formats.html_pages import read
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped, Unit
 
-FILES = Path(os.environ.get("DOCMT_SHARED", Path(__file__).parents[3] / "shared")) / "data" / "files" / "html"
 ACCENTS = str.maketrans("aeiouAEIOU", "áéíóúÁÉÍÓÚ")
 
 
@@ -340,8 +338,8 @@ def test_any_markup_is_kept(page):
     check_pseudo(file)
 
 
-@pytest.mark.skipif(not FILES.is_dir(), reason="real files are in ../shared")
-@pytest.mark.parametrize("path", sorted(FILES.glob("*")), ids=lambda path: path.name)
+@NEEDS_FILES
+@pytest.mark.parametrize("path", find_files("html"), ids=lambda path: path.name)
 def test_real_pages(path):
     data = path.read_bytes()
     if "MisleadingCharset" in path.name:  # Windows-1256 that says UTF-8

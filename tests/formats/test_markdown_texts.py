@@ -1,12 +1,11 @@
 """Markdown: blocks stay, inline markup is codes, and text does not become markup."""
 
-import os
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
 from docmt.formats.markdown_texts import read
@@ -14,8 +13,6 @@ from docmt.formats.projection import Passage, project_codes
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Unit
 
-DEFAULT = Path(__file__).parents[3] / "shared"
-REAL = sorted((Path(os.environ.get("DOCMT_SHARED", DEFAULT)) / "data" / "files").glob("md/*"))
 VOWELS = str.maketrans("aeiou", "áéíóú")
 
 
@@ -312,8 +309,8 @@ def test_written_texts_are_read_again(pieces):
     assert texts(file.write([Unit(text)]).decode()) == [text]
 
 
-@pytest.mark.skipif(not REAL, reason="the real files are not here")
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+@NEEDS_FILES
+@pytest.mark.parametrize("path", find_files("md"), ids=lambda path: path.name)
 def test_real_files(path):
     data = path.read_bytes()
     file = read(data, str(path), ReadConfig())

@@ -1,7 +1,6 @@
 """LibreOffice opens the files that docmt writes: each shared document with all words changed and made longer."""
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -10,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from real_files import FILES, NEEDS_FILES
 
 from docmt.core.errors import DocmtError
 from docmt.formats.registry import FORMATS, find_format
 from docmt.formats.units import Unit
 
-SHARED = Path(os.environ.get("DOCMT_SHARED") or Path(__file__).parents[3] / "shared") / "data" / "files"
 SOFFICE = shutil.which("soffice")
 SUFFIXES = ("docx", "pptx", "xlsx", "odt", "odp", "ods")
 WRITER = ("docx", "odt")
@@ -24,11 +23,7 @@ SECONDS = 110
 WORD = re.compile(r"[^\W\d_]+")
 ACCENTS = str.maketrans("aeiouyAEIOUY", "áéíóúýÁÉÍÓÚÝ")
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(SOFFICE is None, reason="LibreOffice is not installed"),
-    pytest.mark.skipif(not SHARED.exists(), reason="the shared files are not here"),
-]
+pytestmark = [pytest.mark.full, pytest.mark.skipif(SOFFICE is None, reason="LibreOffice is not installed"), NEEDS_FILES]
 
 
 def lengthen(unit: Unit) -> Unit:
@@ -67,7 +62,7 @@ def find_unconverted(output: Path, names: Sequence[str]) -> list[str]:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_written_files_open(suffix: str, tmp_path: Path) -> None:
-    paths = sorted((SHARED / suffix).glob(f"*.{suffix}"))
+    paths = sorted((FILES / suffix).glob(f"*.{suffix}"))
     file_format = find_format(f"x.{suffix}")
     assert file_format is not None
     if importlib.util.find_spec(f"docmt.formats.{FORMATS[file_format.name].module}") is None:
@@ -88,7 +83,7 @@ def test_written_files_open(suffix: str, tmp_path: Path) -> None:
     originals = tmp_path / "originals"
     originals.mkdir()
     for name in failed:
-        shutil.copy(SHARED / suffix / name, originals / name)
+        shutil.copy(FILES / suffix / name, originals / name)
     broken = find_unconverted(convert(originals, failed, "pdf"), failed) if failed else []
     assert set(failed) == set(broken), "LibreOffice opens these files as they were, and not as they were written"
     assert len(broken) <= len(paths) / 4

@@ -1,15 +1,14 @@
 """OpenDocument files: what is a unit, what is a code, what stays, and what a changed file holds."""
 
 import io
-import os
 import random
 import re
 import zipfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
 from docmt.formats.open_documents import OpenDocument, read
@@ -17,8 +16,6 @@ from docmt.formats.projection import Passage, project_codes
 from docmt.formats.registry import FORMATS, ReadConfig
 from docmt.formats.units import Unit, UnitFile
 
-SHARED = Path(os.environ.get("DOCMT_SHARED") or Path(__file__).parents[3] / "shared") / "data" / "files"
-FILES = sorted([*SHARED.glob("odt/*.odt"), *SHARED.glob("odp/*.odp"), *SHARED.glob("ods/*.ods")])
 OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
 SPACES = " ".join(
     [
@@ -488,8 +485,8 @@ def check_round_trip(data, path):
     assert [[(code.kind, code.offset) for code in unit.codes if code.kind == "alone"] for unit in again.units] == kinds
 
 
-@pytest.mark.skipif(not FILES, reason="the shared files are not here")
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@NEEDS_FILES
+@pytest.mark.parametrize("path", find_files("odt", "odp", "ods"), ids=lambda path: path.name)
 def test_real_files_keep_their_bytes_and_take_new_texts(path):
     check_round_trip(path.read_bytes(), path.name)
 

@@ -1,13 +1,12 @@
 """Subtitles: times and marks stay, sentences go over cues, and cues and lines are cut anew."""
 
-import os
 import random
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
 from docmt.formats.projection import Passage, project_codes
@@ -15,9 +14,6 @@ from docmt.formats.registry import ReadConfig
 from docmt.formats.subtitles import read
 from docmt.formats.units import Unit
 
-DEFAULT = Path(__file__).parents[3] / "shared"
-FILES = Path(os.environ.get("DOCMT_SHARED", DEFAULT)) / "data" / "files"
-REAL = sorted([*FILES.glob("srt/*"), *FILES.glob("vtt/*")])
 VOWELS = str.maketrans("aeiou", "áéíóú")
 
 
@@ -323,8 +319,8 @@ def words(units):
     return "".join("".join(unit.text for unit in units).replace("-", "").split())
 
 
-@pytest.mark.skipif(not REAL, reason="the real files are not here")
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+@NEEDS_FILES
+@pytest.mark.parametrize("path", find_files("srt", "vtt"), ids=lambda path: path.name)
 def test_real_files(path):
     data = path.read_bytes()
     file = read(data, str(path), ReadConfig())

@@ -1,16 +1,15 @@
 """XLIFF: sources become targets, and nothing else changes."""
 
-import os
 import random
 import re
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
+from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
 from docmt.formats.placeholders import tidy_spaces
@@ -18,10 +17,6 @@ from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Unit
 from docmt.formats.xliff_files import read
 from docmt.formats.xml_tree import escape_text
-
-SHARED = Path(os.environ.get("DOCMT_SHARED", Path(__file__).parents[3] / "shared"))
-REAL = sorted((SHARED / "data" / "files" / "xlf").glob("*"))
-NO_FILES = "the real files are not on this machine"
 
 
 def pseudo_translate(unit):
@@ -327,8 +322,8 @@ def test_generated_files(sources, others):
     check(unit(segments, 'name="&lt;"'))
 
 
-@pytest.mark.skipif(not REAL, reason=NO_FILES)
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+@NEEDS_FILES
+@pytest.mark.parametrize("path", find_files("xlf"), ids=lambda path: path.name)
 def test_real_files(path):
     data = path.read_bytes()
     file = read(data, path.name, ReadConfig())
