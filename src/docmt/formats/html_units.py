@@ -27,6 +27,7 @@ from docmt.formats.html_elements import (
     read_attributes,
 )
 from docmt.formats.language_codes import primary_language, text_direction
+from docmt.formats.line_breaks import is_last_line
 from docmt.formats.patched_text import PatchedText, Span
 from docmt.formats.placeholders import tidy_pieces
 from docmt.formats.registry import ReadConfig
@@ -34,10 +35,7 @@ from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
 
 _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
-_MAX_LINE = 40
-"""Characters of a line of an address."""
 _DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc)\b[^<>]*>([^<]+)", re.IGNORECASE)
-_ENDS_SENTENCE = re.compile(r"[.!?…:;,。！？：；，、][\"'”’»)\]]*$")
 _SEPARATOR = re.compile("[|¦•·‣›»]")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
 _MAX_SKIPPED = 100
@@ -435,10 +433,7 @@ def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
     texts = [_join_text(line) for line in lines]
     blank = [not text and all(item.kind != "alone" for item in line) for line, text in zip(lines, texts, strict=True)]
     for number, index in enumerate(breaks):
-        before, after = texts[number], texts[number + 1]
-        is_short = 0 < len(before) <= _MAX_LINE and 0 < len(after) <= _MAX_LINE
-        goes_on = _ENDS_SENTENCE.search(before) or after[:1].islower()
-        if blank[number] or blank[number + 1] or (is_short and not goes_on):
+        if blank[number] or blank[number + 1] or is_last_line(texts[number], texts[number + 1]):
             yield index
 
 

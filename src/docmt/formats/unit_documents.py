@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from docmt.documents import Document, sentence_spans
+from docmt.formats.line_breaks import find_line_spans
 from docmt.formats.projection import Link, Passage, project_codes
 from docmt.formats.units import Unit, UnitFile
 
@@ -71,8 +72,9 @@ class UnitDocuments:
         gaps: list[str] = []
         gap = ""
         for index in units:
-            text, position = self.file.units[index].text, 0
-            for start, end in sentence_spans(text, language):
+            unit = self.file.units[index]
+            text, position = unit.text, 0
+            for start, end in _find_sentences(unit, language):
                 gaps.append(gap + text[position:start])
                 texts.append(text[start:end])
                 sentences.append(UnitSentence(index, start, end))
@@ -108,6 +110,13 @@ class UnitDocuments:
     def count_skipped(self) -> dict[str, int]:
         """Return the number of parts of the file that are not translated, by reason."""
         return dict(Counter(part.reason for part in self.file.skipped))
+
+
+def _find_sentences(unit: Unit, language: str) -> Iterator[tuple[int, int]]:
+    """Yield the characters of the sentences of a unit."""
+    for line_start, line_end in find_line_spans(unit):
+        for start, end in sentence_spans(unit.text[line_start:line_end], language):
+            yield line_start + start, line_start + end
 
 
 def _target_spans(passages: Sequence[Passage]) -> list[tuple[int, int]]:
