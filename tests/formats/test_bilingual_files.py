@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 from lxml import etree
 from test_projection import WORDS, marked_units
@@ -92,8 +92,7 @@ def translated_units(draw):
     return BilingualUnit("", source, target, tuple(sentences))
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(translated_units(), max_size=3))
+@check_files(st.lists(translated_units(), max_size=3), quick=100)
 def test_what_is_written_is_read(units):
     text = write(*units)
     merged, warnings = merge(text, *(unit.source for unit in units))
@@ -103,8 +102,7 @@ def test_what_is_written_is_read(units):
     write_page(units, "x", "en", "de").encode()
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(translated_units(), min_size=1, max_size=3))
+@check_files(st.lists(translated_units(), min_size=1, max_size=3), quick=100)
 def test_the_names_of_xliff_are_unique(units):
     core = "{urn:oasis:names:tc:xliff:document:2.0}"
     for unit in etree.fromstring(write(*units).encode()).iter(core + "unit"):

@@ -5,7 +5,7 @@ import random
 import zipfile
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
@@ -170,8 +170,7 @@ def test_damaged_books_are_refused(changes, message):
 WORDS = st.text(st.sampled_from("abé <&\"'\xa0"), min_size=1, max_size=12)
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(WORDS, min_size=8, max_size=8))
+@check_files(st.lists(WORDS, min_size=8, max_size=8), quick=100)
 def test_any_text_is_written_and_read_again(words):
     file = read_book(pack())
     new = [Unit(" ".join(["x", *word.split(), "y"])) for word in words]

@@ -4,7 +4,7 @@ import random
 
 import polib
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 from test_xliff_files import mutate, pseudo_translate
@@ -176,8 +176,7 @@ def end_as(text, source):
     return text + "\n" if source.endswith("\n") and not text.endswith("\n") else text
 
 
-@settings(max_examples=200, deadline=None)
-@given(catalogs())
+@check_files(catalogs())
 def test_generated_catalogs(catalog):
     data = str(catalog).encode()
     file = read(data, "x.po", ReadConfig())

@@ -4,7 +4,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
@@ -331,8 +331,7 @@ PIECES = (
 )
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from(PIECES.split("|")), max_size=25).map("".join))
+@check_files(st.lists(st.sampled_from(PIECES.split("|")), max_size=25).map("".join))
 def test_any_markup_is_kept(page):
     file = read_page(page)
     check_pseudo(file)

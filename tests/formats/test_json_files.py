@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
@@ -139,8 +139,7 @@ VALUES = st.recursive(
 )
 
 
-@given(VALUES, st.booleans())
-@settings(max_examples=200, deadline=None)
+@check_files(VALUES, st.booleans())
 def test_generated_files(value, is_ascii):
     text = json.dumps(["One word", value], ensure_ascii=is_ascii)
     file = parse(text, "*")

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
@@ -289,18 +289,16 @@ PIECES = st.sampled_from(
 )
 
 
-@given(st.lists(PIECES, max_size=25).map("".join))
-@settings(max_examples=200, deadline=None)
+@check_files(st.lists(PIECES, max_size=25).map("".join))
 def test_generated_files(text):
     parse(text)
 
 
-@given(
+@check_files(
     st.lists(
         st.sampled_from([*"*_`~[]()<>!\\#-+|$&:. 1a", "word ", "&lt;", "https://a_b_c ", "**", "{.a}"]), max_size=15
     )
 )
-@settings(max_examples=200, deadline=None)
 def test_written_texts_are_read_again(pieces):
     text = " ".join(("Ťéxt " + "".join(pieces)).split())
     file = parse("- Some text\n")

@@ -6,7 +6,7 @@ import re
 import zipfile
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
@@ -466,12 +466,17 @@ LEAVES = st.one_of(
 INLINE = st.recursive(LEAVES, wrap, max_leaves=12)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.lists(INLINE, max_size=5).map("".join), max_size=4))
-def test_generated_files_keep_their_bytes_and_take_new_texts(paragraphs):
+@check_files(
+    st.lists(st.lists(INLINE, max_size=5).map("".join), max_size=4),
+    st.sampled_from(["text", "presentation"]),
+    quick=100,
+)
+def test_generated_files_keep_their_bytes_and_take_new_texts(paragraphs, kind):
     styles = BOLD.format("T1", "1") + BOLD.format("T2", "2") + PLAIN.format("T3")
-    data = pack("".join(f"<text:p>{each}</text:p>" for each in paragraphs), styles=styles)
-    check_round_trip(data, "x.odt")
+    body = "".join(f"<text:p>{each}</text:p>" for each in paragraphs)
+    if kind == "presentation":
+        body = f"<draw:page><draw:frame><draw:text-box>{body}</draw:text-box></draw:frame></draw:page>"
+    check_round_trip(pack(body, kind, styles), "x.odt" if kind == "text" else "x.odp")
 
 
 def check_round_trip(data, path):

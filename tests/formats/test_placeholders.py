@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 
 from docmt.formats.placeholders import PRINTF, hide_placeholders, is_icu_message, tidy_spaces
@@ -110,8 +110,7 @@ PIECES = st.sampled_from(
 )
 
 
-@given(st.lists(PIECES, max_size=15).map("".join))
-@settings(max_examples=200, deadline=None)
+@check_files(st.lists(PIECES, max_size=15).map("".join))
 def test_unchanged_units_render_exactly(text):
     hide(text)
 

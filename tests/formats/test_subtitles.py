@@ -4,7 +4,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
@@ -302,14 +302,13 @@ WORDS = st.sampled_from(
 )
 
 
-@given(st.lists(st.lists(WORDS, max_size=8).map(" ".join), min_size=1, max_size=6))
-@settings(max_examples=200, deadline=None)
-def test_generated_files(parts):
-    text = srt(*parts)
-    file = parse(text)
+@check_files(st.lists(st.lists(WORDS, max_size=8).map(" ".join), min_size=1, max_size=6), st.sampled_from([srt, vtt]))
+def test_generated_files(parts, write):
+    text, name = write(*parts), f"x.{write.__name__}"
+    file = parse(text, name)
     assert file.write(file.units).decode() == text
     upper = [Unit(unit.text.replace("o", "ö").replace("e", "éé"), unit.codes[:0]) for unit in file.units]
-    again = parse(file.write(upper).decode())
+    again = parse(file.write(upper).decode(), name)
     # A border within a word of a script without spaces is a space.
     assert words(again.units) == words(upper)
 

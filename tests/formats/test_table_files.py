@@ -5,7 +5,7 @@ import io
 import random
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
@@ -88,8 +88,9 @@ def test_other_encodings_are_refused(name):
 CELLS = st.text(st.sampled_from('ab ,;"\n\té%s{}'), max_size=6)
 
 
-@given(st.lists(st.tuples(CELLS, CELLS), max_size=5), st.sampled_from([",", ";"]), st.sampled_from(["\n", "\r\n"]))
-@settings(max_examples=200, deadline=None)
+@check_files(
+    st.lists(st.tuples(CELLS, CELLS), max_size=5), st.sampled_from([",", ";", "\t"]), st.sampled_from(["\n", "\r\n"])
+)
 def test_generated_files(rows, separator, newline):
     buffer = io.StringIO()
     csv.writer(buffer, delimiter=separator, lineterminator=newline).writerows([("x", "y"), *rows])

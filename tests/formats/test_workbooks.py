@@ -5,7 +5,7 @@ import random
 
 import openpyxl
 import pytest
-from hypothesis import given
+from generated_files import check_files
 from hypothesis import strategies as st
 from office_samples import (
     CHART,
@@ -164,7 +164,7 @@ CHARACTERS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))
 ROWS = st.lists(st.lists(st.text(CHARACTERS, max_size=12).map(lambda text: f"{text} a")), max_size=5)
 
 
-@given(st.lists(ROWS, min_size=1, max_size=3))
+@check_files(st.lists(ROWS, min_size=1, max_size=3), quick=50)
 def test_workbooks_of_another_writer_are_kept(sheets):
     book = openpyxl.Workbook()
     for number, rows in enumerate(sheets):

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
@@ -102,8 +102,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
-@given(TREES)
+@check_files(TREES)
 def test_any_tree_is_kept(tree):
     check_pseudo(read_page(f"{HEAD}<body>{tree}</body></html>"))
 

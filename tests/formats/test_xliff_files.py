@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from generated_files import check_files
 from hypothesis import strategies as st
 from lxml import etree
 from real_files import NEEDS_FILES, find_files
@@ -314,8 +314,7 @@ def check(text):
     assert read(result, "x", ReadConfig()).units == []
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(inline_texts(OLD_NAMES), max_size=3), st.lists(inline_texts(NEW_NAMES), max_size=3))
+@check_files(st.lists(inline_texts(OLD_NAMES), max_size=3), st.lists(inline_texts(NEW_NAMES), max_size=3))
 def test_generated_files(sources, others):
     check(old("".join(f'<trans-unit id="{n}"><source>{e}</source></trans-unit>' for n, e in enumerate(sources))))
     segments = "".join(f"<segment><source>{each}</source></segment>" for each in others)
