@@ -84,7 +84,7 @@ def test_slides_are_read_in_their_order_with_their_parts():
         ),
         "ppt/notesSlides/notesSlide1.xml": make_slide(PARAGRAPH.format("Notes"), "notes", "notesSlide"),
         "ppt/slideLayouts/slideLayout1.xml": make_slide(PARAGRAPH.format("Click"), "sldLayout", "slideLayout"),
-        "ppt/charts/chart1.xml": (CHART, f"<c:x xmlns:c='{C}'><c:v>Kept</c:v>{text.format('Chart')}</c:x>"),
+        "ppt/charts/chart1.xml": (CHART, f"<c:x xmlns:c='{C}'><c:v>Label</c:v>{text.format('Chart')}</c:x>"),
         "ppt/diagrams/data1.xml": (DATA, text.format("Step")),
         "ppt/diagrams/drawing1.xml": (DRAWN, text.format("Step").replace("'en-US'", "'en-US' sz='8'")),
         "ppt/comments/comment1.xml": (
@@ -94,7 +94,7 @@ def test_slides_are_read_in_their_order_with_their_parts():
         "docProps/core.xml": (CORE, f'<cp xmlns:dc="{DC}"><dc:title>Title</dc:title></cp>'),
     }
     data = make([PARAGRAPH.format("One"), PARAGRAPH.format("Two")], parts)
-    assert read_texts(data) == ["Two", "Notes", "Chart", "Step", "A comment", "One", "Title"]
+    assert read_texts(data) == ["Two", "Notes", "Chart", "Label", "Step", "A comment", "One", "Title"]
     file = read_pptx(data)
     new = file.write([pseudo(unit) for unit in file.units], "fr")
     assert "Stép" in read_part(new, "ppt/diagrams/data1.xml")

@@ -268,9 +268,14 @@ def test_parts_are_read_in_their_order():
         )
     }
     paragraph = "<a:p><a:r><a:t>{}</a:t></a:r></a:p>"
-    chart = f'<c:chart xmlns:c="{C}" xmlns:a="{A}"><c:strCache><c:v>Kept</c:v></c:strCache>{{}}</c:chart>'
+    chart = f'<c:chart xmlns:c="{C}" xmlns:a="{A}"><c:numCache><c:v>#Kept</c:v></c:numCache>{{}}</c:chart>'
     parts["word/charts/chart1.xml"] = (CHART, chart.format(paragraph.format("Chart title")))
-    parts["docProps/core.xml"] = (CORE, f'<cp xmlns:dc="{DC}"><dc:title>Title</dc:title></cp>')
+    parts["docProps/core.xml"] = (
+        CORE,
+        f'<cp xmlns:dc="{DC}"><dc:title>Title</dc:title><dc:creator>Me</dc:creator></cp>',
+    )
+    app = "<Properties><Template>My template</Template><Company>A company</Company></Properties>"
+    parts["docProps/app.xml"] = (OFFICE + "extended-properties+xml", app)
     assert read_texts(f"<w:p>{RUN.format('Body')}</w:p>", parts) == [
         "Body",
         "Note",

@@ -27,6 +27,7 @@ WORD = f"{_SCHEMAS}/wordprocessingml/2006/main"
 DRAWING = f"{_SCHEMAS}/drawingml/2006/main"
 SHEET = f"{_SCHEMAS}/spreadsheetml/2006/main"
 SLIDE = f"{_SCHEMAS}/presentationml/2006/main"
+CHART = f"{_SCHEMAS}/drawingml/2006/chart"
 MATH = f"{_SCHEMAS}/officeDocument/2006/math"
 RELATIONSHIPS = f"{_SCHEMAS}/officeDocument/2006/relationships"
 COMPATIBILITY = f"{_SCHEMAS}/markup-compatibility/2006"
@@ -39,7 +40,7 @@ _ALIASES = {
     f"{_STRICT}/officeDocument/math": MATH,
     f"{_STRICT}/officeDocument/relationships": RELATIONSHIPS,
     f"{_STRICT}/drawingml/picture": f"{_SCHEMAS}/drawingml/2006/picture",
-    f"{_STRICT}/drawingml/chart": f"{_SCHEMAS}/drawingml/2006/chart",
+    f"{_STRICT}/drawingml/chart": CHART,
     f"{_STRICT}/drawingml/diagram": f"{_SCHEMAS}/drawingml/2006/diagram",
     f"{_STRICT}/drawingml/spreadsheetDrawing": f"{_SCHEMAS}/drawingml/2006/spreadsheetDrawing",
     f"{_STRICT}/drawingml/wordprocessingDrawing": f"{_SCHEMAS}/drawingml/2006/wordprocessingDrawing",
@@ -207,10 +208,13 @@ class OfficeFile(UnitFile):
                 if element.name in [f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description")]:
                     self.add_element_text(part, element)
 
-    def add_element_text(self, part: OfficePart, element: Element) -> None:
-        """Add the text of an element that holds nothing else."""
-        if has_letters(element.text()) and not element.elements:
-            self.add_text(part, (element.inner_start, element.inner_end), Unit(element.text()))
+    def add_element_text(self, part: OfficePart, element: Element, equal: Collection[int] = ()) -> int | None:
+        """Add the text of an element that holds nothing else. equal: see `find_equal`. Return its index, or None."""
+        unit = Unit(element.text())
+        if not has_letters(unit.text) or element.elements:
+            return None
+        span = (element.inner_start, element.inner_end)
+        return self.add_text(part, span, unit, same_as=self.find_equal(unit, equal))
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the package with other units."""

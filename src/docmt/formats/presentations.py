@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from docmt.core.errors import DocmtError
-from docmt.formats.office_packages import A_PARAGRAPH, FALLBACK, RELATIONSHIPS, SLIDE, OfficeFile, find_outer
+from docmt.formats.office_charts import ChartedFile
+from docmt.formats.office_packages import A_PARAGRAPH, FALLBACK, RELATIONSHIPS, SLIDE, find_outer
 from docmt.formats.registry import ReadConfig
 
 _TYPE = "application/vnd.openxmlformats-officedocument.presentationml.{}.main+xml"
@@ -32,7 +33,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> Presentation:
     return file
 
 
-class Presentation(OfficeFile):
+class Presentation(ChartedFile):
     """A pptx file that was read."""
 
     def read_slide(self, name: str) -> None:
@@ -44,7 +45,7 @@ class Presentation(OfficeFile):
                 related.setdefault(kind, []).append(part)
         for part in related.get("notesSlide", []):
             self._read_shapes(part)
-        self.read_drawings(related.get("chart", []))
+        self.read_charts(related.get("chart", []))
         self.read_diagrams([*related.get("diagramData", []), *related.get("diagramDrawing", [])])
         for part in related.get("comments", []):
             self.read_drawings([part])  # those of PowerPoint 365; before that, a comment was one text

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
 from docmt.formats.language_codes import is_right_to_left, primary_language
+from docmt.formats.office_charts import ChartedFile
 from docmt.formats.office_packages import (
     A_PARAGRAPH,
     CHART_TYPE,
@@ -80,7 +81,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
     for name in file.find_parts(*_MAIN_TYPES, *_STORY_TYPES):
         part = file.open_part(name)
         _StoryReader(file, part, styles).read_inside(part.file.root)
-    file.read_drawings(file.find_parts(CHART_TYPE))
+    file.read_charts(file.find_parts(CHART_TYPE))
     file.read_diagrams(file.find_parts(*DIAGRAM_TYPES))
     file.add_properties()
     return file
@@ -98,7 +99,7 @@ def _read_code_styles(file: OfficeFile) -> frozenset[str]:
     return frozenset(ids)
 
 
-class WordDocument(OfficeFile):
+class WordDocument(ChartedFile):
     """A docx file that was read."""
 
     def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:

@@ -30,7 +30,7 @@ _BEFORE_CALCULATION = frozenset(
 )
 _FORMULA_NAMES = frozenset(("f", "formula", "formula1", "formula2"))
 _LITERAL = re.compile(r'"((?:[^"]|"")*)"')
-_IDENTIFIER = re.compile(r"(?=.*[\d_])[!-~]+|[A-Z]{1,6}|\S+@\S+\.\w+|\w+://\S+|www\.\S+")
+IDENTIFIER = re.compile(r"(?=.*[\d_])[!-~]+|[A-Z]{1,6}|\S+@\S+\.\w+|\w+://\S+|www\.\S+")
 """Texts without spaces that have a digit or an underscore, short ones of capitals, and addresses."""
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
@@ -105,7 +105,7 @@ class Workbook(OfficeFile):
         text = "".join(each.text() for each in find_outer(item, (_TEXT,), ()) if _is_shown(each, item))
         if not has_letters(text):
             return
-        reason = self._kept.get(_fold(text), "codes and identifiers" if _IDENTIFIER.fullmatch(text.strip()) else "")
+        reason = self._kept.get(_fold(text), "codes and identifiers" if IDENTIFIER.fullmatch(text.strip()) else "")
         if is_cell and reason:
             self.skipped.append(Skipped(reason, text))
             return
