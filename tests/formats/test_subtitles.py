@@ -1,6 +1,7 @@
 """Subtitles: times and marks stay, sentences go over cues, and cues and lines are cut anew."""
 
 import random
+import re
 import time
 
 import pytest
@@ -124,6 +125,27 @@ def test_voices_end_a_unit():
     assert texts(same) == ["I think we leave."]
     assert "<v Bob>Já\n" in translate(parse(same), ["Já odjíždím."])
     assert texts(vtt("<v Bob>I think", "<v Ann>we leave.")) == ["I think", "we leave."]
+
+
+@pytest.mark.parametrize("make", [srt, vtt])
+@pytest.mark.parametrize(
+    ("cue", "expected", "new"),
+    [
+        ("♪ I love you ♪", ["I love you"], "♪ a0 ♪"),
+        ("♪♪ I love\nyou so ♫", ["I love you so"], "♪♪ a0 ♫"),
+        ("<i>♪ I love you ♪</i>", ["I love you"], "<i>♪ a0 ♪</i>"),
+        ("- ♪ I love you ♪\n- Stop.", ["I love you", "Stop."], "- ♪ a0 ♪\n- a1"),
+        ("♪ I love you ♪\n♪ And you me ♪", ["I love you", "And you me"], "♪ a0 ♪\n♪ a1 ♪"),
+        ("♪\nI love you\n♪", ["I love you"], "♪\na0\n♪"),
+        ("I ♪ love ♪ you.", ["I ♪ love ♪ you."], "a0"),
+        ("♪ ♪", [], "♪ ♪"),
+    ],
+)
+def test_music_around_a_text_stays(make, cue, expected, new):
+    file = parse(make(cue, "and more"))
+    assert [unit.text for unit in file.units] == [*expected, "and more"]
+    units = [Unit(f"a{number}") for number in range(len(expected))]
+    assert "\n".join(cues(file.write([*units, file.units[-1]]).decode())[0]) == new
 
 
 def test_two_speakers_are_two_units():
@@ -314,8 +336,8 @@ def test_generated_files(parts, write):
 
 
 def words(units):
-    """Return all characters but white space and dashes: one within a tag is in the unit, others are not."""
-    return "".join("".join(unit.text for unit in units).replace("-", "").split())
+    """Return all characters but white space, dashes and music: one within a tag is in the unit, others are not."""
+    return re.sub(r"[\s♪-]", "", "".join(unit.text for unit in units))
 
 
 @NEEDS_FILES

@@ -42,8 +42,11 @@ _SRT_TOKEN = re.compile(
 )
 _NOT_COPIED = frozenset(("v", "ruby", "rt"))
 _DASH = re.compile(r"[-–—‐](?![-–—‐\d])[ \t\u00a0]*")
+_LEAD = re.compile(rf"(?:{_DASH.pattern}|[♪♫][ \t\u00a0]*)+")
+"""Dash of a speaker, or marks of music, before a text."""
+_MUSIC = "♪♫ \t\u00a0"
 _TAGS = r"(?:<[^<>]*>|\{\\[^{}]*\}|[ \t])*"
-_SPEAKER_LINE = re.compile(rf"(?:\r\n|\r|\n)(?={_TAGS}{_DASH.pattern}\S)")
+_SPEAKER_LINE = re.compile(rf"(?:\r\n|\r|\n)(?={_TAGS}{_LEAD.pattern}\S)")
 _VOICE = re.compile(r"<v[.\s][^<>]*>", re.IGNORECASE)
 _FINAL = re.compile(r"[.!?…。！？؟।♪♫][\"'”’“»«)\]」』）】]*\s*$")
 _SOUND = re.compile(r"[\[(（【].*[\])）】]$", re.DOTALL)
@@ -61,7 +64,7 @@ class _Token:
     start: int
     end: int
     kind: str
-    """text | space | dash | line | open | close | alone"""
+    """text | space | mark (a dash or music) | line | open | close | alone"""
     name: str = ""
     """of a tag"""
     partner: int = 0
@@ -80,9 +83,11 @@ class _Turn:
     cue: str
     """name of the cue"""
     text: str
+    """with the marks after it"""
     voice: str
     """start tag of the voice around the turn"""
-    has_dash: bool
+    has_mark: bool
+    """whether a dash or music is before it"""
 
     @property
     def start(self) -> int:
@@ -209,15 +214,15 @@ def _read_turns(text: str, start: int, end: int, first: float, last: float, name
         tokens = _find_tokens(text, begin, stop, is_vtt)
         prefix, suffix = _find_edges(tokens)
         if inner := tokens[prefix:suffix]:
-            words = "".join(_plain(text, token, is_vtt) for token in inner)
+            words = "".join(_plain(text, token, is_vtt) for token in tokens[prefix:]).rstrip()
             voice = "".join(_VOICE.findall(text[begin : inner[0].start]))
-            has_dash = any(token.kind == "dash" for token in tokens[:prefix])
-            turns.append(_Turn(inner, first, last, name, words, voice, has_dash))
+            has_mark = any(token.kind == "mark" for token in tokens[:prefix])
+            turns.append(_Turn(inner, first, last, name, words, voice, has_mark))
     return turns
 
 
 def _find_tokens(text: str, start: int, end: int, is_vtt: bool) -> list[_Token]:
-    """Return the tokens of a turn. A dash before its first word is one; ends without a beginning are single."""
+    """Return the tokens of a turn. Marks around its words are tokens; ends without a beginning are single."""
     tokens: list[_Token] = []
     opened: list[int] = []
     has_words = False
@@ -229,12 +234,15 @@ def _find_tokens(text: str, start: int, end: int, is_vtt: bool) -> list[_Token]:
             if not part[0].strip():
                 tokens.append(_Token(begin, close, "space"))
                 continue
-            if not has_words and (dash := _DASH.match(text, begin, close)):
-                tokens.append(_Token(begin, dash.end(), "dash"))
-                begin = dash.end()
-            if begin < close:
-                tokens.append(_Token(begin, close, "text"))
-            has_words = True
+            if not has_words and (lead := _LEAD.match(text, begin, close)):
+                tokens.append(_Token(begin, lead.end(), "mark"))
+                begin = lead.end()
+            final = begin + len(text[begin:close].rstrip(_MUSIC))
+            if begin < final:
+                tokens.append(_Token(begin, final, "text"))
+                has_words = True
+            if final < close:
+                tokens.append(_Token(final, close, "mark"))
         if match:
             _add_tag(tokens, opened, match)
             position = match.end()
@@ -279,7 +287,7 @@ def _plain(text: str, token: _Token, is_vtt: bool) -> str:
     """Return the text of a token."""
     if token.kind == "line":
         return SPACE
-    if token.kind not in ("text", "space", "dash"):
+    if token.kind not in ("text", "space", "mark"):
         return ""
     return html.unescape(text[token.start : token.end]) if is_vtt else text[token.start : token.end]
 
@@ -300,9 +308,9 @@ def _belongs(group: Sequence[_Turn], turn: _Turn) -> bool:
         len(group) >= MAX_CUES
         or _is_final(before)
         or not -MAX_OVERLAP <= turn.first - before.last <= MAX_PAUSE
-        or turn.has_dash
+        or turn.has_mark
         or turn.voice != before.voice
-        or turn.text[0] in "♪♫[(（【"
+        or turn.text[0] in "[(（【"
         or ((label := _LABEL.match(turn.text)) and label[1].isupper())
         or _SOUND.match(before.text)
     )
