@@ -188,7 +188,9 @@ class TranslationJob:
 
     def document_name(self, document: int) -> str:
         """Return the name of one of its documents for messages."""
-        return f"{self.name}, document {self.documents[document].id}" if len(self.documents) > 1 else self.name
+        if len(self.documents) < 2:
+            return self.name
+        return f"{self.name}, document {self.documents[document].id if self.markup is None else document + 1}"
 
     def checksum(self) -> str:
         """Return a checksum of the text, and of the ids that JSONL output contains."""
@@ -358,7 +360,8 @@ class TranslationWriter:
         result = part.error if part.translation is None else part.translation
         assert result is not None  # a part has a translation or an error
         last, whole = part.first + len(part.source.sentences), self.file.documents[part.document].sentences
-        sentences = "" if last - part.first == len(whole) else f", sentences {part.first + 1} to {last}"
+        span = f"sentences {part.first + 1} to {last}" if last - part.first > 1 else f"sentence {last}"
+        sentences = "" if last - part.first == len(whole) else f", {span}"
         name = self.file.document_name(part.document)
         result = self._pending_report.check_result(name, result, part.first, sentences)
         return replace(part, translation=None, error=result) if isinstance(result, DocmtError) else part

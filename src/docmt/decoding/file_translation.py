@@ -76,6 +76,7 @@ class FileTranslation:
         self.units = UnitDocuments(file, config.segmentation, path)
         self.misplaced: list[str] = []
         """codes that had no place in the last rendering"""
+        self._failed: list[str] = []  # sentences without a translation in the last rendering
 
     @property
     def is_package(self) -> bool:
@@ -141,6 +142,7 @@ class FileTranslation:
     def translate_units(self, records: Iterable[str]) -> TranslatedUnits:
         """Return the translated units from the records of all sentences."""
         rows: list[list[SentenceTranslation]] = [[] for _ in self.documents]
+        self._failed = []
         for block in records:
             for line in block.splitlines():
                 row = json.loads(line)
@@ -148,6 +150,7 @@ class FileTranslation:
                 source = self.documents[row["document"]].sentences[len(document)]
                 links = row.get("links")
                 if "target" not in row:  # words stay, and so do their codes
+                    self._failed.append(source)
                     links = [(position, position + 1) * 2 for position in range(len(source))]
                 document.append(SentenceTranslation(row.get("target", source), links, row.get("score")))
         return self.units.translate(rows)
@@ -178,6 +181,7 @@ class FileTranslation:
     def report_lines(self) -> list[str]:
         """Return one line for each part that is not translated, and for each code without a place."""
         parts = [(part.reason, part.text) for part in self.units.file.skipped]
+        parts += [("sentences that failed", text) for text in self._failed]
         parts += [("codes at the end of their unit", text) for text in self.misplaced]
         return ["\t".join(" ".join(value.split()) for value in (self._path, *part)) + "\n" for part in parts]
 
