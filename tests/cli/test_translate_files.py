@@ -59,6 +59,17 @@ def test_markup_never_changes_the_words(run, page, tmp_path):
     assert [sentence for sentence in translation.document.sentences if sentence not in text] == []
 
 
+@pytest.mark.parametrize("name", ["page.html", "page.md", "page.txt"])
+def test_addresses_come_out_as_they_are(run, tmp_path, name):
+    page, out = tmp_path / name, tmp_path / f"new-{name}"
+    page.write_text("It is new: see https://example.org/a?b=SP.c_d or me@example.org.\n")
+    assert call("translate", run, page, "-o", out, *QUICK).status == 0
+    assert "https://example.org/a?b=SP.c_d" in out.read_text() and "me@example.org" in out.read_text()
+    assert call("translate", run, page, "--format", "jsonl", *QUICK).out.count("https://example.org") == 1  # source
+    docmt.Translator(run).translate_file(page, tmp_path / f"python-{name}")
+    assert "https://example.org/a?b=SP.c_d" in (tmp_path / f"python-{name}").read_text()
+
+
 def test_python_writes_the_same_file(run, page, tmp_path):
     assert call("translate", run, page, "-o", tmp_path / "a.html", *QUICK).status == 0
     search = docmt.SearchConfig(beam=1, max_length_ratio=0, max_length_extra=2)

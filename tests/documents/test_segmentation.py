@@ -26,6 +26,7 @@ def split(text: str, language: str = "en", join_lines: bool = False) -> list[str
         ("en", ["Well... I don't know.", "Maybe."]),
         ("en", ["What?!", "Really??", "Yes!"]),
         ("en", ["Visit www.example.com.", "Mail a.b@c.de now."]),
+        ("en", ["See https://a.org/SP.POP.TOTL and go.", "It ends."]),
         ("en", ["Approx. 5 people came.", "Good."]),
         ("en", ["They chose plan B\xa0.", "It was by J.\xa0Smith."]),
         ("de", ["Das ist z. B. ein Test.", "Er geht."]),

@@ -11,6 +11,7 @@ from typing import TypeVar
 from docmt.checking.findings import Certainty, CheckConfig, Finding, mark_sentence
 from docmt.checking.languages import HALF, NUMBER_WORDS, fold, quote, split_words
 from docmt.documents import ParallelDocument
+from docmt.documents.addresses import ADDRESS, find_addresses
 
 # Groups of three digits are one number with any separator: 1,234.5, 1.234,5, 1 234,5 and 1'234.5.
 _NUMBER = re.compile(
@@ -240,13 +241,8 @@ def _has_beginning(beginning: str, folded: Sequence[str]) -> bool:
     )
 
 
-_URL = re.compile(
-    r"(?:https?|ftp)://[^\s<>\"'“”«»]+|\bwww\.[^\s<>\"'“”«»]+|"
-    r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
-)
 _SITE = re.compile(r"(?://|@|^)(?:[^/@]*@)?(?:[\w-]+\.)*([\w-]+\.[\w-]+)(?=[/:?#]|$)")
 """The last two labels of the host name of an address."""
-_URL_END = ".,;:!?)]}’"
 _TAGS = "a|b|i|u|em|strong|br|p|span|div|code|pre|sub|sup|li|ul|ol|img|small|tt|h[1-6]|td|tr|th|table"
 _PLACEHOLDER = re.compile(
     r"\{\{[^{}]*\}\}|\$\{[\w.]+\}|%\(\w+\)[sdif]|\{\w*(?::[^{}\s]*)?\}|%(?:\d+\$)?(?:l{0,2}[diu]|s|\.\d+f|@)(?!\w)|"
@@ -281,10 +277,7 @@ def check_content(document: ParallelDocument, config: CheckConfig, languages: tu
 
 
 def _find_addresses(text: str) -> list[ProtectedText]:
-    if "://" not in text and "@" not in text and "www." not in text:
-        return []
-    addresses = [(match[0].rstrip(_URL_END), match.start()) for match in _URL.finditer(text)]
-    return [ProtectedText(address, (start, start + len(address))) for address, start in addresses]
+    return [ProtectedText(text[start:end], (start, end)) for start, end in find_addresses(text)]
 
 
 def _find_placeholders(text: str) -> list[ProtectedText]:
@@ -305,7 +298,7 @@ def _are_same_sites(sources: list[ProtectedText], targets: list[ProtectedText]) 
 
 def _blank_out_protected(text: str) -> str:
     """Return the text with blanks for addresses and placeholders, whose numbers are not compared separately."""
-    for pattern in (_URL, _PLACEHOLDER):
+    for pattern in (ADDRESS, _PLACEHOLDER):
         text = pattern.sub(lambda match: " " * len(match[0]), text)
     return text
 

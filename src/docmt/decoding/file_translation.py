@@ -14,6 +14,7 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import GZIP_SUFFIX, decode_utf8, read_bytes, write_bytes, write_text
+from docmt.decoding.stand_ins import hide_addresses, restore_addresses, restore_part
 from docmt.decoding.translation_results import (
     PartialTranslation,
     ResumePoint,
@@ -239,16 +240,17 @@ def translate_file(
         if isinstance(file, bytes)
         else file.documents
     )
-    translations = translate(documents)
+    translations = translate([hide_addresses(document) for document in documents])
     if any(not math.isfinite(sentence.score) for each in translations for sentence in each):
         raise non_finite_error()
     if isinstance(file, bytes):
+        translations = [restore_addresses(*pair) for pair in zip(translations, documents, strict=True)]
         write_text(output, "".join(each.text() for each in translations))
         return translations
     parts = [
         PartialTranslation(number, 0, document, ResumePoint(len(document)), each)
         for number, (document, each) in enumerate(zip(documents, translations, strict=True))
     ]
-    aligned = align_parts(parts, file, align)
+    aligned = [restore_part(part, documents[part.document]) for part in align_parts(parts, file, align)]
     write_bytes(output, file.render(map(file.to_records, aligned)))
     return [each.translation for each in aligned if each.translation is not None]

@@ -9,6 +9,7 @@ from itertools import accumulate
 import sentencex
 
 from docmt.core.errors import DocmtError
+from docmt.documents.addresses import find_addresses
 from docmt.documents.text_layout import GERMAN_ORDINAL_NOUN, LINE_BREAK, find_blocks, has_words
 
 # sentencex takes quadratic time on some long texts (Chinese without spaces, unclosed quotes), so long blocks are
@@ -99,6 +100,7 @@ def _replace_break(spaces: re.Match[str]) -> str:
 def _find_boundaries(block: str, language: str) -> Iterator[int]:
     """Yield the ends of the sentences of a block. The last one is the end of the block."""
     normalized = _WHITE_SPACE.sub(" ", block)
+    inside = {place for start, end in find_addresses(normalized) for place in range(start + 1, end)}
     start, size = 0, _WINDOW
     while start < len(normalized):
         window = _cut_window(normalized, start, size)
@@ -110,7 +112,7 @@ def _find_boundaries(block: str, language: str) -> Iterator[int]:
                 continue
         for end in ends:
             boundary = start + end
-            if boundary == len(normalized) or not _must_join(normalized, boundary, language):
+            if boundary == len(normalized) or not (boundary in inside or _must_join(normalized, boundary, language)):
                 yield boundary
         start, size = start + ends[-1], _WINDOW
 

@@ -1,0 +1,145 @@
+"""Addresses and paths of files, which models damage, are translated as years and put back.
+
+A model copies a year: no language writes it with separators, and every corpus has many. The measurements are in
+docs/contributing/benchmarks/files.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from docmt.decoding.translation_results import PartialTranslation, TranslatedSentence, Translation, WordLink
+from docmt.documents import Document
+from docmt.documents.addresses import find_addresses
+from docmt.documents.text_layout import has_letters
+from docmt.documents.words import Span, find_words
+
+_YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
+"""1857, 1868, 1879 and so on: far from each other, so that a model does not confuse those of a sentence."""
+_LAST_MARKS = re.compile(r"[.!?…。！？]*\s*\Z")
+
+
+class _Edit(NamedTuple):
+    """Characters of a text, and what replaces them."""
+
+    span: Span
+    text: str
+    address: Span
+    """characters of the source sentence"""
+
+    @property
+    def growth(self) -> int:
+        return len(self.text) - (self.span[1] - self.span[0])
+
+
+def hide_addresses(document: Document) -> Document:
+    """Return the document with a year for each address and path of a sentence."""
+    sentences = [_apply(sentence, _choose_years(sentence)) for sentence in document.sentences]
+    return document.replace_sentences(sentences)
+
+
+def restore_addresses(translation: Translation, source: Document) -> Translation:
+    """Return the translation of `hide_addresses(source)` with the addresses, and its links with their words.
+
+    An address whose year is not translated goes to the end of its sentence. Alternatives stay as they are.
+    """
+    pairs = list(zip(translation.sentences, source.sentences, strict=True))
+    if all(each.source == sentence for each, sentence in pairs):
+        return translation
+    sentences = [_restore_sentence(each, sentence) for each, sentence in pairs]
+    target = source.replace_sentences([each.target for each in sentences])
+    spans = zip(sentences, source.spans(), target.spans(), strict=True)
+    moved = tuple(replace(each, source_span=one, target_span=other) for each, one, other in spans)
+    return replace(translation, document=target, sentences=moved)
+
+
+def restore_part(part: PartialTranslation, source: Document) -> PartialTranslation:
+    """Return a part of a translation of `hide_addresses(source)` as `restore_addresses` does; source: all of it."""
+    original = source.slice(part.first, part.first + len(part.source.sentences))
+    restored = part.translation and restore_addresses(part.translation, original)
+    return replace(part, source=original, translation=restored)
+
+
+def _choose_years(sentence: str) -> list[_Edit]:
+    """Return the edits that put years, which the sentence does not have, in place of its addresses."""
+    spans = find_addresses(sentence, with_paths=True)
+    spans = [(start, end) for start, end in spans if not sentence[start - 1 : start].isdigit()]
+    years = (year for year in _YEARS if year not in sentence) if spans else ()
+    return [_Edit(span, year, span) for span, year in zip(spans, years, strict=False)]
+
+
+def _apply(text: str, edits: Sequence[_Edit]) -> str:
+    """Return the text after edits in the order of their spans."""
+    parts, position = [], 0
+    for edit in edits:
+        parts += [text[position : edit.span[0]], edit.text]
+        position = edit.span[1]
+    return "".join([*parts, text[position:]])
+
+
+def _restore_sentence(translated: TranslatedSentence, source: str) -> TranslatedSentence:
+    hidden = _choose_years(source)
+    if not hidden:
+        return translated
+    is_prose = has_letters(translated.source)  # not addresses alone
+    target = translated.target if is_prose else translated.source
+    edits = _find_years(target, hidden, source)
+    links = translated.alignment
+    if links is not None:
+        links = tuple(_move_links(links, _invert(hidden, source), edits, source))
+    return replace(translated, source=source, target=_apply(target, edits), alignment=links)
+
+
+def _invert(hidden: Sequence[_Edit], source: str) -> list[_Edit]:
+    """Return the edits that put the addresses back into the source sentence."""
+    edits, shift = [], 0
+    for (start, end), year, address in hidden:
+        edits.append(_Edit((start + shift, start + shift + len(year)), source[start:end], address))
+        shift += len(year) - (end - start)
+    return edits
+
+
+def _find_years(target: str, hidden: Sequence[_Edit], source: str) -> list[_Edit]:
+    """Return the edits that put the addresses of a source sentence into its translation."""
+    addresses = {edit.text: edit.address for edit in hidden}
+    missing = dict(addresses)
+    edits = []
+    for match in re.finditer(rf"(?<!\d)(?:{'|'.join(addresses)})(?!\d)", target):
+        missing.pop(match[0], None)
+        start, end = addresses[match[0]]
+        before, after = target[: match.start()], target[match.end() :]
+        text = f"{' ' * before[-1:].isalpha()}{source[start:end]}{' ' * after[:1].isalpha()}"
+        edits.append(_Edit(match.span(), text, (start, end)))
+    last = _LAST_MARKS.search(target)
+    assert last is not None  # it also matches nothing
+    for start, end in missing.values():
+        edits.append(_Edit((last.start(), last.start()), f" {source[start:end]}", (start, end)))
+    return edits
+
+
+def _move_links(
+    links: Sequence[WordLink], sources: Sequence[_Edit], targets: Sequence[_Edit], source: str
+) -> list[WordLink]:
+    """Return the links of a sentence with its addresses: those of other words, moved, and those of equal words."""
+    moved = [
+        replace(link, source=_move(link.source, sources), target=_move(link.target, targets))
+        for link in links
+        if not any(link.target[0] < edit.span[1] and edit.span[0] < link.target[1] for edit in targets)
+    ]
+    shift = 0
+    for edit in targets:
+        start, end = edit.address
+        first = edit.span[0] + shift + edit.text.index(source[start:end])
+        for one, last in find_words(source[start:end]):
+            moved.append(WordLink((start + one, start + last), (first + one, first + last), 1.0, True))
+        shift += edit.growth
+    return sorted(moved, key=lambda link: link.target)
+
+
+def _move(span: Span, edits: Sequence[_Edit]) -> Span:
+    """Return where the characters of a word are after edits."""
+    start = span[0] + sum(edit.growth for edit in edits if edit.span[1] <= span[0])
+    return start, span[1] + sum(edit.growth for edit in edits if edit.span[0] < span[1])
