@@ -1,0 +1,1 @@
+"""The HTTP service `docmt serve`: one engine behind the interfaces of docmt, LibreTranslate and DeepL."""
