@@ -113,7 +113,7 @@ def test_json_that_is_refused_with_a_reason(client, body, message):
         ("multipart/form-data; boundary=", b"x", 400),
         ("multipart/form-data; boundary=a", b"--b\r\n\r\n", 400),
         (
-            "multipart/form-data; boundary=a; charset=idna",
+            "multipart/form-data; boundary=a; charset=undefined",
             b'--a\r\ncontent-disposition: form-data; name="\xff.."\r\n\r\nx\r\n--a--',
             400,
         ),
