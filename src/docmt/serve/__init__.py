@@ -1,1 +1,1 @@
-"""The service of `docmt serve`: one engine for all requests, jobs that survive a restart, HTTP interfaces and a page."""
+"""The HTTP service `docmt serve`: one engine behind the interfaces of docmt, LibreTranslate and DeepL."""
