@@ -1,9 +1,13 @@
 """Settings for the whole suite."""
 
+import os
+
 import hypothesis
 import pytest
 import torch
 
+# Models of the developer must not take part: a data home that does not exist.
+os.environ["DOCMT_HOME"] = os.path.join(os.devnull, "docmt")
 # The tensors of tests are small: a second thread costs more than it brings, and starves other processes.
 torch.set_num_threads(1)
 # A busy machine is no fault of the code.
@@ -22,3 +26,19 @@ def pytest_runtest_makereport():
     report = yield
     report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
     return report
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty data home of pulled models."""
+    monkeypatch.setenv("DOCMT_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """An empty folder in the place of the models in the package."""
+    from docmt.checkpoint import model_names
+
+    monkeypatch.setattr(model_names, "PACKAGE_MODELS", tmp_path / "package")
+    return tmp_path / "package"

@@ -51,7 +51,7 @@ def test_the_page_runs(folder, capsys):
     assert docmt.Translator(folder / "copy").languages == ("en", "de")
     out = capsys.readouterr().out
     assert "left out: document 2: " in out
-    assert "there is no directory nowhere. Name a model directory or a run directory (docmt downloads nothing" in out
+    assert "there is no directory nowhere. Name a model directory or a run directory, or a model that" in out
     assert out.count("s-BLEU ") == 2 + 2  # head and signature of the comparison
     (_, found) = names["comparison"].outcomes["d_bleu"]
     assert found.difference.value > 50 and found.difference.p_value == pytest.approx(2 / 2**3, abs=0.02)  # 3 documents

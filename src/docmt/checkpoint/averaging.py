@@ -11,6 +11,7 @@ from torch import Tensor
 from docmt.checkpoint.model_directory import (
     ModelCard,
     find_drafter,
+    find_model,
     have_same_drafter,
     load_alignment_layer,
     load_languages,
@@ -20,6 +21,7 @@ from docmt.checkpoint.model_directory import (
     load_model_weights,
     save_model,
 )
+from docmt.checkpoint.model_names import is_non_commercial, load_licence
 from docmt.checkpoint.weights import read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.settings import find_differences, to_mapping
@@ -28,10 +30,10 @@ from docmt.core.settings import find_differences, to_mapping
 _MAY_DIFFER = ("preset", "dropout", "attention_dropout", "group.gate_bias")
 
 
-def average_models(models: Sequence[Path | str], output: Path) -> None:
+def average_models(models: Sequence[Path | str], output: Path, half: bool = False) -> None:
     """Write a model directory with the mean of the weights of these models.
 
-    models: model directories, checkpoints, or runs (see `find_model`).
+    models: model directories, checkpoints, or runs (see `find_model`). half: store the weights as float16.
     Raises DocmtError for models of different architectures or vocabularies, and for an existing output.
     """
     first, *further = models
@@ -44,9 +46,19 @@ def average_models(models: Sequence[Path | str], output: Path) -> None:
     model = load_model(first)
     model.load_state_dict(_average((str(model), load_model_weights(model)) for model in models))
     facts = {"weights": f"mean of those of {len(models)} models", "averaged": ", ".join(map(str, models))}
-    card = ModelCard(output.resolve().name, source_language=source, target_language=target, training=facts)
+    if len(models) == 1:
+        facts = {"weights": f"those of {first}"}
+    licences = sorted({load_licence(find_model(model)) for model in models})
+    binding = [licence for licence in licences if is_non_commercial(licence)] or licences
+    card = ModelCard(
+        output.resolve().name,
+        source_language=source,
+        target_language=target,
+        training=facts,
+        license=binding[0] if len(binding) == 1 else "",
+    )
     drafter = find_drafter(first) if model.system.context_spec().drafts else None
-    save_model(output, model, load_model_tokenizer(first), card, drafter, load_alignment_layer(first))
+    save_model(output, model, load_model_tokenizer(first), card, drafter, load_alignment_layer(first), half)
 
 
 def _check_compatible(first: Path | str, second: Path | str) -> None:
@@ -82,7 +94,7 @@ def _average(models: Iterable[tuple[str, dict[str, Tensor]]]) -> dict[str, Tenso
                 raise DocmtError(f"{model_name} and {first} are different models (at {name}). Copy the run again")
             sums[name] += tensors[name]
         count += 1
-    return {name: (total / count).to(weights[name].dtype) for name, total in sums.items()}
+    return {name: (total / count).float() for name, total in sums.items()}
 
 
 def select_updates(

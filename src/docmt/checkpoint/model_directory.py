@@ -15,11 +15,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from docmt.checkpoint.model_names import (
+    HUB_ID_KEY,
+    HUB_REVISION_KEY,
+    LICENSE_KEY,
+    find_named_model,
+    is_non_commercial,
+    suggest_pull,
+)
 from docmt.checkpoint.weights import (
     CONFIG_FILE,
     STATE_FILE,
     WEIGHTS_FILE,
     build_on_meta,
+    check_numbers,
     load_weights,
     read_shapes,
     read_weights,
@@ -92,11 +101,19 @@ class ModelCard:
     """Facts of the run: updates, epochs, time, losses"""
     scores: Sequence[Mapping[str, Any]] = ()
     """One mapping for each score: name, score, signature"""
+    license: str = ""
+    """Identifier of the licence as on the hub, such as apache-2.0; empty if unknown"""
+    hub_id: str = ""
+    """Repository on the hub that the model comes from"""
+    hub_revision: str = ""
+    """Its commit"""
 
     def markdown(self, config: ModelConfig, parameters: int) -> str:
         """Return the card as Markdown, with the front matter that model hubs read."""
         languages = [code for code in (self.source_language, self.target_language) if code]
         front = ["---", "library_name: docmt", "pipeline_tag: translation"]
+        if self.license:
+            front.append(f"license: {self.license}")
         if languages:
             front += ["language:", *(f"- {code}" for code in dict.fromkeys(languages))]
         pair = " to ".join(languages) if len(languages) == 2 else "languages not recorded"
@@ -105,6 +122,7 @@ class ModelCard:
         if config.is_encoder:
             kind, usage = "An encoder", "Start a training from it with `docmt train --initialize-from DIRECTORY`."
         lines = [*front, "---", "", f"# {self.title}", "", f"{kind}, {size}, {pair}.", "", usage, ""]
+        lines += self._describe_origin()
         for heading, facts in (("Data", self.data), ("Training", self.training)):
             if facts:
                 bullets = [f"- {key.replace('_', ' ')}: {value}" for key, value in facts.items()]
@@ -124,6 +142,17 @@ class ModelCard:
             lines += ["## Recipe", "", "```json", recipe, "```", ""]
         return "\n".join(lines)
 
+    def _describe_origin(self) -> list[str]:
+        """Return the lines on licence and repository."""
+        lines: list[str] = []
+        if self.license:
+            limit = ", which forbids commercial use" if is_non_commercial(self.license) else ""
+            lines += [f"Licence: {self.license}{limit}.", ""]
+        if self.hub_id:
+            revision = f", revision {self.hub_revision}" if self.hub_revision else ""
+            lines += [f"It comes from the repository {self.hub_id}{revision}.", ""]
+        return lines
+
 
 def save_model(
     directory: Path,
@@ -132,17 +161,22 @@ def save_model(
     card: ModelCard | Mapping[str, Any] | None = None,
     drafter: Path | None = None,
     alignment: AlignmentLayer | None = None,
+    half: bool = False,
 ) -> None:
     """Write a model directory atomically, replacing an existing one.
 
     card: may be a mapping with the fields of ModelCard. drafter: directory of the model that writes drafts. alignment:
-    the layer that aligns words, if it was chosen.
-    Raises DocmtError if it cannot be written.
+    the layer that aligns words, if it was chosen. half: store the weights as float16, at half the size.
+    Raises DocmtError if it cannot be written, and for weights beyond the range of float16.
     """
     if not isinstance(card, ModelCard):
         card = ModelCard(**(card or {}))
+    weights = model.state_dict()
+    if half:
+        weights = {name: tensor.half() for name, tensor in weights.items()}
+        check_numbers(directory, weights)
     with atomic_directory(directory) as temporary:
-        save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
+        save_tensors(temporary / WEIGHTS_FILE, weights)
         describe_model(temporary, model, tokenizer, card, alignment)
         if drafter is not None:
             copy_model(drafter, temporary / DRAFTER_FOLDER)
@@ -206,6 +240,8 @@ def _write_description(
         "target_language": card.target_language,
         "model": asdict(model),
     }
+    origin = {LICENSE_KEY: card.license, HUB_ID_KEY: card.hub_id, HUB_REVISION_KEY: card.hub_revision}
+    config |= {key: value for key, value in origin.items() if value}
     if alignment is not None:
         config[ALIGNMENT_KEY] = alignment._asdict()
     config[CHECKSUMS_KEY] = {
@@ -335,10 +371,10 @@ def languages_differ(first: tuple[str, str], second: tuple[str, str]) -> bool:
 
 
 def find_model(directory: Path | str) -> Path:
-    """Return a model directory: `directory` itself, or the model of a run directory.
+    """Return a model directory: `directory` itself, the model of a run directory, or a model by its name or pair.
 
-    An unfinished run has no `model`, so its best or else its last checkpoint is returned.
-    Raises DocmtError if there is no model.
+    An existing path counts before a name (see `find_named_model`). An unfinished run has no `model`, so its best or
+    else its last checkpoint is returned. Raises DocmtError if there is no model.
     """
     if not isinstance(directory, str | os.PathLike):
         raise TypeError(f"a model directory is a path (str or Path), not {directory!r}")
@@ -351,9 +387,16 @@ def find_model(directory: Path | str) -> Path:
         if (path / CONFIG_FILE).is_file() or (path.parent != checkpoints and (path / WEIGHTS_FILE).is_file()):
             return path
     if not directory.exists():
+        if (named := find_named_model(str(directory))) is not None:
+            return named
+        if command := suggest_pull(str(directory)):
+            raise DocmtError(
+                f"there is no model {directory} here. Get it with `{command}`, or name a model directory (docmt models "
+                "lists what is there)"
+            )
         raise DocmtError(
-            f"there is no directory {directory}. Name a model directory or a run directory (docmt downloads nothing; "
-            "docmt convert huggingface reads a downloaded model)"
+            f"there is no directory {directory}. Name a model directory or a run directory, or a model that "
+            "`docmt models` lists; docmt pull gets one"
         )
     if checkpoints.is_dir():
         raise DocmtError(

@@ -31,6 +31,7 @@ COMMANDS = {
     "probe": "Measure with test suites and references whether models use context",
     "check": "Report inconsistencies and errors in a translation, without a reference",
     "inspect": "Describe a model, its attention, or the curves of trainings",
+    "models": "List the models that are there, or those to pull",
     "average": "Average the weights of several models or checkpoints",
     "convert": "Convert a checkpoint of another toolkit to a model directory",
     "export": "Export a sentence model to CTranslate2",

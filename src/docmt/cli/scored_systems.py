@@ -36,8 +36,10 @@ class ScoredSystem:
 
 
 def is_model_path(path: str) -> bool:
-    """Return whether a path is a directory, or an ensemble of directories separated by commas."""
-    return all(Path(member).is_dir() for member in ScoredSystem(path, True).members())
+    """Return whether a path is a directory or the name of a model, or an ensemble of them separated by commas."""
+    from docmt.checkpoint.model_names import is_model_name
+
+    return all(Path(member).is_dir() or is_model_name(member) for member in ScoredSystem(path, True).members())
 
 
 def check_unique(paths: Sequence[str], option: str) -> None:

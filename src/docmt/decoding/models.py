@@ -19,7 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.checkpoint.model_directory import choose_device, load_languages, load_model, load_model_tokenizer
+from docmt.checkpoint.model_directory import choose_device, find_model, load_languages, load_model, load_model_tokenizer
+from docmt.checkpoint.model_names import warn_if_non_commercial
 from docmt.core.errors import DocmtError
 from docmt.core.settings import check_choice
 from docmt.model import ModelInput, TranslationModel
@@ -311,6 +312,8 @@ def load_members(paths: Sequence[Path], device: torch.device | str, precision: P
     check_precision(precision, device)
     tokenizer, languages = read_tokenizer_and_languages(paths)
     models = [load_checked(path, device, precision, tokenizer) for path in paths]
+    for path in paths:
+        warn_if_non_commercial(find_model(path))
     return LoadedModels(
         models[0] if len(models) == 1 else Ensemble(models, [str(path) for path in paths]), tokenizer, languages
     )

@@ -16,7 +16,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, load_languages
+from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, find_model, load_languages
+from docmt.checkpoint.model_names import load_licence
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.linear_attention import DIRECTIONS_SUFFIX
@@ -132,10 +133,11 @@ def build_card(
         data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
     if corpus.train.drafts is not None:
         data["drafts"] = f"first translations that the model reads; the model in `{DRAFTER_FOLDER}` writes them"
-    languages = statistics.languages
-    if not any(languages) and config.initialize_from is not None:
+    languages, licence = statistics.languages, ""
+    if config.initialize_from is not None:
         with suppress(DocmtError):  # the model may have been deleted since the start
-            languages = load_languages(config.initialize_from)
+            licence = load_licence(find_model(config.initialize_from))
+            languages = languages if any(languages) else load_languages(config.initialize_from)
     return ModelCard(
         title=config.run.resolve().name,
         source_language=languages[0],
@@ -144,6 +146,7 @@ def build_card(
         recipe=config.to_dict(),
         training=facts,
         scores=scores,
+        license=licence,
     )
 
 

@@ -21,9 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docmt import data
+from docmt.cli.model_arguments import resolve_model_names
 from docmt.cli.options import Parser
 from docmt.core.errors import printable
 from docmt.data import PrepareConfig
+from docmt.data.prepare_config import LEARNED_KINDS
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ def parser() -> Parser[PrepareConfig]:
 def run(arguments: Sequence[str]) -> int:
     """Write a prepared store and print its statistics."""
     settings = parser().parse(arguments)
+    names = ["source_tokenizer", *(["tokenizer"] if settings.tokenizer not in LEARNED_KINDS else [])]
+    settings = resolve_model_names(settings, *names)
     store = data.prepare(settings)
     print(printable(data.format_statistics(store.statistics), allowed="\n"))
     tokenizers = (settings.source_tokenizer, settings.ready_tokenizer)

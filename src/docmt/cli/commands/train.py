@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docmt import training
+from docmt.cli.model_arguments import resolve_model_names
 from docmt.cli.options import Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
 from docmt.core.settings import option
@@ -63,6 +64,7 @@ def run(arguments: Sequence[str]) -> int:
         recipes = [_find_stored_recipe(Path(run), explicit.get("run"))]
         arguments = [*arguments, *([] if "run" in explicit else [f"--run={run}"])]
     config = option_parser.parse(arguments, recipes)
+    config = resolve_model_names(config, "initialize_from", "initialize_reverse_from", "drafter")
     try:
         result = training.train(config, resume="resume" in explicit)
     except training.LostProcessError as error:

@@ -1,0 +1,192 @@
+"""Models by name or language pair: those in the data home and in the package.
+
+The data home is the directory in the environment variable DOCMT_HOME, or else `docmt` in the user's data directory
+(XDG_DATA_HOME). `docmt pull` writes models to its folder `models`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_shapes
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_json
+from docmt.formats.language_codes import primary_language
+
+PACKAGE_MODELS = Path(__file__).parents[1] / "models"
+"""Folder of the models in the package."""
+LICENSE_KEY, HUB_ID_KEY, HUB_REVISION_KEY = "license", "hub_id", "hub_revision"
+"""Entries of a config on the origin of a model."""
+_OPUS_MT = re.compile(r"opus-mt-[\w-]+")
+_PAIR = re.compile(r"[a-z]{2,3}-[a-z]{2,3}")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class InstalledModel:
+    """A model in the data home or in the package."""
+
+    name: str
+    path: Path
+    source_language: str
+    """Language code, empty if unknown"""
+    target_language: str
+    """Language code, empty if unknown"""
+    system: str
+    parameters: int
+    size: int
+    """Bytes of its files"""
+    licence: str
+    """Identifier such as apache-2.0, empty if unknown"""
+    hub_id: str
+    """Repository on the hub that it comes from, or empty"""
+
+    @property
+    def pair(self) -> str:
+        """Its languages in their shortest form, such as en-de; empty if unknown."""
+        return join_pair(self.source_language, self.target_language)
+
+
+def models_folder() -> Path:
+    """Return the folder of pulled models. It may not exist yet."""
+    if home := os.environ.get("DOCMT_HOME"):
+        return Path(home) / "models"
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "docmt" / "models"
+
+
+def list_models() -> list[InstalledModel]:
+    """Return the models in the data home, the latest first, then those in the package.
+
+    A model that cannot be read is left out with a warning.
+    """
+    models = []
+    for path in _model_paths():
+        try:
+            models.append(_describe(path))
+        except DocmtError as error:
+            _log.warning("%s", error)
+    return models
+
+
+def find_named_model(name: str) -> Path | None:
+    """Return the directory of a model by name, hub id or language pair, or None.
+
+    Models in the data home count before those in the package, and names before pairs. Of several models of a pair, the
+    one pulled last counts. This is logged once.
+    """
+    entries = [(path, _read_facts(path)) for path in _model_paths()]
+    for path, facts in entries:
+        if name and name in (path.name, facts.get(HUB_ID_KEY)) and path.parent != PACKAGE_MODELS:
+            return path
+    pairs = {_normalize_pair(name, number) for number in range(name.count("-"))}
+    matches = [path for path, facts in entries if join_pair(*_languages(facts)) in pairs]
+    if not matches:
+        return next((path for path, _ in entries if path.name == name), None)
+    if len(matches) > 1:
+        _log_choice(name, matches[0].name, ", ".join(path.name for path in matches[1:]))
+    return matches[0]
+
+
+def is_model_name(name: str) -> bool:
+    """Return whether a text names a model that is there, or looks like a language pair. Existing paths do not count."""
+    return not Path(name).exists() and (bool(_PAIR.fullmatch(name)) or find_named_model(name) is not None)
+
+
+def suggest_pull(name: str) -> str:
+    """Return the command that gets a missing model of this name, or an empty text if it looks like a path."""
+    if _PAIR.fullmatch(name):
+        return f"docmt pull Helsinki-NLP/opus-mt-{name}"
+    if _OPUS_MT.fullmatch(name):
+        return f"docmt pull Helsinki-NLP/{name}"
+    return f"docmt pull {name}" if _HUB_ID.fullmatch(name) and not Path(name).parent.exists() else ""
+
+
+def is_non_commercial(licence: str) -> bool:
+    """Return whether a licence (an identifier as on the hub) forbids commercial use."""
+    return "nc" in licence.lower().split("-")
+
+
+@cache
+def warn_if_non_commercial(path: Path) -> None:
+    """Log once, at the use of a model directory, that its licence forbids commercial use."""
+    if is_non_commercial(licence := load_licence(path)):
+        _log.warning("the licence of %s, %s, forbids commercial use", path.name, licence)
+
+
+def load_licence(path: Path) -> str:
+    """Return the licence of a model directory, empty if unknown. Raises DocmtError if the config is damaged."""
+    return _text(read_json(path / CONFIG_FILE), LICENSE_KEY)
+
+
+def join_pair(source: str, target: str) -> str:
+    """Return a language pair, such as en-de for eng_Latn and deu_Latn, or an empty text if a language is unknown."""
+    return f"{primary_language(source)}-{primary_language(target)}" if source and target else ""
+
+
+def _normalize_pair(name: str, number: int) -> str:
+    """Return the pair that a name is if it is split at this hyphen."""
+    parts = name.split("-")
+    return join_pair("-".join(parts[: number + 1]), "-".join(parts[number + 1 :]))
+
+
+@cache
+def _log_choice(name: str, chosen: str, others: str) -> None:
+    _log.warning("%s is the pair of several models. Using %s, pulled last; the others are %s", name, chosen, others)
+
+
+def _model_paths() -> Iterator[Path]:
+    """Yield model directories: of the data home, the latest first, then of the package."""
+    for folder, key in ((models_folder(), _time), (PACKAGE_MODELS, str)):
+        if folder.is_dir():
+            visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+            yield from sorted((path for path in visible if (path / CONFIG_FILE).is_file()), key=key)
+
+
+def _time(path: Path) -> tuple[float, str]:
+    """Return a sorting key that is lower for a later model."""
+    return -(path / CONFIG_FILE).stat().st_mtime, path.name
+
+
+def _read_facts(path: Path) -> Mapping[str, Any]:
+    """Return the config of a model directory, empty if it is damaged."""
+    try:
+        return read_json(path / CONFIG_FILE)
+    except DocmtError:
+        return {}
+
+
+def _languages(facts: Mapping[str, Any]) -> tuple[str, str]:
+    return _text(facts, "source_language"), _text(facts, "target_language")
+
+
+def _text(facts: Mapping[str, Any], name: str) -> str:
+    value = facts.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _describe(path: Path) -> InstalledModel:
+    """Return the facts of a model directory. Raises DocmtError if it is damaged."""
+    facts, shapes = read_json(path / CONFIG_FILE), read_shapes(path / WEIGHTS_FILE)
+    model = facts.get("model")
+    is_encoder = isinstance(model, dict) and model.get("vocabulary_size") == 0
+    return InstalledModel(
+        path.name,
+        path,
+        *_languages(facts),
+        system="encoder" if is_encoder else _text(model if isinstance(model, dict) else {}, "system"),
+        parameters=sum(map(prod, shapes.values())),
+        size=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        licence=_text(facts, LICENSE_KEY),
+        hub_id=_text(facts, HUB_ID_KEY),
+    )

@@ -1,0 +1,61 @@
+"""Names of models on the command line, and docmt models."""
+
+import shutil
+
+import pytest
+from commands import QUICK, TINY, call, fails
+
+UPDATES = [argument for argument in TINY if not argument.startswith("--model.")]
+
+
+@pytest.fixture
+def pulled(run, home, package):
+    """The trained model in the data home."""
+    return shutil.copytree(run / "model", home / "models" / "opus-mt-en-de")
+
+
+def test_models_are_listed_with_pair_size_and_licence(pulled, home):
+    outcome = call("models")
+    head, line = outcome.out.splitlines()
+    assert (outcome.status, head.split()) == (0, ["name", "pair", "system", "parameters", "size", "licence", "folder"])
+    name, pair, system, *_, licence, folder = line.split()
+    assert (name, pair, system, licence, folder) == (
+        *("opus-mt-en-de", "en-de", "group", "unknown", str(home / "models")),
+    )
+
+
+def test_no_model_is_there(home, package):
+    outcome = call("models")
+    assert outcome.out == f"there is no model in {home / 'models'} or in the package: see docmt models --available\n"
+
+
+def test_recommended_models_say_what_is_not_checked():
+    out = call("models", "--available").out
+    assert "facebook/nllb-200-distilled-600M" in out and "cc-by-nc-4.0, no commercial use" in out
+    assert out.count("(not checked: ") == 5
+
+
+def test_commands_take_a_pair(pulled, corpus, store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source, target = corpus / "test.en", corpus / "test.de"
+    (tmp_path / "in.txt").write_text("The clock is old.\n")
+    for arguments in (
+        ("translate", "en-de", "in.txt", "-o", "out.txt", *QUICK),
+        ("score", "opus-mt-en-de", source, target, "-o", "scores.jsonl"),
+        ("evaluate", "--systems", "en-de", target, "--source", source, "--reference", target, *QUICK),
+        ("inspect", "en-de"),
+        ("average", "en-de", "en-de", "-o", "mean"),
+        ("prepare", "--store", "new", "--train", source, target, "--tokenizer", "en-de"),
+        *[("train", "--store", "new", "--run", "run", "--initialize-from", "en-de", "--stop.max-steps", 1)],
+    ):
+        outcome = call(*arguments)
+        assert outcome.status == 0, outcome.err
+    assert (tmp_path / "out.txt").read_text().endswith("\n")
+    assert str(pulled) in (tmp_path / "run" / "recipe.yaml").read_text()
+
+
+def test_an_unknown_pair_names_the_command(pulled, corpus):
+    message = "no model en-fi here. Get it with `docmt pull Helsinki-NLP/opus-mt-en-fi`"
+    fails("translate", "en-fi", corpus / "test.en", message=message)
+    sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
+    fails("evaluate", "--systems", "en-fi", *sides, message=message)
