@@ -7,7 +7,7 @@ import pytest
 import torch
 
 # Models of the developer must not take part: a data home that does not exist.
-os.environ["DOCMT_HOME"] = os.path.join(os.devnull, "docmt")
+os.environ["DOCMT_HOME"] = f"{os.devnull}/docmt"
 # The tensors of tests are small: a second thread costs more than it brings, and starves other processes.
 torch.set_num_threads(1)
 # A busy machine is no fault of the code.

@@ -74,9 +74,10 @@ class Translator:
         """Load the model.
 
         model: a model or run directory, or the name or language pair of a model that `docmt models` lists; a list of
-        them, or a text with commas between them, is an ensemble. context: the part of a document that is read at once. batch_tokens: source tokens that are searched together, padding
-        included. device: cpu, cuda, cuda:1, or auto for a GPU if a working one exists. Raises DocmtError when a
-        directory is missing, incomplete or damaged, and for a setting that has no effect with this model.
+        them, or a text with commas between them, is an ensemble. context: the part of a document that is read at once.
+        batch_tokens: source tokens that are searched together, padding included. device: cpu, cuda, cuda:1, or auto for
+        a GPU if a working one exists. Raises DocmtError when a directory is missing, incomplete or damaged, and for a
+        setting that has no effect with this model.
         """
         for name, value, kind in (("search", search, SearchConfig), ("context", context, ContextConfig)):
             if not isinstance(value, kind):
