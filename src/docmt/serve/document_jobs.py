@@ -1,0 +1,474 @@
+"""Documents that the service translates as jobs: they survive a restart, and a user may edit them.
+
+A user's sentence stays as it was written. Where a translation is made again after an edit, the stretches between the
+sentences of the user are translated, each with all translations before it as context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import traceback
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from docmt.core.errors import DocmtError, printable
+from docmt.core.files import write_error
+from docmt.documents import Document
+from docmt.formats.language_codes import format_language_tag
+from docmt.serve.file_process import FileContents, FileLimits, FileProcess, ResultFormat
+from docmt.serve.job_journal import JobJournal, Links
+from docmt.serve.job_runner import TranslationEngine, check_pairs, list_links, translate_job
+from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore
+
+_log = logging.getLogger(__name__)
+
+MAX_ALTERNATIVES = 10
+_MAX_LOADED = 16
+_MAX_NAME = 120
+_SWEEP_SECONDS = 60
+_RESULTS = {"original": "", "html": ".html", "xlf": ".xlf", "tmx": ".tmx", "txt": ".txt"}
+
+
+class NoSuchDocument(DocmtError):  # noqa: N818 - as HTTP calls it
+    """There is no document of this id for this owner."""
+
+
+class DocumentNotReady(DocmtError):  # noqa: N818 - a state, not a fault
+    """The document is not in a state for this."""
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """How jobs are run and kept."""
+
+    keep_hours: float = 24.0
+    """hours from the end of a job, or its last edit, until it is removed"""
+    max_file_bytes: int = 50 * 2**20
+    active: int = 4
+    """jobs that are translated at once; the others wait"""
+    files: FileLimits = field(default_factory=FileLimits)
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """How a document is translated."""
+
+    model: str = ""
+    """name; empty: the first model"""
+    format: str = "auto"
+    """text, jsonl, or a name in `docmt.formats.registry`; auto: by name and content"""
+    fields: tuple[str, ...] = ()
+    context: str = ""
+    """text before the document, which is not part of the translation"""
+    name: str = ""
+    """file name; empty: that of the file"""
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """The state of a job, for its owner."""
+
+    id: str
+    status: JobState
+    name: str
+    format: str
+    model: str
+    source_language: str
+    target_language: str
+    sentences: int
+    finished: int
+    """sentences with an up-to-date translation"""
+    edited: int
+    error: str
+    created: str
+    """ISO 8601, UTC"""
+    expires: str
+    skipped: dict[str, int]
+    """parts that are not translated, by reason"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """A server-sent event. `id` is the number of sentence events up to this one."""
+
+    id: int
+    name: Literal["sentence", "progress", "done"]
+    data: dict[str, Any]
+
+
+@dataclass(eq=False)
+class _Job:
+    """A job in memory."""
+
+    facts: JobFacts
+    journal: JobJournal
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    users: int = 0
+    """calls that wait for something of this job"""
+    rendering: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def notify(self) -> None:
+        """Wake all that wait for a change."""
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+
+class DocumentJobs:
+    """The jobs of a data directory. All methods are called in the event loop of `start`."""
+
+    def __init__(self, engine: TranslationEngine, data: Path, config: JobConfig = JobConfig()) -> None:
+        self._engine, self.config = engine, config
+        self._store = JobStore(data, config.keep_hours * 3600)
+        self._files = FileProcess(config.files)
+        self._loaded: OrderedDict[str, _Job] = OrderedDict()
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = True
+
+    async def start(self) -> None:
+        """Lock the data directory, and go on with the jobs of an earlier process. Raises DocmtError if it is in use."""
+        self._store.open()
+        self._stopped = False
+        for id in self._store.list_queued():
+            self._queue.put_nowait(id)
+        for work in (self._sweep, *[self._run_queue] * self.config.active):
+            self._keep(asyncio.create_task(work()))
+
+    async def stop(self) -> None:
+        """Stop the work, before the engine stops. Jobs go on at the next start. Streams of events end."""
+        self._stopped = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for job in self._loaded.values():
+            job.notify()
+        self._loaded.clear()
+        self._store.close()
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def create(self, file: Path, options: DocumentOptions, owner: str) -> JobStatus:
+        """Start the translation of a file, which is moved into the data directory.
+
+        Raises DocmtError for a file that cannot be read, and UnknownModel.
+        """
+        model = self._engine.find_model(options.model)
+        description = next(each for each in self._engine.describe_models() if each.name == model)
+        name = printable(Path(options.name or file.name).name)[-_MAX_NAME:] or "document"
+        languages = description.source_language, description.target_language
+        facts = JobFacts(name, options.format, model, *languages, 0, options.fields)
+        if file.stat().st_size > self.config.max_file_bytes:
+            raise DocmtError(f"{name} has more than {self.config.max_file_bytes // 2**20} MiB. Split it.")
+        id, folder = self._store.new_folder()
+        try:
+            await asyncio.to_thread(_move, file, folder / "source")
+            contents = await self._files.read(folder / "source", folder / "contents.json", facts)
+            journal = JobJournal(folder / "journal.jsonl", contents)
+            if options.context:
+                context = await self._engine.segment(model, options.context)
+                journal.append({"context": context.sentences})
+            facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
+            self._store.add(id, owner, facts)
+        except BaseException:
+            self._store.delete(id)
+            raise
+        self._loaded[id] = _Job(facts, journal)
+        self._queue.put_nowait(id)
+        return self.status(id, owner)
+
+    def status(self, id: str, owner: str) -> JobStatus:
+        """Return the state of a job. Raises NoSuchDocument, also for another owner's."""
+        record = self._find(id, owner)
+        facts, journal = record.facts, self._loaded[id].journal if id in self._loaded else None
+        return JobStatus(
+            id=id,
+            status=record.status,
+            name=facts.name,
+            format=facts.format,
+            model=facts.model,
+            source_language=facts.source_language,
+            target_language=facts.target_language,
+            sentences=facts.sentences,
+            finished=journal.finished if journal else record.finished,
+            edited=journal.edited if journal else record.edited,
+            error=record.error,
+            created=_format_time(record.created),
+            expires=_format_time(record.changed + self._store.keep_seconds),
+            skipped=dict(facts.skipped),
+        )
+
+    def count_active(self, owner: str) -> int:
+        """Return the number of an owner's jobs that are queued or running."""
+        return self._store.count_active(owner)
+
+    def count_states(self) -> dict[str, int]:
+        """Return the number of jobs in each state that occurs."""
+        return self._store.count_states()
+
+    def sentences(self, id: str, owner: str) -> list[dict[str, Any]]:
+        """Return all sentences with a translation, in order; see `JobJournal.describe`."""
+        self._find(id, owner)
+        journal = self._load(id).journal
+        return [journal.describe(number) for number, each in enumerate(journal.sentences) if each.target is not None]
+
+    @contextmanager
+    def _use(self, id: str, owner: str) -> Iterator[_Job]:
+        """Keep a job in memory while the block runs. Raises NoSuchDocument."""
+        self._find(id, owner)
+        job = self._load(id)
+        job.users += 1
+        try:
+            yield job
+        finally:
+            job.users -= 1
+
+    async def events(self, id: str, owner: str, after: int = 0) -> AsyncIterator[JobEvent]:
+        """Yield the changes of sentences after an event id, with the progress, until the job is at its end.
+
+        A sentence that has changed twice comes once. Without `done` the service was stopped, or the job deleted.
+        """
+        with self._use(id, owner) as job:
+            after = min(after, len(job.journal.events))
+            while not self._stopped and (record := self._store.find(id)) is not None:
+                changed, events, last = job.changed, job.journal.list_events(after), len(job.journal.events)
+                for number, sentence in events:
+                    yield JobEvent(number, "sentence", job.journal.describe(sentence))
+                after = last
+                counts = {"finished": job.journal.finished, "sentences": record.facts.sentences}
+                yield JobEvent(after, "progress", counts)
+                if len(job.journal.events) > after:
+                    continue
+                if record.status not in ACTIVE:
+                    yield JobEvent(after, "done", self.status(id, owner).to_json())
+                    return
+                await changed.wait()
+
+    async def edit(self, id: str, owner: str, number: int, target: str, retranslate: bool) -> JobStatus:
+        """Replace the translation of a sentence by the user's.
+
+        retranslate: translate the sentences after it in its document again, except those of the user. Raises
+        DocmtError for a sentence without a translation, and for a job that failed or was cancelled.
+        """
+        record = self._find(id, owner)
+        if record.status in ("failed", "cancelled"):
+            raise DocumentNotReady(f"the document is {record.status}, and cannot be edited. Translate it again.")
+        job = self._load(id)
+        source = self._find_sentence(job, number)
+        findings = check_pairs([(source, target)], job.facts)[0]
+        job.journal.append({"edit": number, "target": target, "findings": findings, "retranslate": retranslate})
+        status = record.status
+        if status not in ACTIVE and job.journal.plan() is not None:
+            status = "running"
+        self._store.update(id, status, finished=job.journal.finished, edited=job.journal.edited)
+        job.notify()
+        if status != record.status:  # a user waits: not behind the files of the queue
+            self._keep(asyncio.create_task(self._run(id)))
+        return self.status(id, owner)
+
+    async def alternatives(self, id: str, owner: str, number: int, count: int) -> list[dict[str, Any]]:
+        """Return the best translations of a sentence (target, score) after the present ones before it."""
+        if not 1 <= count <= MAX_ALTERNATIVES:
+            raise DocmtError(f"{count} alternatives are asked for. Ask for 1 to {MAX_ALTERNATIVES}.")
+        with self._use(id, owner) as job:
+            self._find_sentence(job, number)
+            journal, document = job.journal, job.journal.find_document(number)
+            source, targets = journal.extend(document), journal.list_targets(document, number)
+            end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
+            parts = await self._engine.submit(job.facts.model, end, n_best=count, targets=targets).result()
+        results: dict[str, float] = {}
+        for translation in (part.translation for part in parts):
+            for each in (translation, *translation.alternatives) if translation else ():
+                results.setdefault(each.sentences[-1].target, each.sentences[-1].score)
+        if not results:
+            raise parts[-1].error or DocmtError("there is no translation of this sentence")
+        return [{"target": target, "score": score} for target, score in results.items()]
+
+    async def alignment(self, id: str, owner: str, number: int) -> Links:
+        """Return the linked words of a sentence, in characters: [source start, end, target start, end]."""
+        with self._use(id, owner) as job:
+            self._find_sentence(job, number)
+            await self._align(job, [number])
+        return [link[:4] for link in job.journal.sentences[number].links or () if link[4]]
+
+    async def _align(self, job: _Job, numbers: Sequence[int]) -> None:
+        """Add links to these sentences, if they have none."""
+        journal = job.journal
+        for number in numbers:
+            sentence = journal.sentences[number]
+            if sentence.links is None and sentence.target and not sentence.error:
+                pair = journal.sources[number], sentence.target
+                sentence.links = list_links((await self._engine.align(job.facts.model, [pair]))[0])
+
+    async def result(self, id: str, owner: str, format: str = "original") -> tuple[Path, str]:
+        """Return the path of the translated file, and a name for it.
+
+        format: original, html (both sides), xlf, tmx or txt. Raises DocmtError for another one, and DocumentNotReady
+        before the end of the translation.
+        """
+        if format not in _RESULTS:
+            raise DocmtError(f"{format} is no format of results. Choose one of {', '.join(_RESULTS)}.")
+        record = self._find(id, owner)
+        if record.status != "done":
+            raise DocumentNotReady(f"the document is {record.status}. Wait until it is done.")
+        folder = self._store.folder(id)
+        with self._use(id, owner) as job:
+            async with job.rendering:
+                path = folder / f"result.{len(job.journal.events)}.{format}"
+                if not path.exists():
+                    await self._render(job, folder, path, format)
+        return path, _result_name(record.facts, format)
+
+    async def _render(self, job: _Job, folder: Path, path: Path, format: Any) -> None:
+        """Write a result, and remove those from before the last edit."""
+        wanted = [n for n in job.journal.contents.aligned if job.journal.sentences[n].edited]
+        with suppress(DocmtError):  # codes are then placed by the order of words
+            await self._align(job, wanted)
+        result: ResultFormat = format
+        await self._files.write(folder / "source", path, job.facts, job.journal.list_records(), result)
+        for other in folder.glob("result.*"):
+            if other.name.split(".")[1] != path.name.split(".")[1]:
+                other.unlink(missing_ok=True)
+
+    async def cancel(self, id: str, owner: str) -> JobStatus:
+        """Stop a job that is not at its end; delete another one with its files. Return its last state."""
+        record = self._find(id, owner)
+        if record.status not in ACTIVE:
+            status = self.status(id, owner)
+            self._store.delete(id)
+            if (job := self._loaded.pop(id, None)) is not None:
+                job.notify()
+            return status
+        job = self._load(id)
+        self._end(id, job, "cancelled")
+        if job.task is not None:
+            job.task.cancel()
+        return self.status(id, owner)
+
+    def _find(self, id: str, owner: str) -> JobRecord:
+        record = self._store.find(id)
+        if record is None or record.owner != owner:
+            raise NoSuchDocument("there is no such document. It may have expired: translate it again.")
+        return record
+
+    def _load(self, id: str) -> _Job:
+        """Return a job with its journal. Those that nothing works on are dropped after a while."""
+        if id not in self._loaded:
+            record, folder = self._store.find(id), self._store.folder(id)
+            if record is None:
+                raise NoSuchDocument("there is no such document")
+            try:
+                contents = FileContents.from_json((folder / "contents.json").read_bytes())
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise DocmtError("the files of this document are damaged: translate it again") from error
+            self._loaded[id] = _Job(record.facts, JobJournal(folder / "journal.jsonl", contents))
+        self._loaded.move_to_end(id)
+        for other in list(self._loaded)[: max(0, len(self._loaded) - _MAX_LOADED)]:
+            if self._loaded[other].task is None and not self._loaded[other].users:
+                del self._loaded[other]
+        return self._loaded[id]
+
+    @staticmethod
+    def _find_sentence(job: _Job, number: int) -> str:
+        """Return a source sentence. Raises DocmtError if there is none, or if it has no translation."""
+        count = len(job.journal.sources)
+        if not 0 <= number < count:
+            raise DocmtError(f"the document has {count} sentences, numbered from 0: there is no sentence {number}")
+        if job.journal.sentences[number].target is None:
+            raise DocumentNotReady(f"sentence {number} is not translated yet. Wait for it.")
+        return job.journal.sources[number]
+
+    async def _sweep(self) -> None:
+        """Remove expired jobs, again and again."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            for id in self._store.remove_expired():
+                if (job := self._loaded.pop(id, None)) is not None:
+                    job.notify()
+
+    async def _run_queue(self) -> None:
+        """Run queued jobs, one after the other."""
+        while True:
+            await self._run(await self._queue.get())
+
+    async def _run(self, id: str) -> None:
+        """Translate a job to its end, if it was not cancelled while it waited."""
+        record = self._store.find(id)
+        if record is None or record.status not in ACTIVE:
+            return
+        try:
+            job = self._load(id)
+        except DocmtError as error:
+            self._store.update(id, "failed", error=str(error))
+            return
+        self._store.update(id, "running")
+        job.task = asyncio.create_task(translate_job(self._engine, job.facts, job.journal, job.notify))
+        job.notify()
+        try:
+            await asyncio.wait({job.task})
+        finally:
+            task, job.task = job.task, None
+            task.cancel()  # where this task is cancelled
+        if task.cancelled() or self._store.find(id) is None:
+            return
+        failure = task.exception()
+        if failure is None and job.journal.plan() is not None:  # an edit at the last moment
+            await self._run(id)
+        else:
+            self._end(id, job, "done" if failure is None else "failed", _describe_error(failure))
+
+    def _end(self, id: str, job: _Job, status: JobState, error: str = "") -> None:
+        """Write the last state of a job, and wake those who wait for it."""
+        journal = job.journal
+        failures = [sentence.error for sentence in journal.sentences if sentence.error]
+        if status == "done" and failures:
+            count = len(journal.sentences)
+            error = f"{len(failures)} of {count} sentences could not be translated: {failures[0]}"
+            status = "failed" if len(failures) == count else "done"
+        self._store.update(id, status, finished=journal.finished, edited=journal.edited, error=error)
+        job.notify()
+
+
+def _describe_error(error: BaseException | None) -> str:
+    """Return the message for a user. What no one expects is logged without its message, which may hold text."""
+    if error is None or isinstance(error, DocmtError):
+        return str(error or "")
+    _log.error("a job failed: %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+    return "the translation stopped for an internal reason. Translate the document again."
+
+
+def _move(source: Path, target: Path) -> None:
+    """Move a file. Raises DocmtError if it cannot be moved."""
+    try:
+        shutil.move(source, target)
+    except OSError as error:
+        raise write_error(target, error) from error
+
+
+def _format_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _result_name(facts: JobFacts, format: str) -> str:
+    """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it."""
+    path = Path(facts.name.removesuffix(".gz"))
+    source, target = (
+        format_language_tag(code) if code else "" for code in (facts.source_language, facts.target_language)
+    )
+    label = target or "translated"
+    if format not in ("original", "txt") and source and target:
+        label = f"{source}-{target}"
+    return f"{path.stem}.{label}{_RESULTS[format] or path.suffix}"

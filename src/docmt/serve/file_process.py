@@ -1,0 +1,183 @@
+"""Reading and writing of files in a child process with limits, so that a hostile file costs one error.
+
+Nothing but the child parses an uploaded file. See `docmt.serve.file_worker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from docmt.core.errors import DocmtError
+from docmt.documents import Document
+from docmt.serve.file_worker import FileTask
+from docmt.serve.job_store import JobFacts
+
+ResultFormat = Literal["original", "html", "xlf", "tmx", "txt"]
+_MAX_ANSWER = 2**16
+_GRACE_SECONDS = 2
+"""Time for the start of the process."""
+
+
+@dataclass(frozen=True)
+class FileLimits:
+    """Limits of a process that reads or writes a file."""
+
+    memory: int = 1024 * 2**20
+    """bytes of address space"""
+    seconds: int = 60
+    """processor time, and time that passes"""
+    result: int = 512 * 2**20
+    """bytes of a result"""
+    processes: int = 2
+    """processes at once"""
+
+
+@dataclass(frozen=True)
+class FileContents:
+    """What is translated of a file. Its sentences are numbered through all documents."""
+
+    format: str
+    documents: tuple[Document, ...]
+    paragraphs: tuple[int, ...]
+    """number of the paragraph (unit, or line of text) of each sentence, never decreasing"""
+    aligned: frozenset[int]
+    """sentences whose codes need word alignment"""
+    skipped: dict[str, int]
+    """number of parts that are not translated, by reason"""
+
+    @classmethod
+    def from_json(cls, data: bytes) -> FileContents:
+        """Parse the result of a child process. Raises ValueError, KeyError or TypeError if it is damaged."""
+        values = json.loads(data)
+        documents = tuple(
+            Document(_check_texts(each["sentences"]), _check_texts(each["gaps"]), str(each["id"]))
+            for each in values["documents"]
+        )
+        paragraphs: list[int] = []
+        aligned: list[int] = []
+        last = -1  # documents never share a paragraph
+        for row, numbers in zip(values["paragraphs"], values["aligned"], strict=True):
+            aligned += [len(paragraphs) + int(number) for number in numbers]
+            shift = last + 1 - int(row[0]) if row and int(row[0]) <= last else 0
+            paragraphs += [int(number) + shift for number in row]
+            last = paragraphs[-1] if paragraphs else -1
+        if len(paragraphs) != sum(map(len, documents)) or paragraphs != sorted(paragraphs):
+            raise ValueError("sentences and paragraphs differ")
+        skipped = {str(reason): int(count) for reason, count in values["skipped"].items()}
+        return cls(str(values["format"]), documents, tuple(paragraphs), frozenset(aligned), skipped)
+
+
+def _check_texts(values: Any) -> tuple[str, ...]:
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError("not a text")
+    return tuple(values)
+
+
+class FileProcess:
+    """Starts the processes, a few at once."""
+
+    def __init__(self, limits: FileLimits) -> None:
+        self._limits = limits
+        self._slots = asyncio.Semaphore(limits.processes)
+
+    async def read(self, source: Path, output: Path, facts: JobFacts) -> FileContents:
+        """Read a file, and write its contents to `output` (`FileContents.from_json`).
+
+        facts: name, format ("auto": by name and content), fields and languages. Raises DocmtError with one sentence
+        for a file that cannot be read, or not within the limits.
+        """
+        await self._run(self._make_task(source, output, facts))
+        try:
+            return FileContents.from_json(output.read_bytes())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+            raise _damaged(facts.name) from error
+
+    async def write(
+        self, source: Path, output: Path, facts: JobFacts, records: Sequence[dict[str, Any]], result: ResultFormat
+    ) -> None:
+        """Write the translated file, its text, or both sides.
+
+        records: for each sentence its document, and target, score and links (see `FileTranslation.to_records`), or an
+        error. Raises DocmtError if that fails.
+        """
+        lines = output.with_name(f"{output.name}.records")
+        temporary = output.with_name(f"{output.name}.tmp")
+        lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        try:
+            await self._run(self._make_task(source, temporary, facts, str(lines), result))
+            temporary.replace(output)
+        except OSError as error:
+            raise _damaged(facts.name) from error
+        finally:
+            lines.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
+
+    def _make_task(self, source: Path, output: Path, facts: JobFacts, records: str = "", result: str = "") -> FileTask:
+        limits = self._limits
+        return FileTask(
+            source=str(source.absolute()),
+            output=str(output.absolute()),
+            name=facts.name,
+            format=facts.format,
+            fields=list(facts.fields),
+            source_language=facts.source_language,
+            target_language=facts.target_language,
+            memory=limits.memory,
+            seconds=limits.seconds,
+            file_size=limits.result,
+            records=records and str(Path(records).absolute()),
+            result=result,
+        )
+
+    async def _run(self, task: FileTask) -> None:
+        """Run a process to its end. Raises DocmtError for an error of the file, and for a process that dies."""
+        async with self._slots:
+            # -P: the current directory holds no modules.
+            command = (sys.executable, "-P", "-m", "docmt.serve.file_worker")
+            process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+            try:
+                answer = await asyncio.wait_for(_talk(process, task), task.seconds + _GRACE_SECONDS)
+            except TimeoutError as error:
+                raise _too_long(task) from error
+            finally:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        try:
+            error_message = json.loads(answer).get("error", "")
+        except (ValueError, AttributeError, RecursionError) as error:
+            # Signals of the limits, and of the system where memory is short.
+            raise _too_long(task) if process.returncode in (-14, -24) else _damaged(task.name) from error
+        if error_message:
+            raise DocmtError(str(error_message))
+
+
+async def _talk(process: Process, task: FileTask) -> bytes:
+    """Return the answer of a process."""
+    assert process.stdin is not None and process.stdout is not None  # both are pipes
+    process.stdin.write(json.dumps(asdict(task)).encode())
+    with suppress(ConnectionError):
+        await process.stdin.drain()
+    process.stdin.close()
+    answer = b""
+    while (block := await process.stdout.read(_MAX_ANSWER)) and len(answer) < _MAX_ANSWER:
+        answer += block
+    if not block:
+        await process.wait()
+    return answer
+
+
+def _too_long(task: FileTask) -> DocmtError:
+    return DocmtError(f"{task.name} takes more than {task.seconds} seconds. Split it, or save it again.")
+
+
+def _damaged(name: str) -> DocmtError:
+    return DocmtError(f"{name} is damaged or too large. Save it again, or split it, and retry.")

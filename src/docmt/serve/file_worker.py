@@ -1,0 +1,252 @@
+"""The process that reads and writes the file of one job, within limits of memory and time.
+
+It is started as `python -m docmt.serve.file_worker` with a `FileTask` in JSON as standard input. It writes one JSON
+object to standard output, {} or {"error": "one sentence"}, and its result to the path of the task. It imports no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from docmt.core.errors import DocmtError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from docmt.decoding.file_translation import FileTranslation
+    from docmt.documents import Document
+    from docmt.documents.document import Layout
+    from docmt.formats.bilingual_units import BilingualUnit
+
+TEXT_FORMATS = ("text", "jsonl")
+"""Formats without units."""
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """Reading or writing of a file."""
+
+    source: str
+    """path of the file"""
+    output: str
+    """path of the result"""
+    name: str
+    """file name in messages and in the result"""
+    format: str
+    """"auto", text, jsonl, or a name in `docmt.formats.registry`"""
+    fields: list[str]
+    source_language: str
+    target_language: str
+    memory: int
+    """limit in bytes of address space"""
+    seconds: int
+    """limit of processor time and of time that passes"""
+    file_size: int
+    """limit in bytes of the result"""
+    records: str = ""
+    """path of the translations, one JSON object a sentence; empty: the file is read"""
+    result: str = ""
+    """original, html, xlf, tmx or txt"""
+
+
+def main() -> None:
+    """Run the task of standard input."""
+    task = FileTask(**json.load(sys.stdin))
+    limit_resources(task)
+    try:
+        answer = run(task)
+    except DocmtError as error:
+        answer = {"error": str(error)}
+    except MemoryError:
+        answer = {"error": f"{task.name} takes too much memory. Split it, or remove pictures."}
+    except Exception as error:  # whatever a hostile file causes; its message may hold text of the file
+        answer = {"error": f"{task.name} is damaged ({type(error).__name__}). Save it again and retry."}
+    json.dump(answer, sys.stdout)
+
+
+def limit_resources(task: FileTask) -> None:
+    """Limit the memory, time and files of this process. Windows has no such limits."""
+    if sys.platform == "win32":
+        return
+    import resource
+    import signal
+
+    for limit, value in (
+        (resource.RLIMIT_AS, task.memory),
+        (resource.RLIMIT_CPU, task.seconds),
+        (resource.RLIMIT_FSIZE, task.file_size),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(limit, (value, value))
+    signal.alarm(task.seconds + 1)  # ends this process where the server was killed
+
+
+def run(task: FileTask) -> dict[str, Any]:
+    """Read or write the file. Raises DocmtError for a file that cannot be read."""
+    from pathlib import Path
+
+    from docmt.core.files import read_bytes
+
+    file = open_file(task)
+    if not task.records:
+        contents = json.dumps(describe_file(file)).encode()
+    else:
+        lines = read_bytes(task.records).decode().splitlines()
+        if len(lines) != sum(map(len, file.documents)):
+            raise DocmtError(f"{task.name} was read in another way than before. Upload it again.")
+        contents = file.render(lines, task.result, Path(task.output))
+    Path(task.output).write_bytes(contents)
+    return {}
+
+
+def open_file(task: FileTask) -> MarkupFile | TextFile:
+    """Read the file of a task. Raises DocmtError if it cannot be read."""
+    from docmt.core.plain_text import decode_utf8, read_bytes
+    from docmt.decoding.file_translation import FileConfig, FileTranslation
+    from docmt.documents import read_input
+    from docmt.formats.registry import FORMATS, find_format
+
+    data, language = read_bytes(task.source), task.source_language or "en"
+    if task.format not in TEXT_FORMATS and (format := FORMATS.get(task.format) or find_format(task.name, data)):
+        config = FileConfig(task.source_language, task.target_language, language, tuple(task.fields))
+        return MarkupFile(FileTranslation(task.name, data, format, config))
+    if task.fields:
+        raise DocmtError(f"{task.name}: fields are for files with markup, not for plain text and JSONL")
+    layout: Layout = "text" if task.format == "text" else "jsonl" if task.format == "jsonl" else "auto"
+    input = read_input(task.name, layout=layout, language=language, text=decode_utf8(data, task.name))
+    return TextFile(input.format, input.documents, input.verbatim_lines, task)
+
+
+def describe_file(file: MarkupFile | TextFile) -> dict[str, Any]:
+    """Return the contents of a file as values for JSON; see `FileContents`."""
+    documents = [{"id": each.id, "sentences": each.sentences, "gaps": each.gaps} for each in file.documents]
+    return {
+        "format": file.format,
+        "documents": documents,
+        "paragraphs": file.list_paragraphs(),
+        "aligned": file.list_aligned(),
+        "skipped": file.skipped,
+    }
+
+
+class MarkupFile:
+    """A file of units."""
+
+    def __init__(self, file: FileTranslation) -> None:
+        self._file, self.documents = file, file.documents
+        self.format: str = file.format.name
+        self.skipped = file.units.count_skipped()
+
+    def list_paragraphs(self) -> list[list[int]]:
+        """Return the number of the unit of each sentence."""
+        return [[sentence.unit for sentence in each] for each in self._file.units.sentences]
+
+    def list_aligned(self) -> list[list[int]]:
+        """Return the sentences of each document whose codes need word alignment."""
+        units = self._file.units
+        return [[i for i in range(len(each)) if units.needs_alignment(n, i)] for n, each in enumerate(self.documents)]
+
+    def render(self, lines: list[str], result: str, output: Path) -> bytes:
+        """Return the translated file, its text, or both sides."""
+        if result == "original":
+            return self._file.render(lines)
+        if result == "txt":
+            return write_plain_text(self.documents, lines).encode()
+        path = output.with_name(f"{output.name}.{result}")
+        self._file.write_bilingual(str(path), self._file.translate_units(lines))
+        contents = path.read_bytes()
+        path.unlink()
+        return contents
+
+
+class TextFile:
+    """A file of plain text or JSON Lines."""
+
+    def __init__(self, format: str, documents: list[Document], skipped: dict[str, int], task: FileTask) -> None:
+        self.format, self.documents, self.skipped, self._task = format, documents, skipped, task
+
+    def list_paragraphs(self) -> list[list[int]]:
+        """Return the number of the line of each sentence that has any."""
+        rows, number = [], -1
+        for document in self.documents:
+            row = []
+            for index, gap in enumerate(document.gaps[:-1]):
+                number += index == 0 or "\n" in gap
+                row.append(number)
+            rows.append(row)
+        return rows
+
+    def list_aligned(self) -> list[list[int]]:
+        """Return no sentences: there are no codes."""
+        return [[] for _ in self.documents]
+
+    def render(self, lines: list[str], result: str, output: Path) -> bytes:
+        """Return the translated file, its text, or both sides."""
+        from docmt.formats.bilingual_files import write_tmx, write_xliff
+        from docmt.formats.bilingual_page import write_page
+        from docmt.formats.language_codes import format_language_tag
+
+        if result == "original" and self.format == "jsonl":
+            return self._write_jsonl(lines).encode()
+        if result in ("original", "txt"):
+            return write_plain_text(self.documents, lines).encode()
+        task, units = self._task, self._make_units(lines)
+        source, target = (
+            format_language_tag(code) if code else "" for code in (task.source_language, task.target_language)
+        )
+        if result == "html":
+            return write_page(units, task.name, source, target).encode()
+        if result == "tmx":
+            return write_tmx(units, source, target)
+        return write_xliff(units, task.name, self.format, source, target)
+
+    def _write_jsonl(self, lines: list[str]) -> str:
+        records, rows = iter(lines), []
+        for document in self.documents:
+            for number, source in enumerate(document.sentences, 1):
+                record = json.loads(next(records))
+                row = {"document": document.id, "sentence": number, "source": source}
+                rows.append(row | {name: record[name] for name in ("target", "score", "error") if name in record})
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+    def _make_units(self, lines: list[str]) -> list[BilingualUnit]:
+        """Return the lines of text as units."""
+        from itertools import groupby
+
+        from docmt.formats.bilingual_units import BilingualSentence, BilingualUnit
+        from docmt.formats.units import Unit
+
+        records = iter(lines)
+        rows = [
+            (paragraph, gap, source, json.loads(next(records)))
+            for document, paragraphs in zip(self.documents, self.list_paragraphs(), strict=True)
+            for paragraph, gap, source in zip(paragraphs, document.gaps[:-1], document.sentences, strict=True)
+        ]
+        units = []
+        for number, (_, group) in enumerate(groupby(rows, key=lambda row: row[0]), 1):
+            sides, sentences = ["", ""], []
+            for index, (_, gap, source, record) in enumerate(group):
+                spans = []
+                for side, text in enumerate((source, record.get("target", source))):
+                    sides[side] += gap * (index > 0)
+                    spans.append((len(sides[side]), len(sides[side]) + len(text)))
+                    sides[side] += text
+                sentences.append(BilingualSentence(spans[0], spans[1], record.get("score")))
+            units.append(BilingualUnit(str(number), Unit(sides[0]), Unit(sides[1]), tuple(sentences)))
+        return units
+
+
+def write_plain_text(documents: list[Document], lines: list[str]) -> str:
+    """Return the text of translated documents in their layout; failed sentences keep their source."""
+    records, texts = iter(lines), []
+    for document in documents:
+        targets = [json.loads(next(records)).get("target", source) for source in document.sentences]
+        texts.append(document.replace_sentences(targets).text())
+    return "".join(texts)
+
+
+if __name__ == "__main__":
+    main()

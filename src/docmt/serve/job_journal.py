@@ -1,0 +1,229 @@
+"""The journal of a job: every part of its translation and every edit, one JSON object a line.
+
+The journal is all that a job knows. Its lines are read again after a restart, and each is synced to the disk before
+anything else sees it. It is also the log of events: each sentence of a line is the next event.
+
+    {"context": ["source", ...]}                                  first line: sentences before the first document
+    {"document": 0, "sentences": [...], "context": ["target", ...], "resume": [sentences, history]}     a part
+    {"edit": 7, "target": "...", "findings": [...], "retranslate": true}
+
+A part has an object for each sentence, with `number` and, if it has no translation, `error`. `context` has translations
+of context sentences. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_bytes, write_all, write_error
+from docmt.decoding.translation_results import ResumePoint
+from docmt.documents import Document
+from docmt.serve.file_process import FileContents
+
+Links = list[list[int]]
+"""Word links of a sentence: source and target characters (first, one after the last), and 1 if mutual, else 0."""
+FAILED = "failed"
+"""Warning of a sentence without a translation, which keeps its source."""
+
+
+@dataclass
+class JobSentence:
+    """The present state of a sentence."""
+
+    target: str | None = None
+    """None: not translated yet"""
+    score: float | None = None
+    """log-probability (nats); None: failed, or written by the user"""
+    tokens: int = 0
+    warnings: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    links: Links | None = None
+    error: str = ""
+    edited: bool = False
+    stale: bool = True
+    """whether it is to be translated, for the first time or again"""
+
+
+@dataclass(frozen=True)
+class TranslationPlan:
+    """What the engine is asked next: the sentences first .. last - 1 of a document."""
+
+    document: int
+    source: Document
+    """the document, after the context if it is the first"""
+    shift: int
+    """number of a sentence in the job, minus its number in `source`"""
+    resume_point: ResumePoint | None
+    targets: tuple[str, ...]
+    """translations of the sentences of `source` before those to be translated, unless the engine resumes"""
+
+
+class JobJournal:
+    """The sentences of a job, with the file that all their changes are written to."""
+
+    def __init__(self, path: Path, contents: FileContents) -> None:
+        """Read the journal, if it exists; an incomplete last line of a killed process is dropped.
+
+        Raises DocmtError for a damaged one.
+        """
+        self._path, self.contents = path, contents
+        self.sources = [sentence for document in contents.documents for sentence in document.sentences]
+        self.starts = [0, *accumulate(map(len, contents.documents))]
+        """number of the first sentence of each document, and of all sentences"""
+        self.sentences = [JobSentence() for _ in self.sources]
+        self.events: list[int] = []
+        """number of the sentence that each event changed; event ids begin with 1"""
+        self.edits = 0
+        """edits after which sentences are translated again"""
+        self.context: list[str] = []
+        self._context_targets: list[str] = []
+        self._points: dict[int, ResumePoint] = {}
+        self._latest: dict[int, int] = {}
+        self._read()
+
+    def _read(self) -> None:
+        if not self._path.exists():
+            return
+        data = read_bytes(self._path)
+        complete = data.rfind(b"\n") + 1
+        if complete < len(data):
+            os.truncate(self._path, complete)
+        try:
+            for line in data[:complete].splitlines():
+                self._apply(json.loads(line))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise DocmtError("the journal of this document is damaged: translate it again") from error
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Write a line, synced to the disk, and apply it. Raises DocmtError if it cannot be written."""
+        data = json.dumps(line).encode() + b"\n"
+        try:
+            with self._path.open("ab", buffering=0) as file:
+                write_all(file, data)
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise write_error(self._path.name, error) from error
+        self._apply(line)
+
+    def _apply(self, line: dict[str, Any]) -> None:
+        if "edit" in line:
+            self._apply_edit(line)
+        elif "document" not in line:
+            self.context = line["context"]
+        else:
+            for row in line["sentences"]:
+                self._apply_sentence(**row)
+            self._context_targets += line.get("context", [])
+            self._points.pop(line["document"], None)
+            if "resume" in line:
+                self._points[line["document"]] = ResumePoint(*line["resume"])
+
+    def _apply_sentence(self, number: int, target: str = "", error: str = "", **values: Any) -> None:
+        sentence = JobSentence(target, error=error, stale=False, **values)
+        if error:
+            sentence.target, sentence.warnings = self.sources[number], [FAILED]
+        self.sentences[number] = sentence
+        self._log(number)
+
+    def _apply_edit(self, line: dict[str, Any]) -> None:
+        number = line["edit"]
+        findings = line["findings"]
+        self.sentences[number] = JobSentence(line["target"], findings=findings, edited=True, stale=False)
+        self._log(number)
+        if line["retranslate"]:
+            self.edits += 1
+            document = self.find_document(number)
+            self._points.pop(document, None)
+            for sentence in self.sentences[number + 1 : self.starts[document + 1]]:
+                sentence.stale = not sentence.edited
+
+    def _log(self, number: int) -> None:
+        self.events.append(number)
+        self._latest[number] = len(self.events)
+
+    def find_document(self, number: int) -> int:
+        """Return the document of a sentence, from 0."""
+        return bisect_right(self.starts, number) - 1
+
+    @property
+    def finished(self) -> int:
+        """Number of sentences with an up-to-date translation."""
+        return sum(not sentence.stale for sentence in self.sentences)
+
+    @property
+    def edited(self) -> int:
+        """Number of sentences that the user wrote."""
+        return sum(sentence.edited for sentence in self.sentences)
+
+    def describe(self, number: int) -> dict[str, Any]:
+        """Return a translated sentence as values for JSON."""
+        sentence = self.sentences[number]
+        return {
+            "number": number,
+            "paragraph": self.contents.paragraphs[number],
+            "source": self.sources[number],
+            "target": sentence.target,
+            "score": sentence.score,
+            "tokens": sentence.tokens,
+            "warnings": sentence.warnings,
+            "edited": sentence.edited,
+            "findings": sentence.findings,
+        }
+
+    def list_events(self, after: int) -> list[tuple[int, int]]:
+        """Return id and sentence of the events after an id, without those that a later one replaces."""
+        ids = range(after + 1, len(self.events) + 1)
+        return [(id, self.events[id - 1]) for id in ids if self._latest[self.events[id - 1]] == id]
+
+    def list_records(self) -> list[dict[str, Any]]:
+        """Return the record of each sentence, as `FileProcess.write` takes them."""
+        records = []
+        for number, sentence in enumerate(self.sentences):
+            row: dict[str, Any] = {"document": self.find_document(number)}
+            if sentence.error or sentence.target is None:
+                row["error"] = sentence.error
+            else:
+                row |= {"target": sentence.target, "score": sentence.score}
+                if sentence.links is not None:
+                    row["links"] = [link[:4] for link in sentence.links]
+            records.append(row)
+        return records
+
+    def list_targets(self, document: int, last: int) -> tuple[str, ...]:
+        """Return the translations of a document before the sentence `last`, those of its context first."""
+        context = self._context_targets if document == 0 else []
+        sentences = self.sentences[self.starts[document] : last]
+        return (*context, *("" if each.error else each.target or "" for each in sentences))
+
+    def plan(self) -> TranslationPlan | None:
+        """Return what is to be translated next; None: nothing.
+
+        Sentences that the user wrote are never translated again. They are context for those after them.
+        """
+        first = next((number for number, each in enumerate(self.sentences) if each.stale), None)
+        if first is None:
+            return None
+        document = self.find_document(first)
+        source, start, end = self.extend(document), self.starts[document], self.starts[document + 1]
+        shift = end - len(source)
+        point, position = self._points.get(document), first - shift
+        # Otherwise the user wrote the sentences in between.
+        if point is not None and point.sentences != position and not (first == start and point.sentences < position):
+            point = None
+        targets = () if point is not None else self.list_targets(document, first)
+        return TranslationPlan(document, source, shift, point, targets)
+
+    def extend(self, document: int) -> Document:
+        """Return a document, after the sentences of the context if it is the first."""
+        whole = self.contents.documents[document]
+        if document or not self.context:
+            return whole
+        gaps = ("", *[" "] * (len(self.context) - 1), "\n\n" + whole.gaps[0], *whole.gaps[1:])
+        return Document((*self.context, *whole.sentences), gaps, whole.id)

@@ -1,0 +1,171 @@
+"""The translation of a job: what its journal lacks is asked of the engine, and each part is written to the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from docmt.checking import CheckConfig, check_documents
+from docmt.core.errors import DocmtError
+from docmt.decoding.translation_results import PartialTranslation, ResumePoint, WordLink, non_finite_error
+from docmt.documents import Document, ParallelDocument
+from docmt.formats.language_codes import primary_language
+from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
+from docmt.serve.job_store import JobFacts
+
+CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
+"""Checks of single sentences."""
+
+
+class TranslationWork(Protocol):
+    """A request to the engine."""
+
+    def parts(self) -> AsyncIterator[PartialTranslation]:
+        """Yield the parts in order."""
+
+    async def result(self) -> list[PartialTranslation]:
+        """Return all parts."""
+
+    def cancel(self) -> None:
+        """Drop what is not translated yet."""
+
+
+class TranslationEngine(Protocol):
+    """What jobs need of `docmt.serve.engine.Engine`."""
+
+    def describe_models(self) -> Sequence[Any]:
+        """Return a description of each model: name, source_language, target_language."""
+
+    def find_model(self, name: str = "", source: str = "", target: str = "") -> str:
+        """Return the name of a model."""
+
+    def submit(
+        self,
+        model: str,
+        document: Document,
+        *,
+        lane: Literal["interactive", "jobs"] = "interactive",
+        n_best: int = 1,
+        align: bool | Callable[[int], bool] = False,
+        resume_point: ResumePoint | None = None,
+        targets: Sequence[str] = (),
+    ) -> TranslationWork:
+        """Start a translation."""
+
+    async def segment(self, model: str, text: str) -> Document:
+        """Return the sentences of a text."""
+
+    async def align(self, model: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[WordLink, ...]]:
+        """Return the links of sentence pairs."""
+
+
+async def translate_job(
+    engine: TranslationEngine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None]
+) -> None:
+    """Translate all sentences that are to be translated. Waits while the engine is overloaded.
+
+    on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or for a full disk.
+    """
+    while (plan := journal.plan()) is not None:
+        try:
+            written = await _translate_plan(engine, facts, journal, plan, on_change)
+        except DocmtError as error:
+            seconds = getattr(error, "retry_after", None)
+            if seconds is None:
+                raise
+            await asyncio.sleep(seconds)
+            continue
+        if not written:
+            raise DocmtError("the engine returned no translation")
+
+
+async def _translate_plan(
+    engine: TranslationEngine,
+    facts: JobFacts,
+    journal: JobJournal,
+    plan: TranslationPlan,
+    on_change: Callable[[], None],
+) -> bool:
+    """Translate one stretch. Return whether the journal has changed, perhaps by an edit."""
+    edits, events, shift = journal.edits, len(journal.events), plan.shift
+    work = engine.submit(
+        facts.model,
+        plan.source,
+        lane="jobs",
+        align=lambda position: position + shift in journal.contents.aligned,
+        resume_point=plan.resume_point,
+        targets=plan.targets,
+    )
+    try:
+        async for part in work.parts():
+            if journal.edits != edits:  # the part was translated after other sentences
+                break
+            line, is_whole = describe_part(part, plan, journal, facts)
+            journal.append(line)
+            on_change()
+            if not is_whole:
+                break
+    finally:
+        work.cancel()
+    return len(journal.events) > events
+
+
+def describe_part(
+    part: PartialTranslation, plan: TranslationPlan, journal: JobJournal, facts: JobFacts
+) -> tuple[dict[str, Any], bool]:
+    """Return the line of the journal for a part, and whether it has all sentences of the part.
+
+    A part ends before a sentence that the user wrote.
+    """
+    translation, error = part.translation, part.error
+    if translation is not None and not all(math.isfinite(each.score) for each in translation):
+        translation, error = None, non_finite_error()
+    warnings = translation.warnings() if translation else []
+    rows: list[dict[str, Any]] = []
+    context: list[str] = []
+    is_whole = True
+    for index, number in enumerate(range(part.first + plan.shift, part.first + plan.shift + len(part.source))):
+        sentence = translation.sentences[index] if translation else None
+        if number < journal.starts[plan.document]:
+            context.append(sentence.target if sentence else "")
+            continue
+        if not journal.sentences[number].stale:
+            is_whole = False
+            break
+        if sentence is None:
+            rows.append({"number": number, "error": str(error)})
+            continue
+        row = {"number": number, "target": sentence.target, "score": float(sentence.score), "tokens": sentence.tokens}
+        row["warnings"] = warnings[index]
+        if sentence.alignment is not None and number in journal.contents.aligned:
+            row["links"] = list_links(sentence.alignment)
+        rows.append(row)
+    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in rows if "target" in row], facts)
+    for row, messages in zip([row for row in rows if "target" in row], findings, strict=True):
+        row["findings"] = messages
+    line: dict[str, Any] = {"document": plan.document, "sentences": rows}
+    if context:
+        line["context"] = context
+    if is_whole:
+        history = [[list(map(int, words)) for words in each] for each in part.resume_point.history]
+        line["resume"] = [part.resume_point.sentences, history]
+    return line, is_whole
+
+
+def list_links(alignment: Sequence[WordLink]) -> Links:
+    """Return word links as values for JSON."""
+    return [[*map(int, (*link.source, *link.target, link.mutual))] for link in alignment]
+
+
+def check_pairs(pairs: Sequence[tuple[str, str]], facts: JobFacts) -> list[list[str]]:
+    """Return the findings of `docmt check` in each pair of sentences, as short texts."""
+    findings: list[list[str]] = [[] for _ in pairs]
+    if pairs:
+        codes = primary_language(facts.source_language), primary_language(facts.target_language)
+        sources, targets = zip(*pairs, strict=True)
+        document = ParallelDocument("", sources, targets)
+        for finding in check_documents([document], CheckConfig(*codes), kinds=CHECKED_KINDS).findings:
+            findings[finding.sentences[0].sentence - 1].append(f"{finding.kind}: {finding.message}")
+    return findings

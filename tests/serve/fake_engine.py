@@ -1,0 +1,120 @@
+"""An engine without a model: each target tells its source, and the two targets before it."""
+
+import asyncio
+import re
+from dataclasses import dataclass, replace
+
+from docmt.decoding.translation_results import (
+    PartialTranslation,
+    ResumePoint,
+    TranslatedSentence,
+    Translation,
+    WordLink,
+)
+from docmt.documents import Document
+
+
+@dataclass(frozen=True)
+class FakeModel:
+    name: str = "fake"
+    source_language: str = "en"
+    target_language: str = "fr"
+
+
+def link_words(source, target):
+    """Links of the n-th words."""
+    sides = ([match.span() for match in re.finditer(r"\S+", text)] for text in (source, target))
+    return tuple(WordLink(one, other, 1.0, n % 5 != 4) for n, (one, other) in enumerate(zip(*sides, strict=False)))
+
+
+class FakeWork:
+    def __init__(self, engine, document, first, history, options):
+        self.engine, self.document, self.first, self.history, self.options = engine, document, first, history, options
+        self.is_cancelled = False
+
+    def translate(self, number):
+        source = self.document.sentences[number]
+        if "FAIL" in source:
+            return None
+        seen = "+".join(text.split()[0].strip("«»") for text in self.history[-2:] if text)
+        target = f"«{source}» ({seen})"
+        align = self.options.get("align", False)
+        links = link_words(source, target) if align is True or (align and align(number)) else None
+        return TranslatedSentence(source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links)
+
+    def make_part(self, first, last):
+        source = self.document.slice(first, last)
+        sentences = []
+        for number in range(first, last):
+            sentences.append(self.translate(number))
+            self.history.append(sentences[-1].target if sentences[-1] else "")
+        history = [[[ord(character) for character in text]] for text in self.history[-2:]]
+        point, translation, error = ResumePoint(last, history), None, self.engine.error
+        if None not in sentences:
+            translation = Translation(source, tuple(sentences), -1.0, at_limit=(0,) if first == 0 else ())
+            others = [
+                replace(
+                    translation, sentences=tuple(replace(each, target=f"{each.target}{rank}") for each in sentences)
+                )
+                for rank in range(1, self.options.get("n_best", 1))
+            ]
+            translation = replace(translation, alternatives=tuple(others))
+        return PartialTranslation(0, first, source, point, translation, None if translation else error)
+
+    async def parts(self):
+        for first in range(self.first, len(self.document), self.engine.step):
+            await self.engine.wait()
+            if self.is_cancelled:
+                return
+            last = min(first + self.engine.step, len(self.document))
+            spans = [(first, last)]
+            if any("FAIL" in each for each in self.document.sentences[first:last]):
+                spans = [(number, number + 1) for number in range(first, last)]
+            for span in spans:
+                self.engine.translated += span[1] - span[0]
+                yield self.make_part(*span)
+
+    async def result(self):
+        return [part async for part in self.parts()]
+
+    def cancel(self):
+        self.is_cancelled = True
+
+
+class FakeEngine:
+    """step: sentences of a part. hold: sentences after which the engine waits, until it is changed."""
+
+    def __init__(self, step=2, hold=10_000, seconds=0.0):
+        self.step, self.hold, self.seconds = step, hold, seconds
+        self.translated = 0
+        self.requests = []
+        self.refusals = []
+        self.error = None
+
+    async def wait(self):
+        await asyncio.sleep(self.seconds)
+        while self.translated >= self.hold:
+            await asyncio.sleep(0.005)
+
+    def describe_models(self):
+        return [FakeModel()]
+
+    def find_model(self, name="", source="", target=""):
+        return name or "fake"
+
+    def submit(self, model, document, *, resume_point=None, targets=(), **options):
+        if self.refusals:
+            raise self.refusals.pop()
+        self.requests.append((document, resume_point, tuple(targets), options))
+        if resume_point is not None:
+            first = resume_point.sentences
+            history = ["".join(map(chr, words)) for (words,) in resume_point.history]
+        else:
+            first, history = len(targets), list(targets)
+        return FakeWork(self, document, first, history, options)
+
+    async def segment(self, model, text):
+        return Document.from_text(text)
+
+    async def align(self, model, pairs):
+        return [link_words(*pair) for pair in pairs]

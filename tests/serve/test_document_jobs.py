@@ -1,0 +1,369 @@
+"""Jobs with an engine that has no model: states, events, edits, results, restarts."""
+
+import asyncio
+import json
+import logging
+from contextlib import asynccontextmanager
+
+import docx
+import pytest
+from fake_engine import FakeEngine
+
+from docmt.core.errors import DocmtError
+from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, DocumentOptions, JobConfig, NoSuchDocument
+
+TEXT = "One cat. Two cats.\nThree dogs. Four dogs.\n\nFive birds. Six birds. Seven birds.\n"
+SOURCES = ["One cat.", "Two cats.", "Three dogs.", "Four dogs.", "Five birds.", "Six birds.", "Seven birds."]
+
+
+@asynccontextmanager
+async def running(engine, data, config=None):
+    jobs = DocumentJobs(engine, data, config or JobConfig())
+    await jobs.start()
+    try:
+        yield jobs
+    finally:
+        await jobs.stop()
+
+
+async def create(jobs, tmp_path, text=TEXT, owner="", **options):
+    file = tmp_path / options.get("name", "text.txt")
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return await jobs.create(file, DocumentOptions(**options), owner)
+
+
+async def follow(jobs, id, after=0, owner=""):
+    return [event async for event in jobs.events(id, owner, after)]
+
+
+def targets_of(jobs, id):
+    return [each["target"] for each in jobs.sentences(id, "")]
+
+
+def expect(sources, history=()):
+    """What the engine makes of these sentences after these targets."""
+    history = list(history)
+    for source in sources:
+        seen = "+".join(text.split()[0].strip("«»") for text in history[-2:] if text)
+        history.append(f"«{source}» ({seen})")
+    return history[-len(sources) :]
+
+
+def test_a_text_is_translated_with_events_in_order(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with running(engine, tmp_path / "data") as jobs:
+            status = await create(jobs, tmp_path, name="letter.txt")
+            assert (status.status, status.sentences, status.finished, status.format) == ("queued", 7, 0, "text")
+            events = await follow(jobs, status.id)
+            sentences = [event for event in events if event.name == "sentence"]
+            assert [event.id for event in sentences] == list(range(1, 8))
+            assert [event.data["source"] for event in sentences] == SOURCES
+            assert [event.data["paragraph"] for event in sentences] == [0, 0, 1, 1, 2, 2, 2]
+            assert [event.data["target"] for event in sentences] == expect(SOURCES)
+            assert [event.id for event in events] == sorted(event.id for event in events)
+            assert events[-2].data == {"finished": 7, "sentences": 7}
+            assert (events[-1].name, events[-1].data["status"]) == ("done", "done")
+            assert sentences[0].data["warnings"] == ["length_limit"]
+            assert [each.data for each in sentences] == jobs.sentences(status.id, "")
+            assert [event.id for event in await follow(jobs, status.id, after=5)] == [6, 7, 7, 7]
+            path, name = await jobs.result(status.id, "")
+            assert name == "letter.fr.txt"
+            lines = expect(SOURCES)
+            assert path.read_text().split("\n")[:2] == [f"{lines[0]} {lines[1]}", f"{lines[2]} {lines[3]}"]
+            assert jobs.count_states() == {"done": 1}
+            assert engine.requests[0][3]["lane"] == "jobs"
+
+    asyncio.run(scenario())
+
+
+def test_the_place_of_events_survives_a_restart(tmp_path):
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            status = await create(jobs, tmp_path)
+            before = await follow(jobs, status.id)
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            after = await follow(jobs, status.id, after=3)
+            assert [event.id for event in after] == [4, 5, 6, 7, 7, 7]
+            assert after[:4] == [event for event in before if event.name == "sentence"][3:]
+            assert after[-1] == before[-1]
+
+    asyncio.run(scenario())
+
+
+def test_another_owner_sees_nothing(tmp_path):
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            status = await create(jobs, tmp_path, owner="alice")
+            assert jobs.count_active("alice") == 1
+            for id, owner in ((status.id, "bob"), (status.id, ""), ("../x", "alice")):
+                with pytest.raises(NoSuchDocument):
+                    jobs.status(id, owner)
+                with pytest.raises(NoSuchDocument):
+                    await jobs.result(id, owner)
+                with pytest.raises(NoSuchDocument):
+                    await follow(jobs, id, owner=owner)
+            await follow(jobs, status.id, owner="alice")
+            assert jobs.count_active("alice") == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_edit_stays_and_is_the_context_of_what_follows(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            last = (await follow(jobs, id))[-1].id
+            assert (await jobs.edit(id, "", 5, "Written by me.", False)).status == "done"
+            status = await jobs.edit(id, "", 1, "Mine too.", True)
+            assert (status.status, status.finished, status.edited) == ("running", 4, 2)
+            events = await follow(jobs, id, after=last)
+            assert [event.data["number"] for event in events if event.name == "sentence"] == [5, 1, 2, 3, 4, 6]
+            first = expect(SOURCES[:1])
+            middle = expect(SOURCES[2:5], [*first, "Mine too."])
+            end = expect(SOURCES[6:], [middle[-1], "Written by me."])
+            expected = [*first, "Mine too.", *middle, "Written by me.", *end]
+            assert targets_of(jobs, id) == expected
+            assert engine.requests[-1][2] == tuple(expected[:6])
+            path, _ = await jobs.result(id, "", "txt")
+            assert "Written by me." in path.read_text()
+            assert [each["edited"] for each in jobs.sentences(id, "")] == [n in (1, 5) for n in range(7)]
+        async with running(engine, tmp_path / "data") as jobs:
+            assert targets_of(jobs, id) == expected
+
+    asyncio.run(scenario())
+
+
+def test_an_edit_of_a_running_job(tmp_path):
+    async def scenario():
+        engine = FakeEngine(step=1, hold=4)
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            async for event in jobs.events(id, ""):
+                if event.name == "sentence" and event.data["number"] == 3:
+                    break
+            assert (await jobs.edit(id, "", 0, "Un chat.", True)).status == "running"
+            engine.hold = 100
+            assert (await follow(jobs, id))[-1].data["status"] == "done"
+            assert targets_of(jobs, id) == ["Un chat.", *expect(SOURCES[1:], ["Un chat."])]
+
+    asyncio.run(scenario())
+
+
+def test_alternatives_and_alignment(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            await follow(jobs, id)
+            alternatives = await jobs.alternatives(id, "", 2, 3)
+            target = expect(SOURCES)[2]
+            assert [each["target"] for each in alternatives] == [target, f"{target}1", f"{target}2"]
+            document, _, targets, options = engine.requests[-1]
+            assert document.sentences == tuple(SOURCES[:3])
+            assert targets == tuple(expect(SOURCES)[:2])
+            assert options["n_best"] == 3
+            assert await jobs.alignment(id, "", 0) == [[0, 3, 0, 4], [4, 8, 5, 10]]
+            for call in (
+                jobs.alternatives(id, "", 99, 3),
+                jobs.alternatives(id, "", 0, 99),
+                jobs.alignment(id, "", -1),
+            ):
+                with pytest.raises(DocmtError):
+                    await call
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_sentence_keeps_its_source(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        engine.error = DocmtError("a sentence is too long")
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path, "One. FAIL here. Three.")).id
+            done = (await follow(jobs, id))[-1].data
+            assert (done["status"], done["finished"]) == ("done", 3)
+            assert done["error"] == "1 of 3 sentences could not be translated: a sentence is too long"
+            failed = jobs.sentences(id, "")[1]
+            assert (failed["target"], failed["warnings"], failed["score"]) == ("FAIL here.", ["failed"], None)
+            assert "FAIL here." in (await jobs.result(id, ""))[0].read_text()
+            id = (await create(jobs, tmp_path, "FAIL.")).id
+            assert (await follow(jobs, id))[-1].data["status"] == "failed"
+            with pytest.raises(DocumentNotReady):
+                await jobs.edit(id, "", 0, "x", False)
+
+    asyncio.run(scenario())
+
+
+def test_context_is_seen_and_not_returned(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path, context="Before. Just before. Right before.")).id
+            await follow(jobs, id)
+            history = expect(["Before.", "Just before.", "Right before."])
+            assert targets_of(jobs, id) == expect(SOURCES, history)
+            await jobs.edit(id, "", 0, "Un chat.", True)
+            await follow(jobs, id)
+            assert engine.requests[-1][2] == (*history, "Un chat.")
+            assert targets_of(jobs, id)[1:] == expect(SOURCES[1:], [*history, "Un chat."])
+            assert (await jobs.result(id, ""))[0].read_text().startswith("Un chat. ")
+
+    asyncio.run(scenario())
+
+
+def make_docx(path):
+    document = docx.Document()
+    paragraph = document.add_paragraph("The ")
+    paragraph.add_run("old").bold = True
+    paragraph.add_run(" house fell. It was empty.")
+    document.add_paragraph("Nobody came.")
+    document.save(path)
+    return path.read_bytes()
+
+
+def test_a_word_document_in_every_form(tmp_path):
+    async def scenario():
+        engine = FakeEngine(step=1)
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path, make_docx(tmp_path / "a.docx"), name="a.docx")).id
+            await follow(jobs, id)
+            assert [each["paragraph"] for each in jobs.sentences(id, "")] == [0, 0, 1]
+            align = engine.requests[0][3]["align"]
+            assert [align(n) for n in range(3)] == [True, False, False]
+            await jobs.edit(id, "", 0, "La vieille maison tomba.", False)
+            for format, name in (
+                ("original", "a.fr.docx"),
+                ("html", "a.en-fr.html"),
+                ("xlf", "a.en-fr.xlf"),
+                ("tmx", "a.en-fr.tmx"),
+                ("txt", "a.fr.txt"),
+            ):
+                path, given_name = await jobs.result(id, "", format)
+                assert given_name == name
+                if format == "original":
+                    paragraph = docx.Document(path).paragraphs[0]
+                    assert paragraph.text.startswith("La vieille maison tomba. ")
+                    assert [run.text.strip() for run in paragraph.runs if run.bold] == ["vieille"]
+                else:
+                    assert "vieille" in path.read_text()
+                assert (await jobs.result(id, "", format))[0] == path
+            await jobs.edit(id, "", 2, "Personne.", False)
+            path, _ = await jobs.result(id, "")
+            assert docx.Document(path).paragraphs[1].text == "Personne."
+            assert [each.name for each in path.parent.glob("result.*")] == [path.name]
+            with pytest.raises(DocmtError, match="pdf is no format of results"):
+                await jobs.result(id, "", "pdf")
+
+    asyncio.run(scenario())
+
+
+def test_documents_of_one_file_are_translated_in_order(tmp_path):
+    text = '{"id": "a", "text": "One. Two."}\n{"id": "b", "source": ["Three.", "Four."]}\n'
+
+    async def scenario():
+        engine = FakeEngine()
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path, text, name="a.jsonl")).id
+            await follow(jobs, id)
+            assert targets_of(jobs, id) == [*expect(["One.", "Two."]), *expect(["Three.", "Four."])]
+            await jobs.edit(id, "", 0, "Un.", True)
+            await follow(jobs, id)
+            assert targets_of(jobs, id) == ["Un.", *expect(["Two."], ["Un."]), *expect(["Three.", "Four."])]
+            rows = [json.loads(line) for line in (await jobs.result(id, ""))[0].read_text().splitlines()]
+            assert [(row["document"], row["sentence"]) for row in rows] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+    asyncio.run(scenario())
+
+
+def test_a_bad_file_leaves_nothing(tmp_path):
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data", JobConfig(max_file_bytes=100)) as jobs:
+            for name, data in (("a.docx", b"PK\3\4nonsense"), ("a.pdf", b"%PDF-1.7 x"), ("a.txt", b"\xff\xfe\x00")):
+                with pytest.raises(DocmtError, match=name):
+                    await create(jobs, tmp_path, data, name=name)
+            with pytest.raises(DocmtError, match="MiB"):
+                await create(jobs, tmp_path, b"x" * 101)
+            assert jobs.count_states() == {}
+            assert list((tmp_path / "data" / "spool").iterdir()) == []
+
+    asyncio.run(scenario())
+
+
+def test_cancel_delete_and_expiry(tmp_path):
+    async def scenario():
+        engine = FakeEngine(step=1, hold=2)
+        async with running(engine, tmp_path / "data", JobConfig(active=1)) as jobs:
+            first, second = [(await create(jobs, tmp_path)).id for _ in range(2)]
+            async for event in jobs.events(first, ""):
+                if event.name == "sentence":
+                    break
+            assert (await jobs.cancel(first, "")).status == "cancelled"
+            assert (await follow(jobs, first))[-1].data["status"] == "cancelled"
+            with pytest.raises(DocumentNotReady):
+                await jobs.result(first, "")
+            assert (await jobs.cancel(second, "")).status == "cancelled"
+            engine.hold = 100
+            assert (await follow(jobs, second))[-1].data["finished"] == 0
+            assert (await jobs.cancel(first, "")).id == first
+            with pytest.raises(NoSuchDocument):
+                jobs.status(first, "")
+            assert [each.name for each in (tmp_path / "data" / "spool").iterdir()] == [second]
+        async with running(engine, tmp_path / "data", JobConfig(keep_hours=-1)) as jobs:
+            assert jobs.count_states() == {}
+            assert list((tmp_path / "data" / "spool").iterdir()) == []
+
+    asyncio.run(scenario())
+
+
+def test_an_overloaded_engine_is_asked_again(tmp_path):
+    async def scenario():
+        engine, error = FakeEngine(), DocmtError("busy")
+        error.retry_after = 0
+        engine.refusals = [error] * 3
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            assert (await follow(jobs, id))[-1].data["status"] == "done"
+            engine.refusals = [DocmtError("there is no model fake")]
+            id = (await create(jobs, tmp_path)).id
+            assert (await follow(jobs, id))[-1].data["error"] == "there is no model fake"
+
+    asyncio.run(scenario())
+
+
+def test_a_fault_is_one_sentence_and_no_text_in_the_log(tmp_path, caplog):
+    async def scenario():
+        engine = FakeEngine()
+        engine.refusals = [RuntimeError("secret text")]
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            assert "internal reason" in (await follow(jobs, id))[-1].data["error"]
+
+    with caplog.at_level(logging.DEBUG):
+        asyncio.run(scenario())
+    assert "RuntimeError" in caplog.text
+    assert "secret" not in caplog.text and "cat" not in caplog.text
+
+
+def test_a_second_server_is_refused(tmp_path):
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data"):
+            with pytest.raises(DocmtError, match="is used by"):
+                await DocumentJobs(FakeEngine(), tmp_path / "data").start()
+
+    asyncio.run(scenario())
+
+
+def test_findings_of_a_sentence(tmp_path):
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path, "There are 17 cats here.")).id
+            await follow(jobs, id)
+            assert jobs.sentences(id, "")[0]["findings"] != []  # the engine copies its source
+            await jobs.edit(id, "", 0, "Il y a 18 chats ici.", False)
+            assert jobs.sentences(id, "")[0]["findings"] == [
+                "number: “17” not in the translation; “18” not in the source"
+            ]
+
+    asyncio.run(scenario())
