@@ -51,7 +51,7 @@ def contents(text):
         ("**a*", "*a", ["*", "*"]),
         ("run `a*b*` now", "run now", ["`a*b*`"]),
         ("``a`b`` c `d", "c `d", ["``a`b``"]),
-        ("see [the *docs*](x.md 'T').", "see the docs.", ["[", "*", "*", "](x.md 'T')"]),
+        ("see [the *docs*](x.md '1').", "see the docs.", ["[", "*", "*", "](x.md '1')"]),
         ("[a](<b c>) [d](e(f)g)", "a d", ["[", "](<b c>)", "[", "](e(f)g)"]),
         ("[not a link] (x)", "[not a link] (x)", []),
         ("*a [b*](x)", "*a b*", ["[", "](x)"]),
@@ -65,6 +65,21 @@ def contents(text):
 def test_inline_markup(source, text, codes):
     found = contents(source)
     assert (" ".join(found[0].split()), found[1]) == (text, codes)
+
+
+def test_titles_of_links_and_images():
+    link = r"""See [a](<x y> "A \"title\" &amp; more"){.c}: ![pic](p.png 'Don\'t')"""
+    text = link + "\n\n| [c](d (In cells)) |\n|--|\n"
+    assert texts(text) == ["See a: ", "pic", 'A "title" & more', "Don't", "c", "In cells"]
+    assert parse(text).write(parse(text).units).decode() == text
+    new = translate(text, "Vid a: ", "obr", 'X "y" & z &amp;', "A'b", "c", "a | b (c)")
+    assert new == (
+        r"""Vid [a](<x y> "X \"y\" & z \&amp;"){.c}: ![obr](p.png 'A\'b')"""
+        "\n\n"
+        r"| [c](d (a \| b \(c\))) |"
+        "\n|--|\n"
+    )
+    assert texts(new)[2:4] == ['X "y" & z &amp;', "A'b"]
 
 
 def test_links_by_reference():

@@ -131,6 +131,14 @@ def test_a_space_on_both_sides_of_a_field_is_kept():
     assert translated.render().startswith("Siehe <text:chapter>chapter</text:chapter> für <text:page-number>")
 
 
+def test_labels_of_forms():
+    button = f'<form:button xmlns:form="{OASIS}form:1.0" form:name="b1" form:label="{{}}"/>'
+    data = pack(f"<office:forms>{button.format('Send &amp; close')}{button.format('12')}</office:forms>")
+    assert texts(data) == ["Send & close"]
+    new = load(data).write([Unit('"Weg" & zu')])
+    assert 'form:name="b1" form:label="&quot;Weg&quot; &amp; zu"' in member(new)
+
+
 def test_spans_are_pairs_and_equal_formats_are_one():
     styles = BOLD.format("T1", "0001") + BOLD.format("T2", "0002") + PLAIN.format("T3")
     spans = [SPAN.format(name, text) for name, text in (("T1", "Bo"), ("T2", "ld"), ("T3", "nd "), ("T2", "b"))]

@@ -153,6 +153,13 @@ def test_alternative_texts_are_translated_once():
     assert 'name="Picture 1"' in written
 
 
+def test_alternative_texts_of_older_drawings():
+    shape = '<w:pict><v:shape xmlns:v="urn:schemas-microsoft-com:vml" alt="A house">{}</v:shape></w:pict>'
+    body = f"<w:p><w:r>{shape.format('<w:p>' + RUN.format('In a box') + '</w:p>')}</w:r></w:p>"
+    assert read_texts(body) == ["A house", "In a box"]
+    assert 'alt="Ein Haus"' in write_body(body, "Ein Haus", "In a box")
+
+
 def test_file_names_are_no_alternative_texts():
     assert read_texts('<w:p><w:r><w:drawing><wp:docPr descr="image1.png"/></w:drawing></w:r></w:p>') == []
 

@@ -126,6 +126,22 @@ def test_headers_of_tables_stay():
     assert list_skipped(data) == [("table headers", "First\nname"), ("table headers", "Sum of it")]
 
 
+def test_headers_and_footers_of_pages():
+    settings = (
+        '<headerFooter><oddHeader>&amp;L&amp;"Arial,Bold"&amp;12A title&amp;C&amp;D&amp;RYes &amp;&amp; no'
+        "</oddHeader><oddFooter>Page &amp;P of &amp;N</oddFooter></headerFooter>"
+    )
+    sheet = TYPE + "worksheet+xml", f'<worksheet xmlns="{S}"><sheetData/>{settings}</worksheet>'
+    data = make([""], parts={"xl/worksheets/sheet1.xml": sheet})
+    file = read_xlsx(data)
+    assert file.write(file.units) == data
+    assert [unit.text for unit in file.units] == ["A title", "Yes & no", "Page of "]
+    texts = ["Ein & Titel", "Ja", "Blad av "]
+    new = file.write([Unit(text, unit.codes) for text, unit in zip(texts, file.units, strict=True)])
+    written = settings.replace("A title", "Ein &amp;&amp; Titel").replace("Yes &amp;&amp; no", "Ja")
+    assert written.replace("Page", "Blad").replace("of", "av") in read_part(new, "xl/worksheets/sheet1.xml")
+
+
 def test_comments_drawings_and_charts():
     paragraph = "<a:p><a:r><a:t>{}</a:t></a:r></a:p>"
     comments = (

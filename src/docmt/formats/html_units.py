@@ -37,6 +37,7 @@ _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
 _DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc)\b[^<>]*>([^<]+)", re.IGNORECASE)
 _SEPARATOR = re.compile("[|¦•·‣›»]")
+_PATH_SEPARATOR = re.compile(r"[|¦•·‣›»>/→]")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
 _MAX_SKIPPED = 100
 _MAX_DEPTH = 50
@@ -438,7 +439,7 @@ def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
 
 
 def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
-    """Yield the borders of links of a menu: links without words between them."""
+    """Yield the borders of links of a menu: links without words between them, and perhaps one item after them."""
     links = [
         (index, other)
         for index, other in sorted(_match_pairs(items).items())
@@ -449,9 +450,12 @@ def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
     borders = [(-1, -1), *links, (len(items), len(items))]
     gaps = [_join_text(items[end + 1 : start]) for (_, end), (start, _) in pairwise(borders)]
     is_menu = not any(map(has_letters, gaps))
+    is_path = not any(map(has_letters, gaps[:-1])) and _PATH_SEPARATOR.match(gaps[-1])
     for (_, end), (start, _), gap in zip(borders, borders[1:], gaps, strict=False):
-        if is_menu or (_SEPARATOR.search(gap) and not has_letters(gap)):
+        if is_menu or ((is_path or _SEPARATOR.search(gap)) and not has_letters(gap)):
             yield from (end + 1, start)
+        elif is_path:
+            yield end + 1
 
 
 def _join_text(items: Sequence[_Item]) -> str:

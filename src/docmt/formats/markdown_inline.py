@@ -30,7 +30,7 @@ _LEX = re.compile(
 )
 _TARGET = re.compile(
     r"""\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\])*\))*)"""
-    r"""(?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)(?:\{[^{}\n]*\})?"""
+    r"""(?:\s+(?P<title>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)(?:\{[^{}\n]*\})?"""
 )
 _LABEL = re.compile(r"\[((?:\\.|[^\[\]\\])*)\]")
 _SPAN = re.compile(r"\{[^{}\n]*\}")
@@ -50,6 +50,8 @@ class _Item:
     partner: int = -1
     """of brackets that are a link: index of the other one"""
     content: str = ""
+    title: tuple[int, int] = (-1, -1)
+    """of the end of a link: start and end of its title with the quotes"""
     group: int = -1
     """of delimiters: index of the innermost link around"""
     can_open: bool = False
@@ -62,11 +64,15 @@ class _Item:
 
 @dataclass(frozen=True)
 class Inline:
-    """The unit of a paragraph, and the places of its images: start and end of the source by id, and of the alt text."""
+    """The unit of a paragraph, and what is translated within its codes."""
 
     unit: Unit
-    images: dict[str, tuple[int, int]]
+    nested: dict[str, tuple[int, int]]
+    """start and end in the source of images by id, and of ends of links that have a title by "/" and the id"""
     alts: list[tuple[int, int]]
+    """start and end of texts of images"""
+    titles: list[tuple[int, int]]
+    """start and end of titles with their quotes"""
 
 
 def read_inline_markdown(source: str, labels: Collection[str], breaks: Sequence[str] = (), id: str = "") -> Inline:
@@ -132,6 +138,7 @@ def _find_target(source: str, start: int, close: _Item, labels: Collection[str])
     """Return the end of a link, and what ends it; "" if it is none. A label that is the text is named in the end."""
     text = source[start : close.start]
     if (match := _TARGET.match(source, close.end)) and text.strip():
+        close.title = match.span("title")
         return match.end(), "]" + match[0].replace("\n", SPACE)
     if (match := _LABEL.match(source, close.end)) and normalise_label(match[1]) in labels:
         return match.end(), "]" + match[0].replace("\n", SPACE)
@@ -217,11 +224,12 @@ class _Writer:
         self._breaks = breaks
         self._builder = UnitBuilder(collapse=True)
         self._opened: list[tuple[str, str]] = []  # name and id of pairs
-        self._images: dict[str, tuple[int, int]] = {}
+        self._nested: dict[str, tuple[int, int]] = {}
         self._alts: list[tuple[int, int]] = []
+        self._titles: list[tuple[int, int]] = []
 
     def write(self, id: str) -> Inline:
-        """Return the unit and its images."""
+        """Return the unit, and what is translated within its codes."""
         index = 0
         while index < len(self._items):
             item = self._items[index]
@@ -232,13 +240,20 @@ class _Writer:
             else:
                 self._add(index, item)
             index += 1
-        return Inline(self._builder.finish(id), self._images, self._alts)
+        return Inline(self._builder.finish(id), self._nested, self._alts, self._titles)
 
     def _add_image(self, item: _Item, end: _Item) -> None:
         id = self._name()
         self._builder.add_alone(id, self._source[item.start : end.end])
-        self._images[id] = item.start, end.end
+        self._nested[id] = item.start, end.end
         self._alts.append((item.end, end.start))
+        self._add_title(end)
+
+    def _add_title(self, end: _Item) -> bool:
+        """Note the title at the end of a link or an image. Return whether it has one, on its line."""
+        has_title = end.title[0] >= 0 and "\n" not in self._source[end.start : end.end]
+        self._titles += [end.title] * has_title
+        return has_title
 
     def _name(self) -> str:
         return str(self._builder.code_count + 1)
@@ -274,7 +289,9 @@ class _Writer:
         elif item.kind == "open":
             self._open("[", content, can_copy=False)
         else:
-            self._close("[", item.content)
+            id = self._close("[", item.content)
+            if self._add_title(item) and id:
+                self._nested[f"/{id}"] = item.start, item.end
 
     def _add_delimiter(self, item: _Item, content: str) -> None:
         for mark in item.closes:
@@ -301,13 +318,16 @@ class _Writer:
         self._opened.append((name, id))
         self._builder.open(id, content, can_copy)
 
-    def _close(self, name: str, content: str) -> None:
+    def _close(self, name: str, content: str) -> str:
+        """Close a pair. Return its id, if it was open."""
         index = next((each for each in reversed(range(len(self._opened))) if self._opened[each][0] == name), None)
         if index is None:
             self._builder.add_alone(self._name(), content)
-        else:
-            self._builder.close(self._opened[index][1], content)
-            del self._opened[index:]
+            return ""
+        id = self._opened[index][1]
+        self._builder.close(id, content)
+        del self._opened[index:]
+        return id
 
 
 def escape_inline(text: str) -> str:
@@ -318,6 +338,17 @@ def escape_inline(text: str) -> str:
 def escape_cell(text: str) -> str:
     """Return text as Markdown for a cell of a table."""
     return escape_inline(text).replace("|", "\\|")
+
+
+def read_title(raw: str) -> str:
+    """Return the text of a title that is written without its quotes."""
+    return html.unescape(re.sub(rf"\\([{re.escape(string.punctuation)}])", r"\1", raw))
+
+
+def escape_title(text: str, quote: str) -> str:
+    """Return text as Markdown for a title, perhaps in a cell of a table. quote: what begins the title."""
+    marks = "()" if quote == "(" else quote
+    return re.sub(rf"[\\|{marks}]|&(?=\#?\w+;)", r"\\\g<0>", SPACE.join(text.split()))
 
 
 def guard_markup(unit: Unit) -> Unit:

@@ -11,15 +11,18 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from docmt.documents.text_layout import Verbatim, find_verbatim, has_letters
 from docmt.formats.markdown_inline import (
     escape_cell,
     escape_inline,
+    escape_title,
     guard_markup,
     normalise_label,
     read_inline_markdown,
+    read_title,
 )
 from docmt.formats.patched_text import PatchedText
 from docmt.formats.placeholders import tidy_pieces
@@ -238,10 +241,15 @@ class _Reader:
             index = min(bisect_right(starts, position) - 1, len(lines) - 1)
             return lines[index][0] + position - starts[index]
 
-        whole = {id: (locate(start), locate(end - 1) + 1) for id, (start, end) in inline.images.items()}
+        whole = {id: (locate(start), locate(end - 1) + 1) for id, (start, end) in inline.nested.items()}
         if has_letters(inline.unit.text):
             self._file.patches.add(lines[0][0], lines[-1][1], len(self._file.units), escape, whole)
             self._file.units.append(inline.unit)
         for start, end in inline.alts:
             if "\n" not in source[start:end] and start < end:
                 self._add([(locate(start), locate(start) + end - start)], escape)
+        for start, end in inline.titles:
+            if has_letters(source[start:end]):
+                write = partial(escape_title, quote=source[start])
+                self._file.patches.add(locate(start) + 1, locate(end - 1), len(self._file.units), write)
+                self._file.units.append(Unit(read_title(source[start + 1 : end - 1])))

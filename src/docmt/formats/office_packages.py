@@ -18,7 +18,7 @@ from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key
 from docmt.formats.patched_text import PatchedText, Span
 from docmt.formats.units import Code, Unit, UnitFile
-from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_text, quote_attribute, set_attribute
+from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
 _SCHEMAS = "http://schemas.openxmlformats.org"
@@ -198,7 +198,7 @@ class OfficeFile(UnitFile):
             return None
         start, end, _ = set_attribute(part.file, element, name, value)
         unit = Unit(value)
-        return self.add_text(part, (start + 1, end - 1), unit, _escape_attribute, same_as=self.find_equal(unit, equal))
+        return self.add_text(part, (start + 1, end - 1), unit, escape_attribute, same_as=self.find_equal(unit, equal))
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""
@@ -332,8 +332,3 @@ def find_outer(element: Element, names: Collection[str], inside: Collection[str]
 
 def _number_key(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _escape_attribute(text: str) -> str:
-    """Return a value for quotes of both kinds."""
-    return quote_attribute(text.replace('"', "\ufdd0"))[1:-1].replace("\ufdd0", "&quot;").replace("'", "&apos;")

@@ -1,8 +1,9 @@
 """OpenDocument packages: texts (odt), presentations (odp) and spreadsheets (ods), OASIS ODF 1.2 and later.
 
 A unit is a paragraph (`text:p`, `text:h`) of `content.xml`, of the headers and footers of `styles.xml`, or of an
-embedded object (the titles and labels of a chart); an alternative text; or the title, subject or description of
-`meta.xml`. Spans of equal format are one pair. Macros, pictures, sheet names and form controls stay as they are.
+embedded object (the titles and labels of a chart); an alternative text; a label of a form; or the title, subject or
+description of `meta.xml`. Spans of equal format are one pair. Macros, pictures, sheet names, and what forms contain,
+stay as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from docmt.formats.open_document_styles import OFFICE, TEXT, Styles, find_prefix
 from docmt.formats.patched_text import PatchedText, Span
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
-from docmt.formats.xml_tree import Element, Text, XmlFile, escape_text
+from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
@@ -27,6 +28,7 @@ _SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
 _MASTER_PAGE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}master-page"
 _HANDOUT = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}handout-master"
 _DC = "{http://purl.org/dc/elements/1.1/}"
+_FORM = "{urn:oasis:names:tc:opendocument:xmlns:form:1.0}"
 _MATH = "{http://www.w3.org/1998/Math/MathML}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _PARAGRAPHS = frozenset({TEXT + "p", TEXT + "h"})
@@ -183,6 +185,10 @@ class _PartReader:
             return
         if name in _PARAGRAPHS:
             self._add_paragraph(element)
+        elif has_letters(label := element.attributes.get(_FORM + "label", "")):
+            tag = element.tag.rpartition(":")[0] + ":label"
+            start, end, _ = set_attribute(self._part.file, element, tag, label)
+            self._part.text.add(start + 1, end - 1, self._reader.add_unit(Unit(label)), escape_attribute)
         elif name == _DRAW + "object" and _HREF in element.attributes:
             self._reader.read_object(self._folder, element.attributes[_HREF])
         is_master = is_master or name in (_MASTER_PAGE, _HANDOUT)

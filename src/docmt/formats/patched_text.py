@@ -22,7 +22,8 @@ class Region:
     escape: Callable[[str], str]
     """writes a piece of the unit's text in the format"""
     nested: Mapping[str, Span] = field(default_factory=dict)
-    """spans of single and open codes that hold units themselves (notes, tags with a title), by the id of the code"""
+    """spans of codes that hold units themselves (notes, tags with a title), by the id of the code; of a close code, by
+    "/" and its id"""
 
 
 class PatchedText:
@@ -83,14 +84,14 @@ class _Renderer:
         return "".join(
             region.escape(part)
             if isinstance(part, str)
-            else self._render_nested(number + 1, part, region.nested[part.id])
-            if part.id in region.nested and part.kind != "close"
-            else part.content
+            else self._render_nested(number + 1, part, region.nested.get("/" * (part.kind == "close") + part.id))
             for part in unit.segments()
         )
 
-    def _render_nested(self, first: int, code: Code, span: Span) -> str:
+    def _render_nested(self, first: int, code: Code, span: Span | None) -> str:
         """Return a code with the replacements in it. first: index of the one after the region of the code."""
+        if span is None:
+            return code.content
         start, end = span
         text = self._render(max(first, bisect_left(self._starts, start)), start, end)
         return text + code.content[end - start :]  # its content may have a space more

@@ -40,7 +40,8 @@ _PARAGRAPH_FORMAT, _FIELD_MARK, _INSTRUCTION = (f"{{{WORD}}}{name}" for name in 
 _VALUE, _FIELD_TYPE, _SIMPLE_CODE = (f"{{{WORD}}}{name}" for name in ("val", "fldCharType", "instr"))
 _PICTURE = f"{{{DRAWING.rpartition('/')[0]}/picture}}cNvPr"
 _DRAWN = f"{{{DRAWING.rpartition('/')[0]}/wordprocessingDrawing}}docPr"
-_HOLDERS = (_PARAGRAPH, A_PARAGRAPH, _DRAWN, _PICTURE)
+_SHAPE = "{urn:schemas-microsoft-com:vml}shape"
+_HOLDERS = (_PARAGRAPH, A_PARAGRAPH, _DRAWN, _PICTURE, _SHAPE)
 """Elements with units of their own."""
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _DROPPED = frozenset(f"{{{WORD}}}{name}" for name in ("proofErr", "lastRenderedPageBreak")) | {ASIDE}
@@ -242,7 +243,7 @@ class _StoryReader:
                 index = self._file.read_drawing_paragraph(self._part, each, repeated)
                 indices += [] if index is None else [index]
                 continue
-            for name in ("title", "descr"):
+            for name in ("alt",) if each.name == _SHAPE else ("title", "descr"):
                 index = self._file.add_attribute(self._part, each, name, indices)
                 indices += [] if index is None else [index]
         return indices

@@ -14,8 +14,8 @@ from docmt.documents.text_layout import has_letters
 from docmt.formats.office_packages import A_PARAGRAPH, RELATIONSHIPS, SHEET, OfficeFile, OfficePart, find_outer
 from docmt.formats.office_runs import RunBuilder, format_key
 from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit
-from docmt.formats.xml_tree import Element, escape_text, set_attribute
+from docmt.formats.units import Skipped, Unit, UnitBuilder
+from docmt.formats.xml_tree import Element, escape_text, set_attribute, unescape
 
 _TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.{}+xml"
 _MAIN_TYPES = (_TYPE.format("sheet.main"), _TYPE.format("template.main"))
@@ -32,6 +32,11 @@ _FORMULA_NAMES = frozenset(("f", "formula", "formula1", "formula2"))
 _LITERAL = re.compile(r'"((?:[^"]|"")*)"')
 IDENTIFIER = re.compile(r"(?=.*[\d_])[!-~]+|[A-Z]{1,6}|\S+@\S+\.\w+|\w+://\S+|www\.\S+")
 """Texts without spaces that have a digit or an underscore, short ones of capitals, and addresses."""
+_PAGE_TEXTS = f"{{{SHEET}}}headerFooter"
+_PAGE_MARK = re.compile(
+    r"&amp;(?:(?P<section>[LCR])|(?P<character>&amp;)|(?:\"|&quot;).{0,200}?(?:\"|&quot;)|K[0-9A-Fa-f+-]{6}|\d+|[A-Za-z])"
+)
+"""Codes of headers and footers (section 18.3.1.39), as XML."""
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
@@ -66,6 +71,7 @@ class Workbook(OfficeFile):
         self._kept = self._find_kept([main, *sheets])
         for name in sheets:
             self._read_cells(self.open_part(name))
+            self._read_page_texts(self.open_part(name))
             self._read_related(name)
 
     def _find_kept(self, names: Sequence[str]) -> dict[str, str]:
@@ -99,6 +105,31 @@ class Workbook(OfficeFile):
                 if index < len(self._items) and index not in self._used:
                     self._used.add(index)
                     self._add_string(self._strings, self._items[index])
+
+    def _read_page_texts(self, part: OfficePart) -> None:
+        """Add the left, centre and right parts of headers and footers."""
+        for holder in part.file.root.iter(_PAGE_TEXTS):
+            for element in holder.elements:
+                start = element.inner_start
+                for match in _PAGE_MARK.finditer(part.file.text, start, element.inner_end):
+                    if match["section"]:
+                        self._add_page_text(part, start, match.start())
+                        start = match.end()
+                self._add_page_text(part, start, element.inner_end)
+
+    def _add_page_text(self, part: OfficePart, start: int, end: int) -> None:
+        builder, position, text = UnitBuilder(hold_spaces=True), start, part.file.text
+        for match in _PAGE_MARK.finditer(text, start, end):
+            builder.add_text(unescape(text[position : match.start()]))
+            if match["character"]:
+                builder.add_text("&")
+            else:
+                builder.add_alone(str(match.start() - start), match[0])
+            position = match.end()
+        builder.add_text(unescape(text[position:end]))
+        unit = builder.finish()
+        if has_letters(unit.text):
+            self.add_text(part, (start, end), unit, lambda value: escape_text(value.replace("&", "&&")))
 
     def _add_string(self, part: OfficePart, item: Element, is_cell: bool = True) -> None:
         """Add a rich or plain string (CT_Rst). is_cell: whether it may be an identifier or a header."""

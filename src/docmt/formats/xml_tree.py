@@ -137,6 +137,11 @@ def quote_attribute(value: str) -> str:
     return quoteattr(ILLEGAL.sub("", value))
 
 
+def escape_attribute(value: str) -> str:
+    """Return the value of an attribute for quotes of both kinds."""
+    return quote_attribute(value.replace('"', "\ufdd0"))[1:-1].replace("\ufdd0", "&quot;").replace("'", "&apos;")
+
+
 ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 """Characters that XML 1.0 cannot hold."""
 
