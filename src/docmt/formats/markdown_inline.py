@@ -342,7 +342,9 @@ def escape_cell(text: str) -> str:
 
 def read_title(raw: str) -> str:
     """Return the text of a title that is written without its quotes."""
-    return html.unescape(re.sub(rf"\\([{re.escape(string.punctuation)}])", r"\1", raw))
+    return re.sub(
+        rf"\\([{re.escape(string.punctuation)}])|&#?\w+;", lambda match: match[1] or html.unescape(match[0]), raw
+    )
 
 
 def escape_title(text: str, quote: str) -> str:
