@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,15 +44,17 @@ def convert_huggingface(
     keep_vocabulary: Sequence[Path] = (),
     layout: Literal["native", "published"] = "native",
     instance_tokens: int = 512,
+    allow_pickle: bool = False,
+    card: ModelCard | None = None,
 ) -> TranslationModel | None:
     """Write the model in a transformers directory as a docmt model directory with the same logits.
 
     source_language, target_language: codes of the model's tokenizer, if it has several languages. prefix: instruction
     before each sentence, for T5 models. keep_vocabulary: texts of both sides; the vocabulary is restricted to their
     tokens and single characters. layout: boundary tokens of the model, or for mBART those of Bao et al. (2021), who end
-    a document with the symbol of the target language. Returns a sentence model, from which any other system can be
-    trained, or None for an encoder (BERT). Raises DocmtError for missing or damaged files, and for an unsupported
-    architecture, naming the entry.
+    a document with the symbol of the target language. allow_pickle: see `open_weights`. card: further facts on the
+    model. Returns a sentence model, from which any other system can be trained, or None for an encoder (BERT).
+    Raises DocmtError for missing or damaged files, and for an unsupported architecture, naming the entry.
     """
     check_not_existing(output)
     values = read_config(directory)
@@ -61,7 +64,7 @@ def convert_huggingface(
     if layout == "published" and family != "mbart":
         raise DocmtError("--layout published is for mBART models of 25 languages. Remove it")
     pretrained_class = Pretrained if FAMILIES[family].encoder is None else PretrainedEncoder
-    pretrained = pretrained_class.open(directory, family, values)
+    pretrained = pretrained_class.open(directory, family, values, allow_pickle)
     whole = tokenizer = read_tokenizer(directory, values, pretrained.rows)
     if isinstance(pretrained, Pretrained):
         check_start_token(directory, values, family, tokenizer)
@@ -69,7 +72,8 @@ def convert_huggingface(
         tokenizer = restrict_vocabulary(whole, _read_sentences(keep_vocabulary, prefix))
         counts = [sum(row >= 0 for row in vocabulary.rows("target")) for vocabulary in (tokenizer, whole)]
         _log.info("kept %s of %s tokens", *(f"{count:,}" for count in counts))
-    card = ModelCard(
+    card = replace(
+        card or ModelCard(),
         source_language=source_language,
         target_language=target_language,
         training={"converted_from": f"{directory.name}, a {values['model_type']} model of transformers"},

@@ -1,13 +1,14 @@
 """Reader of transformers model directories (config and weights), without that library.
 
-Weights are read from safetensors, in one file or in shards with an index. Pickled weights are refused.
+Weights are read from safetensors, in one file or in shards with an index. Pickled weights are refused unless they are
+allowed, and then checked.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from docmt.checkpoint.hf_tokenizer import TOKENIZER_CONFIG, read_optional_json
 from docmt.checkpoint.model_directory import ModelCard, save_encoder
+from docmt.checkpoint.pickled_weights import read_pickled_weights
 from docmt.checkpoint.weights import WEIGHTS_FILE, apply_renames, build_from_weights, open_tensors, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
@@ -31,8 +33,10 @@ from docmt.text.tokenizer import SIDES, Side
 _FIRST_POSITION = 2  # row of the first position in tables of M2M100; earlier rows are never read
 
 CONFIG_FILE = "config.json"
-INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
-_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
+PICKLE_FILE = "pytorch_model.bin"
+INDEX_SUFFIX = ".index.json"
+"""Ending of the index of shards"""
+_OTHER_FILES = ("tf_model.h5", "flax_model.msgpack")
 _SKIPPED_TYPES, _POSITION_BUFFER = ("I64",), "position_ids"  # some files hold position numbers beside weights
 
 
@@ -43,9 +47,13 @@ class Weights:
     directory: Path
     shapes: Mapping[str, Sequence[int]]
     files: Mapping[str, Path]
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    """Weights of pickled files, mapped into memory; all others are read from `files`"""
 
     def read_tensor(self, name: str) -> Tensor:
-        """Return one tensor as float32."""
+        """Return one tensor as float32, in memory of its own."""
+        if name in self.tensors:
+            return self.tensors[name].to(torch.float32, copy=True, memory_format=torch.contiguous_format)
         with open_tensors(self.files[name]) as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor.float()
@@ -84,33 +92,62 @@ def read_config(directory: Path) -> dict[str, Any]:
     return read_json(directory / CONFIG_FILE)
 
 
-def open_weights(directory: Path) -> Weights:
-    """Return the weights of a directory. Raises DocmtError if there are no safetensors or some are missing."""
-    weight_map: Any = {}
-    if (directory / WEIGHTS_FILE).is_file():
-        files = {WEIGHTS_FILE}
-    elif (directory / INDEX_FILE).is_file():
-        weight_map = read_json(directory / INDEX_FILE).get("weight_map")
-        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
-            raise DocmtError(f"{directory / INDEX_FILE} has no weight_map. Copy it again from its source")
-        files = {Path(name).name for name in weight_map.values()}
-    else:
-        for name in _PICKLED:
-            if (directory / name).is_file():
-                raise DocmtError(
-                    f"{directory} has its weights in {name}, which may hold code and is not opened. Save it with "
-                    f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
-                )
-        raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}. Copy the whole directory again")
+def open_weights(directory: Path, allow_pickle: bool = False) -> Weights:
+    """Return the weights of a directory.
+
+    allow_pickle: if there are no safetensors, read pickled weights, after a check of what they call.
+    Raises DocmtError if there are no such files or some are missing.
+    """
+    for name in (WEIGHTS_FILE, PICKLE_FILE):
+        index = directory / f"{name}{INDEX_SUFFIX}"
+        if not (directory / name).is_file() and not index.is_file():
+            continue
+        if name == PICKLE_FILE and not allow_pickle:
+            file = name if (directory / name).is_file() else index.name
+            raise DocmtError(
+                f"{directory} has its weights in {file}, which may hold code and is not opened. Add --allow-pickle to "
+                f"read it after a check, or save it with `save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
+            )
+        weight_map = {} if (directory / name).is_file() else read_weight_map(index)
+        weights = _open_files(directory, sorted({*weight_map.values()} or {name}), name == PICKLE_FILE)
+        stored = weights.shapes.keys()
+        if missing := sorted(key for key in weight_map.keys() - stored if not key.endswith(_POSITION_BUFFER)):
+            raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {index.name} names. Copy it again")
+        return weights
+    for name in _OTHER_FILES:
+        if (directory / name).is_file():
+            raise DocmtError(
+                f"{directory} has its weights in {name}, which may hold code and is not opened. Save it with "
+                f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
+            )
+    raise DocmtError(
+        f"{directory} has neither {WEIGHTS_FILE} nor {WEIGHTS_FILE}{INDEX_SUFFIX}. Copy the whole directory again"
+    )
+
+
+def read_weight_map(index: Path) -> dict[str, str]:
+    """Return the file name of each tensor in an index of shards. Raises DocmtError if it is damaged."""
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise DocmtError(f"{index} has no weight_map. Copy it again from its source")
+    return {key: Path(name).name for key, name in weight_map.items()}
+
+
+def _open_files(directory: Path, names: Sequence[str], pickled: bool) -> Weights:
+    """Return the weights of files. Raises DocmtError if they are missing or damaged."""
     shapes: dict[str, Sequence[int]] = {}
     paths: dict[str, Path] = {}
-    for path in (directory / name for name in sorted(files)):
-        file_shapes = read_shapes(path, skipped=_SKIPPED_TYPES)
+    tensors: dict[str, Tensor] = {}
+    for path in (directory / name for name in names):
+        if pickled:
+            floats = {key: each for key, each in read_pickled_weights(path).items() if each.is_floating_point()}
+            file_shapes = {key: list(tensor.shape) for key, tensor in floats.items()}
+            tensors |= floats
+        else:
+            file_shapes = read_shapes(path, skipped=_SKIPPED_TYPES)
         shapes |= file_shapes
         paths |= dict.fromkeys(file_shapes, path)
-    if missing := sorted(name for name in weight_map.keys() - shapes.keys() if not name.endswith(_POSITION_BUFFER)):
-        raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {INDEX_FILE} names. Copy it again")
-    return Weights(directory, shapes, paths)
+    return Weights(directory, shapes, paths, tensors)
 
 
 START_TOKEN_ENTRY = "decoder_start_token_id"
@@ -227,10 +264,13 @@ class Pretrained:
     """Weight names in the directory by docmt's table names, and by `softmax` if it has a separate matrix"""
 
     @classmethod
-    def open(cls, directory: Path, family: str, values: Mapping[str, Any]) -> Pretrained:
-        """Open a directory. values: its config.json. Raises DocmtError for an unsupported architecture."""
+    def open(cls, directory: Path, family: str, values: Mapping[str, Any], allow_pickle: bool = False) -> Pretrained:
+        """Open a directory. values: its config.json. allow_pickle: see `open_weights`.
+
+        Raises DocmtError for an unsupported architecture.
+        """
         hf_format = get_hf_format(family)
-        sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory)
+        sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory, allow_pickle)
         tables = find_tables(weights, hf_format, tied=values.get("tie_word_embeddings") is not False)
         for name, side in (("source_vocabulary_size", "source"), ("vocabulary_size", "target")):
             if name in sizes:
@@ -370,10 +410,15 @@ class PretrainedEncoder:
     """Weight names in the directory by docmt's names"""
 
     @classmethod
-    def open(cls, directory: Path, family: str, values: Mapping[str, Any]) -> PretrainedEncoder:
-        """Open a directory. values: its config.json. Raises DocmtError for incomplete files."""
+    def open(
+        cls, directory: Path, family: str, values: Mapping[str, Any], allow_pickle: bool = False
+    ) -> PretrainedEncoder:
+        """Open a directory. values: its config.json. allow_pickle: see `open_weights`.
+
+        Raises DocmtError for incomplete files.
+        """
         hf_format = get_hf_format(family)
-        sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory)
+        sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory, allow_pickle)
         names = {
             apply_renames(name, hf_format.weight_names): name
             for name in weights.shapes

@@ -63,6 +63,8 @@ class ConvertOptions:
     """T5: text before each sentence, such as 'translate English to German:'"""
     keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
     """huggingface: keep only the vocabulary of these files, for a smaller model"""
+    allow_pickle: bool = False
+    """huggingface: read pytorch_model.bin, after a check that it calls nothing but what tensors need"""
     layout: Literal["native", "published"] = "native"
     """mBART: boundary tokens of the model (native) or of its G-Transformer (published)"""
     output: Path = option(flags=("-o",), metavar="DIRECTORY")
