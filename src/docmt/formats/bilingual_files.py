@@ -209,8 +209,7 @@ def read_xliff_targets(data: bytes, path: str) -> XliffTargets:
         path,
         files[0].attributes.get("original", ""),
         next((meta.text() for meta in metas if meta.attributes.get("type") == "format"), ""),
-        file.root.attributes.get("srcLang", ""),
-        file.root.attributes.get("trgLang", ""),
+        *(file.root.attributes.get(name, "").removeprefix("und") for name in ("srcLang", "trgLang")),
         units,
     )
 
