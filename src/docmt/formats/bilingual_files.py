@@ -209,7 +209,8 @@ def read_xliff_targets(data: bytes, path: str) -> XliffTargets:
         path,
         files[0].attributes.get("original", ""),
         next((meta.text() for meta in metas if meta.attributes.get("type") == "format"), ""),
-        *(file.root.attributes.get(name, "").removeprefix("und") for name in ("srcLang", "trgLang")),
+        file.root.attributes.get("srcLang", "").removeprefix("und"),
+        file.root.attributes.get("trgLang", "").removeprefix("und"),
         units,
     )
 
