@@ -6,11 +6,14 @@ import re
 import time
 
 import pytest
+from commands import call
 from generated_files import check_files
 from hypothesis import strategies as st
 from lxml import etree
+from real_files import NEEDS_FILES, find_files
 from test_projection import WORDS, marked_units
 from test_xliff_files import mutate
+from xliff_rules import check_xliff_2
 
 from docmt.core.errors import DocmtError
 from docmt.formats.bilingual_files import (
@@ -71,6 +74,7 @@ def test_the_file_says_all_and_is_read_back():
     assert apply_targets([SOURCE], targets) == ([TARGET], [])
 
 
+FOLDERS = ("html", "docx", "pptx", "odt", "odp", "epub", "md", "srt", "vtt", "po")
 ODD = st.sampled_from(['<&">', "\0", "\r", "\n", "\ud800", "]]>", "\ue000", "😀"])
 
 
@@ -103,21 +107,17 @@ def test_what_is_written_is_read(units):
 
 
 @check_files(st.lists(translated_units(), min_size=1, max_size=3), quick=100)
-def test_the_names_of_xliff_are_unique(units):
-    core = "{urn:oasis:names:tc:xliff:document:2.0}"
-    for unit in etree.fromstring(write(*units).encode()).iter(core + "unit"):
-        data = [each.get("id") for each in unit.iter(core + "data")]
-        assert len(data) == len(set(data))
-        for side in ("source", "target"):
-            codes = [each for part in unit.iter(core + side) for each in part.iter()]
-            names = [each.get("id") for each in codes if each.get("id")]
-            assert len(names) == len(set(names))
-            starts = {each.get("id") for each in codes if each.tag == core + "sc"}
-            assert starts == {each.get("startRef") for each in codes if each.tag == core + "ec"}
-            assert {each.get(name) for each in codes for name in ("dataRef", "dataRefStart", "dataRefEnd")} <= {
-                None,
-                *data,
-            }
+def test_the_rules_of_xliff_are_kept(units):
+    check_xliff_2(write(*units).encode())
+
+
+@NEEDS_FILES
+@pytest.mark.full
+@pytest.mark.parametrize("path", find_files(*FOLDERS), ids=lambda path: path.name)
+def test_what_is_extracted_of_real_files_keeps_the_rules(path, tmp_path):
+    outcome = call("extract", path, "-o", tmp_path / "x.xlf", "--source-language", "en", "--target-language", "de")
+    if outcome.status == 0:
+        check_xliff_2((tmp_path / "x.xlf").read_bytes())
 
 
 def test_a_pair_that_is_copied_has_a_name_for_each_copy():

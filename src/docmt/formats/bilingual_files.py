@@ -1,7 +1,7 @@
 """Source and translation in one file: XLIFF 2.1 for translators' tools (written and read), TMX and a web page.
 
 A unit of XLIFF has the name u1, u2, ... of its place in the file, and codes have the names c1, c2, ... of their place
-in the source; a copy of c1 is c1-2. The markup of c1 is the data d1, that of its end e1. Tools keep these names.
+in the source; a copy of c1, or c1 in another segment than in the source, is c1-2. The markup of c1 is the data d1, that of its end e1. Tools keep these names.
 """
 
 from __future__ import annotations
@@ -62,13 +62,17 @@ class _CodeTable:
 class _InlineWriter:
     """Writer of the codes of one language of a unit: pairs within a piece as pc, others as sc and ec."""
 
-    def __init__(self, table: _CodeTable) -> None:
-        self._table = table
-        self._counts: Counter[int] = Counter()
+    def __init__(self, table: _CodeTable, counts: Counter[int]) -> None:
+        """counts: names of both languages so far, by number."""
+        self._table, self._counts = table, counts
         self._opened: list[tuple[int, str, bool]] = []  # number, name, whether written as pc
+        self._source_names: list[tuple[int, str]] = []  # those that are not yet in the target
+        self.names: list[tuple[int, str]] = []
+        """numbers and names of the codes of the last piece"""
 
-    def write(self, tokens: Sequence[Token]) -> str:
-        """Return the next piece."""
+    def write(self, tokens: Sequence[Token], source_names: Iterable[tuple[int, str]] = ()) -> str:
+        """Return the next piece. source_names: of its source; XLIFF 2 wants other names for all other codes."""
+        self._source_names, self.names = list(source_names), []
         closed = find_closed(tokens)
         return "".join(
             _write_text(token) if isinstance(token, str) else self._write_code(token, index in closed)
@@ -82,14 +86,24 @@ class _InlineWriter:
                 return "</pc>"
             return f'<ec startRef="{name}" dataRef="e{number}"{_write_rights(code)}/>'
         number = self._table.numbers[_key(code)]
-        self._counts[number] += 1
-        name = f"c{number}" if self._counts[number] == 1 else f"c{number}-{self._counts[number]}"
+        name = self._find_name(number)
         if code.kind == "alone":
             return f'<ph id="{name}" dataRef="d{number}" canCopy="no"/>'
         self._opened.append((number, name, is_closed))
         if is_closed:
             return f'<pc id="{name}" dataRefStart="d{number}" dataRefEnd="e{number}"{_write_rights(code)}>'
         return f'<sc id="{name}" dataRef="d{number}"{_write_rights(code)}/>'
+
+    def _find_name(self, number: int) -> str:
+        """Return the name of the next code with a number."""
+        for pair in self._source_names:
+            if pair[0] == number:
+                self._source_names.remove(pair)
+                return pair[1]
+        self._counts[number] += 1
+        name = f"c{number}" if self._counts[number] == 1 else f"c{number}-{self._counts[number]}"
+        self.names.append((number, name))
+        return name
 
 
 def _write_rights(code: Code) -> str:
@@ -127,13 +141,16 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
     table = _CodeTable()
     table.add(unit.source)
     table.add(unit.target)
-    source, target = _InlineWriter(table), _InlineWriter(table)
+    counts: Counter[int] = Counter()
+    source, target = _InlineWriter(table, counts), _InlineWriter(table, counts)
     is_translated = bool(unit.target.text or unit.target.codes)
+    pairs = split_unit(unit)
+    sources = [(source.write(pair.source), source.names) for pair in pairs]
     segments, groups = [], []
-    for number, pair in enumerate(split_unit(unit), 1):
-        content = f"<source>{source.write(pair.source)}</source>"
+    for number, (pair, (text, names)) in enumerate(zip(pairs, sources, strict=True), 1):
+        content = f"<source>{text}</source>"
         if is_translated:
-            content += f"<target>{target.write(pair.target)}</target>"
+            content += f"<target>{target.write(pair.target, names)}</target>"
         if pair.sentence is None:
             segments.append(f"<ignorable>{content}</ignorable>\n")
             continue
