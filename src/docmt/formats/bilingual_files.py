@@ -1,7 +1,8 @@
 """Source and translation in one file: XLIFF 2.1 for translators' tools (written and read), TMX and a web page.
 
 A unit of XLIFF has the name u1, u2, ... of its place in the file, and codes have the names c1, c2, ... of their place
-in the source; a copy of c1, or c1 in another segment than in the source, is c1-2. The markup of c1 is the data d1, that of its end e1. Tools keep these names.
+in the source; a copy of c1, or c1 in another segment than in the source, is c1-2. The markup of c1 is the data d1,
+that of its end e1. Tools keep these names.
 """
 
 from __future__ import annotations
