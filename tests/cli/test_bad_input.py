@@ -424,10 +424,11 @@ def test_one_bad_file_among_good_ones(run, files):
     assert (outcome.status, outcome.out) == (2, "")
     cut, *lines = outcome.err.splitlines(keepends=True)
     assert re.fullmatch(AT_LIMIT, cut)
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert re.search(r"latin\.txt, line 2, byte 8: not UTF-8", lines[0])
     assert re.search(r"missing\.txt: there is no such file", lines[1])
     assert lines[2] == "docmt: 2 of 5 files could not be translated\n"
+    assert re.search(r"good\.txt\.partial \(and 2 others\) is for --resume", lines[3])
     outputs = {name for good in ("good.txt", "nul.txt", "one.txt") for name in (good, f"{good}.partial")}
     assert {path.name for path in (files / "new").iterdir()} == outputs
 

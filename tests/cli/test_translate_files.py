@@ -97,6 +97,9 @@ def test_several_formats_keep_their_names(run, page, tmp_path):
     outcome = call("translate", run, *files, "-o", tmp_path / "out", *QUICK)
     assert outcome.status == 2
     assert "broken.docx" in outcome.err and "Traceback" not in outcome.err
+    assert outcome.err.endswith(
+        "page.html.partial (and 2 others) is for --resume, which translates only what is missing: delete it otherwise\n"
+    )
     names = {path.name for path in (tmp_path / "out").iterdir() if path.suffix != ".partial"}  # --resume reads those
     assert names == {"film.srt", "page.html", "text.txt"}
     times = re.findall(r".* --> .*", SRT)
@@ -172,6 +175,29 @@ def test_what_has_no_effect_is_refused(run, page, tmp_path):
     fails("extract", text, "-o", tmp_path / "a.xlf", message="is plain text or JSONL, without markup")
     fails("extract", page, "-o", tmp_path / "a.html", message="End the name in .xlf or .xliff")
     fails("merge", page, "-o", out, message="page.html")
+
+
+def test_files_and_options_are_checked_before_the_model_is_loaded(run, page, tmp_path, monkeypatch):
+    def load(*_arguments, **_settings):
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr("docmt.decoding.translator.load_members", load)
+    table = tmp_path / "a.csv"
+    table.write_text("id,text\n1,It is new.\n")
+    for arguments, message in (
+        ((page, "-o", tmp_path / "a.docx"), r"but \S+ ends in \.docx: end it in \.html or \.htm"),
+        ((page, "-o", tmp_path / "b.html", "--fields", "a"), "html, which has no fields"),
+        ((page, "-o", tmp_path / "b.html", "--format", "docx"), "page.html"),
+        ((table, "-o", tmp_path / "b.csv", "--fields", "b"), "has no column b"),
+    ):
+        fails("translate", run, *arguments, message=message)
+    fails("translate", run, "--fields", "text", stdin=table.read_bytes(), message="add --format NAME for --fields")
+
+
+def test_csv_on_standard_input(run):
+    outcome = call("translate", run, "--format", "tsv", "--fields", "text", *QUICK, stdin=b'id,text\n"1","It, is."\n')
+    assert outcome.status == 0, outcome.err
+    assert re.fullmatch(r'id,text\n"1","[^"]*"\n', outcome.out) and "It, is." not in outcome.out
 
 
 def test_compressed_pages(run, page, tmp_path):

@@ -153,6 +153,8 @@ REFUSED = {
     "x.htm.gz": "Hi.",
     "x.docx": "Hi.",
     "x.pdf": "Hi.",
+    "x.docm": "Hi.",
+    "x.yaml": "Hi.",
     "x.po": "Hi.",
     "x.tmx": "Hi.",
     "x.xliff": "Hi.",

@@ -34,6 +34,16 @@ def test_columns_of_tsv():
     assert texts(parse(TSV, "x.tsv", "note", "2")) == ['A "word"', "keep", "x", "More text"]
 
 
+@pytest.mark.parametrize("name", ["-", "x", "x.csv.gz"])
+def test_csv_without_its_name_is_found_by_its_first_row(name):
+    assert texts(parse(CSV, name, "text")) == ["One, two", "Plain"]
+    assert texts(parse(CSV.replace(",", ";"), name, "text")) == ["One; two", "Plain"]
+
+
+def test_tsv_without_its_name_keeps_its_quotes():
+    assert texts(parse('id\ttext, long\n1\t"A", she said\n', "-", "2")) == ["text, long", '"A", she said']
+
+
 def test_numbers_without_names_take_the_first_row():
     assert texts(parse("One\tTwo\nThree\tFour\n", "x.tsv", "2")) == ["Two", "Four"]
 

@@ -319,6 +319,12 @@ class TranslationWriter:
         file = self._output
         return str(file.partial) if isinstance(file, ResumableFile) and file.notes and not file.finished else ""
 
+    @property
+    def partial(self) -> str:
+        """Path of OUT.partial, or an empty string if there is none."""
+        file = self._output
+        return str(file.partial) if isinstance(file, ResumableFile) and file.partial.exists() else ""
+
     def add(self, parts: Sequence[PartialTranslation]) -> None:
         """Write parts in order. Failures are kept back until a part succeeds.
 

@@ -51,21 +51,29 @@ class _Refused(NamedTuple):
 
 _EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
 _AS_LINES = "into a file with one sentence a line, and translate that with --layout lines"
-_OTHER_SUBTITLES = _Refused("a subtitle file", f"Put their text {_AS_LINES}")
-_SUBTITLES = _OTHER_SUBTITLES._replace(has_units=True)
+_SUBTITLES = _Refused("a subtitle file", f"Put their text {_AS_LINES}", has_units=True)
 _PAGE = _Refused("a web page", _EXTRACT, has_units=True)
 _XML = _Refused("an XML file", _EXTRACT)
 _OFFICE = _Refused("an office document", _EXTRACT, has_units=True)
-_OLD_OFFICE = _Refused("an old office document", _EXTRACT)
 _SENTENCES = f"Put the sentences of one language {_AS_LINES}"
 _XLIFF = _Refused("an XLIFF file", _SENTENCES, has_units=True)
 _PDF = _Refused("a PDF document", "Extract the text, for example with pdftotext, and translate that with --join-lines")
+_SAVE_AS = {
+    **dict.fromkeys((".doc", ".rtf", ".docm", ".dotm", ".dotx"), "docx, without macros"),
+    **dict.fromkeys((".ppt", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx, without macros"),
+    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".xltx"), "xlsx, without macros"),
+    **dict.fromkeys((".fodt", ".ott", ".sxw", ".pages"), "odt or docx"),
+    **dict.fromkeys((".fodp", ".key"), "odp or pptx"),
+    **dict.fromkeys((".fods", ".numbers"), "ods or xlsx"),
+    **dict.fromkeys((".ass", ".ssa", ".sub", ".sbv", ".ttml"), "srt or vtt"),
+    **dict.fromkeys((".yml", ".yaml"), "JSON"),
+    **dict.fromkeys((".mobi", ".azw3"), "epub"),
+}
+"""Formats that docmt does not read, with those to save them as."""
 _REFUSED = {
     **dict.fromkeys((".srt", ".vtt"), _SUBTITLES),
-    **dict.fromkeys((".sub", ".ass"), _OTHER_SUBTITLES),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _PAGE),
     **dict.fromkeys((".docx", ".odt", ".odp", ".ods", ".pptx", ".xlsx", ".epub"), _OFFICE),
-    **dict.fromkeys((".doc", ".rtf", ".ppt", ".xls"), _OLD_OFFICE),
     ".xml": _XML,
     ".pdf": _PDF,
     ".po": _Refused("a gettext file", _SENTENCES, has_units=True),
@@ -105,8 +113,20 @@ def is_jsonl(path: Path | str) -> bool:
     return any(starts_like_jsonl(line) for line in lines)
 
 
+def check_known(path: Path | str, more: str = "") -> None:
+    """Raise DocmtError for a file whose name shows a format that docmt does not read, as text or as units.
+
+    more: additional advice.
+    """
+    suffix = _suffix(path)
+    if formats := _SAVE_AS.get(suffix):
+        advice = f"Save it as {formats} and translate that"
+        raise DocmtError(f"{path} is a {suffix[1:]} file, which docmt does not read. {advice}{more}.")
+
+
 def check_name(path: Path | str) -> None:
-    """Raise DocmtError for a file whose name shows an unsupported format."""
+    """Raise DocmtError for a file whose name shows a format that is not read as text."""
+    check_known(path, _FORCE_TEXT)
     if refused := _REFUSED.get(_suffix(path)):
         raise _unsupported(path, refused, _FORCE_TEXT)
 

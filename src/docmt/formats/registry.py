@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from docmt.core.errors import DocmtError
 from docmt.core.plain_text import GZIP_SUFFIX
+from docmt.documents.input_formats import check_known
 from docmt.formats.units import UnitFile
 
 FormatName = Literal[
@@ -68,19 +68,6 @@ FORMATS: dict[str, FileFormat] = {each.name: each for each in _FORMATS}
 """All formats by name."""
 _BY_SUFFIX = {suffix: each for each in _FORMATS for suffix in each.suffixes}
 
-_SAVE_AS = "Save it as {0} and translate that"
-_REFUSED = {
-    **dict.fromkeys((".doc", ".rtf", ".docm", ".dotm", ".dotx"), "docx, without macros"),
-    **dict.fromkeys((".ppt", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx, without macros"),
-    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".xltx"), "xlsx, without macros"),
-    **dict.fromkeys((".fodt", ".ott", ".sxw", ".pages"), "odt or docx"),
-    **dict.fromkeys((".fodp", ".key"), "odp or pptx"),
-    **dict.fromkeys((".fods", ".numbers"), "ods or xlsx"),
-    **dict.fromkeys((".ass", ".ssa", ".sub", ".sbv", ".ttml"), "srt or vtt"),
-    **dict.fromkeys((".yml", ".yaml"), "JSON"),
-    **dict.fromkeys((".mobi", ".azw3"), "epub"),
-}
-
 
 def find_format(path: Path | str, data: bytes = b"") -> FileFormat | None:
     """Return the format of a file by its suffix, else by its beginning; None for text, JSONL and unknown files.
@@ -88,9 +75,7 @@ def find_format(path: Path | str, data: bytes = b"") -> FileFormat | None:
     Raises DocmtError for formats that docmt knows and does not read.
     """
     suffix = Path(str(path).removesuffix(GZIP_SUFFIX)).suffix.lower()
-    if suffix in _REFUSED:
-        advice = _SAVE_AS.format(_REFUSED[suffix])
-        raise DocmtError(f"{path} is a {suffix[1:]} file, which docmt does not read. {advice}.")
+    check_known(path)
     if suffix == ".json" and _looks_like_jsonl(data):
         return None
     return _BY_SUFFIX.get(suffix) or _find_by_content(data)

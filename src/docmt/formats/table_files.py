@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
+from docmt.core.plain_text import GZIP_SUFFIX
 from docmt.documents.text_layout import has_letters
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
-from docmt.formats.registry import ReadConfig
+from docmt.formats.registry import FORMATS, ReadConfig
 from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
 from docmt.formats.units import Skipped, Unit, UnitFile
 
@@ -65,7 +67,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> TableFile:
     first row is translated, too. Raises DocmtError for columns that the table does not have.
     """
     text, encoding = decode_text(data, path)
-    has_quotes = path.lower().endswith(".csv")
+    has_quotes = _is_csv(path, text)
     separator = _find_separator(text) if has_quotes else TAB
     file = TableFile(text=text, path=path, encoding=encoding, separator=separator, has_quotes=has_quotes)
     rows = _read_rows(text, path, separator) if has_quotes else _split_rows(text)
@@ -110,10 +112,20 @@ def _add_row(file: TableFile, row: Sequence[_Cell], number: int, columns: Sequen
             file.cells.append(row[column])
 
 
+def _is_csv(path: str, text: str) -> bool:
+    """Return whether a table is CSV: by its name or, without one, because its first row has no tab."""
+    suffix = Path(path.removesuffix(GZIP_SUFFIX)).suffix.lower()
+    return suffix == ".csv" if suffix in FORMATS["tsv"].suffixes else TAB not in _read_head(text)
+
+
 def _find_separator(text: str) -> str:
     """Return the separator that is most frequent in the first row, outside of quotes."""
-    head = re.split(r"[\r\n]", _QUOTED.sub("", text[:100_000]).lstrip("\r\n"), maxsplit=1)[0]
-    return max(_SEPARATORS, key=head.count)
+    return max(_SEPARATORS, key=_read_head(text).count)
+
+
+def _read_head(text: str) -> str:
+    """Return the first row without its quoted cells."""
+    return re.split(r"[\r\n]", _QUOTED.sub("", text[:100_000]).lstrip("\r\n"), maxsplit=1)[0]
 
 
 def _split_rows(text: str) -> Iterator[list[_Cell]]:

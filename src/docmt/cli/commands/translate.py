@@ -109,6 +109,8 @@ def parser() -> Parser[TranslateOptions]:
 
 def run(arguments: Sequence[str]) -> int:
     """Translate files. Return 2 if any of them failed."""
+    from docmt.decoding.models import parse_model_paths, read_tokenizer_and_languages
+
     options = parser().parse(arguments)
     outputs = _outputs(options)
     check_bilingual(options.bilingual)
@@ -127,28 +129,44 @@ def run(arguments: Sequence[str]) -> int:
         if not is_resumable(output):
             name = "standard output" if output == STANDARD else f"{output}, a device or pipe,"
             raise DocmtError(f"--resume cannot continue {name}; write to a file with -o FILE")
-    translator = translator_of(options)
+    languages = read_tokenizer_and_languages(parse_model_paths(options.model))[1]
     report = Report()
-    language = options.input.language or translator.languages[0] or DEFAULT_LANGUAGE
-    markup = FileConfig(*translator.languages, language, tuple(options.fields), options.bilingual)
+    language = options.input.language or languages[0] or DEFAULT_LANGUAGE
+    markup = FileConfig(*languages, language, tuple(options.fields), options.bilingual)
     files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
     formats = [file.format for file in files]
     _check_n_best(options.search, formats)
     check_alignments(options.alignments, formats)
+    translator = translator_of(options)  # last, because a large model takes minutes
     fingerprint = _fingerprint(translator, files, options)
     writers = [TranslationWriter(file, fingerprint, options.resume, report) for file in files]
-    for writer in writers if options.resume else ():
+    if options.resume:
+        _log_repeated(writers)
+    # A progress bar would be mixed with a translation on the terminal.
+    with plain_progress() if _writes_to_terminal(files) else nullcontext():
+        written = _write(translator, writers, report, options.alignments)
+    _report_skipped(files, options.report)
+    status = report.log(len(outputs), written, "files", "translated")
+    _log_partial(writers)
+    return status
+
+
+def _log_repeated(writers: Iterable[TranslationWriter]) -> None:
+    """Log which files are translated again although they exist."""
+    for writer in writers:
         if writer.lacks_documents:
             _log.warning(f"{writer.file.output} lacks documents that failed: translating it again")
         elif not writer.begun and Path(writer.file.output).is_file():
             _log.warning(
                 f"{writer.file.output} exists and has no unfinished part to resume: translating all of it again"
             )
-    # A progress bar would be mixed with a translation on the terminal.
-    with plain_progress() if _writes_to_terminal(files) else nullcontext():
-        written = _write(translator, writers, report, options.alignments)
-    _report_skipped(files, options.report)
-    return report.log(len(outputs), written, "files", "translated")
+
+
+def _log_partial(writers: Iterable[TranslationWriter]) -> None:
+    """Log what OUT.partial is for, where failures left any."""
+    if paths := [writer.partial for writer in writers if writer.partial]:
+        others = f" (and {len(paths) - 1} others)" if len(paths) > 1 else ""
+        _log.warning(f"{paths[0]}{others} is for --resume, which translates only what is missing: delete it otherwise")
 
 
 def _check_n_best(search: SearchConfig, formats: Iterable[str]) -> None:
@@ -248,6 +266,8 @@ def _read(
                 continue
             if markup.fields or markup.bilingual:
                 name = "fields" if markup.fields else "bilingual"
+                if path == STANDARD:
+                    raise DocmtError(f"standard input has no name: add --format NAME for --{name} (tsv is also CSV)")
                 raise DocmtError(f"{path}: --{name} is for files with markup, not for plain text and JSONL")
             text = decode_utf8(file, "standard input" if path == STANDARD else path)
             input = read_input(
