@@ -10,6 +10,7 @@ from generated_files import check_files
 from hypothesis import strategies as st
 from lxml import etree
 from real_files import NEEDS_FILES, find_files
+from xliff_rules import check_xliff_1, check_xliff_2
 
 from docmt.core.errors import DocmtError
 from docmt.formats.placeholders import tidy_spaces
@@ -25,7 +26,7 @@ def pseudo_translate(unit):
     return replace(unit, text=text, codes=tuple(replace(code, offset=code.offset + 1) for code in unit.codes))
 
 
-def old(body, attributes='source-language="en" target-language="de"'):
+def old(body, attributes='source-language="en" target-language="de" datatype="x"'):
     return (
         f'<?xml version="1.0"?>\n<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">\n'
         f'<file original="a" {attributes}><body>\n{body}\n</body></file></xliff>\n'
@@ -306,6 +307,8 @@ def check(text):
     assert file.write(file.units) == text.encode()
     result = file.write([pseudo_translate(each) for each in file.units], "de")
     root = etree.fromstring(result)
+    if root.get("version") == "1.2":
+        check_xliff_1(result)
     targets = [each for each in root.iter() if each.tag.endswith("}target")]
     assert ["".join(each.itertext()) for each in targets] == [show(each) for each in file.units]
     for each in targets:
@@ -316,9 +319,58 @@ def check(text):
 
 @check_files(st.lists(inline_texts(OLD_NAMES), max_size=3), st.lists(inline_texts(NEW_NAMES), max_size=3))
 def test_generated_files(sources, others):
-    check(old("".join(f'<trans-unit id="{n}"><source>{e}</source></trans-unit>' for n, e in enumerate(sources))))
+    units = (f'<trans-unit id="{n}"><source>{e}</source><note>a</note></trans-unit>' for n, e in enumerate(sources))
+    check(old("".join(units)))
     segments = "".join(f"<segment><source>{each}</source></segment>" for each in others)
     check(unit(segments, 'name="&lt;"'))
+
+
+SEGMENTED = (
+    '<source>One. Two.</source><seg-source><mrk mtype="seg" mid="1">One.</mrk> <mrk mtype="seg" mid="2">Two.</mrk>'
+    "</seg-source>{}<note>Keep</note>"
+)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["", "<target/>", '<target state="new" state-qualifier="fuzzy-match">x</target>', '<target state="new"/>',
+     '<target><mrk mtype="seg" mid="1"/> <mrk mtype="seg" mid="2">Zwei.</mrk></target>'],
+)  # fmt: skip
+def test_segments_of_xliff_1_keep_its_rules(target):
+    states = '<trans-unit id="2"><source>e</source><target state="needs-translation"/></trans-unit>'
+    for others in ("", states):
+        text = old(f'<trans-unit id="1">{SEGMENTED.format(target)}</trans-unit>{others}')
+        check_xliff_1(translate(text, "de").encode())
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+@pytest.mark.parametrize(
+    "segment",
+    [
+        '<segment id="s"><source>e <pc id="1">Te</pc><ph id="2"/></source></segment>',
+        '<segment state="initial" subState="a:b"><source>e <sc id="1"/>x<ec startRef="1"/></source><target/></segment>',
+        '<segment><source>e </source></segment><ignorable><source> </source></ignorable>'
+        '<segment state="final"><source>Te</source><target>x</target></segment>',
+        '<segment><source>e <mrk id="m" translate="no">x</mrk> <sm id="2"/>e<em startRef="2"/></source></segment>',
+    ],
+)  # fmt: skip
+def test_segments_of_xliff_2_keep_its_rules(segment, version):
+    text = new(f'<unit id="1"><notes><note>a</note></notes>{segment}</unit>', version=version)
+    check_xliff_2(text.encode())
+    check_xliff_2(translate(text, "de").encode())
+
+
+@NEEDS_FILES
+@pytest.mark.parametrize("path", find_files("xlf"), ids=lambda path: path.name)
+def test_real_files_keep_the_rules_of_xliff(path):
+    data = path.read_bytes()
+    file = read(data, path.name, ReadConfig())
+    check_rules = check_xliff_1 if b"document:1.2" in data else check_xliff_2
+    try:
+        check_rules(data)
+    except AssertionError as error:
+        pytest.skip(f"the file itself does not: {error}")
+    check_rules(file.write([pseudo_translate(each) for each in file.units], "fr"))
 
 
 @NEEDS_FILES

@@ -17,8 +17,8 @@ TOKEN = re.compile(r"[\w.:-]+")  # NMTOKEN
 INLINE = {"cp", "ph", "pc", "sc", "ec", "mrk", "sm", "em"}
 CHILDREN = {
     "xliff": "(file )+",
-    "file": "(skeleton )?(metadata )?(notes )?((unit|group) )+",
-    "unit": "(metadata )?(notes )?(originalData )?(ignorable )*(segment )((segment|ignorable) )*",
+    "file": "(skeleton )?(module )*(notes )?((unit|group) )+",
+    "unit": "(module )*(notes )?(originalData )?(ignorable )*(segment )((segment|ignorable) )*",
     "segment": "source (target )?",
     "ignorable": "source (target )?",
     "originalData": "(data )+",
@@ -41,7 +41,10 @@ def name_of(element):
 
 
 def children_of(element):
-    return "".join(f"{name_of(each)} " for each in element.iterchildren("*"))
+    """Return the names of the children; those of other namespaces are "module"."""
+    space = etree.QName(element).namespace
+    children = map(etree.QName, element.iterchildren("*"))
+    return "".join(f"{each.localname if each.namespace == space else 'module'} " for each in children)
 
 
 def check_xliff_2(data):
@@ -49,7 +52,7 @@ def check_xliff_2(data):
     root = etree.fromstring(data)
     assert root.tag == f"{CORE}xliff" and root.get("version") in ("2.0", "2.1")
     assert root.get("trgLang") or next(root.iter(f"{CORE}target"), None) is None
-    for element in root.iter("*"):
+    for element in root.iter(f"{CORE}*", f"{METADATA}*"):
         name = name_of(element)
         if name in CHILDREN:
             assert re.fullmatch(CHILDREN[name], children_of(element)), (name, children_of(element))
@@ -98,7 +101,8 @@ def _check_side(contents):
             if name_of(code) == start:
                 opened[code.get("id")] = code
             else:
-                begin = opened.pop(code.get("startRef"))  # which stands before
+                begin = opened.pop(code.get("startRef"), None)
+                assert begin is not None, "an end has no beginning before it"
                 assert begin.get("canCopy") == code.get("canCopy")
         assert not opened
 

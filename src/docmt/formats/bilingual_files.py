@@ -135,6 +135,7 @@ def write_xliff(
         "</mda:metaGroup></mda:metadata>\n"
     )
     body = "".join(_write_unit(f"u{number}", unit) for number, unit in enumerate(units, 1))
+    body = body or '<group id="g1"/>\n'  # a file without a unit or group would break the rules of XLIFF
     return f"{head}{body}</file>\n</xliff>\n".encode()
 
 
