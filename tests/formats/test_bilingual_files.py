@@ -4,6 +4,7 @@ import html
 import random
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from commands import call
@@ -200,7 +201,8 @@ def test_pairs_that_cross_are_nested():
 
 
 def test_units_without_a_translation_stay():
-    empty = BilingualUnit("", SOURCE, Unit(""), SENTENCES)
+    missing = [replace(each, has_translation=False) for each in SENTENCES]
+    empty = BilingualUnit("", SOURCE, Unit(""), tuple(missing))
     text = write(empty, PAIR)
     assert text.count('state="initial"') == 2
     merged, warnings = merge(text, SOURCE, SOURCE)
@@ -210,6 +212,23 @@ def test_units_without_a_translation_stay():
     merged, warnings = merge(half, SOURCE, SOURCE)
     assert merged[1].text == "Ein Auto. Red Two."
     assert "1 of 2 segments have no translation" in warnings[0]
+
+
+def test_a_sentence_that_failed_has_no_target():
+    failed = replace(PAIR, sentences=(SENTENCES[0], replace(SENTENCES[1], has_translation=False)))
+    text = write(failed)
+    assert (text.count('state="translated"'), text.count('state="initial"')) == (1, 1)
+    (unit,), (warning,) = merge(text, SOURCE)
+    assert unit.text == "Ein Auto. Red Two." and "1 of 2 segments have no translation" in warning
+    assert b"Zwei" not in write_tmx([failed], "en", "de")
+
+
+def test_an_empty_translation_is_one():
+    source = Unit("Um. Go.")
+    sentences = (BilingualSentence((0, 3), (0, 0)), BilingualSentence((4, 7), (0, 0)))
+    text = write(BilingualUnit("", source, Unit(""), sentences))
+    assert text.count('state="translated"') == 2
+    assert merge(text, source) == ([Unit("")], [])
 
 
 def test_sentences_out_of_order_are_one_segment():

@@ -1,5 +1,6 @@
 """XLIFF: sources become targets, and nothing else changes."""
 
+import json
 import random
 import re
 import time
@@ -13,8 +14,9 @@ from real_files import NEEDS_FILES, find_files
 from xliff_rules import check_xliff_1, check_xliff_2
 
 from docmt.core.errors import DocmtError
+from docmt.decoding.file_translation import FileConfig, FileTranslation
 from docmt.formats.placeholders import tidy_spaces
-from docmt.formats.registry import ReadConfig
+from docmt.formats.registry import FORMATS, ReadConfig
 from docmt.formats.units import Unit
 from docmt.formats.xliff_files import read
 from docmt.formats.xml_tree import escape_text
@@ -235,6 +237,19 @@ def test_a_missing_target_language_is_set():
     assert 'trgLang="de-CH"' in translate(
         unit("<segment><source>e</source></segment>").replace('"de"', '"de-CH"'), "de"
     )
+
+
+def test_a_segment_that_failed_gets_no_target():
+    segments = "".join(
+        f'<segment id="s{number}" state="initial"><source>{text}</source></segment>'
+        for number, text in enumerate(("Bad one.", "Good one."), 1)
+    )
+    file = FileTranslation("x.xlf", unit(segments).encode(), FORMATS["xliff"], FileConfig("en", "de"))
+    records = [{"document": 0}, {"document": 0, "target": "Gut.", "score": -1.0}]
+    new = file.render(json.dumps(record) + "\n" for record in records).decode()
+    assert '<segment id="s1" state="initial"><source>Bad one.</source></segment>' in new
+    assert '<segment id="s2" state="translated"><source>Good one.</source><target>Gut.</target></segment>' in new
+    assert [line.split("\t")[1:] for line in file.report_lines()] == [["sentences that failed", "Bad one.\n"]]
 
 
 def test_equal_translations_are_written_where_a_language_is_given():

@@ -148,13 +148,12 @@ class FileTranslation:
             for line in block.splitlines():
                 row = json.loads(line)
                 document = rows[row["document"]]
-                source = self.documents[row["document"]].sentences[len(document)]
-                links = row.get("links")
-                if "target" not in row:  # words stay, and so do their codes
-                    self._failed.append(source)
-                    links = [(position, position + 1) * 2 for position in range(len(source))]
-                document.append(SentenceTranslation(row.get("target", source), links, row.get("score")))
-        return self.units.translate(rows)
+                if "target" not in row:
+                    self._failed.append(self.documents[row["document"]].sentences[len(document)])
+                document.append(SentenceTranslation(row.get("target"), row.get("links"), row.get("score")))
+        translated = self.units.translate(rows)
+        self.units.file.failed = frozenset(index for index, each in enumerate(translated.failed) if any(each))
+        return translated
 
     def write_bilingual(self, path: str, translated: TranslatedUnits | None) -> None:
         """Write source and translation side by side, in the format that the suffix names. None: source only."""
@@ -164,8 +163,10 @@ class FileTranslation:
         by_unit: list[list[BilingualSentence]] = [[] for _ in sources]
         for sentence, score in zip(sentences, scores, strict=True):
             row = by_unit[sentence.unit]
-            span = (0, 0) if translated is None else translated.target_spans[sentence.unit][len(row)]
-            row.append(BilingualSentence((sentence.start, sentence.end), span, score))
+            number = len(row)
+            span = (0, 0) if translated is None else translated.target_spans[sentence.unit][number]
+            has_translation = translated is not None and not translated.failed[sentence.unit][number]
+            row.append(BilingualSentence((sentence.start, sentence.end), span, score, has_translation))
         targets = [Unit("")] * len(sources) if translated is None else translated.units
         rows = enumerate(zip(sources, targets, by_unit, strict=True), 1)
         units = [BilingualUnit(str(number), source, target, tuple(row)) for number, (source, target, row) in rows]

@@ -124,8 +124,8 @@ def write_xliff(
 ) -> bytes:
     """Return an XLIFF 2.1 file of all units of a file, in their order.
 
-    original: path of the file. format: its name in `docmt.formats.registry`. A unit whose target has neither text nor
-    codes is written as not translated. Equal input gives equal bytes.
+    original: path of the file. format: its name in `docmt.formats.registry`. A sentence without a translation
+    is a segment without a target. Equal input gives equal bytes.
     """
     head = (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<xliff xmlns="{_CORE}" xmlns:mda="{_METADATA}" version="2.1"'
@@ -145,18 +145,19 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
     table.add(unit.target)
     counts: Counter[int] = Counter()
     source, target = _InlineWriter(table, counts), _InlineWriter(table, counts)
-    is_translated = bool(unit.target.text or unit.target.codes)
     pairs = split_unit(unit)
+    is_translated = any(pair.sentence and pair.sentence.has_translation for pair in pairs)
     sources = [(source.write(pair.source), source.names) for pair in pairs]
     segments, groups = [], []
     for number, (pair, (text, names)) in enumerate(zip(pairs, sources, strict=True), 1):
         content = f"<source>{text}</source>"
-        if is_translated:
-            content += f"<target>{target.write(pair.target, names)}</target>"
+        translation = f"<target>{target.write(pair.target, names)}</target>" if is_translated else ""
+        if pair.sentence is None or pair.sentence.has_translation:
+            content += translation
         if pair.sentence is None:
             segments.append(f"<ignorable>{content}</ignorable>\n")
             continue
-        state = "translated" if is_translated else "initial"
+        state = "translated" if pair.sentence.has_translation else "initial"
         segments.append(f'<segment id="s{number}" state="{state}">{content}</segment>\n')
         if pair.sentence.score is not None:
             meta = f'<mda:meta type="score">{pair.sentence.score:.4f}</mda:meta>'
@@ -423,7 +424,7 @@ def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_langu
         table.add(unit.source)
         table.add(unit.target)
         for pair in split_unit(unit):
-            if pair.sentence and _has_text(pair.source) and _has_text(pair.target):
+            if pair.sentence and pair.sentence.has_translation and _has_text(pair.source) and _has_text(pair.target):
                 first, second = (_write_segment(tokens, table) for tokens in (pair.source, pair.target))
                 lines.append(
                     f'<tu><tuv xml:lang="{source}"><seg>{first}</seg></tuv>'

@@ -23,6 +23,8 @@ class BilingualSentence:
     target_span: Span
     """characters of the target's text"""
     score: float | None = None
+    has_translation: bool = True
+    """whether the target, perhaps empty, is one"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ def split_unit(unit: BilingualUnit) -> list[BilingualPair]:
         sentences = tuple(replace(each, target_span=(0, 0)) for each in sentences)
     spans = [each.source_span for each in sentences], [each.target_span for each in sentences]
     if not sentences or not (_are_ordered(spans[0], unit.source) and _are_ordered(spans[1], unit.target)):
-        whole = BilingualSentence((0, len(unit.source.text)), (0, len(unit.target.text)))
+        has_translation = all(each.has_translation for each in sentences)
+        whole = BilingualSentence((0, len(unit.source.text)), (0, len(unit.target.text)), None, has_translation)
         sentences, spans = (whole,), ([whole.source_span], [whole.target_span])
     pieces = zip(_cut_tokens(unit.source, spans[0]), _cut_tokens(unit.target, spans[1]), strict=True)
     pairs = [

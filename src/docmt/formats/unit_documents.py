@@ -32,7 +32,8 @@ class UnitSentence:
 class SentenceTranslation:
     """Translation of one sentence of a unit."""
 
-    target: str
+    target: str | None
+    """None: it failed, and the source stays"""
     links: Sequence[Link] | None = None
     """word alignment; None: guessed"""
     score: float | None = None
@@ -50,6 +51,8 @@ class TranslatedUnits:
     """of all sentences in order"""
     misplaced: list[str]
     """codes that stand at the end of their unit, because no word of the translation has them"""
+    failed: list[list[bool]]
+    """for each unit, whether its sentences failed"""
 
 
 class UnitDocuments:
@@ -96,16 +99,17 @@ class UnitDocuments:
         for sentences, row in zip(self.sentences, translations, strict=True):
             for sentence, translation in zip(sentences, row, strict=True):
                 by_unit.setdefault(sentence.unit, []).append((sentence, translation))
-        units, spans, misplaced = [], [], []
+        units, spans, misplaced, failed = [], [], [], []
         for index, unit in enumerate(self.file.units):
             pairs = by_unit.get(index, [])
-            passages = [Passage(each.start, each.end, new.target, new.links) for each, new in pairs]
+            passages = [_make_passage(unit, each, new) for each, new in pairs]
+            failed.append([new.target is None for _, new in pairs])
             projected, missing = project_codes(unit, passages) if passages else (unit, [])
             units.append(projected)
             spans.append(_target_spans(passages))
             misplaced += [f"{code.content} in {projected.text}" for code in missing]
         scores = [each.score for row in translations for each in row]
-        return TranslatedUnits(units, spans, scores, misplaced)
+        return TranslatedUnits(units, spans, scores, misplaced, failed)
 
     def count_skipped(self) -> dict[str, int]:
         """Return the number of parts of the file that are not translated, by reason."""
@@ -117,6 +121,14 @@ def _find_sentences(unit: Unit, language: str) -> Iterator[tuple[int, int]]:
     for line_start, line_end in find_line_spans(unit):
         for start, end in sentence_spans(unit.text[line_start:line_end], language):
             yield line_start + start, line_start + end
+
+
+def _make_passage(unit: Unit, sentence: UnitSentence, new: SentenceTranslation) -> Passage:
+    """Return a sentence with its translation. The words and the codes of one that failed stay."""
+    start, end = sentence.start, sentence.end
+    if new.target is not None:
+        return Passage(start, end, new.target, new.links)
+    return Passage(start, end, unit.text[start:end], [(place, place + 1) * 2 for place in range(end - start)])
 
 
 def _target_spans(passages: Sequence[Passage]) -> list[tuple[int, int]]:

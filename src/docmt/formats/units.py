@@ -206,6 +206,8 @@ class UnitFile(ABC):
     skipped: list[Skipped] = field(default_factory=list)
     document_starts: list[int] = field(default_factory=lambda: [0])
     """index of the first unit of each document; a book has one for each chapter"""
+    failed: frozenset[int] = frozenset()
+    """units that have no translation, set before writing: XLIFF leaves them without one, others write their source"""
 
     @abstractmethod
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:

@@ -72,13 +72,18 @@ class XliffFile(UnitFile):
         self._has_states = any(each.target and "state" in each.target.attributes for each in self._entries)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
-        """Return the file with targets for the changed units; if `language` is given, for all units that were read."""
+        """Return the file with targets for the changed units; if `language` is given, for all units that were read.
+
+        Segments that failed get none, so that they are translated another time.
+        """
         replacements: list[Replacement] = []
         for entry in self._entries:
             segments = [
                 each
                 for each in entry.segments
-                if each.unit is not None and (language or units[each.unit] != self.units[each.unit])
+                if each.unit is not None
+                and each.unit not in self.failed
+                and (language or units[each.unit] != self.units[each.unit])
             ]
             if segments:
                 replacements += self._write_entry(entry, segments, units)
