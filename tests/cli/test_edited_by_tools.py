@@ -9,7 +9,6 @@ from lxml import etree
 
 CORE = "{urn:oasis:names:tc:xliff:document:2.0}"
 METADATA = "{urn:oasis:names:tc:xliff:metadata:2.0}"
-SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 PAGE = (
     '<html lang="en"><p>One <b>big. Red</b> car.</p><p>Two <a href="x">cars</a><br>here. <i>No</i> more.</p></html>\n'
 )
@@ -194,7 +193,7 @@ def test_codes_without_names_or_data_are_said_to_be_misplaced(root, tmp_path):
     drop_data(root)
     rename_codes(root)
     page, said = merge(root, tmp_path)
-    assert re.sub("<[^>]*>", "", page) == re.sub("<[^>]*>", "", EXPECTED)
+    assert re.sub("<[^>]*>", "", page) == re.sub("<[^>]*>", "", EXPECTED.replace("<br>", " "))
     assert sorted(re.findall("<[^>]*>", page)) == sorted(re.findall("<[^>]*>", EXPECTED))
     assert re.search(r"b\.xlf, line \d+: unit u1: .*left out", said)
     assert re.search(r"b\.xlf, line \d+: unit u1: codes that the translation lacks stand at its end: <b>", said)

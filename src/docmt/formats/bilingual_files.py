@@ -220,11 +220,15 @@ def read_xliff_targets(data: bytes, path: str) -> XliffTargets:
     if file.root.name != f"{{{_CORE}}}xliff" or len(files) != 1:
         raise DocmtError(f"{path} is not an XLIFF 2 file with one <file>. Write one with docmt extract.")
     metas = files[0].iter(f"{{{_METADATA}}}meta")
-    units, line, position = {}, 1, 0
+    units: dict[str, XliffUnit] = {}
+    line, position = 1, 0
     for unit in files[0].iter(f"{{{_CORE}}}unit"):
         line += file.text.count("\n", position, unit.start)
         position = unit.start
-        units[unit.attributes.get("id", "")] = _read_unit(unit, line, path)
+        name = unit.attributes.get("id", "")
+        if name in units:
+            raise DocmtError(f"{path}, line {line}: unit {name} is in the file twice. Remove one of them.")
+        units[name] = _read_unit(unit, line, path)
     return XliffTargets(
         path,
         files[0].attributes.get("original", ""),
