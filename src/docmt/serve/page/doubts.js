@@ -1,0 +1,20 @@
+// Why a sentence deserves a second look, in words.
+
+// Mean probability of a token below which a sentence counts as doubtful. Scores are natural logarithms.
+const LEAST_PROBABILITY = 0.4;
+
+const WARNINGS = {
+  sentence_count: "The model wrote another number of sentences here, so they may be divided otherwise.",
+  length_limit: "The translation reached its longest length, so words may be missing.",
+  long_source: "The sentence is longer than the model can read, so its end may be missing.",
+};
+
+/** Return {doubts, faults}: reasons from the model, and findings of the checks. */
+export function judge(sentence) {
+  const doubts = (sentence.warnings ?? []).map((name) => WARNINGS[name] ?? name);
+  const probability = sentence.tokens ? Math.exp(sentence.score / sentence.tokens) : 1;
+  if (probability < LEAST_PROBABILITY && !sentence.edited) {
+    doubts.push(`The model was unsure: it gave its words a probability of ${Math.round(100 * probability)}% on average.`);
+  }
+  return { doubts, faults: (sentence.findings ?? []).map((finding) => finding.message) };
+}

@@ -1,0 +1,187 @@
+// The panel of the chosen sentence: reasons, aligned words, alternatives and the editor.
+
+import * as service from "./service.js";
+import { lightGroup, showWords } from "./word_links.js";
+
+export class SentencePanel {
+  /** edit: async function (number, target, retranslate); report: function that shows an error. */
+  constructor(root, view, { edit, report }) {
+    Object.assign(this, { root, view, edit, report, id: "", number: -1, groups: 0, group: -1 });
+    this.title = root.querySelector("h2");
+    this.reasons = root.querySelector(".reasons");
+    this.hint = root.querySelector(".words-hint");
+    this.choices = root.querySelector(".alternatives");
+    this.form = root.querySelector("form");
+    this.field = root.querySelector("textarea");
+    this.actions = { alternatives: () => this.showAlternatives(), edit: () => this.startEdit(), close: () => this.close(), leave: () => this.leave() };
+    root.addEventListener("click", (event) => this.click(event));
+    this.form.addEventListener("submit", (event) => this.submit(event));
+    this.form.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && event.ctrlKey) this.save(event.shiftKey);
+    });
+    view.root.addEventListener("mouseover", (event) => this.lightWord(event.target));
+  }
+
+  get isOpen() {
+    return !this.root.hidden;
+  }
+
+  get pair() {
+    return this.view.sentences[this.number];
+  }
+
+  /** Open a sentence of a document, or move the open panel to it. */
+  async open(id, number) {
+    if (this.isOpen && this.number === number) return;
+    this.restore();
+    Object.assign(this, { id, number });
+    this.root.hidden = false;
+    document.documentElement.classList.add("panel-open");
+    this.refresh();
+    await this.align();
+  }
+
+  /** Show the sentence as it now is. */
+  refresh() {
+    const { data, reasons, source, target } = this.pair;
+    this.title.textContent = `Sentence ${this.number + 1}${data.edited ? ", edited" : ""}`;
+    this.reasons.replaceChildren(...reasons.map((reason) => makeElement("li", reason)));
+    this.choices.replaceChildren();
+    this.form.hidden = true;
+    this.hint.textContent = "";
+    for (const element of [source, target]) element.classList.add("chosen");
+    target.setAttribute("aria-expanded", "true");
+  }
+
+  async align() {
+    const { number, pair } = this;
+    try {
+      const links = await service.getAlignment(this.id, number);
+      if (this.number !== number || !this.isOpen || !pair.data.target) return; // the user has moved on
+      this.groups = showWords(pair.source, pair.target, links);
+      this.group = -1;
+      this.hint.textContent = this.groups
+        ? "Words of one colour belong together. Point at one, or use the arrow keys."
+        : "No words of this sentence could be aligned.";
+    } catch (error) {
+      this.report(error);
+    }
+  }
+
+  lightWord(element) {
+    const group = element.closest?.(".word")?.dataset.group;
+    if (this.isOpen && group !== undefined) this.lightGroup(Number(group));
+  }
+
+  lightGroup(group) {
+    this.group = group;
+    lightGroup([this.pair.source, this.pair.target], group);
+  }
+
+  /** Light the next (step 1) or the previous (-1) group of words, in the order of the source. */
+  stepWord(step) {
+    if (this.groups) this.lightGroup((this.group + step + this.groups + (this.group < 0 && step < 0 ? 1 : 0)) % this.groups);
+  }
+
+  async showAlternatives() {
+    const { number } = this;
+    this.form.hidden = true;
+    this.choices.replaceChildren(makeElement("li", "Searching for alternatives…", "muted"));
+    try {
+      const found = await service.listAlternatives(this.id, number);
+      if (this.number !== number) return;
+      const others = found.filter((each) => each.target !== this.pair.data.target);
+      this.choices.replaceChildren(...others.map((each) => this.makeChoice(each.target)));
+      if (!others.length) this.choices.replaceChildren(makeElement("li", "The model has no other translation.", "muted"));
+      this.choices.querySelector("button")?.focus();
+    } catch (error) {
+      this.choices.replaceChildren();
+      this.report(error);
+    }
+  }
+
+  /** Return an item with a button; words that the present translation does not have are marked. */
+  makeChoice(text) {
+    const present = new Set(words(this.pair.data.target));
+    const button = makeElement("button", "", "alternative");
+    Object.assign(button, { type: "button", lang: this.view.languages.target, dir: "auto" });
+    const content = document.createElement("span");
+    for (const part of text.split(/(\s+)/)) {
+      const isNew = words(part).some((word) => !present.has(word));
+      content.append(isNew ? makeElement("mark", part) : part);
+    }
+    button.append(content);
+    const item = document.createElement("li");
+    item.append(button);
+    return item;
+  }
+
+  startEdit(text = this.pair.data.target) {
+    this.choices.replaceChildren();
+    this.form.hidden = false;
+    this.field.lang = this.view.languages.target;
+    this.field.value = text;
+    this.field.focus();
+  }
+
+  click(event) {
+    const button = event.target.closest("button");
+    if (button?.dataset.do) this.actions[button.dataset.do]();
+    else if (button?.classList.contains("alternative")) this.startEdit(button.textContent);
+  }
+
+  submit(event) {
+    event.preventDefault();
+    this.save(event.submitter?.value === "retranslate");
+  }
+
+  async save(retranslate) {
+    const text = this.field.value.trim();
+    if (!text) return this.report(new Error("A translation cannot be empty. Write one, or press Escape to leave it."));
+    const buttons = this.form.querySelectorAll("button");
+    buttons.forEach((button) => (button.disabled = true)); // an edit is sent once
+    try {
+      await this.edit(this.number, text, retranslate);
+      this.close();
+    } catch (error) {
+      this.report(error);
+    } finally {
+      buttons.forEach((button) => (button.disabled = false));
+    }
+  }
+
+  /** Leave the editor or the alternatives; close the panel if neither is open. */
+  leave() {
+    if (this.form.hidden && !this.choices.childElementCount) return this.close();
+    this.form.hidden = true;
+    this.choices.replaceChildren();
+    this.view.focus(this.number);
+  }
+
+  close() {
+    if (!this.isOpen) return;
+    const { number } = this;
+    this.restore();
+    this.root.hidden = true;
+    document.documentElement.classList.remove("panel-open");
+    this.number = -1;
+    this.view.focus(number);
+  }
+
+  /** Give the chosen sentence its plain text back. */
+  restore() {
+    const { pair } = this;
+    this.groups = 0;
+    if (!pair) return;
+    pair.source.textContent = pair.data.source;
+    if (pair.data.target) pair.target.textContent = pair.data.target;
+    for (const element of [pair.source, pair.target]) element.classList.remove("chosen");
+    pair.target.removeAttribute("aria-expanded");
+  }
+}
+
+const words = (text) => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+
+function makeElement(name, text, className = "") {
+  return Object.assign(document.createElement(name), { textContent: text, className });
+}

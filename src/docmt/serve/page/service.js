@@ -1,0 +1,177 @@
+// Requests to the server: JSON, uploads, downloads and the stream of events. Only this module knows addresses and keys.
+
+const KEY = "docmt-key";
+const SILENCE = 30_000; // milliseconds without a byte after which a stream counts as held back by a proxy
+const LONGEST_PAUSE = 8_000;
+
+export class ServiceError extends Error {
+  constructor(message, status = 0) {
+    super(message);
+    this.status = status; // of HTTP; 0: no answer
+  }
+}
+
+let askForKey = async () => "";
+let asking = null; // requests that are refused together ask one question
+
+/** Set the function that asks the user for a key. It gets whether the last key was refused. */
+export function onKeyNeeded(ask) {
+  askForKey = ask;
+}
+
+async function renewKey(refused) {
+  if (sessionStorage.getItem(KEY) !== refused) return; // another request has asked meanwhile
+  asking ??= askForKey(refused !== null).finally(() => (asking = null));
+  sessionStorage.setItem(KEY, await asking);
+}
+
+/** Return the response, asking for a key as often as needed. Addresses are relative: a proxy may add a prefix. */
+async function request(path, options = {}) {
+  for (;;) {
+    const key = sessionStorage.getItem(KEY);
+    const headers = { ...options.headers, ...(key && { Authorization: `Bearer ${key}` }) };
+    let response;
+    try {
+      response = await fetch(path, { ...options, headers });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new ServiceError("The server does not answer.");
+    }
+    if (response.ok) return response;
+    if (response.status !== 401) throw await describeFailure(response);
+    await renewKey(key);
+  }
+}
+
+async function describeFailure(response) {
+  const answer = await response.json().catch(() => ({}));
+  return new ServiceError(answer.error ?? `The server answered ${response.status}.`, response.status);
+}
+
+async function json(path, method = "GET", body = undefined) {
+  const options = { method };
+  if (body) Object.assign(options, { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+  return (await request(path, options)).json();
+}
+
+const address = (id, rest = "") => `v1/documents/${encodeURIComponent(id)}${rest}`;
+
+export const listModels = async () => (await json("v1/models")).models;
+export const getStatus = (id) => json(address(id));
+export const removeDocument = (id) => request(address(id), { method: "DELETE" });
+export const createFromText = (text, model) => json("v1/documents", "POST", { text, model });
+export const editSentence = (id, number, target, retranslate) =>
+  json(address(id, `/sentences/${number}`), "POST", { target, retranslate });
+export const listAlternatives = async (id, number, count = 5) =>
+  (await json(address(id, `/sentences/${number}/alternatives?count=${count}`))).alternatives;
+export const getAlignment = async (id, number) => (await json(address(id, `/sentences/${number}/alignment`))).alignment;
+
+export async function createFromFile(file, model, fields) {
+  const body = new FormData();
+  body.append("file", file);
+  body.append("model", model);
+  if (fields) body.append("fields", fields);
+  return (await request("v1/documents", { method: "POST", body })).json();
+}
+
+/** Download a result. A link alone could not send the key. */
+export async function download(id, format) {
+  const response = await request(address(id, `/result?format=${format}`));
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = readFileName(response.headers.get("Content-Disposition") ?? "") || "translation";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+function readFileName(disposition) {
+  const encoded = /filename\*=utf-8''([^;]+)/i.exec(disposition);
+  return encoded ? decodeURIComponent(encoded[1]) : (/filename="?([^";]+)/i.exec(disposition)?.[1] ?? "");
+}
+
+/**
+ * Yield the events of a document after number `feed.after`, which rises with them, until one named "done".
+ *
+ * A stream that breaks is opened again. One that brought nothing is replaced by plain requests: a proxy may hold
+ * streams back. Yields "lost" when the server does not answer at all. Errors that waiting cannot mend are thrown.
+ */
+export async function* follow(feed, signal) {
+  let pause = 500;
+  while (!signal.aborted) {
+    const before = feed.after;
+    try {
+      for await (const event of readStream(feed, signal)) {
+        yield event;
+        if (event.name === "done") return;
+      }
+      if (feed.after === before) {
+        const events = await pollOnce(feed.id);
+        yield* events;
+        if (events.at(-1).name === "done") return;
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
+      yield { name: "lost" };
+    }
+    pause = feed.after === before ? Math.min(2 * pause, LONGEST_PAUSE) : 500;
+    await new Promise((resolve) => setTimeout(resolve, pause));
+  }
+}
+
+// EventSource would do most of this, but it cannot send a key.
+async function* readStream(feed, signal) {
+  const silence = new AbortController();
+  let timer;
+  const restart = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silence.abort(), SILENCE);
+  };
+  restart();
+  try {
+    const headers = { "Last-Event-ID": String(feed.after), Accept: "text/event-stream" };
+    const response = await request(address(feed.id, "/events"), { headers, signal: AbortSignal.any([signal, silence.signal]) });
+    let rest = "";
+    for await (const text of chunks(response.body.pipeThrough(new TextDecoderStream()))) {
+      restart();
+      const blocks = (rest + text).split(/\r?\n\r?\n/);
+      rest = blocks.pop();
+      for (const block of blocks) {
+        const event = parseEvent(block);
+        if (!event) continue;
+        feed.after = Math.max(feed.after, event.id);
+        yield event;
+      }
+    }
+  } catch (error) {
+    if (error instanceof ServiceError) throw error; // else the stream broke, and the caller opens it again
+  } finally {
+    clearTimeout(timer);
+    silence.abort();
+  }
+}
+
+async function* chunks(stream) {
+  const reader = stream.getReader(); // Safari cannot iterate over streams
+  for (let part = await reader.read(); !part.done; part = await reader.read()) yield part.value;
+}
+
+function parseEvent(block) {
+  const event = { id: 0, name: "message" };
+  const data = [];
+  for (const line of block.split(/\r?\n/)) {
+    const [, field, value] = /^(\w+): ?(.*)$/.exec(line) ?? [];
+    if (field === "id") event.id = Number(value);
+    else if (field === "event") event.name = value;
+    else if (field === "data") data.push(value);
+  }
+  return data.length ? { ...event, data: JSON.parse(data.join("\n")) } : null;
+}
+
+async function pollOnce(id) {
+  const status = await getStatus(id);
+  const { sentences } = await json(address(id, "/sentences"));
+  const events = sentences.map((data) => ({ id: 0, name: "sentence", data }));
+  const ended = !["queued", "running"].includes(status.status);
+  return [...events, { id: 0, name: ended ? "done" : "progress", data: status }];
+}

@@ -1,0 +1,61 @@
+// Word alignments: a sentence and its translation, cut into words, with one hue for words that belong together.
+
+const HUES = [85, 165, 245, 325, 125, 205, 285, 45]; // degrees; neighbours differ most
+
+/**
+ * Replace the text of both elements by words. links: [source start, source end, target start, target end] in code
+ * points of the texts. Returns the number of groups of linked words.
+ */
+export function showWords(source, target, links) {
+  const sides = [cut(source.textContent, links.map((link) => link.slice(0, 2))), cut(target.textContent, links.map((link) => link.slice(2)))];
+  const groups = joinPieces(sides, links);
+  const numbers = new Map(); // of groups, in the order of the source
+  for (const [side, element] of [[0, source], [1, target]]) {
+    element.replaceChildren(...sides[side].map((piece) => makeWord(piece, groups(side, piece), numbers)));
+  }
+  return numbers.size;
+}
+
+/** Return the pieces of a text between all borders of spans: {start, end, text}. */
+function cut(text, spans) {
+  const points = Array.from(text); // JavaScript counts UTF-16 units, the server code points
+  const borders = [...new Set([0, points.length, ...spans.flat()])].sort((one, other) => one - other);
+  return borders.slice(1).map((end, index) => ({ start: borders[index], end, text: points.slice(borders[index], end).join("") }));
+}
+
+/** Return a function from (side, piece) to the group of the piece, or undefined for one without links. */
+function joinPieces(sides, links) {
+  const leader = new Map(); // a piece, as "side:start", to another one of its group
+  const find = (name) => {
+    while (leader.get(name) !== name) name = leader.get(name);
+    return name;
+  };
+  for (const [sourceStart, sourceEnd, targetStart, targetEnd] of links) {
+    const names = [
+      ...sides[0].filter((piece) => piece.start >= sourceStart && piece.end <= sourceEnd).map((piece) => `0:${piece.start}`),
+      ...sides[1].filter((piece) => piece.start >= targetStart && piece.end <= targetEnd).map((piece) => `1:${piece.start}`),
+    ];
+    names.forEach((name) => leader.has(name) || leader.set(name, name));
+    names.forEach((name) => leader.set(find(name), find(names[0])));
+  }
+  return (side, piece) => (leader.has(`${side}:${piece.start}`) ? find(`${side}:${piece.start}`) : undefined);
+}
+
+function makeWord(piece, group, numbers) {
+  if (group === undefined) return document.createTextNode(piece.text);
+  if (!numbers.has(group)) numbers.set(group, numbers.size);
+  const number = numbers.get(group);
+  const word = document.createElement("span");
+  word.className = "word";
+  word.dataset.group = number;
+  word.style.setProperty("--hue", HUES[number % HUES.length]);
+  word.textContent = piece.text;
+  return word;
+}
+
+/** Light the words of a group in both elements, and no others. */
+export function lightGroup(elements, group) {
+  for (const element of elements) {
+    for (const word of element.querySelectorAll(".word")) word.classList.toggle("lit", word.dataset.group === String(group));
+  }
+}

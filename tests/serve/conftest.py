@@ -1,0 +1,45 @@
+"""A browser for the tests of the page."""
+
+import shutil
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The browser of the system: nothing is downloaded."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not there")
+    program = shutil.which("chromium")
+    if not program:
+        pytest.skip("chromium is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium):
+    """A function that opens an address. The page may write no error to the console and ask no other server."""
+    contexts, faults = [], []
+
+    def open_address(url, expected_errors="", **settings):
+        context = chromium.new_context(accept_downloads=True, reduced_motion="reduce", **settings)
+        context.set_default_timeout(30_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and faults.append(message.text))
+        page.on(
+            "request",
+            lambda request: request.url.startswith((url.split("#")[0], "blob:")) or faults.append(request.url),
+        )
+        page.goto(url)
+        page.expected_errors = expected_errors
+        return page
+
+    yield open_address
+    expected = [page.expected_errors for context in contexts for page in context.pages]
+    for context in contexts:
+        context.close()
+    assert [fault for fault in faults if not any(text and text in fault for text in expected)] == []

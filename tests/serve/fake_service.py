@@ -1,0 +1,203 @@
+"""A small server with the routes that the page calls, whose translations are canned and whose pace a test sets."""
+
+import asyncio
+import json
+import re
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+PAGE = files("docmt.serve") / "page"
+MODEL = {"name": "tiny", "source_language": "en", "target_language": "fr"}
+
+
+@dataclass
+class FakeDocument:
+    """A document with the log of its events."""
+
+    id: str
+    name: str
+    sentences: list
+    file: bytes = b""
+    events: list = field(default_factory=list)
+    finished: int = 0
+    status: str = "running"
+
+    def log(self, name, data):
+        self.events.append((len(self.events) + 1, name, dict(data)))
+
+    def describe(self):
+        languages = {key: value for key, value in MODEL.items() if key != "name"}
+        numbers = {"sentences": len(self.sentences), "finished": self.finished, "skipped": {}, "error": ""}
+        return {"id": self.id, "status": self.status, "name": self.name, "model": "tiny"} | languages | numbers
+
+    def translate(self, context=""):
+        """Translate the next sentence."""
+        sentence = self.sentences[self.finished]
+        sentence["target"] = f"{context}fr {sentence['source']}"
+        self.finished += 1
+        self.log("sentence", sentence)
+        self.log("progress", {"finished": self.finished, "sentences": len(self.sentences)})
+        if self.finished == len(self.sentences):
+            self.status = "done"
+            self.log("done", self.describe())
+
+    def edit(self, number, target, retranslate):
+        self.sentences[number] |= {"target": target, "edited": True}
+        self.log("sentence", self.sentences[number])
+        if retranslate:
+            self.finished, self.status = number + 1, "running"
+            while self.status == "running":
+                self.translate(context="then ")
+        else:
+            self.log("done", self.describe())
+
+
+def split_text(text):
+    """Return the sentences of a text, as the API gives them. One with "odd" in it is doubtful."""
+    sentences = []
+    for paragraph, line in enumerate(filter(None, text.split("\n"))):
+        for source in re.split(r"(?<=[.!?]) ", line):
+            odd = "odd" in source
+            findings = [{"kind": "number", "message": "number 7 is missing"}] if "7" in source else []
+            sentence = {"number": len(sentences), "paragraph": paragraph, "source": source, "target": ""}
+            marks = {"score": -20.0 if odd else -1.0, "tokens": 10, "warnings": [], "findings": findings}
+            sentences.append(sentence | marks | {"edited": False})
+    return sentences
+
+
+class FakeService:
+    """The server. It can be stopped and started again, and keeps its documents."""
+
+    def __init__(self):
+        self.documents = {}
+        self.hold_after = 10**9  # sentences of a document after which it waits
+        self.key = ""
+        self.streams = True  # else the stream of events stays empty, as behind some proxies
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.socket.close()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}/"
+
+    def start(self):
+        config = uvicorn.Config(self.make_app(), port=self.port, log_level="error", timeout_graceful_shutdown=0)
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+
+    def stop(self):
+        self.server.should_exit = True
+        self.thread.join()
+
+    def make_app(self):
+        document = "/v1/documents/{id}"
+        routes = [
+            Route("/", self.show_page),
+            Mount("/page", StaticFiles(directory=str(PAGE))),
+            Route("/v1/models", self.list_models),
+            Route("/v1/documents", self.create, methods=["POST"]),
+            Route(document, self.describe, methods=["GET"]),
+            Route(document, self.delete, methods=["DELETE"]),
+            Route(document + "/sentences", self.list_sentences),
+            Route(document + "/events", self.stream),
+            Route(document + "/result", self.send_result),
+            Route(document + "/sentences/{number:int}", self.edit, methods=["POST"]),
+            Route(document + "/sentences/{number:int}/alternatives", self.list_alternatives),
+            Route(document + "/sentences/{number:int}/alignment", self.align),
+        ]
+        return Starlette(routes=routes)
+
+    async def show_page(self, request):
+        text = (PAGE / "index.html").read_text(encoding="utf-8")
+        return Response(text, media_type="text/html", headers={"Content-Security-Policy": "default-src 'self'"})
+
+    async def list_models(self, request):
+        if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+            return JSONResponse({"error": "This server asks for a key."}, 401)
+        return JSONResponse({"models": [MODEL]})
+
+    async def create(self, request):
+        if request.headers["Content-Type"] == "application/json":
+            name, data = "", (await request.json())["text"].encode()
+        else:
+            file = (await request.form())["file"]
+            name, data = file.filename, await file.read()
+        if b"\0bad" in data:
+            return JSONResponse({"error": f"{name} is broken. Save it again."}, 422)
+        document = FakeDocument(f"id{len(self.documents)}", name, split_text(data.decode(errors="replace")), data)
+        self.documents[document.id] = document
+        return JSONResponse(document.describe(), 202)
+
+    def find(self, request):
+        return self.documents[request.path_params["id"]]
+
+    async def describe(self, request):
+        if request.path_params["id"] not in self.documents:
+            return JSONResponse({"error": "There is no such document."}, 404)
+        return JSONResponse(self.find(request).describe())
+
+    async def delete(self, request):
+        document = self.find(request)
+        if document.status != "running":
+            del self.documents[document.id]
+        else:
+            document.status = "cancelled"
+            document.log("done", document.describe())
+        return Response(status_code=204)
+
+    async def list_sentences(self, request):
+        document = self.find(request)
+        return JSONResponse({"sentences": document.sentences[: document.finished]})
+
+    async def stream(self, request):
+        document = self.find(request)
+        after = int(request.headers.get("Last-Event-ID", 0))
+        events = self.send_events(document, after) if self.streams else iter(())
+        return StreamingResponse(events, media_type="text/event-stream")
+
+    async def send_events(self, document, after):
+        while not self.server.should_exit:
+            if document.status == "running" and document.finished < self.hold_after:
+                document.translate()
+            for number, name, data in document.events[after:]:
+                after = number
+                yield f"id: {number}\nevent: {name}\ndata: {json.dumps(data)}\n\n"
+            if document.status != "running":
+                return
+            await asyncio.sleep(0.001)
+
+    async def send_result(self, request):
+        document = self.find(request)
+        name = document.name if request.query_params["format"] == "original" else "translation.html"
+        headers = {"Content-Disposition": f"attachment; filename*=utf-8''{name or 'translation.txt'}"}
+        return Response(document.file, headers=headers)
+
+    async def edit(self, request):
+        values = await request.json()
+        self.find(request).edit(request.path_params["number"], **values)
+        return JSONResponse(self.find(request).describe())
+
+    async def list_alternatives(self, request):
+        target = self.find(request).sentences[request.path_params["number"]]["target"]
+        return JSONResponse({"alternatives": [{"target": f"{word} {target}", "score": -9} for word in ("one", "two")]})
+
+    async def align(self, request):
+        """Align each word with the one after it: the translation begins with one word more."""
+        sentence = self.find(request).sentences[request.path_params["number"]]
+        source, target = (
+            [word.span() for word in re.finditer(r"\S+", sentence[side])] for side in ("source", "target")
+        )
+        return JSONResponse({"alignment": [[*one, *other] for one, other in zip(source, target[1:], strict=False)]})
