@@ -91,7 +91,7 @@ class FakeService:
         return f"http://127.0.0.1:{self.port}/"
 
     def start(self):
-        config = uvicorn.Config(self.make_app(), port=self.port, log_level="error", timeout_graceful_shutdown=0)
+        config = uvicorn.Config(self.make_app(), port=self.port, log_level="critical", timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
