@@ -162,7 +162,6 @@ function showStatus(status) {
   const wasRunning = job.status && isRunning();
   job.status = status;
   const running = isRunning();
-  const done = status.status === "done";
   element("name").textContent = status.name || "Pasted text";
   element("state").textContent = describeState(status);
   document.title = `${running && status.sentences ? `${percent(status)}% ` : ""}${status.name || "Pasted text"} – docmt`;
@@ -172,23 +171,26 @@ function showStatus(status) {
   element("waiting").hidden = !running;
   element("waiting").textContent = status.finished ? "More sentences are on their way…" : "The first sentences come in a moment…";
   element("cancel").hidden = !running;
-  element("delete").hidden = running;
-  element("download").inert = !done;
+  if (running) {
+    element("delete").hidden = true;
+    element("download").inert = true;
+  }
   if (!running) showEnd(status, wasRunning);
   else if (Date.now() - announced > BETWEEN_ANNOUNCEMENTS) announce(element("state").textContent);
 }
 
-function showEnd(status, wasRunning) {
+async function showEnd(status, wasRunning) {
+  const ended = job;
   if (status.error) report(new Error(status.error));
-  // The last sentences are drawn in the next frames: count after them.
-  requestAnimationFrame(() => requestAnimationFrame(() => {
-    if (!job || isRunning()) return;
-    view.endStale();
-    const marked = view.countMarked();
-    element("next-mark").hidden = !marked;
-    if (marked) element("state").textContent += ` · ${count.format(marked)} marked to look at`;
-    if (wasRunning) announce(element("state").textContent);
-  }));
+  await view.drawn;
+  if (job !== ended || isRunning()) return;
+  view.endStale();
+  const marked = view.countMarked();
+  element("next-mark").hidden = !marked;
+  element("delete").hidden = false;
+  element("download").inert = status.status !== "done";
+  if (marked) element("state").textContent = `${describeState(status)} · ${count.format(marked)} marked to look at`;
+  if (wasRunning) announce(element("state").textContent);
 }
 
 const percent = (status) => Math.floor((100 * status.finished) / status.sentences);

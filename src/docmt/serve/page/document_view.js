@@ -11,8 +11,8 @@ export class DocumentView {
     this.root = root;
     this.reason = reason;
     // One listener for all sentences: a document may have thousands.
-    root.addEventListener("mouseover", (event) => this.light(this.numberAt(event.target)));
-    root.addEventListener("mouseleave", () => this.light(this.numberAt(document.activeElement)));
+    root.addEventListener("mouseover", (event) => this.hover(event));
+    root.addEventListener("mouseleave", (event) => this.hover(event));
     root.addEventListener("focusin", (event) => this.enter(this.numberAt(event.target)));
     root.addEventListener("focusout", () => this.light(-1));
     this.clear("", "");
@@ -22,6 +22,7 @@ export class DocumentView {
     this.languages = { source: sourceLanguage, target: targetLanguage };
     this.sentences = []; // by number: {data, source, target}, the last two are elements
     this.coming = new Map(); // sentences by number that wait for the next animation frame
+    this.drawn = Promise.resolve(); // when none waits any more
     this.paragraph = null; // the last one: {number, source, target}
     this.current = 0; // the sentence that the Tab key reaches
     this.lit = -1;
@@ -31,11 +32,12 @@ export class DocumentView {
 
   /** Add or replace a sentence. It is drawn at the next animation frame, together with others. */
   put(data) {
-    if (!this.coming.size) requestAnimationFrame(() => this.draw());
+    if (!this.coming.size) this.drawn = new Promise((resolve) => soon(() => this.draw(resolve)));
     this.coming.set(data.number, data);
   }
 
-  draw() {
+  /** Draw a batch, and the next one a frame later. finish: function that is called after the last. */
+  draw(finish) {
     const fragment = document.createDocumentFragment();
     const batch = [...this.coming.values()].sort((one, other) => one.number - other.number).slice(0, DRAWN_AT_ONCE);
     for (const data of batch) {
@@ -44,7 +46,8 @@ export class DocumentView {
       this.fill(data);
     }
     this.root.append(fragment);
-    if (this.coming.size) requestAnimationFrame(() => this.draw());
+    if (this.coming.size) soon(() => this.draw(finish));
+    else finish();
   }
 
   append(data, fragment) {
@@ -104,6 +107,15 @@ export class DocumentView {
     return Number(element?.closest?.("[data-number]")?.dataset.number ?? -1);
   }
 
+  /** Light the sentence under the mouse, else the one with the focus. */
+  hover({ type, target, screenX, screenY }) {
+    // When the page scrolls under a mouse that rests, as it does for the keyboard's focus, nobody points at anything.
+    if (this.mouse === `${screenX} ${screenY}` && type === "mouseover") return;
+    this.mouse = `${screenX} ${screenY}`;
+    const number = this.numberAt(target);
+    this.light(number < 0 ? this.numberAt(document.activeElement) : number);
+  }
+
   /** Light a sentence and its partner, and show why it is marked. -1: none. */
   light(number) {
     for (const side of ["source", "target"]) {
@@ -154,4 +166,15 @@ export class DocumentView {
   text() {
     return [...this.root.querySelectorAll("p.target")].map((paragraph) => paragraph.textContent).join("\n");
   }
+}
+
+/** Call a function at the next animation frame, or a little later in a tab that is hidden and has no frames. */
+function soon(action) {
+  let isDue = true;
+  const act = () => {
+    if (isDue) action();
+    isDue = false;
+  };
+  requestAnimationFrame(act);
+  setTimeout(act, 250);
 }
