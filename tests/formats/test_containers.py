@@ -109,6 +109,12 @@ def test_encodings_are_kept(encoding):
     assert XmlFile(file.encode(file.text.replace("ö", "ö日")), "x.xml").root.text() == "ö日"
 
 
+def test_numbers_of_characters_are_code_points():
+    file = XmlFile("<a b='&#150;&quot;'>&#150;&#x80;\x96 &lt;&#x1F600;</a>".encode(), "x.xml")
+    assert file.root.text() == "\x96\x80\x96 <😀"
+    assert file.root.attributes == {"b": '\x96"'}
+
+
 def test_names_have_namespaces():
     file = XmlFile(b'<a xmlns="u" xmlns:p="old"><p:b p:c="1" d="2"/></a>', "x.xml", aliases={"old": "new"})
     (child,) = file.root.elements

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from generated_files import check_files
@@ -26,6 +27,15 @@ def parse(text, *fields):
 
 def texts(text, *fields):
     return [(unit.id, unit.text) for unit in parse(text, *fields).units]
+
+
+def test_a_path_has_no_line_break():
+    file = read(rb'{"a": "Copied to C:\\new now", "b": "One\\nTwo"}', "x.json", ReadConfig(fields=("a", "b")))
+    assert [unit.text for unit in file.units] == ["Copied to now", "One Two"]
+    path, line = (unit.codes[0].content for unit in file.units)
+    assert (path.strip(), line) == (r"C:\new", r"\n")
+    units = [Unit("Now in", (replace(file.units[0].codes[0], offset=6),)), file.units[1]]
+    assert file.write(units) == rb'{"a": "Now in C:\\new", "b": "One\\nTwo"}'
 
 
 def test_paths():

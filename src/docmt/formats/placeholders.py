@@ -24,7 +24,9 @@ ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 """Of HTML."""
 LINE_BREAKS = r"[ ]*(?:[\r\n\t]|\\[nrt]|<[bB][rR]\s*/?>)(?:[ \r\n\t]|\\[nrt]|<[bB][rR]\s*/?>)*"
 """Line breaks and tabs, as such, as escapes, and as tags. They separate words."""
-ALL_PATTERNS = (LINE_BREAKS, NAMED, PRINTF, BRACES, TAGS, ENTITIES)
+PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
+"""Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
+ALL_PATTERNS = (PATHS, LINE_BREAKS, NAMED, PRINTF, BRACES, TAGS, ENTITIES)
 """All regular expressions of this module."""
 
 _TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)

@@ -26,6 +26,7 @@ _TOKEN = re.compile(
 )
 _NAME = re.compile(r"</?([^\s/>]+)")
 _ATTRIBUTE = re.compile(r"([^\s=/<>]+)\s*=\s*(\"[^\"]*\"|'[^']*')")
+_REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]+)|#([0-9]+)|[^\s&;]+);")
 _ENCODING = re.compile(rb"^[^>]*?<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._:-]+)[\"']", re.DOTALL)
 
 
@@ -252,9 +253,16 @@ def _resolve(tag: str, scope: Mapping[str, str]) -> str:
 
 
 def unescape(raw: str) -> str:
-    """Return the characters of raw character data."""
+    """Return the characters of raw character data. A number is a code point, also 128 to 159, unlike in HTML."""
     raw = normalize_lines(raw)
-    return html.unescape(raw) if "&" in raw else raw
+    return _REFERENCE.sub(_read_reference, raw) if "&" in raw else raw
+
+
+def _read_reference(match: re.Match[str]) -> str:
+    hexadecimal, decimal = match.groups()
+    if hexadecimal or decimal:
+        return chr(int(hexadecimal, 16) if hexadecimal else int(decimal))
+    return html.unescape(match[0])
 
 
 def normalize_lines(raw: str) -> str:
