@@ -59,6 +59,15 @@ def test_markup_never_changes_the_words(run, page, tmp_path):
     assert [sentence for sentence in translation.document.sentences if sentence not in text] == []
 
 
+def test_a_layout_of_text_for_a_page_is_warned_of(run, page, tmp_path):
+    outcome = call("translate", run, page, "--layout", "lines", *QUICK)
+    message = f"{page} is html, but --layout lines translates its markup like words: leave out --layout"
+    assert outcome.status == 0 and message in outcome.err
+    text = tmp_path / "x.txt"
+    text.write_text("It is new.\n")
+    assert "markup" not in call("translate", run, text, "--layout", "lines", *QUICK).err
+
+
 @pytest.mark.parametrize("name", ["page.html", "page.md", "page.txt"])
 def test_addresses_come_out_as_they_are(run, tmp_path, name):
     page, out = tmp_path / name, tmp_path / f"new-{name}"

@@ -21,7 +21,7 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
@@ -269,6 +269,7 @@ def _read(
                 if path == STANDARD:
                     raise DocmtError(f"standard input has no name: add --format NAME for --{name} (tsv is also CSV)")
                 raise DocmtError(f"{path}: --{name} is for files with markup, not for plain text and JSONL")
+            _warn_of_markup(path, file, config.layout)
             text = decode_utf8(file, "standard input" if path == STANDARD else path)
             input = read_input(
                 path, layout=config.layout, language=config.language, join_lines=config.join_lines, text=text
@@ -281,6 +282,16 @@ def _read(
         files.append(TranslationJob(path, output, _output_format(format, input.format, "", output), input))
         _log_input_notes(files[-1])
     return files
+
+
+def _warn_of_markup(path: str, data: bytes, layout: Layout) -> None:
+    """Warn if a layout of plain text is chosen for a file with markup."""
+    with suppress(DocmtError):  # of formats that docmt does not read, which may be text
+        format = find_format(path, data)
+        if layout != "auto" and format and format.name != layout:
+            _log.warning(
+                f"{path} is {format.name}, but --layout {layout} translates its markup like words: leave out --layout"
+            )
 
 
 def _make_job(path: str, output: str, format: str, config: InputConfig, file: FileTranslation) -> TranslationJob:
