@@ -109,8 +109,6 @@ def parser() -> Parser[TranslateOptions]:
 
 def run(arguments: Sequence[str]) -> int:
     """Translate files. Return 2 if any of them failed."""
-    from docmt.decoding.models import parse_model_paths, read_tokenizer_and_languages
-
     options = parser().parse(arguments)
     outputs = _outputs(options)
     check_bilingual(options.bilingual)
@@ -129,7 +127,7 @@ def run(arguments: Sequence[str]) -> int:
         if not is_resumable(output):
             name = "standard output" if output == STANDARD else f"{output}, a device or pipe,"
             raise DocmtError(f"--resume cannot continue {name}; write to a file with -o FILE")
-    languages = read_tokenizer_and_languages(parse_model_paths(options.model))[1]
+    languages = _read_languages(options.model)
     report = Report()
     language = options.input.language or languages[0] or DEFAULT_LANGUAGE
     markup = FileConfig(*languages, language, tuple(options.fields), options.bilingual)
@@ -167,6 +165,13 @@ def _log_partial(writers: Iterable[TranslationWriter]) -> None:
     if paths := [writer.partial for writer in writers if writer.partial]:
         others = f" (and {len(paths) - 1} others)" if len(paths) > 1 else ""
         _log.warning(f"{paths[0]}{others} is for --resume, which translates only what is missing: delete it otherwise")
+
+
+def _read_languages(model: str) -> tuple[str, str]:
+    """Return the language codes of a model, whose weights are not loaded. Raises DocmtError as `Translator` does."""
+    from docmt.decoding.models import parse_model_paths, read_tokenizer_and_languages  # torch takes seconds
+
+    return read_tokenizer_and_languages(parse_model_paths(model))[1]
 
 
 def _check_n_best(search: SearchConfig, formats: Iterable[str]) -> None:
