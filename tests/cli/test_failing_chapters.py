@@ -139,6 +139,19 @@ def test_where_every_chapter_fails_there_is_no_book(model, tmp_path, spoil):
     assert [path.name for path in tmp_path.iterdir()] == ["book.epub"]
 
 
+def test_bilingual_files_show_what_failed(model, book, tmp_path, spoil):
+    spoil(error=DocmtError("it is bad"))
+    for name in ("both.xlf", "both.tmx"):
+        command = ["translate", model, book, "-o", tmp_path / "out.epub", "--bilingual", tmp_path / name, *SEARCH]
+        assert call(*command).status == 2
+    segments = etree.parse(tmp_path / "both.xlf").iter("{*}segment")
+    states = {"".join(segment.find("{*}source").itertext()): segment.get("state") for segment in segments}
+    assert states == {**dict.fromkeys(states, "translated"), "BAD.": "initial"}
+    assert "BAD." not in (tmp_path / "both.tmx").read_text()
+    assert call("merge", tmp_path / "both.xlf", "-o", tmp_path / "merged.epub").status == 0
+    assert read_chapters(tmp_path / "merged.epub") == read_chapters(tmp_path / "out.epub")
+
+
 def test_a_fault_of_the_program_leaves_no_half_book(model, book, tmp_path, spoil):
     spoil(error=ZeroDivisionError("a fault of ours"))
     command = ["translate", model, book, "-o", tmp_path / "out.epub", *SEARCH]

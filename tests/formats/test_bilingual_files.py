@@ -109,6 +109,9 @@ def test_what_is_written_is_read(units):
 @check_files(st.lists(translated_units(), min_size=1, max_size=3), quick=100)
 def test_the_rules_of_xliff_are_kept(units):
     check_xliff_2(write(*units).encode())
+    for each in units:
+        failed = [replace(sentence, has_translation=n % 2 == 1) for n, sentence in enumerate(each.sentences)]
+        check_xliff_2(write(replace(each, sentences=tuple(failed))).encode())
 
 
 @NEEDS_FILES
@@ -213,13 +216,14 @@ def test_units_without_a_translation_stay():
     assert "1 of 2 segments have no translation" in warnings[0]
 
 
-def test_a_sentence_that_failed_has_no_target():
-    failed = replace(PAIR, sentences=(SENTENCES[0], replace(SENTENCES[1], has_translation=False)))
+def test_a_sentence_that_failed_is_no_translation():
+    target = build("Ein ", "<b>", "Auto. Red", "</b>", " ", "<a>", "Two", "</a>", "[1]", ".")
+    failed = replace(PAIR, target=target, sentences=(SENTENCES[0], replace(SENTENCES[1], has_translation=False)))
     text = write(failed)
     assert (text.count('state="translated"'), text.count('state="initial"')) == (1, 1)
     (unit,), (warning,) = merge(text, SOURCE)
     assert unit.text == "Ein Auto. Red Two." and "1 of 2 segments have no translation" in warning
-    assert b"Zwei" not in write_tmx([failed], "en", "de")
+    assert b"Two" not in write_tmx([failed], "en", "de")
 
 
 def test_an_empty_translation_is_one():

@@ -152,8 +152,8 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
     for number, (pair, (text, names)) in enumerate(zip(pairs, sources, strict=True), 1):
         content = f"<source>{text}</source>"
         translation = f"<target>{target.write(pair.target, names)}</target>" if is_translated else ""
-        if pair.sentence is None or pair.sentence.has_translation:
-            content += translation
+        if pair.sentence is None or pair.sentence.has_translation or not _is_balanced(pair.target):
+            content += translation  # without it, pairs of other segments would have no beginning or end
         if pair.sentence is None:
             segments.append(f"<ignorable>{content}</ignorable>\n")
             continue
@@ -165,6 +165,12 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
     title = f" name={quote_attribute(unit.id)}" if unit.id else ""
     metadata = f"<mda:metadata>{''.join(groups)}</mda:metadata>\n" if groups else ""
     return f'<unit id="{name}"{title}>\n{metadata}{_write_data(table)}{"".join(segments)}</unit>\n'
+
+
+def _is_balanced(tokens: Sequence[Token]) -> bool:
+    """Return whether all pairs of a piece begin and end in it."""
+    ends = sum(isinstance(token, Code) and token.kind != "alone" for token in tokens)
+    return ends == 2 * len(find_closed(tokens))
 
 
 def _write_data(table: _CodeTable) -> str:
@@ -254,7 +260,8 @@ def _read_unit(unit: Element, line: int, path: str) -> XliffUnit:
         is_missing = element is None
         if piece.name == f"{{{_CORE}}}segment":
             is_initial = piece.attributes.get("state", "initial") == "initial"
-            is_missing = is_missing or (not target and bool(content) and is_initial)
+            is_copy = bool(content) and (not target or _clean(target) == _clean(content))
+            is_missing = is_missing or (is_initial and is_copy)
             segments += 1
             untranslated += is_missing
         order = element.attributes.get("order", "") if element else ""
