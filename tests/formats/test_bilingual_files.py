@@ -218,7 +218,9 @@ def test_units_without_a_translation_stay():
 
 def test_a_sentence_that_failed_is_no_translation():
     target = build("Ein ", "<b>", "Auto. Red", "</b>", " ", "<a>", "Two", "</a>", "[1]", ".")
-    failed = replace(PAIR, target=target, sentences=(SENTENCES[0], replace(SENTENCES[1], has_translation=False)))
+    failed = replace(
+        PAIR, target=target, sentences=(SENTENCES[0], BilingualSentence((9, 17), (10, 18), has_translation=False))
+    )
     text = write(failed)
     assert (text.count('state="translated"'), text.count('state="initial"')) == (1, 1)
     (unit,), (warning,) = merge(text, SOURCE)
