@@ -8,7 +8,8 @@ The words of the translation never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -141,12 +142,16 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
     word_stacks = [max(stacks[start:end], key=len) for start, end in words]
     target_stacks = _map_stacks(text, words, word_stacks, passage.target, target, aligned)
     _restore_lost([stacks[start:end] for start, end in words], target_stacks, aligned)
+    numbers_of: dict[int, list[int]] = {}
+    for number, index in enumerate(aligned):
+        if index is not None:
+            numbers_of.setdefault(index, []).append(number)
     positions = [
         _leave_word(
             text,
             passage.target,
             atom.offset - passage.start,
-            _find_position(text, words, passage.target, target, aligned, atom, atom.offset - passage.start),
+            _find_position(text, words, passage.target, target, numbers_of, atom, atom.offset - passage.start),
         )
         for atom in atoms
     ]
@@ -251,23 +256,23 @@ def _find_position(
     words: Sequence[Span],
     translation: str,
     target: Sequence[Span],
-    aligned: Sequence[int | None],
+    numbers_of: Mapping[int, Sequence[int]],
     atom: _Atom,
     offset: int,
 ) -> int:
-    """Return the place of an atom in the translation, in characters."""
+    """Return the place of an atom in the translation, in characters. numbers_of: target words by source word."""
     code = atom.codes[0]
-    before = [index for index, (start, end) in enumerate(words) if start < offset]
-    after = [index for index, (start, end) in enumerate(words) if start >= offset]
+    count = bisect_left(words, (offset, offset))
+    before, after = range(count), range(count, len(words))
     touches_next = text[offset : offset + 1].strip() != "" and not code.is_space
     touches_previous = offset > 0 and not text[offset - 1].isspace()
     if after and (not before or (touches_next and not touches_previous)):
         for index in after:
-            if numbers := [number for number, other in enumerate(aligned) if other == index]:
+            if numbers := numbers_of.get(index):
                 return target[numbers[0]][0]
         return target[-1][1]
     for index in reversed(before):
-        if numbers := [number for number, other in enumerate(aligned) if other == index]:
+        if numbers := numbers_of.get(index):
             end = target[_last_of_run(numbers)][1]
             return _pass_punctuation(text, words, translation, target, index, end, before[-1])
     return target[0][0] if not code.is_space else target[0][1]
@@ -308,8 +313,10 @@ def _pass_punctuation(
 ) -> int:
     """Return the end after the punctuation that the source has between the aligned word and the atom."""
     passed = {text[words[number][0]] for number in range(index + 1, last + 1)}
-    for start, finish in target:
-        if start == end and not translation[start].isalnum() and translation[start] in passed:
+    for start, finish in target[bisect_left(target, (end, end)) :]:
+        if start > end:
+            break
+        if not translation[start].isalnum() and translation[start] in passed:
             end = finish
     return end
 
@@ -366,22 +373,38 @@ def _common(stacks: Sequence[Stack]) -> Stack:
 def _narrow_pairs(pieces: Sequence[_Piece], ids: Sequence[str]) -> None:
     """Leave each of these pairs around one run of pieces only: its longest one that crosses no other of them."""
     narrowed: dict[str, set[int]] = {}
-    sizes = {id: sum(len(piece.text) for piece in pieces if id in piece.stack) for id in ids}
+    owners: dict[int, list[str]] = {}  # narrowed pairs by piece
+    spans = {id: range(0) for id in ids}
+    sizes = dict.fromkeys(ids, 0)
+    for index, piece in enumerate(pieces):
+        for id in spans.keys() & piece.stack:
+            spans[id] = range(spans[id].start if spans[id] else index, index + 1)
+            sizes[id] += len(piece.text)
     for id in sorted(ids, key=lambda id: sizes[id]):
-        runs = _find_runs(pieces, id)
-        for other in narrowed.values():
-            runs = [part for run in runs for part in _split_crossing(run, other)]
+        runs = _find_runs(pieces, id, spans[id])
+        for name in dict.fromkeys(each for index in spans[id] for each in owners.get(index, ())):
+            runs = [part for run in runs for part in _split_crossing(run, narrowed[name])]
         if runs:
             best = max(runs, key=lambda run: sum(len(pieces[index].text) for index in run))
             narrowed[id] = set(best)
-            _set_run(pieces, id, best, [other for other, run in narrowed.items() if run >= narrowed[id]])
+            outside = [other for other in owners.get(best[0], ()) if narrowed[other] >= narrowed[id]]
+            for index in best:
+                owners.setdefault(index, []).append(id)
+            _set_run(pieces, id, narrowed[id], spans[id], [*outside, id])
+            for other in spans.keys() & pieces[best[0]].stack:  # pairs around this one may be around more pieces now
+                first, last = min(spans[other].start, best[0]), max(spans[other].stop, best[-1] + 1)
+                spans[other] = range(first, last)
 
 
-def _find_runs(pieces: Sequence[_Piece], id: str) -> list[list[int]]:
-    """Return the runs of pieces within a pair. Spaces and punctuation in between do not end a run."""
+def _find_runs(pieces: Sequence[_Piece], id: str, span: Iterable[int]) -> list[list[int]]:
+    """Return the runs of pieces within a pair. Spaces and punctuation in between do not end a run.
+
+    span: indices of pieces from the first one within the pair to the last.
+    """
     runs: list[list[int]] = []
     bridge: list[int] | None = None  # pieces since the last one within the pair
-    for index, piece in enumerate(pieces):
+    for index in span:
+        piece = pieces[index]
         if id in piece.stack:
             if bridge is None:
                 runs.append([index])
@@ -403,15 +426,16 @@ def _split_crossing(run: list[int], other: set[int]) -> list[list[int]]:
     return [list(part) for _, part in groupby(run, key=lambda index: index in other)]
 
 
-def _set_run(pieces: Sequence[_Piece], id: str, run: Sequence[int], outside: Sequence[str]) -> None:
-    """Put a pair around this run of pieces and no others. outside: pairs that enclose the run."""
-    stacks = [pieces[index].stack for index in run if id in pieces[index].stack]
+def _set_run(pieces: Sequence[_Piece], id: str, run: set[int], span: Iterable[int], outside: Sequence[str]) -> None:
+    """Put a pair around this run of pieces and no others. span: see `_find_runs`. outside: pairs around the run."""
+    stacks = [pieces[index].stack for index in sorted(run) if id in pieces[index].stack]
     prefix = _common([stack[: stack.index(id)] for stack in stacks])
     for other in outside:
         if other != id and other not in prefix:
             inner = [each for each in stacks[0] if each != id]
             prefix = tuple(inner[: inner.index(other) + 1])
-    for index, piece in enumerate(pieces):
+    for index in span:
+        piece = pieces[index]
         rest = tuple(other for other in piece.stack if other != id)
         if index in run:
             rest = (*prefix, id, *(other for other in rest if other not in prefix))
@@ -453,6 +477,7 @@ def guess_links(source: str, target: str) -> list[Link]:
     for number, (start, end) in enumerate(others):
         diagonal = words[min(len(words) - 1, round(number * (len(words) - 1) / max(1, len(others) - 1)))]
         equal = by_text.get(target[start:end].casefold(), [])
-        best = min(equal, key=lambda span: abs(span[0] - diagonal[0]), default=diagonal)
+        near = bisect_left(equal, diagonal)
+        best = min(equal[max(0, near - 1) : near + 1], key=lambda span: abs(span[0] - diagonal[0]), default=diagonal)
         links.append((*best, start, end))
     return links
