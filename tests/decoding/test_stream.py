@@ -102,6 +102,28 @@ def test_spans_equal_one_search_and_resumed_streams(name, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "name", in_two_tiers(SYSTEMS, "group", "document", "sentence", "concat, keep last", "hierarchical in the decoder")
+)
+def test_a_document_continues_after_supplied_translations(name):
+    """Greedy search after its own translations finds the same, wherever it begins, as no later choice changes."""
+    model = build(3, **{**SIZE, **SYSTEMS[name]})
+    drafts = [[[9] * len(words) for words in LONG]] if model.system.context_spec().drafts else None
+    config, options = split_settings(GREEDY)
+
+    def translate(**more):
+        stream = DocumentStream(model, [LONG], SPECIALS, config, **options, drafts=drafts, look_ahead=20, **more)
+        return sentence_results(flat(stream.spans()))
+
+    whole = translate()
+    for count in range(len(LONG) + 1):
+        history = [[whole[0, number][0][0]] for number in range(count) if LONG[number]]
+        rest = translate(resume_points={0: ResumePoint(count, history, is_supplied=True)})
+        assert rest == {key: result for key, result in whole.items() if key[1] >= count}, count
+    with pytest.raises(ValueError, match="1 sentences have words, but 0 have a supplied translation"):
+        translate(resume_points={0: ResumePoint(2, [], is_supplied=True)})
+
+
+@pytest.mark.parametrize(
     "name", in_two_tiers(["group", "carried", "concat, keep prefix", "sentence"], "carried", "sentence")
 )
 def test_a_document_that_fails_does_not_stop_others(name, monkeypatch):

@@ -99,6 +99,9 @@ class DocumentStream:
         """Restore the history of a resumed document. Raises DocmtError where no instance begins at that sentence."""
         starts = self._task.instances.first_output[self._borders[document] : self._borders[document + 1]]
         start = self._first_untranslated(document, resume_point)
+        if resume_point.is_supplied:
+            self._continue_supplied(document, start, resume_point.history)
+            return
         if start == self._offsets[document + 1] and resume_point.sentences == self._sizes[document]:
             return
         number = int(np.searchsorted(starts, start))
@@ -113,6 +116,20 @@ class DocumentStream:
             )
         for position, translations in enumerate(resume_point.history, start - len(resume_point.history)):
             self._task.history.add(position, [[words] for words in translations])
+
+    def _continue_supplied(self, document: int, start: int, history: Sequence[Sequence[Sequence[int]]]) -> None:
+        """Let the instance that holds the sentence `start` begin its output there, after supplied translations."""
+        offset = int(self._offsets[document])
+        if len(history) != start - offset:
+            raise ValueError(f"{start - offset} sentences have words, but {len(history)} have a supplied translation")
+        for position, translations in enumerate(history, offset):
+            self._task.history.add(position, [[words] for words in translations])
+        borders = slice(self._borders[document], self._borders[document + 1])
+        number = int(self._borders[document] + np.searchsorted(self._task.instances.last[borders], start, side="right"))
+        if number < self._borders[document + 1]:
+            first_output = self._task.instances.first_output.copy()
+            first_output[number] = start
+            self._task = replace(self._task, instances=replace(self._task.instances, first_output=first_output))
 
     def _first_untranslated(self, document: int, resume_point: ResumePoint) -> int:
         """Return the first sentence still to be translated, numbered through all documents."""
@@ -239,7 +256,8 @@ class DocumentStream:
         # Lower ranks were searched given the best translations of earlier sentences, not their own. The published
         # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
         # boundary tokens than those of the translation.
-        config, has_prefixes = self._config, self._order == "sequential" or self._context.overlap > 0
+        config, instances = self._config, task.instances
+        has_prefixes = self._order != "sentences" and bool((instances.first_output > instances.first).any())
         other_context = self._order == "windows" or (has_prefixes and config.n_best > 1)
         other_tokens = config.implementation == "rfa" or (self._rules is OpenRules and config.implementation == "docmt")
         if other_context or config.rounds or other_tokens:
@@ -257,6 +275,9 @@ class DocumentStream:
         nonempty, size = self._nonempty[document], self._sizes[document]  # indices of its sentences with text
         start, stop = (int(each - self._offsets[document]) for each in (first_in_task, instances.last[last_index]))
         first, last = (int(nonempty[start]) if start else 0), (int(nonempty[stop]) if stop < len(nonempty) else size)
+        point = self._resume_points.get(document)
+        if point is not None and first_in_task == self._first_untranslated(document, point):
+            first = point.sentences
         history: list[list[list[int]]] = []
         if last_index + 1 < self._borders[document + 1]:
             sees = range(int(instances.first[last_index + 1]), int(instances.first_output[last_index + 1]))
@@ -274,10 +295,19 @@ class DocumentStream:
     def _yield_without_instances(self, first: int, last: int) -> Iterator[TranslatedSpan]:
         """Yield the documents first .. last - 1 that have no sentences to translate, or cannot be translated."""
         for document in range(first, last):
-            if self._borders[document] == self._borders[document + 1] and document not in self._resume_points:
-                size, error = self._sizes[document], self._errors.get(document)
-                hypotheses = [] if error else [each.insert_empty([], size) for each in join_spans([], self._config)]
-                yield TranslatedSpan(document, 0, size, hypotheses, ResumePoint(size), error)
+            size, error = self._sizes[document], self._errors.get(document)
+            point = self._resume_points.get(document)
+            start = 0 if point is None else point.sentences
+            if self._has_instances(document, point) or (point is not None and start == size):
+                continue
+            hypotheses = [] if error else [each.insert_empty([], size - start) for each in join_spans([], self._config)]
+            yield TranslatedSpan(document, start, size, hypotheses, ResumePoint(size), error)
+
+    def _has_instances(self, document: int, point: ResumePoint | None) -> bool:
+        """Return whether a document has sentences with words after the resume point."""
+        if point is None:
+            return bool(self._borders[document] < self._borders[document + 1])
+        return self._first_untranslated(document, point) < int(self._offsets[document + 1])
 
     def _forget(self, instance: int) -> None:
         """Drop the translations that no instance from this one on sees."""

@@ -98,6 +98,9 @@ class ResumePoint:
     """number of its first sentences that are translated"""
     history: Sequence[Sequence[Sequence[int]]] = ()
     """translations (word ids, best first) of the last non-empty ones, as many as the next sentence sees"""
+    is_supplied: bool = False
+    """the translations were not made here: the history is of all non-empty sentences before, and an instance may be cut
+    in two"""
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Literal, TypedDict, overload
+from typing import Any, Literal, TypedDict, TypeVar, overload
 
 import torch
 
@@ -48,11 +49,21 @@ FILES_WITHOUT_EFFECT = {CARD_FILE, "candidates.safetensors"}
 """Files of a model directory that do not change translations; docmt 0.3.0 wrote tables of candidates."""
 _BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
+Source = TypeVar("Source")
 
 
 class _ContextSettings(TypedDict):
     context: ContextConfig
     batch_tokens: int
+
+
+@dataclass(frozen=True)
+class PreparedDocument:
+    """A source document with its tokens."""
+
+    document: Document
+    words: Sequence[Sequence[int]]
+    """ids of each sentence, without boundary tokens"""
 
 
 class Translator:
@@ -224,7 +235,7 @@ class Translator:
 
     def stream_parts(
         self,
-        documents: Sequence[Document | str],
+        documents: Sequence[Document | str | PreparedDocument],
         *,
         resume_points: Mapping[int, ResumePoint] | None = None,
         look_ahead: int | None = None,
@@ -239,8 +250,8 @@ class Translator:
         """
         if look_ahead is not None and (not isinstance(look_ahead, int) or look_ahead < 1):
             raise DocmtError(f"look_ahead is {look_ahead!r}. Choose at least 1 source token, or None.")
-        sources = [self._to_document(document, "source") for document in _check_documents(documents)]
-        encoded = [self._encode(document.sentences, "source") for document in sources]
+        prepared = list(map(self.prepare, _check_documents(documents)))
+        sources, encoded = [each.document for each in prepared], [each.words for each in prepared]
         tokens = look_ahead or POOL_FACTOR * self.batch_tokens
         drafts = self._prepare_drafts(encoded, tokens)
         specials, resume_points = self.tokenizer.specials, resume_points or {}
@@ -257,6 +268,34 @@ class Translator:
         )
         lengths = [[len(words) for words in source] for source in encoded]
         return self._yield_parts(sources, lengths, stream, sum(point.sentences for point in resume_points.values()))
+
+    def prepare(self, document: Document | str | PreparedDocument) -> PreparedDocument:
+        """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`."""
+        if isinstance(document, PreparedDocument):
+            return document
+        source = self._to_document(document, "source")
+        return PreparedDocument(source, self._encode(source.sentences, "source"))
+
+    def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
+        """Return the point after the first sentences of a document, whose translations are supplied.
+
+        `stream_parts` translates the rest, and sees them as it sees its own translations. Raises DocmtError for more
+        translations than sentences.
+        """
+        if len(targets) > len(document.words):
+            raise DocmtError(
+                f"there are {len(targets)} translations for {len(document.words)} sentences. Give at most one for each."
+            )
+        pairs = zip(document.words, self._encode(targets, "target"), strict=False)
+        return ResumePoint(len(targets), [[translation] for words, translation in pairs if words], is_supplied=True)
+
+    def with_search(self, search: SearchConfig) -> Translator:
+        """Return a translator with the same model, which is not copied, and other settings of the search."""
+        for member in self.models:
+            check_context(search, self.context, member.config)
+        other = copy(self)
+        other.search = search
+        return other
 
     def _yield_parts(
         self, documents: Sequence[Document], lengths: Sequence[Sequence[int]], stream: DocumentStream, finished: int
@@ -496,7 +535,7 @@ def _log_warnings(translations: Iterable[Translation]) -> None:
         _log.warning("%s. Translate a Document to see where (Translation.warnings).", summary)
 
 
-def _check_documents(documents: Iterable[Document | str]) -> Iterable[Document | str]:
+def _check_documents(documents: Iterable[Source]) -> Iterable[Source]:
     """Return the documents. Raises DocmtError for a single one, and for a value that is not a list."""
     if isinstance(documents, str | Document):
         raise DocmtError("one document is not a list of documents. Put it into a list, or call translate.")
