@@ -7,7 +7,7 @@ import pytest
 from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, build
 
 from docmt.core.errors import DocmtError
-from docmt.decoding import SearchConfig, scheduler, translate_documents
+from docmt.decoding import SearchConfig, scheduler, score_documents, translate_documents
 from docmt.decoding import document_stream as document_stream
 from docmt.decoding.document_stream import DocumentStream
 from docmt.decoding.drafter import Drafter
@@ -110,15 +110,26 @@ def test_a_document_continues_after_supplied_translations(name):
     drafts = [[[9] * len(words) for words in LONG]] if model.system.context_spec().drafts else None
     config, options = split_settings(GREEDY)
 
-    def translate(**more):
+    def run(**more):
         stream = DocumentStream(model, [LONG], SPECIALS, config, **options, drafts=drafts, look_ahead=20, **more)
-        return sentence_results(flat(stream.spans()))
+        return flat(stream.spans())
+
+    def translate(**more):
+        return sentence_results(run(**more))
 
     whole = translate()
     for count in range(len(LONG) + 1):
         history = [[whole[0, number][0][0]] for number in range(count) if LONG[number]]
         rest = translate(resume_points={0: ResumePoint(count, history, is_supplied=True)})
         assert rest == {key: result for key, result in whole.items() if key[1] >= count}, count
+    history = [[5 + number, 6] for number in range(7)]
+    spans = run(resume_points={0: ResumePoint(9, [[words] for words in history], is_supplied=True)})
+    rest = sentence_results(spans)
+    edited = [history[sum(map(bool, LONG[:number]))] if LONG[number] else [] for number in range(9)]
+    edited += [rest[0, number][0][0] for number in range(9, len(LONG))]
+    settings = {"drafts": drafts, "free_at_limit": True, **options}
+    (scored,) = score_documents(model, [LONG], [edited], SPECIALS, config, **settings)
+    assert scored.sentence_scores[9:] == pytest.approx([score for (score,) in scores(spans)], abs=1e-4)
     with pytest.raises(ValueError, match="1 sentences have words, but 0 have a supplied translation"):
         translate(resume_points={0: ResumePoint(2, [], is_supplied=True)})
 

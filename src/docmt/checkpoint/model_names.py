@@ -73,7 +73,7 @@ def list_models() -> list[InstalledModel]:
     models = []
     for path in _model_paths():
         try:
-            models.append(_describe(path))
+            models.append(describe_installed(path))
         except DocmtError as error:
             _log.warning("%s", error)
     return models
@@ -175,7 +175,7 @@ def _text(facts: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _describe(path: Path) -> InstalledModel:
+def describe_installed(path: Path) -> InstalledModel:
     """Return the facts of a model directory. Raises DocmtError if it is damaged."""
     facts, shapes = read_json(path / CONFIG_FILE), read_shapes(path / WEIGHTS_FILE)
     model = facts.get("model")

@@ -1,0 +1,326 @@
+"""The engine of the service: one thread owns the models, and sentences of all requests meet in its batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from docmt.core.errors import DocmtError, is_out_of_memory
+from docmt.core.progress import plain_progress
+from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
+from docmt.decoding.models import Precision
+from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
+from docmt.decoding.translator import DEFAULT_LANGUAGE
+from docmt.documents import Document
+from docmt.serve.model_shelf import ModelDescription, ModelShelf, UnknownModel
+from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
+
+__all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
+
+_TURN_SECONDS = 0.5
+"""How long a turn should take: a short text waits for at most one, and hardly any throughput is lost."""
+_FIRST_TURN_TOKENS, _LEAST_TURN_TOKENS, _MOST_TURN_TOKENS = 512, 256, 32_768
+_WINDOW_SECONDS = 0.005
+"""How long an idle engine waits for more texts after the first."""
+_SMOOTHING = 0.3  # of tokens per second: the share of the last turn
+_log = logging.getLogger(__name__)
+
+
+class Overloaded(DocmtError):  # noqa: N818 - as HTTP calls it
+    """What waits has reached its bound."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        """retry_after: seconds."""
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True)
+class EngineStatistics:
+    """State of the engine."""
+
+    waiting_sentences: dict[Lane, int]
+    waiting_tokens: dict[Lane, int]
+    tokens_per_second: float
+    """source tokens, of the model that translated last"""
+    batches: int
+    """turns so far"""
+    batch_tokens: int
+    """source tokens of the last turn"""
+    batch_fill: float
+    """share of the last turn's budget that was used"""
+    model_bytes: int
+    """weights of the loaded models, about"""
+
+
+@dataclass
+class _Speed:
+    """Measured speed of a model."""
+
+    tokens_per_second: float = 0.0
+
+    def turn_tokens(self) -> int:
+        """Return the source tokens of a turn."""
+        if not self.tokens_per_second:
+            return _FIRST_TURN_TOKENS
+        return int(min(max(self.tokens_per_second * _TURN_SECONDS, _LEAST_TURN_TOKENS), _MOST_TURN_TOKENS))
+
+    def add(self, tokens: int, seconds: float) -> None:
+        """Add the measurement of a turn."""
+        speed = tokens / max(seconds, 1e-6)
+        old = self.tokens_per_second or speed
+        self.tokens_per_second = (1 - _SMOOTHING) * old + _SMOOTHING * speed
+
+
+@dataclass
+class _Counts:
+    batches: int = 0
+    tokens: int = 0
+    fill: float = 0.0
+    model: str = ""
+
+
+@dataclass
+class _Call:
+    """A call in the thread that translates."""
+
+    work: Callable[[], Any]
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Engine:
+    """Translates documents of many callers in one thread."""
+
+    def __init__(
+        self,
+        models: Sequence[str] = (),
+        *,
+        max_waiting_tokens: int = 200_000,
+        max_memory_mb: int = 0,
+        search: SearchConfig = SearchConfig(),
+        device: str = "auto",
+        precision: Precision = "float32",
+    ) -> None:
+        """Describe the models, without loading them; none named: all that are installed.
+
+        max_waiting_tokens: source tokens that may wait in the interactive lane. max_memory_mb: of the weights that stay
+        loaded; 0: no bound. Raises DocmtError for a model that is missing or damaged.
+        """
+        self._shelf = ModelShelf(models, search, device, precision, max_memory_mb * 2**20)
+        self._search, self._max_waiting_tokens = search, max_waiting_tokens
+        self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
+        self._speeds = {model.name: _Speed() for model in self._shelf.describe()}
+        self._counts, self._is_stopping = _Counts(), False
+        self._thread = threading.Thread(target=self._run, name="docmt-engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the running batch and end the thread. What waits fails with a DocmtError."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+        error = DocmtError("the service is stopping. Try again later.")
+        for work in self._queue.remove_all():
+            work.deliver(error)
+        while self._calls:
+            self._calls.popleft().future.set_exception(error)
+
+    def describe_models(self) -> list[ModelDescription]:
+        """Return the models, the preferred ones first."""
+        return self._shelf.describe()
+
+    def find_model(self, name: str = "", source: str = "", target: str = "") -> str:
+        """Return the name of the first model of this name or pair and these languages; empty texts mean any.
+
+        Raises UnknownModel.
+        """
+        return self._shelf.find(name, source, target)
+
+    def submit(
+        self,
+        model: str,
+        document: Document,
+        *,
+        lane: Lane = "interactive",
+        n_best: int = 1,
+        align: bool | Callable[[int], bool] = False,
+        resume_point: ResumePoint | None = None,
+        targets: Sequence[str] = (),
+    ) -> Work:
+        """Return the work of translating a document; call inside of the event loop.
+
+        align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
+        interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
+        these. Raises Overloaded when too much waits, and DocmtError for n_best above the beam.
+        """
+        if n_best > 1:
+            replace(self._search, n_best=n_best, beam=max(n_best, self._search.beam))
+        work = Work(model, document, lane, n_best, align, resume_point, targets)
+        with self._condition:
+            waiting = self._queue.count_tokens("interactive")
+            if lane == "interactive" and waiting and waiting + work.waiting_tokens() > self._max_waiting_tokens:
+                speed = self._speeds[model].tokens_per_second or self._max_waiting_tokens
+                raise Overloaded("too many texts are waiting. Try again later.", max(1, math.ceil(waiting / speed)))
+            self._queue.add(work)
+            self._condition.notify()
+        return work
+
+    async def segment(self, model: str, text: str) -> Document:
+        """Return a text as a document, by the rules of the model's language."""
+        language = next((each.source_language for each in self._shelf.describe() if each.name == model), "")
+        return await asyncio.to_thread(Document.from_text, text, language=language or DEFAULT_LANGUAGE)
+
+    async def align(self, model: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[WordLink, ...]]:
+        """Return the word links of the sentences of one document and their translations."""
+
+        def align_pairs() -> list[tuple[WordLink, ...]]:
+            (translation,) = self._shelf.load(model).align([_pair_sentences(pairs)])
+            return [sentence.alignment or () for sentence in translation]
+
+        call = _Call(align_pairs)
+        with self._condition:
+            self._calls.append(call)
+            self._condition.notify()
+        return await asyncio.wrap_future(call.future)
+
+    def statistics(self) -> EngineStatistics:
+        """Return the state of the engine."""
+        with self._condition:
+            counts, speed = self._counts, self._speeds.get(self._counts.model, _Speed())
+            return EngineStatistics(
+                {lane: self._queue.count_sentences(lane) for lane in LANES},
+                {lane: self._queue.count_tokens(lane) for lane in LANES},
+                speed.tokens_per_second,
+                counts.batches,
+                counts.tokens,
+                counts.fill,
+                self._shelf.loaded_bytes(),
+            )
+
+    def _run(self) -> None:
+        """Translate what waits, turn by turn, until the engine is stopped."""
+        with plain_progress():
+            while self._wait():
+                with self._condition:
+                    call = self._calls.popleft() if self._calls else None
+                    works = [] if call else self._queue.take(lambda model: self._speeds[model].turn_tokens())
+                if call is not None:
+                    _answer(call)
+                elif works:
+                    self._translate(works)
+
+    def _wait(self) -> bool:
+        """Wait for work. Return whether to go on."""
+        with self._condition:
+            if self._is_stopping or self._calls or self._queue:
+                return not self._is_stopping
+            while not (self._is_stopping or self._calls or self._queue):
+                self._condition.wait()
+        time.sleep(_WINDOW_SECONDS)
+        return not self._is_stopping
+
+    def _translate(self, works: list[Work]) -> None:
+        """Translate the first part of what these works need, and put the rest back."""
+        progressed: list[Work] = []
+        unfinished: list[Work] = []
+        try:
+            progressed = self._take_turn(works)
+            unfinished = [work for work in works if work.finished < len(work.document) or work not in progressed]
+        except Exception as error:  # the engine must outlive any fault
+            message = self._describe_error(error)
+            # One of several works may be the reason, so each is tried alone.
+            for work in works:
+                if len(works) > 1:
+                    self._translate([work])
+                else:
+                    work.deliver(DocmtError(message))
+            return
+        for work in progressed:
+            if work not in unfinished:
+                work.deliver(None)
+        with self._condition:
+            self._queue.put_back(unfinished, progressed)
+
+    def _take_turn(self, works: Sequence[Work]) -> list[Work]:
+        """Translate together, deliver the parts, and return the works that progressed or had nothing to translate."""
+        started, first = time.monotonic(), works[0]
+        translator = self._shelf.load(first.model)
+        if first.n_best > 1:
+            beam = max(first.n_best, self._search.beam)
+            translator = translator.with_search(replace(self._search, n_best=first.n_best, beam=beam))
+        for work in works:
+            work.prepare(translator)
+        done = [work for work in works if work.resume_point and work.finished == len(work.document)]
+        active = [work for work in works if work not in done]
+        points = {number: work.resume_point for number, work in enumerate(active) if work.resume_point}
+        budget = self._speeds[first.model].turn_tokens()
+        documents = [work.prepared for work in active if work.prepared]
+        parts = next(iter(translator.stream_parts(documents, resume_points=points, look_ahead=budget)), [])
+        if active and not parts:
+            raise RuntimeError("the stream ended before its documents")
+        before = sum(work.waiting_tokens() for work in active)
+        for part in self._align(translator, active, parts):
+            active[part.document].resume_point = part.resume_point
+            active[part.document].deliver(replace(part, document=0))
+        tokens = before - sum(work.waiting_tokens() for work in active)
+        with self._condition:
+            self._speeds[first.model].add(tokens, time.monotonic() - started)
+            self._counts = _Counts(self._counts.batches + 1, tokens, min(tokens / budget, 1.0), first.model)
+        return done + [active[number] for number in dict.fromkeys(part.document for part in parts)]
+
+    def _align(
+        self, translator: Translator, works: Sequence[Work], parts: Sequence[PartialTranslation]
+    ) -> list[PartialTranslation]:
+        """Return parts with the word links that their works want, and errors for scores that are not numbers."""
+        checked = [_check_scores(part) for part in parts]
+        wanted = [works[part.document].select_aligned(part) if part.translation else [] for part in checked]
+        if not any(wanted):
+            return checked
+        try:
+            return translator.align(checked, wanted)
+        except DocmtError as error:
+            _log.warning("words are not aligned: %s", error)
+            return checked
+
+    def _describe_error(self, error: Exception) -> str:
+        """Return one sentence; log the traceback of a fault of docmt."""
+        if isinstance(error, DocmtError):
+            return str(error)
+        if isinstance(error, MemoryError | RuntimeError) and is_out_of_memory(error):
+            return "there is not enough memory for this text. Send it in parts."
+        _log.error("a fault in the engine", exc_info=error)
+        return "the service has failed. Its log says why."
+
+
+def _answer(call: _Call) -> None:
+    """Run a call and pass on its result or error."""
+    try:
+        call.future.set_result(call.work())
+    except Exception as error:  # the caller gets it
+        call.future.set_exception(error)
+
+
+def _check_scores(part: PartialTranslation) -> PartialTranslation:
+    """Return a part, with an error instead of its translation if its scores are not numbers."""
+    if part.translation is None or all(math.isfinite(sentence.score) for sentence in part.translation):
+        return part
+    return replace(part, translation=None, error=non_finite_error())
+
+
+def _pair_sentences(pairs: Sequence[tuple[str, str]]) -> Translation:
+    """Return supplied translations of sentences as one document."""
+    sentences = tuple(TranslatedSentence(*pair, 0.0, (0, len(pair[0])), (0, len(pair[1]))) for pair in pairs)
+    return Translation(Document.from_sentences([target for _, target in pairs]), sentences, 0.0)

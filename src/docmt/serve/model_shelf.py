@@ -1,0 +1,135 @@
+"""The models of a service: described from their files, loaded when first asked for, unloaded by a bound of memory."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from docmt.checkpoint.model_directory import find_model
+from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
+from docmt.core.errors import DocmtError
+from docmt.decoding import SearchConfig, Translator
+from docmt.decoding.models import Precision
+
+_FLOAT_BYTES = 4
+_log = logging.getLogger(__name__)
+
+
+class UnknownModel(DocmtError):  # noqa: N818 - not a fault, an answer
+    """No model of the service has this name or these languages."""
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """A model of the service."""
+
+    name: str
+    source_language: str
+    """language code, empty if unknown"""
+    target_language: str
+    system: str
+    parameters: int
+    licence: str
+    """identifier such as apache-2.0, empty if unknown"""
+    precision: str
+    is_loaded: bool = False
+
+    @property
+    def same_in_batches(self) -> bool:
+        """Whether a sentence is translated the same alone and beside others (up to ties of equal probability)."""
+        return self.precision == "float32"
+
+
+class ModelShelf:
+    """Models by name. Only the thread that translates may call `load`."""
+
+    def __init__(
+        self, names: Sequence[str], search: SearchConfig, device: str, precision: Precision, max_bytes: int = 0
+    ) -> None:
+        """names: directories, names or pairs; none: all that are installed. max_bytes: of loaded weights, 0: no bound.
+
+        Raises DocmtError for a model that is missing or damaged, for two of one name, and if there is none.
+        """
+        self._search, self._device, self._precision, self._max_bytes = search, device, precision, max_bytes
+        self._models: dict[str, InstalledModel] = {}
+        for model in [_describe(name) for name in names] or list_models():
+            if model.system == "encoder":
+                continue
+            if other := self._models.get(model.name):
+                if names:
+                    raise DocmtError(f"{other.path} and {model.path} have one name. Rename one of the directories.")
+                continue
+            self._models[model.name] = model
+        if not self._models:
+            raise DocmtError("there is no model to serve. Name a model directory, or get one with docmt pull.")
+        self._loaded: OrderedDict[str, Translator] = OrderedDict()
+
+    def describe(self) -> list[ModelDescription]:
+        """Return the models in the order in which they are preferred."""
+        return [
+            ModelDescription(
+                name,
+                model.source_language,
+                model.target_language,
+                model.system,
+                model.parameters,
+                model.licence,
+                self._precision,
+                name in self._loaded,
+            )
+            for name, model in self._models.items()
+        ]
+
+    def find(self, name: str = "", source: str = "", target: str = "") -> str:
+        """Return the first model with this name or pair and these languages. Raises UnknownModel if there is none."""
+        for model in self._models.values():
+            pair = join_pair(model.source_language, model.target_language)
+            if name and name not in (model.name, pair, model.hub_id):
+                continue
+            if _agrees(source, model.source_language) and _agrees(target, model.target_language):
+                return model.name
+        asked = " ".join(filter(None, [name, f"from {source}" if source else "", f"to {target}" if target else ""]))
+        raise UnknownModel(f"there is no model {asked}. The service has {self._list_models()}.")
+
+    def load(self, name: str) -> Translator:
+        """Return the translator of a model, and unload those used least recently that need too much memory with it."""
+        if name in self._loaded:
+            self._loaded.move_to_end(name)
+            return self._loaded[name]
+        needed = self._bytes(name)
+        while self._loaded and self._max_bytes and sum(map(self._bytes, self._loaded)) + needed > self._max_bytes:
+            unloaded, _ = self._loaded.popitem(last=False)
+            gc.collect()
+            _log.info("unloaded %s", unloaded)
+        path = self._models[name].path
+        self._loaded[name] = Translator(path, search=self._search, device=self._device, precision=self._precision)
+        return self._loaded[name]
+
+    def loaded_bytes(self) -> int:
+        """Return the bytes of the weights of all loaded models, about."""
+        return sum(map(self._bytes, list(self._loaded)))
+
+    def _bytes(self, name: str) -> int:
+        return self._models[name].parameters * _FLOAT_BYTES
+
+    def _list_models(self) -> str:
+        names = [f"{each.name} ({each.pair})" if each.pair else each.name for each in self._models.values()]
+        return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _describe(name: str) -> InstalledModel:
+    """Return the facts of a model by directory, name or pair. The name of a run is that of its folder."""
+    path = find_model(name)
+    is_own_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
+    return (
+        describe_installed(path) if is_own_folder else replace(describe_installed(path), name=Path(name).resolve().name)
+    )
+
+
+def _agrees(asked: str, code: str) -> bool:
+    """Return whether a language was not asked for, or is that of the model; unknown languages of models agree."""
+    return not asked or not code or join_pair(asked, asked) == join_pair(code, code)

@@ -1,0 +1,171 @@
+"""Documents that wait for translation: two lanes, taken in turns of a few tokens so that short texts need not wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from typing import Literal
+
+from docmt.core.errors import DocmtError
+from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
+from docmt.decoding import PartialTranslation, Translator
+from docmt.decoding.translation_results import ResumePoint
+from docmt.decoding.translator import PreparedDocument
+from docmt.documents import Document
+
+Lane = Literal["interactive", "jobs"]
+LANES: tuple[Lane, ...] = ("interactive", "jobs")
+_CHARACTERS_PER_TOKEN = 3  # of texts that are not tokenized yet
+_INTERACTIVE_SHARE = 4  # turns of the interactive lane for one of the other, where both have work for whole turns
+
+
+class Work:
+    """A document to translate. The thread that translates delivers its parts to the event loop that submitted it."""
+
+    def __init__(
+        self,
+        model: str,
+        document: Document,
+        lane: Lane,
+        n_best: int,
+        align: bool | Callable[[int], bool],
+        resume_point: ResumePoint | None,
+        targets: Sequence[str],
+    ) -> None:
+        """Call inside of the event loop; for the arguments see `Engine.submit`."""
+        self.model, self.document, self.lane, self.n_best, self.align = model, document, lane, n_best, align
+        self.resume_point, self.targets = resume_point, targets
+        self.prepared: PreparedDocument | None = None
+        self.is_cancelled = False
+        costs = [len(sentence) // _CHARACTERS_PER_TOKEN + NUM_BOUNDARY_TOKENS for sentence in document.sentences]
+        self._cumulative = [0, *accumulate(costs)]
+        self._loop, self._results = asyncio.get_running_loop(), asyncio.Queue[PartialTranslation | DocmtError | None]()
+
+    @property
+    def finished(self) -> int:
+        """Number of sentences that are translated or were before."""
+        return len(self.targets) if self.resume_point is None else self.resume_point.sentences
+
+    def waiting_tokens(self) -> int:
+        """Return the source tokens still to translate, about."""
+        return self._cumulative[-1] - self._cumulative[min(self.finished, len(self.document))]
+
+    def waiting_sentences(self) -> int:
+        """Return the number of sentences still to translate."""
+        return len(self.document) - self.finished
+
+    def prepare(self, translator: Translator) -> None:
+        """Tokenize the document, once, and the supplied translations."""
+        if self.prepared is None:
+            self.prepared = translator.prepare(self.document)
+            costs = [len(words) + NUM_BOUNDARY_TOKENS for words in self.prepared.words]
+            self._cumulative = [0, *accumulate(costs)]
+        if self.targets and self.resume_point is None:
+            self.resume_point = translator.resume_after(self.prepared, self.targets)
+
+    def select_aligned(self, part: PartialTranslation) -> list[int]:
+        """Return the sentences of a part, from 0, whose words are to be aligned."""
+        numbers = range(len(part.source))
+        if callable(self.align):
+            return [number for number in numbers if self.align(part.first + number)]
+        return list(numbers) if self.align else []
+
+    def deliver(self, result: PartialTranslation | DocmtError | None) -> None:
+        """Pass on a part, an error, or the end, from the thread that translates."""
+        with suppress(RuntimeError):  # the event loop was closed
+            self._loop.call_soon_threadsafe(self._results.put_nowait, result)
+
+    async def parts(self) -> AsyncIterator[PartialTranslation]:
+        """Yield parts in order. A part that failed has an error. Raises DocmtError if the whole work failed.
+
+        A consumer that leaves early cancels the work.
+        """
+        try:
+            while (result := await self._results.get()) is not None:
+                if isinstance(result, DocmtError):
+                    raise result
+                yield result
+        finally:
+            self.cancel()
+
+    async def result(self) -> list[PartialTranslation]:
+        """Return all parts."""
+        return [part async for part in self.parts()]
+
+    def cancel(self) -> None:
+        """Drop what is not translated yet, at the next batch."""
+        self.is_cancelled = True
+
+
+class WorkQueue:
+    """Works by lane. Not safe for threads: the engine holds a lock."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[Lane, deque[Work]] = {lane: deque() for lane in LANES}
+        self._turns_without_jobs = 0
+
+    def __bool__(self) -> bool:
+        """Return whether anything waits."""
+        return any(self._lanes.values())
+
+    def add(self, work: Work) -> None:
+        """Add a work at the end of its lane."""
+        self._lanes[work.lane].append(work)
+
+    def take(self, budget: Callable[[str], int]) -> list[Work]:
+        """Remove and return the works of the next turn, of one model and n_best; empty: nothing waits.
+
+        The interactive lane comes first, and other works fill the rest of the budget. After four turns without them,
+        these come first once. budget: source tokens of a turn, by model.
+        """
+        self.drop_cancelled()
+        lanes = list(LANES)
+        if self._turns_without_jobs >= _INTERACTIVE_SHARE and self._lanes["jobs"]:
+            lanes.reverse()
+        waiting = [work for lane in lanes for work in self._lanes[lane]]
+        if not waiting:
+            return []
+        first, taken, tokens = waiting[0], list[Work](), 0
+        for work in waiting:
+            if (work.model, work.n_best) == (first.model, first.n_best):
+                taken.append(work)
+                tokens += max(work.waiting_tokens(), 1)
+                if tokens >= budget(first.model):
+                    break
+        for work in taken:
+            self._lanes[work.lane].remove(work)
+        return taken
+
+    def put_back(self, works: Sequence[Work], progressed: Sequence[Work]) -> None:
+        """Return unfinished works of a turn: those that progressed to the end of their lane, others to the front."""
+        served = {work.lane for work in progressed}
+        self._turns_without_jobs = 0 if "jobs" in served else self._turns_without_jobs + 1
+        for work in reversed(works):
+            if work not in progressed:
+                self._lanes[work.lane].appendleft(work)
+        for work in progressed:
+            if work in works:
+                self.add(work)
+
+    def drop_cancelled(self) -> None:
+        """Remove works that were cancelled."""
+        for lane, works in self._lanes.items():
+            if any(work.is_cancelled for work in works):
+                self._lanes[lane] = deque(work for work in works if not work.is_cancelled)
+
+    def remove_all(self) -> list[Work]:
+        """Remove and return everything."""
+        works = [work for lane in LANES for work in self._lanes[lane]]
+        self._lanes = {lane: deque() for lane in LANES}
+        return works
+
+    def count_tokens(self, lane: Lane) -> int:
+        """Return the source tokens that wait in a lane, about."""
+        return sum(work.waiting_tokens() for work in self._lanes[lane] if not work.is_cancelled)
+
+    def count_sentences(self, lane: Lane) -> int:
+        """Return the sentences that wait in a lane."""
+        return sum(work.waiting_sentences() for work in self._lanes[lane] if not work.is_cancelled)

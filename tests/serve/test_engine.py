@@ -1,0 +1,309 @@
+"""The engine of the service: the same translations as the translator's, whoever else asks, and whatever fails."""
+
+import asyncio
+import logging
+import random
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+
+import docmt
+from docmt.checkpoint.model_directory import save_model
+from docmt.core.errors import DocmtError
+from docmt.decoding.translation_results import ResumePoint
+from docmt.documents import Document
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.systems import Group, Hierarchical
+from docmt.serve import engine as engine_module
+from docmt.serve.engine import Engine, Overloaded, UnknownModel
+from docmt.serve.work_queue import WorkQueue
+from docmt.text import BpeTokenizer
+
+SEARCH = docmt.SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=4.0)
+WORDS = ["Anna", "bought", "a", "lamp", "it", "is", "cheap", "and", "here", "near", "the", "old", "house"]
+
+
+def save(directory, languages=("en", "fr"), seed=0, **options):
+    """Write a tiny model with random weights."""
+    torch.manual_seed(seed)
+    sizes = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    model = TranslationModel(ModelConfig(vocabulary_size=264, **{**sizes, "instance_tokens": 40, **options}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    card = {"source_language": languages[0], "target_language": languages[1]}
+    save_model(directory, model, BpeTokenizer.train(["a few words", "a few more words"], 264), card)
+    return directory
+
+
+SYSTEMS = {
+    "sentence": {"system": "sentence"},
+    "group": {"group": Group(encoder_layers=1, decoder_layers=1, cross_layers=1)},
+    "document": {"system": "document"},
+    "hierarchical": {"system": "hierarchical", "hierarchical": Hierarchical(side="decoder", sentences=1)},
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return {name: save(folder / name, **options) for name, options in SYSTEMS.items()}
+
+
+@contextmanager
+def running(*models, **options):
+    """A started engine of these models."""
+    engine = Engine([str(model) for model in models], search=SEARCH, **options)
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop()
+
+
+def sentences(count, seed=0):
+    """Return random sentences of one to eight words."""
+    numbers = random.Random(seed)
+    return [" ".join(numbers.choices(WORDS, k=numbers.randint(1, 8))) + "." for _ in range(count)]
+
+
+def documents():
+    """Return documents of several lengths, with empty ones and empty sentences."""
+    sizes = [1, 12, 2, 0, 1, 30, 3, 1]
+    made = [Document.from_sentences(sentences(size, seed)) for seed, size in enumerate(sizes)]
+    return [*made, Document.from_text("Anna is here.\n\nIt is cheap."), Document(("", "It is."), ("", "\n", ""))]
+
+
+def targets(parts):
+    return [sentence.target for part in parts for sentence in part.translation]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_all_together_equal_the_translator(models, name, monkeypatch):
+    """Documents that meet in batches, in both lanes, have the translations and scores that they have alone."""
+    monkeypatch.setattr(engine_module, "_FIRST_TURN_TOKENS", 40)
+    monkeypatch.setattr(engine_module, "_LEAST_TURN_TOKENS", 40)
+    monkeypatch.setattr(engine_module, "_MOST_TURN_TOKENS", 60)
+    whole = docmt.Translator(models[name], search=SEARCH).translate_all(documents())
+
+    async def translate(engine):
+        works = [
+            engine.submit(name, document, lane=("interactive", "jobs")[number % 2], align=number % 3 == 0)
+            for number, document in enumerate(documents())
+        ]
+        return await asyncio.gather(*(work.result() for work in works))
+
+    with running(models[name]) as engine:
+        results = asyncio.run(translate(engine))
+        statistics = engine.statistics()
+    for parts, document, wanted in zip(results, documents(), whole, strict=True):
+        assert targets(parts) == [sentence.target for sentence in wanted]
+        scores = [sentence.score for part in parts for sentence in part.translation]
+        assert scores == pytest.approx([sentence.score for sentence in wanted], abs=1e-4)
+        assert "".join(part.text() for part in parts) == wanted.text()
+        assert [part.first for part in parts] == [0, *[part.resume_point.sentences for part in parts]][: len(parts)]
+        assert parts[-1].resume_point.sentences == len(document)
+        assert {part.document for part in parts} == {0}
+    aligned = [sentence.alignment for part in results[0] for sentence in part.translation]
+    assert None not in aligned and all(s.alignment is None for part in results[1] for s in part.translation)
+    assert statistics.batches > 3 and statistics.waiting_tokens == {"interactive": 0, "jobs": 0}
+    assert statistics.tokens_per_second > 0 and statistics.model_bytes > 0
+
+
+def test_supplied_translations_and_resumed_works(models):
+    """What follows an edit is translated with it; a resumed work goes on as if nothing had happened."""
+    document = Document.from_sentences(sentences(20))
+
+    async def translate(engine):
+        whole = await engine.submit("group", document).result()
+        first = targets(whole)[:7]
+        rest = await engine.submit("group", document, targets=first).result()
+        other = await engine.submit("group", document, targets=[*first[:6], "an edit"]).result()
+        point = whole[0].resume_point
+        resumed = await engine.submit("group", document, resume_point=point).result()
+        with pytest.raises(DocmtError, match="there are 21 translations for 20 sentences"):
+            await engine.submit("group", document, targets=["a"] * 21).result()
+        return whole, rest, other, resumed, await engine.submit("group", document, targets=["a"] * 20).result()
+
+    with running(models["group"]) as engine:
+        engine._shelf._search = replace(SEARCH, beam=1)
+        whole, rest, other, resumed, nothing = asyncio.run(translate(engine))
+    assert targets(whole)[7:] == targets(rest)
+    assert (rest[0].first, rest[0].source.sentences[0]) == (7, document.sentences[7])
+    assert len(targets(other)) == 13 and nothing == []
+    assert targets(resumed) == targets(whole[1:])
+
+
+def test_n_best_and_links_of_given_pairs(models):
+    document = Document.from_sentences(["Anna is here.", "It is cheap."])
+
+    async def translate(engine):
+        (part,) = await engine.submit("sentence", document, n_best=3).result()
+        pairs = [(sentence.source, sentence.target) for sentence in part.translation]
+        return part.translation, await engine.align("sentence", pairs)
+
+    with running(models["sentence"]) as engine:
+        translation, links = asyncio.run(translate(engine))
+    translator = docmt.Translator(models["sentence"], search=replace(SEARCH, beam=3, n_best=3))
+    wanted = translator.translate(document)
+    assert [str(each) for each in translation.alternatives] == [str(each) for each in wanted.alternatives]
+    assert len(translation.alternatives) == 2
+    assert links == [tuple(each) for each in translator.align([wanted])[0].alignments()]
+
+
+def test_cancelled_work_is_dropped_and_others_go_on(models, monkeypatch):
+    for name in ("_FIRST_TURN_TOKENS", "_LEAST_TURN_TOKENS", "_MOST_TURN_TOKENS"):
+        monkeypatch.setattr(engine_module, name, 20)
+
+    async def translate(engine):
+        long = engine.submit("sentence", Document.from_sentences(sentences(200)), lane="jobs")
+        parts = long.parts()
+        await anext(parts)
+        await parts.aclose()
+        other = await engine.submit("sentence", Document.from_sentences(["It is."]), lane="jobs").result()
+        return long, other, engine.statistics()
+
+    with running(models["sentence"]) as engine:
+        long, other, statistics = asyncio.run(translate(engine))
+    assert long.is_cancelled and 0 < long.finished < 100
+    assert len(targets(other)) == 1 and statistics.waiting_sentences == {"interactive": 0, "jobs": 0}
+
+
+def test_too_much_that_waits_is_refused(models):
+    engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_tokens=30)
+
+    async def submit():
+        long = Document.from_sentences(sentences(20))
+        first = engine.submit("sentence", long)  # alone it is taken, whatever its length
+        with pytest.raises(Overloaded, match="too many texts are waiting") as refusal:
+            engine.submit("sentence", long)
+        assert refusal.value.retry_after >= 1
+        job = engine.submit("sentence", long, lane="jobs")
+        engine.start()
+        return [len(targets(await work.result())) for work in (first, job)]
+
+    assert asyncio.run(submit()) == [20, 20]
+    engine.stop()
+
+
+def test_a_stopped_engine_fails_what_waits(models):
+    engine = Engine([str(models["sentence"])], search=SEARCH)
+
+    async def submit():
+        work = engine.submit("sentence", Document.from_sentences(["It is."]))
+        aligned = asyncio.ensure_future(engine.align("sentence", [("a", "b")]))
+        await asyncio.sleep(0)
+        engine.stop()
+        for waiting in (work.result(), aligned):
+            with pytest.raises(DocmtError, match="the service is stopping"):
+                await waiting
+
+    asyncio.run(submit())
+
+
+def test_one_fault_does_not_reach_others(models, monkeypatch, caplog):
+    """An error of docmt, and one that nobody expected, fail one work alone; the engine goes on."""
+    original = docmt.Translator.stream_parts
+
+    def failing(self, prepared, **options):
+        texts = [each.document.sentences[0] for each in prepared]
+        if "bad" in texts:
+            raise DocmtError("it is bad.")
+        if "worse" in texts:
+            raise ZeroDivisionError("it is secret")
+        return original(self, prepared, **options)
+
+    monkeypatch.setattr(docmt.Translator, "stream_parts", failing)
+
+    async def translate(engine):
+        texts = ["bad", "It is.", "worse", "Anna is."]
+        works = [engine.submit("sentence", Document.from_sentences([text])) for text in texts]
+        return await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
+
+    with running(models["sentence"]) as engine, caplog.at_level(logging.ERROR):
+        bad, first, worse, second = asyncio.run(translate(engine))
+    assert str(bad) == "it is bad." and str(worse) == "the service has failed. Its log says why."
+    assert len(targets(first)) == len(targets(second)) == 1
+    assert "a fault in the engine" in caplog.text
+
+
+def test_scores_that_are_no_numbers_are_errors(models, tmp_path):
+    path = save(tmp_path / "broken", system="sentence")
+    translator = docmt.Translator(path)
+    with torch.no_grad():
+        next(translator.model.parameters()).fill_(float("nan"))
+
+    async def translate(engine):
+        engine._shelf._loaded["broken"] = translator
+        return await engine.submit("broken", Document.from_sentences(["It is."])).result()
+
+    with running(path) as engine:
+        (part,) = asyncio.run(translate(engine))
+    assert part.translation is None and "not finite numbers" in str(part.error)
+
+
+def test_models_by_name_language_and_memory(models, tmp_path):
+    german = save(tmp_path / "german", ("en", "de_DE"))
+    engine = Engine([str(models["sentence"]), str(german), str(models["group"])], search=SEARCH)
+    assert engine.find_model() == engine.find_model(source="en-GB") == "sentence"
+    assert engine.find_model(target="de") == engine.find_model("en-de") == engine.find_model(target="DE") == "german"
+    assert engine.find_model("group", "en", "FR") == "group"
+    for asked in (("none",), ("group", "de"), ("", "", "es")):
+        with pytest.raises(UnknownModel, match=r"there is no model .* The service has sentence \(en-fr\), german"):
+            engine.find_model(*asked)
+    assert [model.is_loaded for model in engine.describe_models()] == [False] * 3
+    one = engine.describe_models()[0]
+    assert (one.name, one.source_language, one.target_language, one.system) == ("sentence", "en", "fr", "sentence")
+    size = one.parameters * 4
+    engine._shelf._max_bytes = 2 * size + size // 2
+    for name in ("sentence", "german", "sentence", "group"):
+        engine._shelf.load(name)
+    loaded = {model.name for model in engine.describe_models() if model.is_loaded}
+    assert "german" not in loaded and "group" in loaded and engine._shelf.loaded_bytes() <= engine._shelf._max_bytes
+    with pytest.raises(DocmtError, match="have one name"):
+        Engine([str(german), str(save(tmp_path / "other" / "german"))])
+
+
+def test_lanes_and_turns(models):
+    """Jobs come first once after four turns of others; who was served goes to the end."""
+    engine, queue, order = Engine([str(models["sentence"])]), WorkQueue(), []
+
+    async def fill():
+        engine._queue = queue
+        for number in range(3):
+            for lane in ("interactive", "jobs"):
+                engine.submit("sentence", Document.from_sentences(["It is."], id=f"{lane[0]}{number}"), lane=lane)
+
+    asyncio.run(fill())
+    for _ in range(12):
+        (work,) = queue.take(lambda model: 1)
+        order.append(work.document.id)
+        queue.put_back([work], [work])
+    assert order == ["i0", "i1", "i2", "i0", "j0", "i1", "i2", "i0", "i1", "j1", "i2", "i0"]
+    taken = queue.take(lambda model: 10**6)
+    assert [work.document.id[0] for work in taken] == ["i", "i", "i", "j", "j", "j"]
+    first = [work.document.id for work in taken]
+    queue.put_back(taken, taken[:1])
+    assert [work.document.id for work in queue.take(lambda model: 10**6)] == [*first[1:3], first[0], *first[3:]]
+
+
+def test_only_the_engine_thread_translates(models, monkeypatch):
+    names, original = set(), docmt.Translator.stream_parts
+    monkeypatch.setattr(
+        docmt.Translator,
+        "stream_parts",
+        lambda self, *arguments, **options: (
+            names.add(threading.current_thread().name) or original(self, *arguments, **options)
+        ),
+    )
+
+    async def translate(engine):
+        work = engine.submit("sentence", Document.from_sentences(["It is."]), resume_point=ResumePoint(0))
+        return await work.result()
+
+    with running(models["sentence"]) as engine:
+        assert len(targets(asyncio.run(translate(engine)))) == 1
+    assert names == {"docmt-engine"}
