@@ -29,6 +29,7 @@ _OPUS_MT = re.compile(r"opus-mt-[\w-]+")
 _PAIR = re.compile(r"[a-z]{2,3}-[a-z]{2,3}")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
+_ENCODER = "encoder"
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +51,11 @@ class InstalledModel:
     """Identifier such as apache-2.0, empty if unknown"""
     hub_id: str
     """Repository on the hub that it comes from, or empty"""
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it is an encoder alone, which does not translate."""
+        return self.system == _ENCODER
 
     @property
     def pair(self) -> str:
@@ -184,7 +190,7 @@ def describe_installed(path: Path) -> InstalledModel:
         path.name,
         path,
         *_languages(facts),
-        system="encoder" if is_encoder else _text(model if isinstance(model, dict) else {}, "system"),
+        system=_ENCODER if is_encoder else _text(model if isinstance(model, dict) else {}, "system"),
         parameters=sum(map(prod, shapes.values())),
         size=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
         licence=_text(facts, LICENSE_KEY),

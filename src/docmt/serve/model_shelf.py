@@ -57,7 +57,7 @@ class ModelShelf:
         self._search, self._device, self._precision, self._max_bytes = search, device, precision, max_bytes
         self._models: dict[str, InstalledModel] = {}
         for model in [_describe(name) for name in names] or list_models():
-            if model.system == "encoder":
+            if model.is_encoder:
                 continue
             if other := self._models.get(model.name):
                 if names:
