@@ -67,7 +67,7 @@ def split_text(text):
     for paragraph, line in enumerate(filter(None, text.split("\n"))):
         for source in re.split(r"(?<=[.!?]) ", line):
             odd = "odd" in source
-            findings = [{"kind": "number", "message": "number 7 is missing"}] if "7" in source else []
+            findings = ["number: 7 is missing"] if "7" in source else []
             sentence = {"number": len(sentences), "paragraph": paragraph, "source": source, "target": ""}
             marks = {"score": -20.0 if odd else -1.0, "tokens": 10, "warnings": [], "findings": findings}
             sentences.append(sentence | marks | {"edited": False})

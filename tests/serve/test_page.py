@@ -67,7 +67,7 @@ def test_hover_shows_the_partner_and_why_a_sentence_is_marked(service, open_page
     assert lit(page) == ["It is odd.", "fr It is odd."]
     expect(page, "#reason", "probability of 14% on average")
     page.hover(sentence(3))
-    expect(page, "#reason", "number 7 is missing")
+    expect(page, "#reason", "Number: 7 is missing")
 
 
 def test_click_aligns_words_on_both_sides(service, open_page):

@@ -21,7 +21,8 @@ let announced = 0;
 // Messages
 
 function report(error) {
-  element("notice").firstElementChild.textContent = error.message;
+  const { message } = error;
+  element("notice").firstElementChild.textContent = message[0].toUpperCase() + message.slice(1);
   element("notice").hidden = false;
 }
 

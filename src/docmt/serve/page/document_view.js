@@ -118,6 +118,7 @@ export class DocumentView {
 
   /** Light a sentence and its partner, and show why it is marked. -1: none. */
   light(number) {
+    this.sentences[this.lit]?.target.removeAttribute("aria-describedby");
     for (const side of ["source", "target"]) {
       this.sentences[this.lit]?.[side].classList.remove("lit");
       this.sentences[number]?.[side].classList.add("lit");
@@ -126,7 +127,6 @@ export class DocumentView {
     const reasons = this.sentences[number]?.reasons ?? [];
     this.reason.hidden = !reasons.length || this.sentences[number].target.classList.contains("chosen"); // the panel has them
     this.reason.textContent = reasons.join("\n");
-    for (const element of this.root.querySelectorAll("[aria-describedby]")) element.removeAttribute("aria-describedby");
     if (!reasons.length) return;
     const { target } = this.sentences[number];
     target.setAttribute("aria-describedby", this.reason.id);

@@ -16,5 +16,5 @@ export function judge(sentence) {
   if (probability < LEAST_PROBABILITY && !sentence.edited) {
     doubts.push(`The model was unsure: it gave its words a probability of ${Math.round(100 * probability)}% on average.`);
   }
-  return { doubts, faults: (sentence.findings ?? []).map((finding) => finding.message) };
+  return { doubts, faults: (sentence.findings ?? []).map((text) => text[0].toUpperCase() + text.slice(1)) };
 }
