@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,8 +23,10 @@ from docmt.serve.job_store import JobFacts
 
 ResultFormat = Literal["original", "html", "xlf", "tmx", "txt"]
 _MAX_ANSWER = 2**16
-_GRACE_SECONDS = 2
-"""Time for the start of the process."""
+_GRACE = 2
+"""Seconds for the start of the process."""
+_TIME_SIGNALS = {int(getattr(signal, name, 0)) for name in ("SIGALRM", "SIGXCPU")}
+"""They end a process at its limits."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ def _check_texts(values: Any) -> tuple[str, ...]:
 class FileProcess:
     """Starts the processes, a few at once."""
 
+    module = "docmt.serve.file_worker"
+
     def __init__(self, limits: FileLimits) -> None:
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.processes)
@@ -125,6 +130,7 @@ class FileProcess:
         return FileTask(
             source=str(source.absolute()),
             output=str(output.absolute()),
+            answer=f"{output.absolute()}.answer",
             name=facts.name,
             format=facts.format,
             fields=list(facts.fields),
@@ -139,12 +145,13 @@ class FileProcess:
 
     async def _run(self, task: FileTask) -> None:
         """Run a process to its end. Raises DocmtError for an error of the file, and for a process that dies."""
+        answer = Path(task.answer)
         async with self._slots:
-            # -P: the current directory holds no modules.
-            command = (sys.executable, "-P", "-m", "docmt.serve.file_worker")
-            process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+            # -P: the current directory holds no modules. The answer is a file: a pipe may have any amount of data.
+            command = (sys.executable, "-P", "-m", self.module)
+            process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
             try:
-                answer = await asyncio.wait_for(_talk(process, task), task.seconds + _GRACE_SECONDS)
+                await asyncio.wait_for(process.communicate(json.dumps(asdict(task)).encode()), task.seconds + _GRACE)
             except TimeoutError as error:
                 raise _too_long(task) from error
             finally:
@@ -152,27 +159,15 @@ class FileProcess:
                     process.kill()
                 await process.wait()
         try:
-            error_message = json.loads(answer).get("error", "")
-        except (ValueError, AttributeError, RecursionError) as error:
-            # Signals of the limits, and of the system where memory is short.
-            raise _too_long(task) if process.returncode in (-14, -24) else _damaged(task.name) from error
-        if error_message:
-            raise DocmtError(str(error_message))
-
-
-async def _talk(process: Process, task: FileTask) -> bytes:
-    """Return the answer of a process."""
-    assert process.stdin is not None and process.stdout is not None  # both are pipes
-    process.stdin.write(json.dumps(asdict(task)).encode())
-    with suppress(ConnectionError):
-        await process.stdin.drain()
-    process.stdin.close()
-    answer = b""
-    while (block := await process.stdout.read(_MAX_ANSWER)) and len(answer) < _MAX_ANSWER:
-        answer += block
-    if not block:
-        await process.wait()
-    return answer
+            with answer.open("rb") as file:
+                message = json.loads(file.read(_MAX_ANSWER)).get("error", "")
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            is_late = process.returncode is not None and -process.returncode in _TIME_SIGNALS
+            raise _too_long(task) if is_late else _damaged(task.name) from error
+        finally:
+            answer.unlink(missing_ok=True)
+        if message:
+            raise DocmtError(str(message))
 
 
 def _too_long(task: FileTask) -> DocmtError:

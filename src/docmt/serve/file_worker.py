@@ -1,7 +1,7 @@
 """The process that reads and writes the file of one job, within limits of memory and time.
 
-It is started as `python -m docmt.serve.file_worker` with a `FileTask` in JSON as standard input. It writes one JSON
-object to standard output, {} or {"error": "one sentence"}, and its result to the path of the task. It imports no torch.
+It is started as `python -m docmt.serve.file_worker` with a `FileTask` in JSON as standard input. It writes its result
+and its answer, {} or {"error": "one sentence"}, to the paths of the task. It imports no torch.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class FileTask:
     """path of the file"""
     output: str
     """path of the result"""
+    answer: str
+    """path of the answer"""
     name: str
     """file name in messages and in the result"""
     format: str
@@ -62,9 +64,12 @@ def main() -> None:
         answer = {"error": str(error)}
     except MemoryError:
         answer = {"error": f"{task.name} takes too much memory. Split it, or remove pictures."}
+    except OSError as error:
+        answer = {"error": f"{task.name} cannot be translated: {error.strerror}. Split it, or free space."}
     except Exception as error:  # whatever a hostile file causes; its message may hold text of the file
         answer = {"error": f"{task.name} is damaged ({type(error).__name__}). Save it again and retry."}
-    json.dump(answer, sys.stdout)
+    with open(task.answer, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib is imported with the formats only
+        json.dump(answer, file)
 
 
 def limit_resources(task: FileTask) -> None:
@@ -76,11 +81,11 @@ def limit_resources(task: FileTask) -> None:
 
     for limit, value in (
         (resource.RLIMIT_AS, task.memory),
-        (resource.RLIMIT_CPU, task.seconds),
         (resource.RLIMIT_FSIZE, task.file_size),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(limit, (value, value))
+    resource.setrlimit(resource.RLIMIT_CPU, (task.seconds, task.seconds + 1))  # a signal that tells the reason, first
     signal.alarm(task.seconds + 1)  # ends this process where the server was killed
 
 
