@@ -11,6 +11,8 @@ from fake_engine import FakeEngine
 
 from docmt.core.errors import DocmtError
 from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, DocumentOptions, JobConfig, NoSuchDocument
+from docmt.serve.file_process import FileContents
+from docmt.serve.job_journal import JobJournal
 
 TEXT = "One cat. Two cats.\nThree dogs. Four dogs.\n\nFive birds. Six birds. Seven birds.\n"
 SOURCES = ["One cat.", "Two cats.", "Three dogs.", "Four dogs.", "Five birds.", "Six birds.", "Seven birds."]
@@ -367,3 +369,28 @@ def test_findings_of_a_sentence(tmp_path):
             ]
 
     asyncio.run(scenario())
+
+
+def test_a_journal_that_was_cut_anywhere_is_read_to_its_last_whole_line(tmp_path):
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path, context="Before.")).id
+            await follow(jobs, id)
+            await jobs.edit(id, "", 2, "Trois chiens.", True)
+            await follow(jobs, id)
+            return tmp_path / "data" / "spool" / id
+
+    folder = asyncio.run(scenario())
+    contents = FileContents.from_json((folder / "contents.json").read_bytes())
+    data = (folder / "journal.jsonl").read_bytes()
+    whole = JobJournal(folder / "journal.jsonl", contents)
+    assert (whole.plan(), whole.finished) == (None, 7)
+    for size in range(0, len(data), 17):
+        path = tmp_path / "journal.jsonl"
+        path.write_bytes(data[:size])
+        journal = JobJournal(path, contents)
+        assert path.read_bytes() == data[: data.rfind(b"\n", 0, size) + 1]
+        assert journal.events == whole.events[: len(journal.events)]
+    (folder / "journal.jsonl").write_bytes(b"{}\n" + data)
+    with pytest.raises(DocmtError, match="journal of this document is damaged"):
+        JobJournal(folder / "journal.jsonl", contents)

@@ -1,0 +1,46 @@
+"""A server of jobs in a process that may be killed: python job_process.py DATA [FILE ...].
+
+It writes the id of each new job, and ends when no job is active.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from fake_engine import FakeEngine
+
+from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
+
+EDITS = {5: "Written by a person.", 11: "Also by a person."}
+
+
+async def serve(data, files):
+    jobs = DocumentJobs(FakeEngine(step=3, seconds=0.002), data)
+    await jobs.start()
+    for file in files:
+        status = await jobs.create(file, DocumentOptions(name=file.name, context="Before. Just before."), "")
+        print(status.id, flush=True)
+    known = [path.name for path in (data / "spool").iterdir()]
+    for id in sorted(known):
+        async for event in jobs.events(id, ""):
+            if event.name == "done":
+                await edit(jobs, id)
+    for id in known:
+        async for _ in jobs.events(id, ""):
+            pass
+        for format in ("original", "html"):
+            await jobs.result(id, "", format)
+    await jobs.stop()
+
+
+async def edit(jobs, id):
+    """Make the edits that are not made yet."""
+    for number, target in EDITS.items():
+        if not jobs.sentences(id, "")[number]["edited"]:
+            await jobs.edit(id, "", number, target, True)
+            async for _ in jobs.events(id, ""):
+                pass
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), list(map(Path, sys.argv[2:]))))

@@ -1,0 +1,75 @@
+"""A server that is killed at any moment and started again ends with the same bytes: nothing lost, nothing twice."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+HERE = Path(__file__).parent
+TEXT = "".join(f"Sentence number {number} is here. And one more.\n" for number in range(60))
+PAGE = "".join(f"<p>Sentence <b>number {number}</b> is here.</p>\n" for number in range(60))
+
+
+def start(data, *files):
+    folders = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+    command = [sys.executable, str(HERE / "job_process.py"), str(data), *map(str, files)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def make_files(folder):
+    """Two files in a folder; a server moves them."""
+    folder.mkdir()
+    (folder / "a.txt").write_text(TEXT)
+    (folder / "b.html").write_text(PAGE)
+    return [folder / "a.txt", folder / "b.html"]
+
+
+def contents(data, ids):
+    """The files of jobs, by the number of the job and their name."""
+    kept = {}
+    for index, id in enumerate(ids):
+        for path in sorted((data / "spool" / id).iterdir()):
+            kept[index, path.name] = path.read_bytes()
+    return kept
+
+
+def await_ids(process):
+    return [process.stdout.readline().strip() for _ in range(2)]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    process = start(folder / "data", *make_files(folder / "files"))
+    ids = await_ids(process)
+    assert process.wait() == 0
+    return contents(folder / "data", ids)
+
+
+def count_bytes(data):
+    return sum(path.stat().st_size for path in (data / "spool").glob("*/journal.jsonl"))
+
+
+@pytest.mark.full
+def test_a_server_that_is_killed_twenty_times_ends_with_the_same_bytes(tmp_path, uninterrupted):
+    data, generator = tmp_path / "data", random.Random(7)
+    total = sum(len(value) for (_, name), value in uninterrupted.items() if name == "journal.jsonl")
+    process = start(data, *make_files(tmp_path / "files"))
+    ids = await_ids(process)
+    for size in sorted(generator.randrange(total) for _ in range(20)):
+        while count_bytes(data) < size:
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process = start(data)
+    assert process.wait() == 0
+    assert contents(data, ids) == uninterrupted
+    assert sorted(name for _, name in uninterrupted)[:2] == ["contents.json"] * 2
