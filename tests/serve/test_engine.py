@@ -154,6 +154,23 @@ def test_n_best_and_links_of_given_pairs(models):
     assert links == [tuple(each) for each in translator.align([wanted])[0].alignments()]
 
 
+def test_addresses_come_out_as_they_are(models):
+    """In the sentence, its alternatives, and its word links."""
+    address = "https://example.org/a?b=c"
+    document = Document.from_sentences([f"Anna is at {address} here."])
+
+    async def translate(engine):
+        return await engine.submit("sentence", document, n_best=2, align=True).result()
+
+    with running(models["sentence"]) as engine:
+        (part,) = asyncio.run(translate(engine))
+    (sentence,) = part.translation
+    assert sentence.source == document.sentences[0] and address in sentence.target
+    assert address in part.translation.alternatives[0].text()
+    linked = {sentence.target[slice(*link.target)] for link in sentence.alignment}
+    assert {"example", "org"} <= linked
+
+
 def test_cancelled_work_is_dropped_and_others_go_on(models, monkeypatch):
     for name in ("_FIRST_TURN_TOKENS", "_LEAST_TURN_TOKENS", "_MOST_TURN_TOKENS"):
         monkeypatch.setattr(engine_module, name, 20)

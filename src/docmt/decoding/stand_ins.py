@@ -44,7 +44,7 @@ def hide_addresses(document: Document) -> Document:
 def restore_addresses(translation: Translation, source: Document) -> Translation:
     """Return the translation of `hide_addresses(source)` with the addresses, and its links with their words.
 
-    An address whose year is not translated goes to the end of its sentence. Alternatives stay as they are.
+    An address whose year is not translated goes to the end of its sentence. Alternatives are restored, too.
     """
     pairs = list(zip(translation.sentences, source.sentences, strict=True))
     if all(each.source == sentence for each, sentence in pairs):
@@ -53,7 +53,8 @@ def restore_addresses(translation: Translation, source: Document) -> Translation
     target = source.replace_sentences([each.target for each in sentences])
     spans = zip(sentences, source.spans(), target.spans(), strict=True)
     moved = tuple(replace(each, source_span=one, target_span=other) for each, one, other in spans)
-    return replace(translation, document=target, sentences=moved)
+    alternatives = tuple(restore_addresses(each, source) for each in translation.alternatives)
+    return replace(translation, document=target, sentences=moved, alternatives=alternatives)
 
 
 def restore_part(part: PartialTranslation, source: Document) -> PartialTranslation:

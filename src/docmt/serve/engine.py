@@ -17,6 +17,7 @@ from docmt.core.errors import DocmtError, is_out_of_memory
 from docmt.core.progress import plain_progress
 from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
 from docmt.decoding.models import Precision
+from docmt.decoding.stand_ins import restore_part
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
@@ -273,8 +274,9 @@ class Engine:
             raise RuntimeError("the stream ended before its documents")
         before = sum(work.waiting_tokens() for work in active)
         for part in self._align(translator, active, parts):
-            active[part.document].resume_point = part.resume_point
-            active[part.document].deliver(replace(part, document=0))
+            work = active[part.document]
+            work.resume_point = part.resume_point
+            work.deliver(restore_part(replace(part, document=0), work.document))
         tokens = before - sum(work.waiting_tokens() for work in active)
         with self._condition:
             self._speeds[first.model].add(tokens, time.monotonic() - started)
