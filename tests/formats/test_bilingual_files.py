@@ -97,7 +97,7 @@ def translated_units(draw):
     return BilingualUnit("", source, target, tuple(sentences))
 
 
-@check_files(st.lists(translated_units(), max_size=3), quick=100)
+@check_files(st.lists(translated_units(), max_size=3), quick=40)
 def test_what_is_written_is_read(units):
     text = write(*units)
     merged, warnings = merge(text, *(unit.source for unit in units))
@@ -106,7 +106,7 @@ def test_what_is_written_is_read(units):
     write_page(units, "x", "en", "de").encode()
 
 
-@check_files(st.lists(translated_units(), min_size=1, max_size=3), quick=100)
+@check_files(st.lists(translated_units(), min_size=1, max_size=3), quick=40)
 def test_the_rules_of_xliff_are_kept(units):
     check_xliff_2(write(*units).encode())
     for each in units:
