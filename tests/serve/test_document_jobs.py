@@ -319,14 +319,10 @@ def test_cancel_delete_and_expiry(tmp_path):
     asyncio.run(scenario())
 
 
-def test_an_overloaded_engine_is_asked_again(tmp_path):
+def test_an_engine_that_refuses(tmp_path):
     async def scenario():
-        engine, error = FakeEngine(), DocmtError("busy")
-        error.retry_after = 0
-        engine.refusals = [error] * 3
+        engine = FakeEngine()
         async with running(engine, tmp_path / "data") as jobs:
-            id = (await create(jobs, tmp_path)).id
-            assert (await follow(jobs, id))[-1].data["status"] == "done"
             engine.refusals = [DocmtError("there is no model fake")]
             id = (await create(jobs, tmp_path)).id
             assert (await follow(jobs, id))[-1].data["error"] == "there is no model fake"

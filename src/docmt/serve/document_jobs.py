@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import write_error
@@ -24,8 +24,11 @@ from docmt.documents import Document
 from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import FileContents, FileLimits, FileProcess, ResultFormat
 from docmt.serve.job_journal import JobJournal, Links
-from docmt.serve.job_runner import TranslationEngine, check_pairs, list_links, translate_job
+from docmt.serve.job_runner import check_pairs, list_links, translate_job
 from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore
+
+if TYPE_CHECKING:
+    from docmt.serve.engine import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +131,7 @@ class _Job:
 class DocumentJobs:
     """The jobs of a data directory. All methods are called in the event loop of `start`."""
 
-    def __init__(self, engine: TranslationEngine, data: Path, config: JobConfig = JobConfig()) -> None:
+    def __init__(self, engine: Engine, data: Path, config: JobConfig = JobConfig()) -> None:
         self._engine, self.config = engine, config
         self._store = JobStore(data, config.keep_hours * 3600)
         self._files = FileProcess(config.files)

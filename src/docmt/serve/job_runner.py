@@ -2,91 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
-from docmt.decoding.translation_results import PartialTranslation, ResumePoint, WordLink, non_finite_error
-from docmt.documents import Document, ParallelDocument
+from docmt.decoding.translation_results import PartialTranslation, WordLink, non_finite_error
+from docmt.documents import ParallelDocument
 from docmt.formats.language_codes import primary_language
 from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
 from docmt.serve.job_store import JobFacts
 
+if TYPE_CHECKING:
+    from docmt.serve.engine import Engine
+
 CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
 """Checks of single sentences."""
+_DIGITS = 4
 
 
-class TranslationWork(Protocol):
-    """A request to the engine."""
-
-    def parts(self) -> AsyncIterator[PartialTranslation]:
-        """Yield the parts in order."""
-
-    async def result(self) -> list[PartialTranslation]:
-        """Return all parts."""
-
-    def cancel(self) -> None:
-        """Drop what is not translated yet."""
-
-
-class TranslationEngine(Protocol):
-    """What jobs need of `docmt.serve.engine.Engine`."""
-
-    def describe_models(self) -> Sequence[Any]:
-        """Return a description of each model: name, source_language, target_language."""
-
-    def find_model(self, name: str = "", source: str = "", target: str = "") -> str:
-        """Return the name of a model."""
-
-    def submit(
-        self,
-        model: str,
-        document: Document,
-        *,
-        lane: Literal["interactive", "jobs"] = "interactive",
-        n_best: int = 1,
-        align: bool | Callable[[int], bool] = False,
-        resume_point: ResumePoint | None = None,
-        targets: Sequence[str] = (),
-    ) -> TranslationWork:
-        """Start a translation."""
-
-    async def segment(self, model: str, text: str) -> Document:
-        """Return the sentences of a text."""
-
-    async def align(self, model: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[WordLink, ...]]:
-        """Return the links of sentence pairs."""
-
-
-async def translate_job(
-    engine: TranslationEngine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None]
-) -> None:
-    """Translate all sentences that are to be translated. Waits while the engine is overloaded.
+async def translate_job(engine: Engine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None]) -> None:
+    """Translate all sentences that are to be translated.
 
     on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or for a full disk.
     """
     while (plan := journal.plan()) is not None:
-        try:
-            written = await _translate_plan(engine, facts, journal, plan, on_change)
-        except DocmtError as error:
-            seconds = getattr(error, "retry_after", None)
-            if seconds is None:
-                raise
-            await asyncio.sleep(seconds)
-            continue
-        if not written:
+        if not await _translate_plan(engine, facts, journal, plan, on_change):
             raise DocmtError("the engine returned no translation")
 
 
 async def _translate_plan(
-    engine: TranslationEngine,
-    facts: JobFacts,
-    journal: JobJournal,
-    plan: TranslationPlan,
-    on_change: Callable[[], None],
+    engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan, on_change: Callable[[], None]
 ) -> bool:
     """Translate one stretch. Return whether the journal has changed, perhaps by an edit."""
     edits, events, shift = journal.edits, len(journal.events), plan.shift
@@ -137,7 +84,9 @@ def describe_part(
         if sentence is None:
             rows.append({"number": number, "error": str(error)})
             continue
-        row = {"number": number, "target": sentence.target, "score": float(sentence.score), "tokens": sentence.tokens}
+        # Further digits depend on the batch.
+        score = round(float(sentence.score), _DIGITS)
+        row = {"number": number, "target": sentence.target, "score": score, "tokens": sentence.tokens}
         row["warnings"] = warnings[index]
         if sentence.alignment is not None and number in journal.contents.aligned:
             row["links"] = list_links(sentence.alignment)
