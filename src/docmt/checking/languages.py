@@ -104,13 +104,16 @@ def word_overlap(one: Sequence[str], other: Sequence[str]) -> float:
     return len(first & second) / max(1, len(first | second))
 
 
+def rank_languages(sentences: Iterable[str]) -> list[tuple[int, str]]:
+    """Return (number of its function words, code) of each language that has some in the text, most first."""
+    counts = Counter(word for sentence in sentences for word in split_words(sentence))
+    ranking = ((sum(counts[word] for word in words), code) for code, words in FUNCTION_WORDS.items())
+    return sorted((each for each in ranking if each[0]), reverse=True)
+
+
 def detect_language(sentences: Iterable[str]) -> str:
     """Return the language code of a text by its function words, or an empty string if unclear."""
-    counts = Counter(word for sentence in sentences for word in split_words(sentence))
-    ranking = sorted(
-        ((sum(counts[word] for word in words), code) for code, words in FUNCTION_WORDS.items()), reverse=True
-    )
-    (most, code), (second, _) = ranking[:2]
+    (most, code), (second, _) = [*rank_languages(sentences), (0, ""), (0, "")][:2]
     return code if most >= _MIN_FUNCTION_WORDS and most >= _MIN_RATIO * second else ""
 
 

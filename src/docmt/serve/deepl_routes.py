@@ -1,0 +1,217 @@
+"""The interface of DeepL (version 2), for the clients that speak it.
+
+Codes are in upper case, and errors are {"message": sentence}. What would change the meaning of a request, and cannot be
+done, is refused: formality, glossaries, style rules, translation memories, tags to ignore.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from docmt.formats.language_codes import primary_language
+from docmt.serve.document_jobs import DocumentOptions
+from docmt.serve.document_routes import file_name, file_response, start_job
+from docmt.serve.language_lists import language_name, list_pairs
+from docmt.serve.request_values import RequestError, RequestValues, read_values
+from docmt.serve.service_state import ServiceState, state_of
+from docmt.serve.text_translation import (
+    NO_CONTEXT,
+    ChosenModel,
+    TextItem,
+    TextOptions,
+    choose_model,
+    is_one_document,
+    make_item,
+    make_sentence_item,
+    render,
+    translate_items,
+)
+
+_FORBIDDEN = 403
+_NO_LIMIT = 10**12
+_REFUSED = ("glossary_id", "glossary_ids", "style_id", "custom_instructions", "translation_memory_id", "ignore_tags")
+_KIND_WORDS = ("default", "prefer_more", "prefer_less")
+_VARIANTS = {"EN": ("British", "American"), "PT": ("Brazilian", "European")}
+_VARIANT_CODES = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
+"""Targets for which clients demand a region, which a model of the bare language does not distinguish."""
+_STATES = {"queued": "queued", "running": "translating", "done": "done", "failed": "error", "cancelled": "error"}
+
+
+async def _read(request: Request) -> tuple[ServiceState, RequestValues, str]:
+    """Return what the routes share, the values of the request, and the owner of its key."""
+    state = state_of(request)
+    owner = state.find_owner(request, status=_FORBIDDEN)
+    return state, await read_values(request, state.config.max_body_bytes), owner
+
+
+def _check_refused(values: RequestValues) -> None:
+    """Raise RequestError for parameters that would change the translation, and cannot be honoured."""
+    for name in _REFUSED:
+        if values.fields.get(name):
+            raise RequestError(f"{name} is not supported here: leave it out")
+    values.choice("formality", _KIND_WORDS, "default")
+
+
+def _choose(state: ServiceState, values: RequestValues, text: str) -> ChosenModel:
+    target = values.text("target_lang")
+    if not target:
+        raise RequestError("target_lang is missing: send the code of a language, such as FR")
+    return choose_model(state.engine, values.text("source_lang"), target, text)
+
+
+async def translate(request: Request) -> Response:
+    """Translate a list of texts, with the context that the caller gives."""
+    state, values, _ = await _read(request)
+    _check_refused(values)
+    texts, context = values.texts("text"), values.text("context")
+    state.take_texts(request, [*texts, context])
+    is_markup = values.choice("tag_handling", ("html", "xml", "none"), "none") != "none"
+    split = _read_split(values)
+    is_document = is_one_document(request)
+    samples = [" ".join(texts)] * len(texts) if is_document else texts
+    chosen = [_choose(state, values, sample) for sample in samples]
+    items = [await _make_item(state, *pair, is_markup, split) for pair in zip(texts, chosen, strict=True)]
+    named = [each.name for each in chosen if each.name]
+    before = await state.engine.segment(named[0], context) if named and context else NO_CONTEXT
+    options = TextOptions(before, is_document=is_document)
+    rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
+    translations = [
+        {
+            "detected_source_language": primary_language(model.source).upper(),
+            "text": render(item, row),
+            "billed_characters": len(text),
+        }
+        for text, model, item, row in zip(texts, chosen, items, rows, strict=True)
+    ]
+    return JSONResponse({"translations": translations})
+
+
+def _read_split(values: RequestValues) -> str:
+    """Return how plain text is cut into sentences: 0 (it is one), 1 (at marks and lines), nonewlines (at marks)."""
+    value = values.fields.get("split_sentences")
+    if isinstance(value, int):  # also true and false
+        return str(int(value)) if value in (0, 1) else values.choice("split_sentences", ("0", "1"), "1")
+    return values.choice("split_sentences", ("0", "1", "nonewlines"), "1")
+
+
+async def _make_item(state: ServiceState, text: str, chosen: ChosenModel, is_markup: bool, split: str) -> TextItem:
+    if chosen.name and not is_markup and split == "0":
+        return make_sentence_item(text)
+    if split == "nonewlines" and not is_markup:
+        text = " ".join(text.splitlines())
+    return await make_item(state.engine, text, chosen, is_markup)
+
+
+async def list_languages(request: Request) -> Response:
+    """List the source languages, or the target languages (type=target)."""
+    state, values, _ = await _read(request)
+    kind = values.choice("type", ("source", "target"), "source")
+    pairs = list_pairs(state.engine)
+    codes = list(pairs) if kind == "source" else [target for targets in pairs.values() for target in targets]
+    rows = [row for code in dict.fromkeys(codes) for row in _describe_language(code, kind == "target")]
+    return JSONResponse(rows)
+
+
+def _describe_language(code: str, is_target: bool) -> list[dict[str, Any]]:
+    """Return the entries of a language; two for a target whose region clients demand."""
+    tag, name = code.upper(), language_name(code)
+    if not is_target:
+        return [{"language": primary_language(code).upper(), "name": name}]
+    named = zip(_VARIANT_CODES.get(tag, (tag,)), _VARIANTS.get(tag, ("",)), strict=True)
+    return [
+        {"language": variant, "name": f"{name} ({region})" if region else name, "supports_formality": False}
+        for variant, region in named
+    ]
+
+
+async def show_usage(request: Request) -> Response:
+    """Return the characters that the key has sent since the server started."""
+    state = state_of(request)
+    owner = state.find_owner(request, status=_FORBIDDEN)
+    return JSONResponse({"character_count": state.characters[owner], "character_limit": _NO_LIMIT})
+
+
+async def create_document(request: Request) -> Response:
+    """Start the translation of a file."""
+    state, values, owner = await _read(request)
+    _check_refused(values)
+    upload = values.files.get("file")
+    if upload is None:
+        raise RequestError("file is missing: send it as multipart/form-data")
+    name = file_name(values.text("filename") or upload.filename, "document.txt")
+    if (format := values.text("output_format").lower()) and not name.lower().endswith(f".{format}"):
+        raise RequestError(f"output_format is {format}, but the file keeps its format: leave it out")
+    model = _choose(state, values, "").name or state.engine.find_model()
+    status = await start_job(request, upload, DocumentOptions(model=model, name=name), owner)
+    return JSONResponse({"document_id": status.id, "document_key": _document_key(status.id)})
+
+
+def _document_key(id: str) -> str:
+    """Return the key of a document. The id itself cannot be guessed; the key is what this interface demands."""
+    return hashlib.sha256(f"document key {id}".encode()).hexdigest().upper()
+
+
+async def _identify(request: Request) -> tuple[ServiceState, str, str]:
+    """Return what the routes share, the owner and the id. Raises RequestError for a wrong document key."""
+    state, values, owner = await _read(request)
+    id = request.path_params["id"]
+    if not hmac.compare_digest(_document_key(id), values.text("document_key").upper()):
+        raise RequestError("document_key does not belong to this document: send both as they were answered", 404)
+    return state, owner, id
+
+
+async def show_document(request: Request) -> Response:
+    """Return the state of a document."""
+    state, owner, id = await _identify(request)
+    status = state.jobs.status(id, owner)
+    answer: dict[str, Any] = {"document_id": id, "status": _STATES[status.status]}
+    if status.status == "done":
+        answer["billed_characters"] = sum(len(each["source"]) for each in state.jobs.sentences(id, owner))
+    if answer["status"] == "error":
+        answer["error_message"] = status.error or f"the document is {status.status}"
+    return JSONResponse(answer)
+
+
+async def download_document(request: Request) -> Response:
+    """Return the translated file; 503 before it is done, which clients take as "try again"."""
+    state, owner, id = await _identify(request)
+    if state.jobs.status(id, owner).status in ("queued", "running"):
+        raise RequestError("the document is not translated yet: ask for its state", 503, {"retry-after": "5"})
+    return file_response(*await state.jobs.result(id, owner))
+
+
+async def list_glossaries(request: Request) -> Response:
+    """Return that there are no glossaries."""
+    state_of(request).find_owner(request, status=_FORBIDDEN)
+    return JSONResponse({"glossaries": []})
+
+
+async def list_glossary_pairs(request: Request) -> Response:
+    """Return that there are no language pairs for glossaries."""
+    state_of(request).find_owner(request, status=_FORBIDDEN)
+    return JSONResponse({"supported_languages": []})
+
+
+async def refuse_glossary(request: Request) -> Response:
+    """Refuse a new glossary."""
+    raise RequestError("glossaries are not supported here: translate without one")
+
+
+_PATH = "/v2/document/{id}"
+ROUTES = [
+    Route("/v2/translate", translate, methods=["POST"]),
+    Route("/v2/languages", list_languages, methods=["GET", "POST"]),
+    Route("/v2/usage", show_usage, methods=["GET", "POST"]),
+    Route("/v2/document", create_document, methods=["POST"]),
+    Route(_PATH, show_document, methods=["GET", "POST"]),
+    Route(_PATH + "/result", download_document, methods=["GET", "POST"]),
+    Route("/v2/glossary-language-pairs", list_glossary_pairs),
+    *(Route(f"/{version}/glossaries", list_glossaries) for version in ("v2", "v3")),
+    *(Route(f"/{version}/glossaries", refuse_glossary, methods=["POST"]) for version in ("v2", "v3")),
+]

@@ -1,0 +1,131 @@
+"""What the routes share: engine, jobs, keys, bounds and counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from starlette.requests import Request
+
+from docmt.serve.access_keys import AccessKey, AccessKeys
+from docmt.serve.document_jobs import DocumentJobs
+from docmt.serve.engine import Engine
+from docmt.serve.request_values import RequestError
+from docmt.serve.service_metrics import Gauges, ServiceMetrics
+
+PAGE = Path(__file__).parent / "page"
+
+
+@dataclass(frozen=True)
+class ServiceConfig:
+    """Bounds of the service, and who may reach it."""
+
+    max_characters: int = 100_000
+    """of the texts of one request; longer texts are documents"""
+    max_texts: int = 1000
+    """of one request"""
+    max_body_bytes: int = 4_000_000
+    max_file_bytes: int = 50 * 2**20
+    cors: tuple[str, ...] = ()
+    """origins of pages elsewhere that may use the service; *: any"""
+    hosts: frozenset[str] = frozenset()
+    """names that requests may have in `Host`; empty: any"""
+    heartbeat_seconds: float = 15.0
+    """between comments in a stream of events without events, so that proxies keep it open"""
+    page: Path = PAGE
+    """directory of the page"""
+
+
+@dataclass
+class ServiceState:
+    """All that the routes use. keys: None if everybody may use the service."""
+
+    engine: Engine
+    jobs: DocumentJobs
+    keys: AccessKeys | None
+    uploads: Path
+    """directory of files while they arrive"""
+    config: ServiceConfig = ServiceConfig()
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """set when the server stops, so that streams end"""
+    characters: Counter[str] = field(default_factory=Counter)
+    """of texts since the start, by owner"""
+    downloads: dict[str, str] = field(default_factory=dict)
+    """owner of each document that may be downloaded by its id alone"""
+
+    def __post_init__(self) -> None:
+        self.metrics = ServiceMetrics(self._read_gauges)
+
+    def find_owner(self, request: Request, key: str = "", status: int = 401) -> str:
+        """Return the id of the request's key, or an empty string if no keys are asked for.
+
+        key: one that the request has elsewhere than in its headers. status: of the error. Raises RequestError for a
+        missing or wrong key.
+        """
+        found = self._find_key(request, key, status)
+        return found.id if found else ""
+
+    def _find_key(self, request: Request, key: str, status: int) -> AccessKey | None:
+        if self.keys is None:
+            return None
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() in ("bearer", "deepl-auth-key"):
+            key = secret.strip()
+        headers = {"www-authenticate": "Bearer"} if status == 401 else {}
+        if not key:
+            raise RequestError("this server asks for a key: send the header Authorization: Bearer KEY", status, headers)
+        found = self.keys.find(key)
+        if found is None:
+            raise RequestError("this key is not known here: check it, or ask for another", status, headers)
+        request.state.access_key = found
+        return found
+
+    def take_texts(self, request: Request, texts: Sequence[str]) -> None:
+        """Count the texts of a request, after `find_owner`.
+
+        Raises RequestError if they are too many or too long, and LimitReached if the key has used its budget.
+        """
+        config, size = self.config, sum(map(len, texts))
+        if len(texts) > config.max_texts:
+            raise RequestError(f"there are {len(texts):,} texts: send at most {config.max_texts:,} at once", 413)
+        if size > config.max_characters:
+            raise RequestError(
+                f"the texts have {size:,} characters: send at most {config.max_characters:,} at once, or a document",
+                413,
+            )
+        key: AccessKey | None = getattr(request.state, "access_key", None)
+        if key is not None and self.keys is not None:
+            self.keys.take_characters(key, size)
+        self.characters[key.id if key else ""] += size
+        self.metrics.count_characters(size)
+
+    def check_file(self, request: Request, size: int) -> None:
+        """Check a file of a request against the key's limits, after `find_owner`. Raises RequestError."""
+        key: AccessKey | None = getattr(request.state, "access_key", None)
+        limits = key.limits if key else None
+        most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
+        if size > most:
+            raise RequestError(f"the file has {size:,} bytes: send at most {most:,}", 413)
+        if key and limits and limits.concurrent_jobs and self.jobs.count_active(key.id) >= limits.concurrent_jobs:
+            message = f"this key may have {limits.concurrent_jobs} documents at once: wait for one to end"
+            raise RequestError(message, 429, {"retry-after": "10"})
+
+    def _read_gauges(self) -> Gauges:
+        statistics = self.engine.statistics()
+        return {
+            "waiting_sentences": statistics.waiting_sentences,
+            "waiting_tokens": statistics.waiting_tokens,
+            "tokens_per_second": statistics.tokens_per_second,
+            "batches": statistics.batches,
+            "batch_tokens": statistics.batch_tokens,
+            "jobs": dict(self.jobs.count_states()),
+        }
+
+
+def state_of(request: Request) -> ServiceState:
+    """Return what the routes share."""
+    state: ServiceState = request.app.state.service
+    return state

@@ -1,0 +1,289 @@
+"""Translation of the texts of one request: all are submitted together, awaited together, and cancelled together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+
+from docmt.checking.languages import rank_languages
+from docmt.core.errors import DocmtError
+from docmt.decoding.file_translation import FileConfig, FileTranslation
+from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
+from docmt.documents import Document
+from docmt.documents.segmentation import unwrap_lines
+from docmt.formats.language_codes import is_same_language, primary_language
+from docmt.formats.registry import FORMATS
+from docmt.serve.engine import Engine, Work
+from docmt.serve.request_values import RequestError
+
+Result = TypeVar("Result")
+
+_DOCUMENT_HEADER = "x-docmt-document"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NO_CONTEXT = Document((), ("",))
+_TEXT_GAP = "\n\n"
+"""Between the texts of one document."""
+
+
+@dataclass(frozen=True)
+class ChosenModel:
+    """The model for a text."""
+
+    name: str
+    """empty: the text is in the target language already, and stays as it is"""
+    source: str
+    """language of the text: as asked for, or detected; perhaps empty"""
+    target: str
+    confidence: int | None = None
+    """percent, if the language was detected"""
+
+
+@dataclass(frozen=True)
+class TextItem:
+    """A text of a request."""
+
+    document: Document
+    """its sentences"""
+    render: Callable[[Sequence[TranslatedSentence]], str]
+    """returns its translation"""
+    needs_alignment: Callable[[int], bool] = lambda number: False
+    """whether the text needs the word alignment of a sentence"""
+
+
+@dataclass(frozen=True)
+class SentenceResult:
+    """A translated sentence of a request."""
+
+    sentence: TranslatedSentence
+    warnings: Sequence[str]
+    alternatives: Sequence[TranslatedSentence]
+    """further translations, best first"""
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How the texts of a request are translated."""
+
+    context: Document = NO_CONTEXT
+    """sentences before each text, which are not returned"""
+    context_targets: Sequence[str] = ()
+    """their translations; empty: they are translated, too"""
+    n_best: int = 1
+    align: bool = False
+    is_document: bool = False
+    """whether the texts, in order, are one document; otherwise they do not know each other"""
+
+
+def is_one_document(request: Request) -> bool:
+    """Return whether the texts of the request are one document, which a header says."""
+    return request.headers.get(_DOCUMENT_HEADER, "") == "1"
+
+
+def choose_model(engine: Engine, source: str, target: str, text: str = "", name: str = "") -> ChosenModel:
+    """Return the model for a language pair. Raises RequestError if there is none.
+
+    source: "" or "auto" is detected from the text among the languages of the models for the target. One of a single
+    word, without function words, is taken to be in the first of these languages.
+    """
+    source = "" if source.lower() == "auto" else source
+    models = [each for each in engine.describe_models() if is_same_language(each.target_language, target)]
+    languages = list(dict.fromkeys(each.source_language for each in models if not name or each.name == name))
+    confidence = None
+    if not source and languages:
+        source, confidence = detect_source(text, [*languages, target] if target else languages)
+    if (
+        confidence
+        and target
+        and is_same_language(source, target)
+        and not any(is_same_language(source, each) for each in languages)
+    ):
+        return ChosenModel("", source, target, confidence)
+    try:
+        return ChosenModel(engine.find_model(name, source, target), source, target, confidence)
+    except DocmtError as error:
+        raise RequestError(str(error)) from error
+
+
+def detect_source(text: str, languages: Sequence[str]) -> tuple[str, int]:
+    """Return the language of a text among some, and the confidence in percent.
+
+    The confidence is the share of the language's function words in those of the two best languages; 0: there are none,
+    and the first language is taken.
+    """
+    ranking = rank_languages([text])
+    for count, code in ranking:
+        for language in languages:
+            if is_same_language(code, language):
+                others = max((other for other, another in ranking if another != code), default=0)
+                return language, round(100 * count / (count + others))
+    return languages[0], 0
+
+
+async def make_plain_item(engine: Engine, model: str, text: str) -> TextItem:
+    """Return the item of running text. Its layout is kept."""
+    document = await engine.segment(model, text)
+    return TextItem(document, lambda sentences: document.replace_sentences(_targets(sentences)).text())
+
+
+def make_sentence_item(text: str) -> TextItem:
+    """Return the item of a text that is one sentence. White space around it is kept."""
+    core = text.strip()
+    start = text.index(core)
+    sentences, gaps = ((unwrap_lines(core),), (text[:start], text[start + len(core) :])) if core else ((), (text,))
+    document = Document(sentences, gaps)
+    return TextItem(document, lambda sentences: document.replace_sentences(_targets(sentences)).text())
+
+
+def make_markup_item(text: str, chosen: ChosenModel, segmentation: str) -> TextItem:
+    """Return the item of a piece of HTML or XML. Its markup is kept. segmentation: code of its language.
+
+    Raises DocmtError for text that HTML cannot hold.
+    """
+    config = FileConfig(chosen.source, chosen.target, segmentation)
+    file = FileTranslation("the text", _BYTE_ORDER_MARK + text.encode(), FORMATS["html"], config)
+    document = file.documents[0]
+
+    def render(sentences: Sequence[TranslatedSentence]) -> str:
+        translation = Translation(document, tuple(sentences), 0.0)
+        part = PartialTranslation(0, 0, document, ResumePoint(len(document)), translation)
+        return file.render([file.to_records(part)]).removeprefix(_BYTE_ORDER_MARK).decode()
+
+    return TextItem(document, render, lambda number: file.units.needs_alignment(0, number))
+
+
+def make_unchanged_item(text: str) -> TextItem:
+    """Return the item of a text that stays as it is."""
+    return TextItem(Document((), (text,)), lambda sentences: text)
+
+
+def _targets(sentences: Sequence[TranslatedSentence]) -> list[str]:
+    return [sentence.target for sentence in sentences]
+
+
+async def make_item(engine: Engine, text: str, chosen: ChosenModel, is_markup: bool) -> TextItem:
+    """Return the item of a text, or of a piece of HTML."""
+    if not chosen.name:
+        return make_unchanged_item(text)
+    if is_markup:
+        return make_markup_item(text, chosen, _segmentation(engine, chosen))
+    return await make_plain_item(engine, chosen.name, text)
+
+
+def _segmentation(engine: Engine, chosen: ChosenModel) -> str:
+    """Return the code of the language whose rules cut sentences."""
+    description = next(each for each in engine.describe_models() if each.name == chosen.name)
+    return primary_language(description.source_language or chosen.source or "en")
+
+
+def render(item: TextItem, rows: Sequence[SentenceResult]) -> str:
+    """Return the best translation of an item."""
+    return item.render([row.sentence for row in rows])
+
+
+@dataclass(frozen=True)
+class _Submission:
+    """Items that are translated as one document."""
+
+    items: Sequence[TextItem]
+    document: Document
+    """the context and their sentences"""
+    work: Work | None
+    """None: there is nothing to translate"""
+
+
+async def translate_items(
+    request: Request, engine: Engine, models: Sequence[str], items: Sequence[TextItem], options: TextOptions
+) -> list[list[SentenceResult]]:
+    """Return the translated sentences of each item; models: of each.
+
+    Everything waits for translation at once, so that it meets in batches. It is cancelled if the client goes away.
+    Raises DocmtError if a sentence cannot be translated, and Overloaded.
+    """
+    groups = [items] if options.is_document and items else [[item] for item in items]
+    submissions: list[_Submission] = []
+    try:
+        for model, group in zip(models, groups, strict=False):  # one document has one model
+            submissions.append(_submit(engine, model, group, options))
+        works = [each.work for each in submissions if each.work is not None]
+        parts = iter(await until_disconnected(request, _gather_results(works)))
+    finally:
+        for each in submissions:
+            if each.work is not None:
+                each.work.cancel()
+    translated = []
+    for each in submissions:
+        rows = {} if each.work is None else _collect(next(parts), len(each.document))
+        position = len(options.context)
+        for item in each.items:
+            translated.append([rows[position + number] for number in range(len(item.document))])
+            position += len(item.document)
+    return translated
+
+
+def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions) -> _Submission:
+    """Start the translation of items that are one document. Raises Overloaded."""
+    document = _join([options.context, *(item.document for item in items)])
+    if len(document) == len(options.context):
+        return _Submission(items, document, None)
+    aligned = [False] * len(options.context)
+    aligned += [options.align or item.needs_alignment(number) for item in items for number in range(len(item.document))]
+    targets = options.context_targets
+    work = engine.submit(model, document, n_best=options.n_best, align=aligned.__getitem__, targets=targets)
+    return _Submission(items, document, work)
+
+
+def _join(documents: Sequence[Document]) -> Document:
+    """Return one document of all sentences."""
+    sentences: list[str] = []
+    gaps = [""]
+    for number, document in enumerate(documents):
+        gaps[-1] += _TEXT_GAP * (number > 0) + document.gaps[0]
+        sentences += document.sentences
+        gaps += document.gaps[1:]
+    return Document(tuple(sentences), tuple(gaps))
+
+
+async def _gather_results(works: Sequence[Work]) -> list[list[PartialTranslation]]:
+    return await asyncio.gather(*(work.result() for work in works))
+
+
+def _collect(parts: Sequence[PartialTranslation], length: int) -> dict[int, SentenceResult]:
+    """Return the sentences of parts by their number in the document of this length. Raises the error of a part."""
+    rows = {}
+    for part in parts:
+        if part.translation is None:
+            raise part.error or DocmtError("the text could not be translated")
+        others = [each.sentences for each in part.translation.alternatives]
+        warnings = part.translation.warnings()
+        for number, sentence in enumerate(part.translation):
+            alternatives = [each[number] for each in others]
+            rows[part.first + number] = SentenceResult(sentence, warnings[number], alternatives)
+    if not parts or max(rows) != length - 1:
+        raise DocmtError("the server stops: send the text again in a minute")
+    return rows
+
+
+async def until_disconnected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of some work. If the client goes away first, cancel it and raise ClientDisconnect.
+
+    The body of the request must have been read.
+    """
+    task, watcher = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        watcher.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
