@@ -172,7 +172,7 @@ async def show_document(request: Request) -> Response:
     status = state.jobs.status(id, owner)
     answer: dict[str, Any] = {"document_id": id, "status": _STATES[status.status]}
     if status.status == "done":
-        answer["billed_characters"] = sum(len(each["source"]) for each in state.jobs.sentences(id, owner))
+        answer["billed_characters"] = state.jobs.count_characters(id, owner)
     if answer["status"] == "error":
         answer["error_message"] = status.error or f"the document is {status.status}"
     return JSONResponse(answer)

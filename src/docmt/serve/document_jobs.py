@@ -214,6 +214,11 @@ class DocumentJobs:
             skipped=dict(facts.skipped),
         )
 
+    def count_characters(self, id: str, owner: str) -> int:
+        """Return the number of characters of the sentences of a document."""
+        self._find(id, owner)
+        return sum(map(len, self._load(id).journal.sources))
+
     def count_active(self, owner: str) -> int:
         """Return the number of an owner's jobs that are queued or running."""
         return self._store.count_active(owner)

@@ -73,9 +73,11 @@ async def start_job(request: Request, content: UploadFile | bytes, options: Docu
     path = state.uploads / secrets.token_urlsafe(16)
     try:
         await asyncio.to_thread(_store, content, path)
-        return await state.jobs.create(path, options, owner)
+        status = await state.jobs.create(path, options, owner)
     finally:
         path.unlink(missing_ok=True)
+    state.take_document(request, status.id, owner)
+    return status
 
 
 def _store(content: UploadFile | bytes, path: Path) -> None:

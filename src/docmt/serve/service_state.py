@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from starlette.requests import Request
 
-from docmt.serve.access_keys import AccessKey, AccessKeys
+from docmt.serve.access_keys import AccessKey, AccessKeys, LimitReached
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
 from docmt.serve.request_values import RequestError
@@ -96,15 +97,23 @@ class ServiceState:
                 f"the texts have {size:,} characters: send at most {config.max_characters:,} at once, or a document",
                 413,
             )
-        key: AccessKey | None = getattr(request.state, "access_key", None)
+        self._take_characters(request, size)
+
+    def _take_characters(self, request: Request, size: int) -> None:
+        """Count characters. Raises LimitReached."""
+        key = _key_of(request)
         if key is not None and self.keys is not None:
             self.keys.take_characters(key, size)
         self.characters[key.id if key else ""] += size
         self.metrics.count_characters(size)
 
     def check_file(self, request: Request, size: int) -> None:
-        """Check a file of a request against the key's limits, after `find_owner`. Raises RequestError."""
-        key: AccessKey | None = getattr(request.state, "access_key", None)
+        """Check a file of a request against the key's limits, after `find_owner`.
+
+        Raises RequestError, and LimitReached if the key has used its budget.
+        """
+        self._take_characters(request, 0)
+        key = _key_of(request)
         limits = key.limits if key else None
         most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
         if size > most:
@@ -113,16 +122,28 @@ class ServiceState:
             message = f"this key may have {limits.concurrent_jobs} documents at once: wait for one to end"
             raise RequestError(message, 429, {"retry-after": "10"})
 
+    def take_document(self, request: Request, id: str, owner: str) -> None:
+        """Count the characters of a document, whose file was checked before it was read."""
+        with suppress(LimitReached):  # it is let in, as a text is that is larger than what is left
+            self._take_characters(request, self.jobs.count_characters(id, owner))
+
     def _read_gauges(self) -> Gauges:
         statistics = self.engine.statistics()
         return {
-            "waiting_sentences": statistics.waiting_sentences,
-            "waiting_tokens": statistics.waiting_tokens,
+            "waiting_sentences": {lane: count for lane, count in statistics.waiting_sentences.items()},
+            "waiting_tokens": {lane: count for lane, count in statistics.waiting_tokens.items()},
             "tokens_per_second": statistics.tokens_per_second,
             "batches": statistics.batches,
             "batch_tokens": statistics.batch_tokens,
+            "batch_fill": statistics.batch_fill,
+            "model_bytes": statistics.model_bytes,
             "jobs": dict(self.jobs.count_states()),
         }
+
+
+def _key_of(request: Request) -> AccessKey | None:
+    """Return the key of a request that `find_owner` has seen."""
+    return getattr(request.state, "access_key", None)
 
 
 def state_of(request: Request) -> ServiceState:

@@ -1,0 +1,287 @@
+"""The interface of docmt: texts, sentences, context, documents, events, keys and limits."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette")
+
+from service_fixtures import ServiceEngine, expect, parse_events, running_service
+
+from docmt.core.errors import DocmtError
+from docmt.serve.access_keys import AccessKeys, KeyLimits
+
+TEXT = "  One cat sleeps. Two dogs run!\n\nThree birds sing.\n"
+SENTENCES = ["One cat sleeps.", "Two dogs run!", "Three birds sing."]
+
+
+class BusyError(DocmtError):
+    retry_after = 7
+
+
+@pytest.fixture
+def client(tmp_path):
+    with running_service(tmp_path / "data") as client:
+        yield client
+
+
+def wait_for(client, id, path="/v1/documents"):
+    """The events of a document until its end."""
+    return parse_events(client.get(f"{path}/{id}/events").text)
+
+
+def test_a_text_is_translated_with_spans_scores_and_warnings(client):
+    answer = client.post("/v1/translate", json={"text": TEXT, "target": "fr-CA"})
+    assert answer.status_code == 200 and client.engine.is_started
+    data = answer.json()
+    targets = expect(*SENTENCES)
+    assert (data["model"], data["source_language"], data["target_language"]) == ("fake", "en", "fr")
+    assert data["text"] == f"  {targets[0]} {targets[1]}\n\n{targets[2]}\n"
+    for row, source, target in zip(data["sentences"], SENTENCES, targets, strict=True):
+        assert TEXT[slice(*row["source_span"])] == row["source"] == source
+        assert data["text"][slice(*row["target_span"])] == row["target"] == target
+        assert row["score"] == -len(source) and row["tokens"] == 4
+        assert not {"alignment", "alternatives"} & set(row)
+    assert [row["warnings"] for row in data["sentences"]] == [["length_limit"], [], []]
+
+
+def test_sentences_alignments_and_alternatives_on_request(client):
+    request = {"sentences": ["One cat.", "", "Two dogs."], "alignments": True, "alternatives": 2}
+    data = client.post("/v1/translate", json=request).json()
+    assert [row["source"] for row in data["sentences"]] == request["sentences"]
+    assert data["sentences"][0]["alignment"] == [[0, 3, 0, 4], [4, 8, 5, 10]]
+    first = expect("One cat.")[0]
+    assert [each["target"] for each in data["sentences"][0]["alternatives"]] == [f"{first}1", f"{first}2"]
+
+
+def test_context_is_given_and_not_returned(client):
+    data = client.post("/v1/translate", json={"text": "Two dogs.", "context": "A cat. It runs."}).json()
+    assert [row["target"] for row in data["sentences"]] == expect("Two dogs.", context=["A cat.", "It runs."])
+    assert data["text"] == data["sentences"][0]["target"] and data["sentences"][0]["source_span"] == [0, 9]
+    request = {"text": "Two dogs.", "context": ["A cat.", "It runs."], "context_targets": ["Chat.", "Cours."]}
+    data = client.post("/v1/translate", json=request).json()
+    assert data["text"] == "«Two dogs.» (Chat.+Cours.)"
+    answer = client.post("/v1/translate", json={**request, "context": "A cat."})
+    assert answer.status_code == 400 and "context has 1 sentences, and context_targets 2" in answer.json()["error"]
+
+
+def test_nothing_to_translate_is_no_error(client):
+    for text in ("", "  \n", "***"):
+        assert client.post("/v1/translate", json={"text": text, "context": "A cat."}).json()["text"] == text
+    assert client.engine.requests == []
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "message"),
+    [
+        ({"text": "x", "target": "de"}, 400, "no model"),
+        ({"text": "x", "model": "none"}, 400, "no model none"),
+        ({"text": "x", "alternatives": 10_000}, 400, "from 0 to 10"),
+        ({"text": "x" * 101}, 413, "101 characters"),
+        ({"sentences": ["x"] * 6}, 413, "6 texts"),
+        ({"sentences": "FAIL"}, 422, "too long"),
+    ],
+)
+def test_what_is_refused(tmp_path, values, code, message):
+    with running_service(tmp_path, max_characters=100, max_texts=5) as client:
+        client.engine.error = DocmtError("this sentence is too long")
+        answer = client.post("/v1/translate", json=values)
+    assert answer.status_code == code and message in answer.json()["error"]
+
+
+def test_an_engine_that_is_full_says_when_to_come_again(client):
+    client.engine.refusals = [BusyError("too much waits")]
+    answer = client.post("/v1/translate", json={"text": "One cat."})
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+    assert answer.json() == {"error": "too much waits"}
+
+
+def test_models_languages_health_metrics_and_description(client):
+    client.post("/v1/translate", json={"text": "One cat."})
+    (model, _) = client.get("/v1/models").json()["models"]
+    assert model["name"] == "fake" and model["same_in_batches"] is True and model["licence"] == "CC0"
+    pair = {"source": "en", "target": "fr", "model": "fake"}
+    assert client.get("/v1/languages").json()["languages"][0] == pair
+    assert client.get("/health").json() == {"status": "ok"}
+    metrics = client.get("/metrics").text
+    assert 'route="/v1/translate"' in metrics and 'docmt_waiting_tokens{kind="interactive"} 40.0' in metrics
+    assert "docmt_characters_total 8.0" in metrics
+
+
+def test_a_document_from_upload_to_download(client):
+    files = {"file": ("../büro brief.txt", TEXT.encode())}
+    answer = client.post("/v1/documents", files=files, data={"source": "en", "target": "fr"})
+    assert answer.status_code == 202
+    status = answer.json()
+    assert (status["name"], status["status"], status["sentences"]) == ("büro brief.txt", "queued", 3)
+    id = status["id"]
+    assert answer.headers["location"] == f"/v1/documents/{id}"
+    events = wait_for(client, id)
+    assert [name for _, name, _ in events if name != "progress"] == ["sentence"] * 3 + ["done"]
+    assert json.loads(events[-1][2])["status"] == "done"
+    assert client.get(f"/v1/documents/{id}").json()["finished"] == 3
+    rows = client.get(f"/v1/documents/{id}/sentences").json()["sentences"]
+    assert [row["target"] for row in rows] == expect(*SENTENCES)
+    answer = client.get(f"/v1/documents/{id}/result")
+    assert answer.text.split("\n")[2] == expect(*SENTENCES)[2]
+    assert answer.headers["content-disposition"] == "attachment; filename*=utf-8''b%C3%BCro%20brief.fr.txt"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-security-policy"].startswith("sandbox")
+    assert "<html" in client.get(f"/v1/documents/{id}/result?format=html").text
+    assert client.get(f"/v1/documents/{id}/result?format=exe").status_code == 400
+    assert client.delete(f"/v1/documents/{id}").json()["status"] == "done"
+    assert client.get(f"/v1/documents/{id}").status_code == 404
+    assert list(client.state.uploads.iterdir()) == []
+
+
+def test_a_text_as_a_document_with_context_and_edits(client):
+    request = {"text": "Two dogs. Three birds.", "context": "A cat.", "name": "pets.txt"}
+    id = client.post("/v1/documents", json=request).json()["id"]
+    wait_for(client, id)
+    path = f"/v1/documents/{id}/sentences"
+    first = [row["target"] for row in client.get(path).json()["sentences"]]
+    assert first == expect("Two dogs.", "Three birds.", context=["A cat."])
+    assert client.post(f"{path}/0", json={"target": "Deux  chiens.\n", "retranslate": True}).status_code == 200
+    wait_for(client, id)
+    rows = client.get(path).json()["sentences"]
+    assert rows[0]["target"] == "Deux chiens." and "Deux" in rows[1]["target"] and rows[0]["edited"]
+    assert len(client.get(f"{path}/1/alternatives?count=3").json()["alternatives"]) == 3
+    assert client.get(f"{path}/1/alignment").json()["alignment"]
+    for bad in ("9", "-1", "x", "1" * 30):
+        assert client.post(f"{path}/{bad}", json={"target": "x"}).status_code in (404, 422)
+    assert client.post(f"{path}/0", json={}).status_code == 400
+    assert client.get(f"{path}/0/alternatives?count=99").status_code == 400
+
+
+def test_a_stream_goes_on_after_the_last_event_that_was_seen(client):
+    id = client.post("/v1/documents", json={"text": "One. Two. Three. Four."}).json()["id"]
+    seen = [event for event in wait_for(client, id) if event[1] == "sentence"]
+    path = f"/v1/documents/{id}/events"
+    later = parse_events(client.get(path, headers={"last-event-id": seen[1][0]}).text)
+    assert [event for event in later if event[1] == "sentence"] == seen[2:]
+    assert parse_events(client.get(f"{path}?after=3").text)[0] == seen[3]
+    for wrong in ("x", "-3", "9" * 40):
+        assert parse_events(client.get(path, headers={"last-event-id": wrong}).text)[0] == seen[0]
+    assert client.get("/v1/documents/none/events").status_code == 404
+
+
+def test_a_stream_without_events_is_kept_open_by_comments(tmp_path):
+    with running_service(tmp_path, ServiceEngine(seconds=0.2), heartbeat_seconds=0.02) as client:
+        id = client.post("/v1/documents", json={"text": "One. Two."}).json()["id"]
+        text = client.get(f"/v1/documents/{id}/events").text
+    assert ": still here\n\n" in text and parse_events(text)[-1][1] == "done"
+
+
+def test_results_that_are_not_there_yet(tmp_path):
+    with running_service(tmp_path, ServiceEngine(hold=0)) as client:
+        id = client.post("/v1/documents", json={"text": "One. Two."}).json()["id"]
+        assert client.get(f"/v1/documents/{id}/result").status_code == 409
+        assert client.delete(f"/v1/documents/{id}").json()["status"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        ({"json": {}}, 400),
+        ({"json": {"text": "x", "format": "exe"}}, 400),
+        ({"json": {"text": "x", "fields": [3]}}, 400),
+        ({"files": {"file": ("a.docx", b"PK\3\4 no zip")}}, 422),
+        ({"files": {"file": ("a.doc", b"old")}}, 422),
+        ({"files": {"file": ("a.txt", b"x" * 3000)}}, 413),
+        ({"files": [("file", ("a.txt", b"x")), ("file", ("b.txt", b"x"))]}, 400),
+    ],
+)
+def test_documents_that_are_refused(tmp_path, request_, code):
+    with running_service(tmp_path, max_file_bytes=2000) as client:
+        answer = client.post("/v1/documents", **request_)
+        assert answer.status_code == code and set(answer.json()) == {"error"}
+        assert not client.state.uploads.exists() or list(client.state.uploads.iterdir()) == []
+
+
+def test_keys_are_asked_for_everywhere_and_owners_see_their_documents_only(tmp_path):
+    keys = AccessKeys(tmp_path)
+    (one, _), (other, _) = keys.create("one"), keys.create("other")
+    first, second = ({"authorization": f"Bearer {key}"} for key in (one, other))
+    with running_service(tmp_path, keys=keys) as client:
+        public = {"/", "/page/{name}", "/health", "/openapi.json", "/languages", "/frontend/settings"}
+        public |= {"/download_file/{id}/{name}", "/v2/glossaries", "/v3/glossaries"}
+        for route in client.app.routes:
+            if route.path not in public:
+                path = re.sub(r"{\w+}", "1", route.path)
+                method = sorted(route.methods - {"HEAD"})[-1]
+                assert client.request(method, path).status_code in (401, 403), route.path
+                wrong = client.request(method, path, headers={"authorization": f"Bearer {one}x"})
+                assert wrong.status_code in (401, 403), route.path
+        assert client.get("/v1/models").headers["www-authenticate"] == "Bearer"
+        assert client.post("/v1/translate", json={"text": "x"}, headers=first).status_code == 200
+        id = client.post("/v1/documents", json={"text": "One."}, headers=first).json()["id"]
+        assert client.get(f"/v1/documents/{id}", headers=first).status_code == 200
+        assert client.get(f"/v1/documents/{id}", headers=second).status_code == 404
+
+
+def test_limits_of_a_key(tmp_path):
+    keys = AccessKeys(tmp_path)
+    limits = KeyLimits(characters_per_minute=60, concurrent_jobs=1, file_bytes=50)
+    headers = {"authorization": f"Bearer {keys.create('one', limits)[0]}"}
+    with running_service(tmp_path, ServiceEngine(hold=0), keys) as client:
+        answers = [client.post("/v1/documents", json={"text": text}, headers=headers) for text in ("x" * 51, "a", "b")]
+        assert [answer.status_code for answer in answers] == [413, 202, 429]
+        assert answers[2].headers["retry-after"] == "10"
+        client.engine.hold = 100
+        codes = [client.post("/v1/translate", json={"text": "x" * 70}, headers=headers) for _ in range(2)]
+        assert [answer.status_code for answer in codes] == [200, 429] and int(codes[1].headers["retry-after"]) >= 1
+
+
+def test_a_client_that_goes_away_cancels_its_work(tmp_path):
+    async def scenario(client):
+        body = json.dumps({"text": "One. Two."}).encode()
+        messages = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+
+        async def receive():
+            if len(messages) == 1:
+                while not client.engine.works:
+                    await asyncio.sleep(0.001)
+            return messages.pop(0)
+
+        async def send(message):
+            raise AssertionError(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/translate", "query_string": b"", "headers": headers}
+        await client.app(scope, receive, send)
+
+    with running_service(tmp_path, ServiceEngine(hold=0)) as client:
+        client.portal.call(scenario, client)
+        assert [work.is_cancelled for work in client.engine.works] == [True]
+        assert 'docmt_requests_total{code="499",method="POST",route="/v1/translate"} 1.0' in client.get("/metrics").text
+
+
+def test_other_origins_are_allowed_only_by_name(tmp_path):
+    headers = {"origin": "https://tool.example", "access-control-request-method": "POST"}
+    with running_service(tmp_path / "a") as client:
+        answer = client.options("/v1/translate", headers=headers)
+        assert "access-control-allow-origin" not in answer.headers
+    with running_service(tmp_path / "b", cors=("https://tool.example",)) as client:
+        answer = client.options("/v1/translate", headers=headers)
+        assert answer.headers["access-control-allow-origin"] == "https://tool.example"
+        answer = client.options("/v1/translate", headers={**headers, "origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_the_page_and_its_files_and_nothing_else(tmp_path):
+    page = tmp_path / "page"
+    page.mkdir()
+    (page / "index.html").write_text("<p>hi")
+    (page / "app.js").write_text("1")
+    (page / "secret.py").write_text("1")
+    with running_service(tmp_path / "data", page=page) as client:
+        answer = client.get("/")
+        assert answer.text == "<p>hi" and "default-src 'self'" in answer.headers["content-security-policy"]
+        assert client.get("/page/app.js").headers["content-type"].startswith("text/javascript")
+        for name in ("secret.py", "none.js", "..%2fapp.js", "%2e%2e/app.js", "../jobs.sqlite"):
+            assert client.get(f"/page/{name}").status_code == 404
+    with running_service(tmp_path / "other", page=Path("nowhere")) as client:
+        assert client.get("/").status_code == 404
