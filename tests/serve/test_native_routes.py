@@ -82,7 +82,7 @@ def test_nothing_to_translate_is_no_error(client):
         ({"text": "x", "alternatives": 10_000}, 400, "from 0 to 10"),
         ({"text": "x" * 101}, 413, "101 characters"),
         ({"sentences": ["x"] * 6}, 413, "6 texts"),
-        ({"sentences": "FAIL"}, 422, "too long"),
+        ({"sentences": ["FAIL"]}, 422, "too long"),
     ],
 )
 def test_what_is_refused(tmp_path, values, code, message):

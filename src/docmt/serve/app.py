@@ -69,7 +69,7 @@ def create_app(
         exception_handlers={RequestError: answer_error, HTTPException: answer_error, DocmtError: _answer_docmt_error},
         lifespan=_run,
     )
-    app.state.service = state
+    app.state.service, app.state.failure = state, None
     return app
 
 
@@ -79,13 +79,22 @@ async def _run(app: Starlette) -> AsyncIterator[None]:
     state: ServiceState = app.state.service
     state.engine.start()
     try:
-        await state.jobs.start()
+        await _start_jobs(app, state)
         try:
             yield
         finally:
             await state.jobs.stop()
     finally:
         await asyncio.to_thread(state.engine.stop)
+
+
+async def _start_jobs(app: Starlette, state: ServiceState) -> None:
+    """Start the jobs. A DocmtError is kept as `app.state.failure` for the command, and raised."""
+    try:
+        await state.jobs.start()
+    except DocmtError as error:
+        app.state.failure = error
+        raise
 
 
 async def _answer_docmt_error(request: Request, error: Exception) -> Response:

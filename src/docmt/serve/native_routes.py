@@ -31,14 +31,17 @@ async def translate(request: Request) -> Response:
     state = state_of(request)
     state.find_owner(request)
     values = await read_values(request, state.config.max_body_bytes)
-    texts = values.texts("sentences") if "sentences" in values.fields else [values.text("text")]
+    has_sentences = values.is_list("sentences")
+    if not has_sentences and values.fields.get("text") is None:
+        raise RequestError("text is missing: send a text, or sentences as a list")
+    texts = values.texts("sentences") if has_sentences else [values.text("text")]
     context, targets = _texts(values, "context"), _texts(values, "context_targets")
     state.take_texts(request, [*texts, *context, *targets])
     count = values.whole("alternatives", 0, MAX_ALTERNATIVES)
     names = values.text("source"), values.text("target")
     chosen = choose_model(state.engine, *names, " ".join(texts), values.text("model"))
     model = chosen.name or state.engine.find_model()
-    if "sentences" in values.fields:
+    if has_sentences:
         document = Document.from_sentences([" ".join(text.split()) for text in texts])
         item = TextItem(document, lambda sentences: "")
     else:

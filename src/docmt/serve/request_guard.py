@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
@@ -21,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 CLOSED = 499
 """Code in the log and in the metrics of a request whose client went away."""
+_DRAIN_BYTES, _DRAIN_SECONDS = 2**27, 20
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -87,7 +90,7 @@ class RequestGuard:
             await send(message)
 
         try:
-            self._check(Headers(scope=scope))
+            await self._check(Headers(scope=scope), receive)
             await self._app(scope, self._limit(scope, receive), send_headers)
         except RequestError as error:
             await self._answer(exchange, error, receive, send_headers)
@@ -106,7 +109,7 @@ class RequestGuard:
         if not exchange.code:
             await error_response(exchange.scope["path"], error)(exchange.scope, receive, send)
 
-    def _check(self, headers: Headers) -> None:
+    async def _check(self, headers: Headers, receive: Receive) -> None:
         """Raise RequestError for another host's name and for a body that says itself that it is too large."""
         host = headers.get("host", "").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
@@ -114,6 +117,8 @@ class RequestGuard:
             raise RequestError("this server answers to the name localhost alone: start it with --open for others", 403)
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > self._max_bytes(headers)):
+            if "expect" not in headers:  # otherwise the client waits for an answer before it sends
+                await _drain(receive)
             raise self._too_large(headers)
 
     def _max_bytes(self, headers: Headers) -> int:
@@ -138,10 +143,23 @@ class RequestGuard:
             if message["type"] == "http.request":
                 size += len(message.get("body", b""))
                 if size > most:
+                    await _drain(receive)
                     raise self._too_large(headers)
             return message
 
         return receive_counted
+
+
+async def _drain(receive: Receive) -> None:
+    """Read what else a client sends, within bounds: many see an answer only after they have sent all."""
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while size < _DRAIN_BYTES:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 def error_response(path: str, error: RequestError) -> JSONResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -10,7 +11,7 @@ from prometheus_client.registry import Collector
 
 _BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """Bounds of the histogram in seconds."""
-Gauges = Mapping[str, float | Mapping[str, float]]
+Gauges = Mapping[str, float | Mapping[Any, float]]
 """Values now, by name; several of one name by a label."""
 
 

@@ -130,8 +130,8 @@ class ServiceState:
     def _read_gauges(self) -> Gauges:
         statistics = self.engine.statistics()
         return {
-            "waiting_sentences": {lane: count for lane, count in statistics.waiting_sentences.items()},
-            "waiting_tokens": {lane: count for lane, count in statistics.waiting_tokens.items()},
+            "waiting_sentences": statistics.waiting_sentences,
+            "waiting_tokens": statistics.waiting_tokens,
             "tokens_per_second": statistics.tokens_per_second,
             "batches": statistics.batches,
             "batch_tokens": statistics.batch_tokens,

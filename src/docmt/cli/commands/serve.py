@@ -1,0 +1,166 @@
+"""docmt serve [MODEL ...]
+
+Serve models to other programs and to people with a browser. The page is at the address that is shown. Clients of
+LibreTranslate and DeepL work with this address as their server, and docs/serving.md lists the paths. Only this machine
+can reach the server, unless --host names another address, together with --open or keys.
+
+usage:
+    [MODEL ...] [options]
+    --create-key NAME [options]
+
+examples:
+    docmt serve en-fr
+    docmt serve en-de de-en --port 8000 --memory-mb 4000
+    docmt serve --create-key anna --characters-per-minute 100000
+    docmt serve en-fr --host 0.0.0.0
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from docmt.cli.options import Parser
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY, option
+from docmt.decoding.search_config import SearchConfig
+
+if TYPE_CHECKING:
+    from docmt.serve.access_keys import AccessKeys
+    from docmt.serve.http_server import ServiceServer
+
+_log = logging.getLogger(__name__)
+
+_PACKAGES = {"starlette", "uvicorn", "python_multipart", "prometheus_client"}
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """The options of the command."""
+
+    models: list[str] = option([], positional=True, metavar="MODEL")
+    """model directories, names or pairs (default: all models of docmt models)"""
+    host: str = option("127.0.0.1", metavar="ADDRESS")
+    """address to listen on; 0.0.0.0: all of this machine"""
+    port: int = option(5000, range=(0, 65_535))
+    """port; 0: a free one"""
+    data: str = option("", metavar="DIR")
+    """directory of documents, results and keys (default: docmt/serve in the user's state directory)"""
+    open: bool = False
+    """let everybody who reaches the address use the server, without a key"""
+    cors: list[str] = option([], metavar="ORIGIN")
+    """origins of pages elsewhere that may call the server (https://tool.example)"""
+    keep_hours: float = option(24.0, range=(0.01, MANY))
+    """hours after which a finished document is deleted"""
+    max_file_mb: int = option(50, range=(1, 10_000))
+    """largest file in MiB"""
+    memory_mb: int = option(0, range=(0, MANY))
+    """MiB of the weights of models that stay loaded; 0: no bound"""
+    create_key: str = option("", metavar="NAME")
+    """print a new key for a person or program, and exit"""
+    characters_per_minute: int = option(0, range=(0, MANY))
+    """limit of the new key; 0: none"""
+    concurrent_jobs: int = option(0, range=(0, MANY))
+    """documents of the new key at one time; 0: no limit"""
+    list_keys: bool = False
+    """list ids, dates and names of the keys, and exit"""
+    revoke_key: str = option("", metavar="ID")
+    """delete a key, and exit"""
+    device: str = "auto"
+    """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
+    precision: Literal["float32", "bfloat16", "int8"] = "float32"
+    """number format of matrix products; lower is faster where the processor has it, and less exact"""
+    search: SearchConfig = option(SearchConfig(), skip=("n_best",))
+    """beam search"""
+
+
+def parser() -> Parser[ServeOptions]:
+    """Return the parser of the command."""
+    return Parser("serve", ServeOptions, __doc__, common="host port data open create_key memory_mb search.beam")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve until the process is asked to stop, or manage keys."""
+    options = parser().parse(arguments)
+    data = Path(options.data) if options.data else default_data()
+    if options.create_key or options.list_keys or options.revoke_key:
+        return _manage_keys(options, data)
+    try:
+        return _serve(options, data)
+    except ModuleNotFoundError as error:
+        if error.name not in _PACKAGES:
+            raise
+        raise DocmtError(f"docmt serve needs {error.name}: pip install 'docmt[serve]'") from error
+
+
+def default_data() -> Path:
+    """Return the directory of the service: in DOCMT_HOME, or in the user's state directory (XDG_STATE_HOME)."""
+    if home := os.environ.get("DOCMT_HOME"):
+        return Path(home) / "serve"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "docmt" / "serve"
+
+
+def _manage_keys(options: ServeOptions, data: Path) -> int:
+    from docmt.serve.access_keys import AccessKeys, KeyLimits
+
+    keys = AccessKeys(data)
+    if options.create_key:
+        limits = KeyLimits(options.characters_per_minute, options.concurrent_jobs, options.max_file_mb * _MEBIBYTE)
+        secret, key = keys.create(options.create_key, limits)
+        _log.info(f"key {key.id} of {key.name}; it is shown only now:")
+        print(secret)
+    if options.revoke_key:
+        keys.revoke(options.revoke_key)
+    if options.list_keys:
+        for key in keys.list_keys():
+            print(f"{key.id}\t{datetime.fromtimestamp(key.created, UTC):%Y-%m-%d}\t{key.name}")
+    return 0
+
+
+def _serve(options: ServeOptions, data: Path) -> int:
+    from docmt.serve.access_keys import AccessKeys
+    from docmt.serve.http_server import format_url, is_loopback, open_socket
+
+    with open_socket(options.host, options.port) as listener:
+        stored = AccessKeys(data)
+        keys = stored if stored.list_keys() and not options.open else None
+        if keys is None and not options.open and not is_loopback(listener):
+            raise DocmtError(
+                f"{options.host} can be reached from elsewhere: make a key with docmt serve --create-key NAME, or add "
+                "--open to let everybody use the server"
+            )
+        is_private = keys is None and not options.open
+        server = make_server(options, data, keys, frozenset(_LOCAL_NAMES) if is_private else frozenset())
+        logging.getLogger("docmt.serve").setLevel(logging.INFO)
+        logging.getLogger("python_multipart").setLevel(logging.ERROR)  # forms that cannot be read are answered
+        _log.info(f"the page is at {format_url(listener)} (Ctrl-C stops the server)")
+        server.serve_forever(listener)
+    return 0
+
+
+def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, hosts: frozenset[str]) -> ServiceServer:
+    """Return a server that does not run yet. hosts: see `ServiceConfig`. Raises DocmtError for models."""
+    from docmt.serve.app import create_app
+    from docmt.serve.document_jobs import DocumentJobs, JobConfig
+    from docmt.serve.engine import Engine
+    from docmt.serve.http_server import ServiceServer
+    from docmt.serve.service_state import ServiceConfig
+
+    engine = Engine(
+        options.models,
+        max_memory_mb=options.memory_mb,
+        search=options.search,
+        device=options.device,
+        precision=options.precision,
+    )
+    max_file_bytes = options.max_file_mb * _MEBIBYTE
+    jobs = DocumentJobs(engine, data, JobConfig(keep_hours=options.keep_hours, max_file_bytes=max_file_bytes))
+    config = ServiceConfig(max_file_bytes=max_file_bytes, cors=tuple(options.cors), hosts=hosts)
+    return ServiceServer(create_app(engine, jobs, keys, data, config))
