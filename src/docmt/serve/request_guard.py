@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 CLOSED = 499
 """Code in the log and in the metrics of a request whose client went away."""
-_DRAIN_BYTES, _DRAIN_SECONDS = 2**27, 20
+_DRAIN_BYTES, _DRAIN_SECONDS = 2**26, 20
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -56,6 +56,13 @@ class _Exchange:
     started: float = field(default_factory=time.monotonic)
     code: int = 0
     """of the answer; 0 before it begins"""
+    is_read: bool = False
+    """whether the client has sent the whole body, or waits for an answer before it sends any"""
+
+    def __post_init__(self) -> None:
+        headers = Headers(scope=self.scope)
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        self.is_read = not has_body or "expect" in headers
 
     @property
     def route(self) -> str:
@@ -84,14 +91,16 @@ class RequestGuard:
         async def send_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.code = message["status"]
+                if exchange.code >= 400 and not exchange.is_read:
+                    await _drain(receive)
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
         try:
-            await self._check(Headers(scope=scope), receive)
-            await self._app(scope, self._limit(scope, receive), send_headers)
+            self._check(Headers(scope=scope))
+            await self._app(scope, self._limit(exchange, receive), send_headers)
         except RequestError as error:
             await self._answer(exchange, error, receive, send_headers)
         except ClientDisconnect:
@@ -109,7 +118,7 @@ class RequestGuard:
         if not exchange.code:
             await error_response(exchange.scope["path"], error)(exchange.scope, receive, send)
 
-    async def _check(self, headers: Headers, receive: Receive) -> None:
+    def _check(self, headers: Headers) -> None:
         """Raise RequestError for another host's name and for a body that says itself that it is too large."""
         host = headers.get("host", "").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
@@ -117,8 +126,6 @@ class RequestGuard:
             raise RequestError("this server answers to the name localhost alone: start it with --open for others", 403)
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > self._max_bytes(headers)):
-            if "expect" not in headers:  # otherwise the client waits for an answer before it sends
-                await _drain(receive)
             raise self._too_large(headers)
 
     def _max_bytes(self, headers: Headers) -> int:
@@ -132,18 +139,18 @@ class RequestGuard:
             {"connection": "close"},
         )
 
-    def _limit(self, scope: Scope, receive: Receive) -> Receive:
+    def _limit(self, exchange: _Exchange, receive: Receive) -> Receive:
         """Return `receive` that raises RequestError when the body has more bytes than it may."""
-        headers, size = Headers(scope=scope), 0
+        headers, size = Headers(scope=exchange.scope), 0
         most = self._max_bytes(headers)
 
         async def receive_counted() -> Message:
             nonlocal size
             message = await receive()
+            exchange.is_read = not message.get("more_body", False)
             if message["type"] == "http.request":
                 size += len(message.get("body", b""))
                 if size > most:
-                    await _drain(receive)
                     raise self._too_large(headers)
             return message
 
