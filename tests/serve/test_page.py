@@ -98,7 +98,7 @@ def test_an_alternative_is_edited_and_what_follows_translated_again(service, ope
     assert page.inner_text(sentence(0)) == "fr The cat sleeps." and page.inner_text(sentence(1)) == "C'est bizarre."
     assert "edited" in page.get_attribute(sentence(1), "class")
     expect(page, sentence(3), "then fr The 7 dogs left.")
-    page.wait_for_function("!document.querySelector('.stale')")
+    page.locator(".stale").first.wait_for(state="detached")
 
 
 def test_an_edit_alone_changes_nothing_else(service, open_page):
@@ -253,7 +253,7 @@ def test_a_thousand_sentences(service, open_page):
     text = "\n".join(" ".join(f"Sentence {row} {number} is here." for number in range(5)) for row in range(200))
     translate(page, text)
     expect(page, "#state", "1,000 sentences")
-    page.wait_for_function("document.querySelectorAll('.target .sentence').length == 1000")
+    assert page.locator(".target .sentence").count() == 1000
     assert page.text_content(sentence(999)) == "fr Sentence 199 4 is here."
     page.focus(sentence(500))
     page.keyboard.press("j")

@@ -53,7 +53,7 @@ function nameLanguage(code) {
 
 async function fillModels() {
   const models = await service.listModels();
-  const pairs = models.map((model) => `${nameLanguage(model.source_language)} → ${nameLanguage(model.target_language)}`);
+  const pairs = models.map((each) => `${nameLanguage(each.source_language)} → ${nameLanguage(each.target_language)}`);
   const options = models.map((model, index) => {
     const isUnique = pairs.indexOf(pairs[index]) === pairs.lastIndexOf(pairs[index]);
     return new Option(isUnique ? pairs[index] : `${pairs[index]} (${model.name})`, model.name);
@@ -78,15 +78,17 @@ function chooseFile(file) {
 async function startJob(event) {
   event.preventDefault();
   const text = element("text").value;
-  if (!chosenFile && !text.trim()) throw new Error("There is nothing to translate yet. Paste some text, or choose a file.");
+  if (!chosenFile && !text.trim()) throw new Error("There is nothing to translate yet. Paste text, or choose a file.");
   const button = element("start").querySelector("button.main");
   button.disabled = true; // a document is sent once
   try {
     const model = element("model").value;
     localStorage.setItem("docmt-model", model);
     const fields = element("fields").hidden ? "" : element("fields").querySelector("input").value;
-    const status = chosenFile ? await service.createFromFile(chosenFile, model, fields) : await service.createFromText(text, model);
-    location.hash = status.id;
+    const created = chosenFile
+      ? service.createFromFile(chosenFile, model, fields)
+      : service.createFromText(text, model);
+    location.hash = (await created).id;
   } finally {
     button.disabled = false;
   }
@@ -130,8 +132,9 @@ async function showAddress() {
     const status = await service.getStatus(id);
     if (job !== opened) return; // the user has gone elsewhere meanwhile
     view.clear(status.source_language, status.target_language);
-    const heads = element("document").querySelectorAll(".heads span");
-    heads.forEach((head, index) => (head.textContent = nameLanguage([status.source_language, status.target_language][index])));
+    const [source, target] = element("document").querySelectorAll(".heads span");
+    source.textContent = nameLanguage(status.source_language);
+    target.textContent = nameLanguage(status.target_language);
     element("document").hidden = false;
     showStatus(status);
     element("name").focus();
@@ -151,10 +154,15 @@ async function listen() {
     if (job !== followed) return;
     element("state").classList.toggle("lost", event.name === "lost");
     if (event.name === "sentence") view.put(event.data);
-    else if (event.name === "progress") showStatus({ ...job.status, ...event.data, status: "running" });
+    else if (event.name === "progress") showProgress(event.data);
     else if (event.name === "done") showStatus(event.data);
     else if (event.name === "lost") element("state").textContent = "The server does not answer. Trying again…";
   }
+}
+
+function showProgress({ finished, sentences }) {
+  const { status } = job.status;
+  showStatus({ ...job.status, finished, sentences, status: status === "queued" && finished ? "running" : status });
 }
 
 const isRunning = () => ["queued", "running"].includes(job?.status.status);
@@ -163,14 +171,15 @@ function showStatus(status) {
   const wasRunning = job.status && isRunning();
   job.status = status;
   const running = isRunning();
-  element("name").textContent = status.name || "Pasted text";
+  const name = status.name || "Pasted text";
+  element("name").textContent = name;
   element("state").textContent = describeState(status);
-  document.title = `${running && status.sentences ? `${percent(status)}% ` : ""}${status.name || "Pasted text"} – docmt`;
+  document.title = `${running && status.sentences ? `${percent(status)}% ` : ""}${name} – docmt`;
   const progress = element("progress");
   progress.classList.toggle("idle", !running);
   if (status.sentences) Object.assign(progress, { max: status.sentences, value: status.finished });
   element("waiting").hidden = !running;
-  element("waiting").textContent = status.finished ? "More sentences are on their way…" : "The first sentences come in a moment…";
+  element("waiting").textContent = `The ${status.finished ? "next" : "first"} sentences come in a moment…`;
   element("cancel").hidden = !running;
   if (running) {
     element("delete").hidden = true;
@@ -219,7 +228,9 @@ function describeRest({ finished, sentences }) {
 }
 
 async function sendEdit(number, target, retranslate) {
+  const edited = job;
   const status = await service.editSentence(job.feed.id, number, target, retranslate);
+  if (job !== edited) return;
   view.put({ ...view.sentences[number].data, target, edited: true });
   if (retranslate) view.markStale(number);
   job.begun = null;

@@ -88,8 +88,9 @@ export class DocumentView {
     }
     pair.data = data;
     const { doubts, faults } = judge(data);
-    const marks = { edited: data.edited, failed: !data.target, doubtful: doubts.length, faulty: faults.length, stale: false };
+    const marks = { edited: data.edited, failed: !data.target, doubtful: doubts.length, faulty: faults.length };
     for (const [name, holds] of Object.entries(marks)) pair.target.classList.toggle(name, Boolean(holds));
+    pair.target.classList.remove("stale");
     pair.reasons = [...faults, ...doubts];
     if (data.number === this.lit) this.light(data.number);
   }
@@ -124,11 +125,10 @@ export class DocumentView {
       this.sentences[number]?.[side].classList.add("lit");
     }
     this.lit = number;
-    const reasons = this.sentences[number]?.reasons ?? [];
-    this.reason.hidden = !reasons.length || this.sentences[number].target.classList.contains("chosen"); // the panel has them
+    const { target, reasons = [] } = this.sentences[number] ?? {};
     this.reason.textContent = reasons.join("\n");
+    this.reason.hidden = !reasons.length || target.classList.contains("chosen"); // of the chosen one the panel has them
     if (!reasons.length) return;
-    const { target } = this.sentences[number];
     target.setAttribute("aria-describedby", this.reason.id);
     this.placeReason(target);
   }
@@ -144,7 +144,7 @@ export class DocumentView {
     this.sentences[number]?.target.focus();
   }
 
-  /** Light the sentence that has the focus. Only this one is reached by the Tab key, else there were a thousand stops. */
+  /** Light the sentence that has the focus. The Tab key reaches only this one: else it had a thousand stops. */
   enter(number) {
     if (this.sentences[this.current]) this.sentences[this.current].target.tabIndex = -1;
     this.current = number;

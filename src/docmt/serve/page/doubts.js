@@ -14,7 +14,8 @@ export function judge(sentence) {
   const doubts = (sentence.warnings ?? []).map((name) => WARNINGS[name] ?? name);
   const probability = sentence.tokens ? Math.exp(sentence.score / sentence.tokens) : 1;
   if (probability < LEAST_PROBABILITY && !sentence.edited) {
-    doubts.push(`The model was unsure: it gave its words a probability of ${Math.round(100 * probability)}% on average.`);
+    const percent = Math.round(100 * probability);
+    doubts.push(`The model was unsure: it gave its words a probability of ${percent}% on average.`);
   }
   return { doubts, faults: (sentence.findings ?? []).map((text) => text[0].toUpperCase() + text.slice(1)) };
 }

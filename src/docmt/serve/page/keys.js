@@ -39,8 +39,7 @@ export function listenToKeys({ view, panel, openSentence, showHelp }) {
     if (key === "Escape") return escape(panel);
     if (target.matches("input, textarea, select")) return;
     const onSentence = view.numberAt(target) >= 0;
-    const isArrow = key.startsWith("Arrow");
-    const action = (onSentence ? keysOnSentence[key] : isArrow ? moveAmongChoices(target, key) : undefined) ?? keys[key];
+    const action = (onSentence ? keysOnSentence[key] : moveAmongChoices(target, key)) ?? keys[key];
     if (!action || (!view.sentences.length && key !== "?")) return;
     event.preventDefault();
     action();

@@ -13,7 +13,12 @@ export class SentencePanel {
     this.choices = root.querySelector(".alternatives");
     this.form = root.querySelector("form");
     this.field = root.querySelector("textarea");
-    this.actions = { alternatives: () => this.showAlternatives(), edit: () => this.startEdit(), close: () => this.close(), leave: () => this.leave() };
+    this.actions = {
+      alternatives: () => this.showAlternatives(),
+      edit: () => this.startEdit(),
+      close: () => this.close(),
+      leave: () => this.leave(),
+    };
     root.addEventListener("click", (event) => this.click(event));
     this.form.addEventListener("submit", (event) => this.submit(event));
     this.form.addEventListener("keydown", (event) => {
@@ -80,7 +85,9 @@ export class SentencePanel {
 
   /** Light the next (step 1) or the previous (-1) group of words, in the order of the source. */
   stepWord(step) {
-    if (this.groups) this.lightGroup((this.group + step + this.groups + (this.group < 0 && step < 0 ? 1 : 0)) % this.groups);
+    if (!this.groups) return;
+    const before = this.group < 0 && step < 0 ? 0 : this.group; // the first step back leads to the last group
+    this.lightGroup((before + step + this.groups) % this.groups);
   }
 
   async showAlternatives() {
@@ -92,7 +99,7 @@ export class SentencePanel {
       if (this.number !== number) return;
       const others = found.filter((each) => each.target !== this.pair.data.target);
       this.choices.replaceChildren(...others.map((each) => this.makeChoice(each.target)));
-      if (!others.length) this.choices.replaceChildren(makeElement("li", "The model has no other translation.", "muted"));
+      if (!others.length) this.choices.append(makeElement("li", "The model has no other translation.", "muted"));
       this.choices.querySelector("button")?.focus();
     } catch (error) {
       this.choices.replaceChildren();

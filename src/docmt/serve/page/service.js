@@ -129,8 +129,11 @@ async function* readStream(feed, signal) {
   };
   restart();
   try {
-    const headers = { "Last-Event-ID": String(feed.after), Accept: "text/event-stream" };
-    const response = await request(address(feed.id, "/events"), { headers, signal: AbortSignal.any([signal, silence.signal]) });
+    const options = {
+      headers: { "Last-Event-ID": String(feed.after), Accept: "text/event-stream" },
+      signal: AbortSignal.any([signal, silence.signal]),
+    };
+    const response = await request(address(feed.id, "/events"), options);
     let rest = "";
     for await (const text of chunks(response.body.pipeThrough(new TextDecoderStream()))) {
       restart();

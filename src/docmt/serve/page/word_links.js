@@ -7,7 +7,10 @@ const HUES = [85, 165, 245, 325, 125, 205, 285, 45]; // degrees; neighbours diff
  * points of the texts. Returns the number of groups of linked words.
  */
 export function showWords(source, target, links) {
-  const sides = [cut(source.textContent, links.map((link) => link.slice(0, 2))), cut(target.textContent, links.map((link) => link.slice(2)))];
+  const sides = [
+    cut(source.textContent, links.map((link) => link.slice(0, 2))),
+    cut(target.textContent, links.map((link) => link.slice(2))),
+  ];
   const groups = joinPieces(sides, links);
   const numbers = new Map(); // of groups, in the order of the source
   for (const [side, element] of [[0, source], [1, target]]) {
@@ -20,7 +23,10 @@ export function showWords(source, target, links) {
 function cut(text, spans) {
   const points = Array.from(text); // JavaScript counts UTF-16 units, the server code points
   const borders = [...new Set([0, points.length, ...spans.flat()])].sort((one, other) => one - other);
-  return borders.slice(1).map((end, index) => ({ start: borders[index], end, text: points.slice(borders[index], end).join("") }));
+  return borders.slice(1).map((end, index) => {
+    const start = borders[index];
+    return { start, end, text: points.slice(start, end).join("") };
+  });
 }
 
 /** Return a function from (side, piece) to the group of the piece, or undefined for one without links. */
@@ -30,15 +36,17 @@ function joinPieces(sides, links) {
     while (leader.get(name) !== name) name = leader.get(name);
     return name;
   };
+  const list = (side, start, end) =>
+    sides[side].filter((piece) => piece.start >= start && piece.end <= end).map((piece) => `${side}:${piece.start}`);
   for (const [sourceStart, sourceEnd, targetStart, targetEnd] of links) {
-    const names = [
-      ...sides[0].filter((piece) => piece.start >= sourceStart && piece.end <= sourceEnd).map((piece) => `0:${piece.start}`),
-      ...sides[1].filter((piece) => piece.start >= targetStart && piece.end <= targetEnd).map((piece) => `1:${piece.start}`),
-    ];
+    const names = [...list(0, sourceStart, sourceEnd), ...list(1, targetStart, targetEnd)];
     names.forEach((name) => leader.has(name) || leader.set(name, name));
     names.forEach((name) => leader.set(find(name), find(names[0])));
   }
-  return (side, piece) => (leader.has(`${side}:${piece.start}`) ? find(`${side}:${piece.start}`) : undefined);
+  return (side, piece) => {
+    const name = `${side}:${piece.start}`;
+    return leader.has(name) ? find(name) : undefined;
+  };
 }
 
 function makeWord(piece, group, numbers) {
@@ -55,7 +63,7 @@ function makeWord(piece, group, numbers) {
 
 /** Light the words of a group in both elements, and no others. */
 export function lightGroup(elements, group) {
-  for (const element of elements) {
-    for (const word of element.querySelectorAll(".word")) word.classList.toggle("lit", word.dataset.group === String(group));
+  for (const word of elements.flatMap((element) => [...element.querySelectorAll(".word")])) {
+    word.classList.toggle("lit", word.dataset.group === String(group));
   }
 }
