@@ -21,8 +21,9 @@ let announced = 0;
 // Messages
 
 function report(error) {
-  const { message } = error;
-  element("notice").firstElementChild.textContent = message[0].toUpperCase() + message.slice(1);
+  // Messages of the server begin with a small letter. A file name at the beginning stays as it is.
+  const text = error.message.replace(/^[a-z](?=[a-z]* )/, (letter) => letter.toUpperCase());
+  element("notice").firstElementChild.textContent = text;
   element("notice").hidden = false;
 }
 
