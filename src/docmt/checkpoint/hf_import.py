@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save_model
 from docmt.core.errors import DocmtError
 from docmt.documents.corpus_files import read_documents
+from docmt.formats.language_codes import format_language_tag, primary_language
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
 from docmt.text import PretrainedTokenizer
@@ -93,8 +94,9 @@ def convert_huggingface(
 
 def _use_published_layout(tokenizer: PretrainedTokenizer, target: str, directory: Path) -> PretrainedTokenizer:
     """Return the tokenizer of an mBART model in the published layout. Raises DocmtError if it is damaged."""
+    marks = tokenizer.language_marks()
     try:
-        return tokenizer.with_last_symbols(tokenizer.language_marks()[target], _MASK)
+        return tokenizer.with_last_symbols(marks[find_language(target, marks)], _MASK)
     except ValueError as error:
         raise DocmtError(f"the tokenizer in {directory} has no symbol {_MASK}. Copy it again") from error
 
@@ -123,7 +125,8 @@ def language_settings(
             raise DocmtError(
                 f"this model translates between many languages. Add --{side}-language, one of {_list_some(known)}"
             )
-        if language not in known:
+        code = find_language(language, known)
+        if not code:
             beginning = sorted(name for name in known if name.startswith(language))
             nearest = (beginning or difflib.get_close_matches(language, known, n=1, cutoff=0.0))[0]
             raise DocmtError(
@@ -131,7 +134,7 @@ def language_settings(
                 f"It knows {_list_some(known)}"
             )
         mark_side: Side = "source" if side.upper() in FAMILIES[family].source.split() else "target"
-        mark = tokenizer.find_id(known[language], mark_side)
+        mark = tokenizer.find_id(known[code], mark_side)
         assert mark is not None
         marks[f"{side}_mark"] = [mark]
     if family == "t5" and not prefix and not marks:
@@ -139,6 +142,21 @@ def language_settings(
     if prefix:
         marks["target_language_ids"] = tokenizer.encode(prefix, "source")
     return marks
+
+
+def find_language(language: str, known: Collection[str]) -> str:
+    """Return the code that a model has for a language, or an empty text.
+
+    It is the code itself, or the only one with the same language and script, or else with the same language: deu_Latn
+    for de, zho_Hans for zh-Hans. zh is both zho_Hans and zho_Hant, so it has none.
+    """
+    if language in known:
+        return language
+    for normalize in (format_language_tag, *([primary_language] if language.isalpha() else [])):
+        matches = [code for code in known if normalize(code) == normalize(language)]
+        if len(matches) == 1:
+            return matches[0]
+    return ""
 
 
 def _list_some(names: Iterable[str]) -> str:

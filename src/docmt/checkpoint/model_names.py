@@ -120,7 +120,7 @@ def suggest_pull(name: str) -> str:
 
 def is_non_commercial(licence: str) -> bool:
     """Return whether a licence (an identifier as on the hub) forbids commercial use."""
-    return "nc" in licence.lower().split("-")
+    return "nc" in re.split(r"[^a-z0-9]+", licence.lower())
 
 
 @cache

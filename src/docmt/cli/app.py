@@ -32,6 +32,7 @@ COMMANDS = {
     "probe": "Measure with test suites and references whether models use context",
     "check": "Report inconsistencies and errors in a translation, without a reference",
     "inspect": "Describe a model, its attention, or the curves of trainings",
+    "pull": "Download a pretrained model and convert it",
     "models": "List the models that are there, or those to pull",
     "average": "Average the weights of several models or checkpoints",
     "convert": "Convert a checkpoint of another toolkit to a model directory",

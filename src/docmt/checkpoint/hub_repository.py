@@ -1,0 +1,258 @@
+"""Repositories of models on the Hugging Face hub: what they hold, and their download.
+
+The library huggingface_hub (extra `hub`) does the work: cache, resumption, locks, tokens, HF_ENDPOINT, HF_HOME and
+HF_HUB_OFFLINE are its. Offline, nothing but its cache is read.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from docmt.checkpoint.hf_model import INDEX_SUFFIX, PICKLE_FILE, read_weight_map
+from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE
+from docmt.core.errors import DocmtError, printable
+from docmt.core.files import write_error
+from docmt.core.progress import progress
+
+CARD_FILE = "README.md"
+_LIBRARY = "docmt"
+_MODEL_FILES = (
+    *(CARD_FILE, CONFIG_FILE, "generation_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"),
+    *("tokenizer*", "*vocab*", "*.spm", "sentencepiece*", "spiece.model"),
+)
+_DOCMT_SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".spm", ".md")
+_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A model in a repository of the hub."""
+
+    hub_id: str
+    revision: str
+    """Its commit"""
+    licence: str
+    """As on its page, empty if it has none"""
+    is_docmt: bool
+    """Whether it is a model directory of docmt already"""
+    sizes: Mapping[str, int]
+    """Bytes of the files that docmt needs"""
+
+    @property
+    def name(self) -> str:
+        return self.hub_id.partition("/")[2]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files that docmt needs."""
+        return sum(self.sizes.values())
+
+
+def open_repository(hub_id: str, revision: str = "") -> HubModel:
+    """Return what a repository holds. Downloads nothing but its page, config and index of weights.
+
+    revision: branch, tag or commit. Raises DocmtError for a repository that is missing, not accessible or without
+    weights, and without network.
+    """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", hub_id):
+        raise DocmtError(f"{hub_id} is no repository of the hub. Write it with its owner: Helsinki-NLP/opus-mt-en-de")
+    with _library(hub_id, revision) as library:
+        sizes, commit = _list_files(library, hub_id, revision or "main")
+    if CONFIG_FILE not in sizes:
+        raise DocmtError(f"{hub_id} has no {CONFIG_FILE}, so it is no model that docmt reads")
+    # The first file is asked for by the revision's name, so that the cache knows the name offline.
+    download_file(hub_id, revision or "main", CONFIG_FILE)
+    card = _read_card(download_file(hub_id, commit, CARD_FILE)) if CARD_FILE in sizes else {}
+    is_docmt = card.get("library_name") == _LIBRARY
+    if is_docmt:
+        names = {name for name in sizes if name.endswith(_DOCMT_SUFFIXES)}
+    else:
+        top = [name for name in sizes if "/" not in name]
+        names = {name for name in top if any(fnmatch.fnmatchcase(name, pattern) for pattern in _MODEL_FILES)}
+        names |= _weight_files(hub_id, commit, sizes)
+    return HubModel(hub_id, commit, _read_licence(card), is_docmt, {name: sizes[name] for name in sorted(names)})
+
+
+def download_model(model: HubModel, folder: Path) -> None:
+    """Make the files of a model available in a folder, by links into the cache of the hub's library.
+
+    Pickled weights that are not in the cache yet are not put there, but into the folder itself.
+    Raises DocmtError if the download fails; what has arrived is kept and not asked for again.
+    """
+    with progress("downloading (MB)", -(-model.size // _MEGABYTE)) as bar:
+        counter = _Counter(bar.advance)
+        for name, size in model.sizes.items():
+            path, before = folder / name, counter.bytes
+            is_pickle = name.endswith(".bin")
+            source = download_file(model.hub_id, model.revision, name, counter, folder if is_pickle else None)
+            counter.add(before + size - counter.bytes)  # it was in the cache
+            if size and source.stat().st_size != size:
+                raise DocmtError(
+                    f"{source} has {source.stat().st_size:,} bytes, not the {size:,} of {model.hub_id}. Remove it and "
+                    "pull again"
+                )
+            if source != path:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)
+                path.symlink_to(source)
+
+
+def download_file(
+    hub_id: str, revision: str, name: str, counter: _Counter | None = None, folder: Path | None = None
+) -> Path:
+    """Return the path of a file of a repository, in the cache or, if it is not there, in a folder.
+
+    Raises DocmtError if it cannot be downloaded.
+    """
+    with _library(hub_id, revision) as library:
+        cached = library.try_to_load_from_cache(hub_id, name, revision=revision)
+        if isinstance(cached, str) and folder is not None:
+            return Path(cached)
+        options: dict[str, Any] = {} if folder is None else {"local_dir": folder}
+        if counter is not None:
+            options["tqdm_class"] = _make_bar_class(counter)
+        return Path(library.hf_hub_download(hub_id, name, revision=revision, **_identity(), **options))
+
+
+def _identity() -> dict[str, str]:
+    from docmt.checkpoint.model_directory import DOCMT_VERSION
+
+    return {"library_name": _LIBRARY, "library_version": DOCMT_VERSION}
+
+
+def _list_files(library: Any, hub_id: str, revision: str) -> tuple[dict[str, int], str]:
+    """Return the sizes of all files of a repository and its commit; offline, of those in the cache."""
+    if library.constants.HF_HUB_OFFLINE:
+        cached = library.try_to_load_from_cache(hub_id, CONFIG_FILE, revision=revision)
+        if not isinstance(cached, str):
+            raise DocmtError(f"{hub_id} is not in the cache, and HF_HUB_OFFLINE is set. Pull it once without it")
+        snapshot = Path(cached).parent
+        paths = [path for path in snapshot.rglob("*") if path.is_file()]
+        return {path.relative_to(snapshot).as_posix(): path.stat().st_size for path in paths}, snapshot.name
+    info = library.HfApi(**_identity()).model_info(hub_id, revision=revision, files_metadata=True)
+    files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+    return {name: size for name, size in files.items() if _is_safe(name)}, str(info.sha)
+
+
+def _is_safe(name: str) -> bool:
+    """Return whether the name of a file stays in its folder, is visible, and is at most one folder deep."""
+    return bool(re.fullmatch(r"(?:[\w-][\w. -]*/)?[\w-][\w. -]*", name))
+
+
+def _weight_files(hub_id: str, commit: str, names: Collection[str]) -> set[str]:
+    """Return the files with weights: safetensors if there are any, or else pickled ones, in one file or in shards."""
+    for name in (WEIGHTS_FILE, PICKLE_FILE):
+        index = f"{name}{INDEX_SUFFIX}"
+        if name in names:
+            return {name}
+        if index in names:
+            shards = set(read_weight_map(download_file(hub_id, commit, index)).values())
+            if missing := sorted(shards - set(names)):
+                raise DocmtError(f"{hub_id} lacks {missing[0]}, which its {index} names")
+            return {index, *shards}
+    raise DocmtError(f"{hub_id} has neither {WEIGHTS_FILE} nor {PICKLE_FILE}, so docmt has no weights to convert")
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    """Return the front matter of a page, empty if there is none or it is damaged."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    match = re.match(r"---\s*\n(.*?)\n---\s*(?:\n|$)", text, re.DOTALL)
+    try:
+        card = yaml.safe_load(match[1]) if match else {}
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return card if isinstance(card, dict) else {}
+
+
+def _read_licence(card: Mapping[str, Any]) -> str:
+    licence = card.get("license") or ""
+    if licence == "other":
+        licence = card.get("license_name") or licence
+    text = ", ".join(map(str, licence)) if isinstance(licence, list) else str(licence)
+    return re.sub(r"[^\w.+, -]+", " ", text)[:100].strip()
+
+
+class _Counter:
+    """Counter of bytes that advances a bar of megabytes."""
+
+    def __init__(self, advance: Any) -> None:
+        self.bytes, self._advance = 0, advance
+
+    def add(self, count: float) -> None:
+        before, self.bytes = self.bytes, self.bytes + int(count)
+        self._advance(-(-self.bytes // _MEGABYTE) - -(-before // _MEGABYTE))
+
+
+def _make_bar_class(counter: _Counter) -> type:
+    """Return the class of a progress bar for the hub's library, which shows nothing but counts bytes."""
+    from tqdm.auto import tqdm
+
+    class ByteBar(tqdm):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **{**options, "disable": True})
+            counter.add(options.get("initial") or 0)
+
+        def update(self, n: float | None = 1) -> None:
+            counter.add(n or 0)
+
+    return ByteBar
+
+
+@contextmanager
+def _library(hub_id: str, revision: str = "") -> Iterator[Any]:
+    """Yield the hub's library, silent while the block runs. Its errors become DocmtError."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when it is imported
+    try:
+        huggingface_hub = import_module("huggingface_hub")
+        errors = import_module("huggingface_hub.errors")
+    except ImportError as error:
+        raise DocmtError("docmt pull needs the package huggingface_hub: pip install 'docmt[hub]'") from error
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield huggingface_hub
+    except (errors.HTTPError, errors.EntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError) as error:
+        raise _describe_error(error, hub_id, revision, huggingface_hub.constants.ENDPOINT) from error
+    finally:
+        logger.setLevel(level)
+
+
+def _describe_error(error: Exception, hub_id: str, revision: str, endpoint: str) -> DocmtError:
+    """Return the sentence for an error of the hub's library."""
+    errors = import_module("huggingface_hub.errors")
+    reason = printable(str(error).partition("\n")[0])[:200]
+    if isinstance(error, errors.GatedRepoError):
+        return DocmtError(
+            f"{hub_id} is gated. Accept its terms on {endpoint}/{hub_id}, and log in with `hf auth login` or set "
+            "HF_TOKEN"
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return DocmtError(f"{hub_id} has no revision {revision}. Name a branch, a tag or a commit")
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return DocmtError(
+            f"{endpoint} has no model {hub_id}, or it is private. Check its name, or log in with `hf auth login`"
+        )
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return DocmtError(f"{hub_id} is not whole in the cache, and HF_HUB_OFFLINE is set. Pull it once without it")
+    if isinstance(error, errors.LocalEntryNotFoundError) or (
+        isinstance(error, errors.HTTPError) and getattr(error, "response", None) is None
+    ):
+        cause = printable(str(error.__cause__ or error).partition("\n")[0])[:200]
+        return DocmtError(f"{endpoint} cannot be reached for {hub_id} ({cause}). Check the network, and pull again")
+    if isinstance(error, errors.HfHubHTTPError | errors.EntryNotFoundError):
+        return DocmtError(f"{endpoint} does not give {hub_id} ({reason}). Pull again later")
+    if isinstance(error, OSError) and error.errno is not None:
+        return write_error(error.filename or "the cache of the hub", error)
+    return DocmtError(f"{hub_id} was not downloaded ({reason}). Pull again")
