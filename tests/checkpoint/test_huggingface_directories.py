@@ -18,6 +18,7 @@ from quick_cases import full_except
 from tiny_pretrained import MARIAN, SIZES, T5_SIZES
 
 from docmt import Document, SearchConfig, Translator, load_model
+from docmt.checkpoint.hf_import import find_language
 from docmt.checkpoint.model_directory import load_languages, load_model_tokenizer
 from docmt.model import pack
 
@@ -230,6 +231,17 @@ def test_the_published_layout_marks_sentences_as_docmt_does(pretrained_model, tm
     path = pretrained_model("nllb_json")[0].path
     languages = ["--source-language", "eng_Latn", "--target-language", "deu_Latn", "--layout", "published"]
     fails("convert", "huggingface", path, "-o", tmp_path / "other", *languages, message="layout published is for mBART")
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        *[("de", "deu_Latn"), ("zh-Hans", "zho_Hans"), ("deu_Latn", "deu_Latn"), ("en", "en"), ("pt", "pt_XX")],
+        *[("zh", ""), ("deu_Ltan", ""), ("fi", ""), ("", "")],
+    ],
+)
+def test_a_language_finds_the_code_of_a_model(language, code):
+    assert find_language(language, ["deu_Latn", "zho_Hans", "zho_Hant", "en", "pt_XX"]) == code
 
 
 def damaged(directory, folder, change):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from docmt.checkpoint.hf_model import (
     Pretrained,
@@ -113,6 +113,23 @@ def _read_sentences(paths: Sequence[Path], prefix: str) -> Iterator[SideSentence
             raise DocmtError(f"{path} has no text. Use a corpus with the tokens to keep")
 
 
+def check_languages(directory: Path, source_language: str, target_language: str) -> None:
+    """Check the languages for a model before its weights are there. See `convert_huggingface`.
+
+    Raises DocmtError for a missing or unknown language. Other faults are left to the conversion.
+    """
+    values = read_config(directory)
+    family = detect_family(directory, values)
+    sizes = values.get("vocab_size"), values.get("decoder_vocab_size") or values.get("vocab_size")
+    if FAMILIES[family].encoder is not None or not all(isinstance(size, int) for size in sizes):
+        return
+    try:
+        tokenizer = read_tokenizer(directory, values, cast(tuple[int, int], sizes))
+    except DocmtError:
+        return
+    language_settings(family, tokenizer, (source_language, target_language), "")
+
+
 def language_settings(
     family: str, tokenizer: PretrainedTokenizer, languages: tuple[str, str], prefix: str
 ) -> dict[str, list[int]]:
@@ -147,11 +164,12 @@ def language_settings(
 def find_language(language: str, known: Collection[str]) -> str:
     """Return the code that a model has for a language, or an empty text.
 
-    It is the code itself, or the only one with the same language and script, or else with the same language: deu_Latn
-    for de, zho_Hans for zh-Hans. zh is both zho_Hans and zho_Hant, so it has none.
+    It is the code itself. For a BCP 47 tag it is the only one with the same language and script, or for a language
+    alone the only one with this language: deu_Latn for de, zho_Hans for zh-Hans. zh is both zho_Hans and zho_Hant, so
+    it has none.
     """
-    if language in known:
-        return language
+    if language in known or "_" in language:  # a code of a model with a typing error must not become another one
+        return language if language in known else ""
     for normalize in (format_language_tag, *([primary_language] if language.isalpha() else [])):
         matches = [code for code in known if normalize(code) == normalize(language)]
         if len(matches) == 1:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from docmt.checkpoint.hf_import import convert_huggingface
+from docmt.checkpoint.hf_import import check_languages, convert_huggingface
 from docmt.checkpoint.hub_repository import HubModel, download_model
 from docmt.checkpoint.model_directory import (
     DRAFTER_FOLDER,
@@ -20,6 +20,7 @@ from docmt.checkpoint.model_directory import (
     load_model,
 )
 from docmt.checkpoint.model_names import HUB_ID_KEY, HUB_REVISION_KEY, LICENSE_KEY, models_folder
+from docmt.checkpoint.pickled_weights import check_pickle
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, lock, read_json, write_error
@@ -65,41 +66,54 @@ def pull_model(
     check_not_existing(directory)
     if model.is_docmt and (source_language or target_language or keep_vocabulary):
         raise DocmtError(f"{model.hub_id} is a docmt model. Leave out the languages and --keep-vocabulary")
-    source, target = find_pair(model.name)
+    languages = find_pair(model.name)
+    source, target = source_language or languages[0], target_language or languages[1]
     card = ModelCard(model.name, license=model.licence, hub_id=model.hub_id, hub_revision=model.revision)
-    with _download_folder(directory) as folder:
-        files = folder / model.name
-        download_model(model, files)
+    with _download_folder(model, directory) as files:
         if model.is_docmt:
+            download_model(model, files, lambda: None)
             _copy(model, files, directory)
-        else:
-            convert_huggingface(
-                files,
-                directory,
-                source_language=source_language or source,
-                target_language=target_language or target,
-                keep_vocabulary=keep_vocabulary,
-                allow_pickle=True,
-                card=card,
-            )
+            return
+        download_model(model, files, lambda: check_languages(files, source, target))
+        _check_pickles(files)
+        convert_huggingface(
+            files,
+            directory,
+            source_language=source,
+            target_language=target,
+            keep_vocabulary=keep_vocabulary,
+            allow_pickle=True,
+            card=card,
+        )
 
 
 @contextmanager
-def _download_folder(directory: Path) -> Iterator[Path]:
+def _download_folder(model: HubModel, directory: Path) -> Iterator[Path]:
     """Yield a hidden folder beside a directory, locked for this process. It is removed unless the block fails.
 
-    Raises DocmtError if another process pulls to the directory.
+    Raises DocmtError if another process pulls the model to a directory beside this one.
     """
-    folder = directory.with_name(f".{directory.name}.download")
+    folder = directory.with_name(f".{model.name}.download")
+    files = folder / model.name  # its name will be in the model card
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with lock(directory.with_name(f".{model.name}.lock"), f"{model.hub_id} is being pulled", remove=True):
+            files.mkdir(parents=True, exist_ok=True)
+            check_not_existing(directory)
+            yield files
+            shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         raise write_error(folder, error) from error
-    with lock(directory.with_name(f".{directory.name}.lock"), f"{directory} is being pulled", remove=True):
-        folder.mkdir(exist_ok=True)  # another process may just have removed it
-        check_not_existing(directory)
-        yield folder
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_pickles(files: Path) -> None:
+    """Check pickled weights. Raises DocmtError and removes one with anything but tensors."""
+    for path in files.glob("*.bin"):
+        try:
+            check_pickle(path)
+        except DocmtError:
+            path.unlink()
+            raise
 
 
 def _copy(model: HubModel, files: Path, directory: Path) -> None:

@@ -10,7 +10,7 @@ import fnmatch
 import logging
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -32,6 +32,7 @@ _MODEL_FILES = (
     *("tokenizer*", "*vocab*", "*.spm", "sentencepiece*", "spiece.model"),
 )
 _DOCMT_SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".spm", ".md")
+_WEIGHT_SUFFIXES = (".safetensors", ".bin")
 _MEGABYTE = 1_000_000
 
 
@@ -84,15 +85,20 @@ def open_repository(hub_id: str, revision: str = "") -> HubModel:
     return HubModel(hub_id, commit, _read_licence(card), is_docmt, {name: sizes[name] for name in sorted(names)})
 
 
-def download_model(model: HubModel, folder: Path) -> None:
+def download_model(model: HubModel, folder: Path, before_weights: Callable[[], None]) -> None:
     """Make the files of a model available in a folder, by links into the cache of the hub's library.
 
-    Pickled weights that are not in the cache yet are not put there, but into the folder itself.
-    Raises DocmtError if the download fails; what has arrived is kept and not asked for again.
+    before_weights: called when all other files are there. Pickled weights that are not in the cache yet are not put
+    there, but into the folder itself. Raises DocmtError if the download fails. Whole files that have arrived are kept
+    and not asked for again.
     """
     with progress("downloading (MB)", -(-model.size // _MEGABYTE)) as bar:
         counter = _Counter(bar.advance)
-        for name, size in model.sizes.items():
+        weights = [name for name in model.sizes if name.endswith(_WEIGHT_SUFFIXES)]
+        for name in [*sorted(model.sizes.keys() - set(weights)), *weights]:
+            if weights and name == weights[0]:
+                before_weights()
+            size = model.sizes[name]
             path, before = folder / name, counter.bytes
             is_pickle = name.endswith(".bin")
             source = download_file(model.hub_id, model.revision, name, counter, folder if is_pickle else None)
@@ -133,7 +139,7 @@ def _identity() -> dict[str, str]:
 
 def _list_files(library: Any, hub_id: str, revision: str) -> tuple[dict[str, int], str]:
     """Return the sizes of all files of a repository and its commit; offline, of those in the cache."""
-    if library.constants.HF_HUB_OFFLINE:
+    if import_module("huggingface_hub.constants").HF_HUB_OFFLINE:
         cached = library.try_to_load_from_cache(hub_id, CONFIG_FILE, revision=revision)
         if not isinstance(cached, str):
             raise DocmtError(f"{hub_id} is not in the cache, and HF_HUB_OFFLINE is set. Pull it once without it")
@@ -215,7 +221,7 @@ def _library(hub_id: str, revision: str = "") -> Iterator[Any]:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when it is imported
     try:
         huggingface_hub = import_module("huggingface_hub")
-        errors = import_module("huggingface_hub.errors")
+        errors, constants = (import_module(f"huggingface_hub.{name}") for name in ("errors", "constants"))
     except ImportError as error:
         raise DocmtError("docmt pull needs the package huggingface_hub: pip install 'docmt[hub]'") from error
     logger = logging.getLogger("huggingface_hub")
@@ -224,7 +230,7 @@ def _library(hub_id: str, revision: str = "") -> Iterator[Any]:
     try:
         yield huggingface_hub
     except (errors.HTTPError, errors.EntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError) as error:
-        raise _describe_error(error, hub_id, revision, huggingface_hub.constants.ENDPOINT) from error
+        raise _describe_error(error, hub_id, revision, constants.ENDPOINT) from error
     finally:
         logger.setLevel(level)
 
@@ -240,15 +246,14 @@ def _describe_error(error: Exception, hub_id: str, revision: str, endpoint: str)
         )
     if isinstance(error, errors.RevisionNotFoundError):
         return DocmtError(f"{hub_id} has no revision {revision}. Name a branch, a tag or a commit")
-    if isinstance(error, errors.RepositoryNotFoundError):
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 403):
         return DocmtError(
             f"{endpoint} has no model {hub_id}, or it is private. Check its name, or log in with `hf auth login`"
         )
     if isinstance(error, errors.OfflineModeIsEnabled):
         return DocmtError(f"{hub_id} is not whole in the cache, and HF_HUB_OFFLINE is set. Pull it once without it")
-    if isinstance(error, errors.LocalEntryNotFoundError) or (
-        isinstance(error, errors.HTTPError) and getattr(error, "response", None) is None
-    ):
+    if isinstance(error, errors.LocalEntryNotFoundError) or (isinstance(error, errors.HTTPError) and status is None):
         cause = printable(str(error.__cause__ or error).partition("\n")[0])[:200]
         return DocmtError(f"{endpoint} cannot be reached for {hub_id} ({cause}). Check the network, and pull again")
     if isinstance(error, errors.HfHubHTTPError | errors.EntryNotFoundError):
