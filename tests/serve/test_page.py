@@ -153,6 +153,10 @@ def test_the_first_sentences_are_read_and_the_rest_is_cancelled(service, open_pa
     page.click("#cancel")
     expect(page, "#state", "Cancelled after 2 of 4 sentences")
     assert page.inner_text(sentence(1)) == "fr It is odd."
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.click("#delete")
+    assert len(service.documents) == 1
+    page.once("dialog", lambda dialog: dialog.accept())
     page.click("#delete")
     expect(page, "#start")
     assert service.documents == {}

@@ -11,6 +11,7 @@ const BETWEEN_ANNOUNCEMENTS = 5_000; // milliseconds
 
 const element = (id) => document.getElementById(id);
 const count = new Intl.NumberFormat("en");
+const times = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 const languages = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
 const view = new DocumentView(element("text-pairs"), element("reason"));
 const panel = new SentencePanel(element("panel"), view, { edit: sendEdit, report });
@@ -215,7 +216,8 @@ function describeState(status) {
   if (status.status === "running") return sentences ? amount + describeRest(status) : "Reading the document";
   if (status.status === "failed") return `Failed after ${amount}`;
   if (status.status === "cancelled") return `Cancelled after ${amount}`;
-  return `${count.format(sentences)} sentences${left}`;
+  const kept = status.expires ? ` · kept until ${times.format(new Date(status.expires))}` : "";
+  return `${count.format(sentences)} sentences${left}${kept}`;
 }
 
 /** Return the time that is left, by the speed since the page began to listen. */
@@ -247,6 +249,7 @@ async function cancel() {
 }
 
 async function remove() {
+  if (!confirm("Delete this document and its translation from the server?")) return;
   await service.removeDocument(job.feed.id);
   location.hash = "";
   announce("The document was deleted from the server.");
@@ -303,6 +306,12 @@ function listenToButtons() {
     if (format) await service.download(job.feed.id, format).finally(() => (element("download").open = false));
   });
   element("notice").querySelector("button").addEventListener("click", () => (element("notice").hidden = true));
+  addEventListener("click", (event) => {
+    if (!event.target.closest("#download")) element("download").open = false;
+  });
+  element("text").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("start").requestSubmit();
+  });
   addEventListener("hashchange", () => attempt(showAddress));
 }
 

@@ -22,7 +22,7 @@ export class SentencePanel {
     root.addEventListener("click", (event) => this.click(event));
     this.form.addEventListener("submit", (event) => this.submit(event));
     this.form.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && event.ctrlKey) this.save(event.shiftKey);
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.save(event.shiftKey);
     });
     view.root.addEventListener("mouseover", (event) => this.lightWord(event.target));
   }
