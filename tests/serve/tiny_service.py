@@ -30,11 +30,11 @@ def save_tiny_model(directory, source="en", target="fr", seed=0):
 
 
 @contextmanager
-def running_server(*models, data, keys=None, **options):
-    """The URL of a server that runs."""
+def running_server(*models, data, keys=None, port=0, **options):
+    """The URL of a server that runs. port: 0 takes a free one."""
     settings = ServeOptions(models=[str(model) for model in models], search=SEARCH, device="cpu", **options)
     server = make_server(settings, data, keys, frozenset(["localhost", "127.0.0.1"]))
-    listener = open_socket("127.0.0.1", 0)
+    listener = open_socket("127.0.0.1", port)
     url = format_url(listener)
     thread = threading.Thread(target=server.serve_forever, args=[listener])
     thread.start()

@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from docmt.core.errors import DocmtError
-from docmt.serve import deepl_routes, document_routes, libretranslate_routes, native_routes
+from docmt.serve import deepl_routes, document_routes, libretranslate_routes, native_routes, plain_page
 from docmt.serve.access_keys import AccessKeys
 from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, NoSuchDocument
 from docmt.serve.engine import Engine
@@ -26,10 +26,6 @@ from docmt.serve.service_state import ServiceConfig, ServiceState, state_of
 
 _FORM_BYTES = 100_000
 """Bytes of a form besides its file."""
-_PAGE_POLICY = (
-    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'; "
-    "img-src 'self' data:"
-)
 _PAGE_TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -62,7 +58,7 @@ def create_app(
                 expose_headers=["Content-Disposition", "Retry-After"],
             )
         )
-    modules = (native_routes, document_routes, libretranslate_routes, deepl_routes)
+    modules = (native_routes, document_routes, libretranslate_routes, deepl_routes, plain_page)
     app = Starlette(
         routes=[route for module in modules for route in module.ROUTES] + _PAGE_ROUTES,
         middleware=middleware,
@@ -117,7 +113,7 @@ async def _show_page(request: Request) -> Response:
     kind = _PAGE_TYPES.get(path.suffix)
     if kind is None or not path.is_file() or "/" in name:
         raise HTTPException(404)
-    headers = {"content-security-policy": _PAGE_POLICY, "cache-control": "no-cache"}
+    headers = {"content-security-policy": plain_page.PAGE_POLICY, "cache-control": "no-cache"}
     return FileResponse(path, media_type=kind, headers=headers)
 
 

@@ -1,0 +1,89 @@
+"""The page in a browser, with the whole server and a tiny random model."""
+
+import docx
+import pytest
+
+pytest.importorskip("starlette", reason="starlette, which serves the page, is not installed")
+from tiny_service import running_server, save_tiny_model
+
+pytestmark = pytest.mark.browser
+
+SENTENCES = ["A few words.", "A few more words.", "More words, a few.", "Words are few."]
+DONE = "#delete:not([hidden])"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save_tiny_model(tmp_path_factory.mktemp("model") / "en-fr")
+
+
+@pytest.fixture
+def report(tmp_path):
+    """A Word file of two paragraphs."""
+    document = docx.Document()
+    for start in (0, 2):
+        document.add_paragraph(" ".join(SENTENCES[start : start + 2]))
+    document.save(tmp_path / "report.docx")
+    return tmp_path / "report.docx"
+
+
+def show(page, selector):
+    page.locator(selector).first.wait_for()
+
+
+def test_a_word_file_is_translated_mended_and_downloaded(model, report, open_page, tmp_path):
+    with running_server(model, data=tmp_path / "data") as url:
+        page = open_page(f"{url}/")
+        page.set_input_files("#file", report)
+        page.click("#start button.main")
+        show(page, DONE)
+        sources = page.locator(".source .sentence").all_inner_texts()
+        assert sources[:4] == SENTENCES
+        page.hover(".target [data-number='1']")
+        assert page.locator(".source .lit").all_inner_texts() == [SENTENCES[1]]
+        page.click(".target [data-number='1']")
+        page.click("#panel [data-do=alternatives]")
+        page.click(".alternative >> nth=0")
+        page.fill("#panel textarea", "Quelques mots.")
+        page.click("#panel button[value=retranslate]")
+        page.locator(".edited", has_text="Quelques mots.").wait_for()
+        show(page, DONE)
+        page.click("#download summary")
+        with page.expect_download() as download:
+            page.click("[data-format=original]")
+        assert download.value.suggested_filename == "report.fr.docx"
+        translated = docx.Document(download.value.path())
+        first, second = [paragraph.text for paragraph in translated.paragraphs]
+        assert first.endswith("Quelques mots.") and second
+        page.click("#download summary")
+        with page.expect_download() as download:
+            page.click("[data-format=tmx]")
+        assert "Quelques mots." in download.value.path().read_text(encoding="utf-8")
+
+
+def test_a_restart_loses_nothing(model, open_page, tmp_path):
+    text = "\n\n".join(SENTENCES * 40)
+    with running_server(model, data=tmp_path / "data") as url:
+        page = open_page(f"{url}/", expected_errors="ERR_")
+        page.fill("#text", text)
+        page.click("#start button.main")
+        show(page, ".target .sentence")
+    port = int(url.rpartition(":")[2])
+    with running_server(model, data=tmp_path / "data", port=port):
+        show(page, DONE)
+        assert page.locator(".source .sentence").all_text_contents() == SENTENCES * 40
+        assert "edited" not in page.content() and page.locator(".stale").count() == 0
+
+
+def test_without_javascript(model, open_page, tmp_path):
+    with running_server(model, data=tmp_path / "data") as url:
+        page = open_page(f"{url}/", java_script_enabled=False)
+        page.wait_for_url("**/documents")
+        page.fill("textarea", "\n\n".join(SENTENCES))
+        page.click("button")
+        page.wait_for_url("**/documents/*")
+        page.get_by_text("The translation is done. 4 of 4 sentences").wait_for()  # the page looks again by itself
+        with page.expect_download() as download:
+            page.click("text=Same format")
+        assert download.value.suggested_filename == "text.fr.txt"
+        assert len(download.value.path().read_text(encoding="utf-8").split("\n\n")) == 4
