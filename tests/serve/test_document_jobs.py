@@ -1,6 +1,7 @@
 """Jobs with an engine that has no model: states, events, edits, results, restarts."""
 
 import asyncio
+import errno
 import json
 import logging
 from contextlib import asynccontextmanager
@@ -10,9 +11,11 @@ import pytest
 from fake_engine import FakeEngine
 
 from docmt.core.errors import DocmtError
+from docmt.serve import job_journal
 from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, DocumentOptions, JobConfig, NoSuchDocument
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
+from docmt.serve.job_store import JobStore
 
 TEXT = "One cat. Two cats.\nThree dogs. Four dogs.\n\nFive birds. Six birds. Seven birds.\n"
 SOURCES = ["One cat.", "Two cats.", "Three dogs.", "Four dogs.", "Five birds.", "Six birds.", "Seven birds."]
@@ -342,6 +345,57 @@ def test_a_fault_is_one_sentence_and_no_text_in_the_log(tmp_path, caplog):
         asyncio.run(scenario())
     assert "RuntimeError" in caplog.text
     assert "secret" not in caplog.text and "cat" not in caplog.text
+
+
+def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch):
+    """The line that is half written is taken back; the job fails, and can be edited no more."""
+
+    def write_half(file, data):
+        file.write(data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            await follow(jobs, id)
+            path = tmp_path / "data" / "spool" / id / "journal.jsonl"
+            before = path.read_bytes()
+            with monkeypatch.context() as patch:
+                patch.setattr(job_journal, "write_all", write_half)
+                with pytest.raises(DocmtError, match="No space left on device; free space"):
+                    await jobs.edit(id, "", 0, "Un chat.", False)
+                assert path.read_bytes() == before
+                other = (await create(jobs, tmp_path)).id
+                assert "No space left" in (await follow(jobs, other))[-1].data["error"]
+            await jobs.edit(id, "", 0, "Un chat.", False)
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            assert targets_of(jobs, id)[0] == "Un chat."
+            with pytest.raises(DocmtError, match="lone surrogate"):
+                await jobs.edit(id, "", 0, "\ud800", False)
+
+    asyncio.run(scenario())
+
+
+def test_a_fault_of_the_table_stops_no_other_job(tmp_path, monkeypatch, caplog):
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data", JobConfig(active=1)) as jobs:
+            with monkeypatch.context() as patch:
+                patch.setattr(JobStore, "update", raise_error)
+                lost = (await create(jobs, tmp_path)).id
+                while "the table is full" not in caplog.text:
+                    await asyncio.sleep(0.001)
+            id = (await create(jobs, tmp_path)).id
+            assert (await follow(jobs, id))[-1].data["status"] == "done"
+            return lost
+
+    def raise_error(*arguments, **values):
+        raise DocmtError("the table is full")
+
+    async def start_again(lost):
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            assert (await follow(jobs, lost))[-1].data["status"] == "done"
+
+    asyncio.run(start_again(asyncio.run(scenario())))
 
 
 def test_a_second_server_is_refused(tmp_path):

@@ -74,9 +74,14 @@ def test_a_file_that_takes_too_much_memory(tmp_path):
         read(tmp_path / "a.html", text, FileLimits(memory=120 * 2**20))
 
 
-def test_a_result_that_is_too_large(tmp_path):
+def test_a_file_of_too_many_sentences(tmp_path):
+    with pytest.raises(DocmtError, match=r"a\.txt has 11 sentences, more than 10"):
+        read(tmp_path / "a.txt", b"One.\n" * 11, FileLimits(sentences=10))
+
+
+def test_contents_that_are_too_large(tmp_path):
     with pytest.raises(DocmtError, match=r"a\.txt cannot be translated: File too large"):
-        read(tmp_path / "a.txt", b"One two three.\n" * 10_000, FileLimits(result=2**16))
+        read(tmp_path / "a.txt", b"One two three.\n" * 10_000, FileLimits(contents=2**16))
 
 
 def test_a_file_of_units(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 import traceback
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, printable
-from docmt.core.files import write_error
+from docmt.core.files import encode_utf8, write_error
 from docmt.documents import Document
 from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import FileContents, FileLimits, FileProcess, ResultFormat
@@ -171,7 +172,7 @@ class DocumentJobs:
         """
         model = self._engine.find_model(options.model)
         description = next(each for each in self._engine.describe_models() if each.name == model)
-        name = printable(Path(options.name or file.name).name)[-_MAX_NAME:] or "document"
+        name = printable(re.split(r"[/\\]", options.name or file.name)[-1])[-_MAX_NAME:] or "document"
         languages = description.source_language, description.target_language
         facts = JobFacts(name, options.format, model, *languages, 0, options.fields)
         if file.stat().st_size > self.config.max_file_bytes:
@@ -269,13 +270,14 @@ class DocumentJobs:
         """Replace the translation of a sentence by the user's.
 
         retranslate: translate the sentences after it in its document again, except those of the user. Raises
-        DocmtError for a sentence without a translation, and for a job that failed or was cancelled.
+        DocmtError for a sentence without a translation, a lone surrogate, and a job that failed or was cancelled.
         """
         record = self._find(id, owner)
         if record.status in ("failed", "cancelled"):
             raise DocumentNotReady(f"the document is {record.status}, and cannot be edited. Translate it again.")
         job = self._load(id)
         source = self._find_sentence(job, number)
+        encode_utf8(target, f"sentence {number}")
         findings = check_pairs([(source, target)], job.facts)[0]
         job.journal.append({"edit": number, "target": target, "findings": findings, "retranslate": retranslate})
         status = record.status
@@ -403,14 +405,23 @@ class DocumentJobs:
         """Remove expired jobs, again and again."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            for id in self._store.remove_expired():
+            try:
+                expired = self._store.remove_expired()
+            except DocmtError as error:  # such as a full disk
+                _log.error("%s", error)
+                continue
+            for id in expired:
                 if (job := self._loaded.pop(id, None)) is not None:
                     job.notify()
 
     async def _run_queue(self) -> None:
         """Run queued jobs, one after the other."""
         while True:
-            await self._run(await self._queue.get())
+            id = await self._queue.get()
+            try:
+                await self._run(id)
+            except DocmtError as error:  # the table cannot be written; the job goes on at the next start
+                _log.error("%s", error)
 
     async def _run(self, id: str) -> None:
         """Translate a job to its end, if it was not cancelled while it waited."""

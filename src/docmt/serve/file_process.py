@@ -39,6 +39,9 @@ class FileLimits:
     """processor time, and time that passes"""
     result: int = 512 * 2**20
     """bytes of a result"""
+    contents: int = 64 * 2**20
+    """bytes of the sentences of a file, in JSON"""
+    sentences: int = 100_000
     processes: int = 2
     """processes at once"""
 
@@ -101,7 +104,7 @@ class FileProcess:
         """
         await self._run(self._make_task(source, output, facts))
         try:
-            return FileContents.from_json(output.read_bytes())
+            return await asyncio.to_thread(lambda: FileContents.from_json(output.read_bytes()))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise _damaged(facts.name) from error
 
@@ -138,7 +141,8 @@ class FileProcess:
             target_language=facts.target_language,
             memory=limits.memory,
             seconds=limits.seconds,
-            file_size=limits.result,
+            file_size=limits.result if records else limits.contents,
+            sentences=limits.sentences,
             records=records and str(Path(records).absolute()),
             result=result,
         )

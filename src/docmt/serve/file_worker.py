@@ -48,6 +48,8 @@ class FileTask:
     """limit of processor time and of time that passes"""
     file_size: int
     """limit in bytes of the result"""
+    sentences: int
+    """limit of sentences"""
     records: str = ""
     """path of the translations, one JSON object a sentence; empty: the file is read"""
     result: str = ""
@@ -96,11 +98,14 @@ def run(task: FileTask) -> dict[str, Any]:
     from docmt.core.files import read_bytes
 
     file = open_file(task)
+    count = sum(map(len, file.documents))
+    if count > task.sentences:
+        raise DocmtError(f"{task.name} has {count:,} sentences, more than {task.sentences:,}. Split it.")
     if not task.records:
-        contents = json.dumps(describe_file(file)).encode()
+        contents = json.dumps(describe_file(file), ensure_ascii=False).encode()
     else:
         lines = read_bytes(task.records).decode().splitlines()
-        if len(lines) != sum(map(len, file.documents)):
+        if len(lines) != count:
             raise DocmtError(f"{task.name} was read in another way than before. Upload it again.")
         contents = file.render(lines, task.result, Path(task.output))
     Path(task.output).write_bytes(contents)

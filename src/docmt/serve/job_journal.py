@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -103,12 +104,15 @@ class JobJournal:
 
     def append(self, line: dict[str, Any]) -> None:
         """Write a line, synced to the disk, and apply it. Raises DocmtError if it cannot be written."""
-        data = json.dumps(line).encode() + b"\n"
+        data, size = json.dumps(line).encode() + b"\n", 0
         try:
             with self._path.open("ab", buffering=0) as file:
+                size = file.tell()
                 write_all(file, data)
                 os.fsync(file.fileno())
         except OSError as error:
+            with suppress(OSError):
+                os.truncate(self._path, size)  # half a line would spoil the next one
             raise write_error(self._path.name, error) from error
         self._apply(line)
 

@@ -84,7 +84,8 @@ class JobStore:
         another server uses the directory, and if it cannot be written.
         """
         try:
-            self._spool.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._data.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._spool.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise write_error(self._spool, error) from error
         self._locks.enter_context(lock_directory(self._data, f"{self._data} is used"))
