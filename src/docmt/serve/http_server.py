@@ -13,6 +13,7 @@ from docmt.core.errors import DocmtError, printable
 
 _MAX_HEAD_BYTES = 2**18
 """Bytes of the first line and the headers: some clients send texts in the query."""
+_BACKLOG = 2048
 _STOP_SECONDS = 10
 """Seconds in which running requests may end when the server stops."""
 
@@ -20,8 +21,16 @@ _STOP_SECONDS = 10
 def open_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0: a free one. Raises DocmtError if the address cannot be used."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)  # asyncio sets TCP_NODELAY only where the protocol is named
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "no such name"
         name = printable(host)

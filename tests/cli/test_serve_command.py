@@ -1,0 +1,74 @@
+"""docmt serve: who may reach it, keys, a whole process from start to stop."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from commands import call, fails
+
+pytest.importorskip("uvicorn")
+pytest.importorskip("httpx")
+
+import httpx
+
+from docmt.cli.commands.serve import default_data
+from docmt.serve.http_server import is_loopback, open_socket
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path):
+    outcome = call("serve", "--data", tmp_path, "--create-key", "anna", "--concurrent-jobs", 2)
+    assert outcome.status == 0 and len(outcome.out.strip()) > 40
+    id = re.search(r"key (\w+) of anna", outcome.err)[1]
+    assert outcome.out.strip() not in (tmp_path / "keys.sqlite").read_bytes().decode("latin-1")
+    assert re.fullmatch(rf"{id}\t\d{{4}}-\d\d-\d\d\tanna\n", call("serve", "--data", tmp_path, "--list-keys").out)
+    assert call("serve", "--data", tmp_path, "--revoke-key", id).status == 0
+    assert call("serve", "--data", tmp_path, "--list-keys").out == ""
+    fails("serve", "--data", tmp_path, "--revoke-key", id, message=r"there is no key")
+
+
+def test_an_address_that_others_reach_needs_keys_or_open(run, tmp_path):
+    message = "0.0.0.0 can be reached from elsewhere: make a key with docmt serve --create-key NAME, or add --open"
+    fails("serve", run, "--host", "0.0.0.0", "--port", 0, "--data", tmp_path, message=re.escape(message))
+
+
+def test_addresses_that_cannot_be_used(run, tmp_path):
+    with open_socket("127.0.0.1", 0) as listener:
+        assert is_loopback(listener) and listener.proto == socket.IPPROTO_TCP  # asyncio asks for it, to send at once
+        port = listener.getsockname()[1]
+        fails("serve", run, "--port", port, "--data", tmp_path, message=rf"127.0.0.1 port {port} cannot be used \(Address")
+    fails("serve", run, "--host", "no.where", "--port", 1, "--data", tmp_path, message=r"no.where port 1 cannot be used")
+    fails("serve", tmp_path / "none", "--port", 0, "--data", tmp_path, message=r"none")
+
+
+def test_the_data_is_in_the_state_directory(monkeypatch, tmp_path):
+    monkeypatch.delenv("DOCMT_HOME", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert default_data() == tmp_path / "docmt" / "serve"
+    monkeypatch.setenv("DOCMT_HOME", str(tmp_path / "home"))
+    assert default_data() == tmp_path / "home" / "serve"
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_serves_until_it_is_asked_to_stop(run, tmp_path, signal_):
+    command = [sys.executable, "-m", "docmt", "serve", str(run), "--port", "0", "--data", str(tmp_path), "--beam", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        line = next(line for line in process.stderr if "the page is at" in line)
+        url = re.search(r"http://\S+", line)[0]
+        text = "Anna is here."
+        answer = httpx.post(f"{url}/v1/translate", json={"text": text}, timeout=120)
+        assert answer.status_code == 200 and answer.json()["target_language"] == "de"
+        id = httpx.post(f"{url}/v1/documents", json={"text": text}, timeout=60).json()["id"]
+        with httpx.stream("GET", f"{url}/v1/documents/{id}/events", timeout=60) as stream:
+            assert stream.status_code == 200
+            process.send_signal(signal_)
+            stream.read()
+        _, log = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, log
+    assert "docmt: POST /v1/translate 200" in log and "Anna" not in log and id not in log and "Traceback" not in log
