@@ -39,8 +39,10 @@ def test_addresses_that_cannot_be_used(run, tmp_path):
     with open_socket("127.0.0.1", 0) as listener:
         assert is_loopback(listener) and listener.proto == socket.IPPROTO_TCP  # asyncio asks for it, to send at once
         port = listener.getsockname()[1]
-        fails("serve", run, "--port", port, "--data", tmp_path, message=rf"127.0.0.1 port {port} cannot be used \(Address")
-    fails("serve", run, "--host", "no.where", "--port", 1, "--data", tmp_path, message=r"no.where port 1 cannot be used")
+        message = rf"127.0.0.1 port {port} cannot be used \(Address"
+        fails("serve", run, "--port", port, "--data", tmp_path, message=message)
+    message = "no.where port 1 cannot be used"
+    fails("serve", run, "--host", "no.where", "--port", 1, "--data", tmp_path, message=message)
     fails("serve", tmp_path / "none", "--port", 0, "--data", tmp_path, message=r"none")
 
 
