@@ -1,6 +1,7 @@
 """docmt demo
 
-Train a sentence model and a G-Transformer on a synthetic corpus, and compare their translations.
+Train a sentence model and a G-Transformer on a synthetic corpus, and compare their translations. With --quick,
+translate a short text at once with the English-French model of the package.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,7 +39,11 @@ if TYPE_CHECKING:
 
 SYSTEMS: tuple[Literal["sentence", "group"], ...] = ("sentence", "group")
 RESULTS = "results.json"
-QUICK = {"documents": 2000, "steps": 300}
+QUICK_MODEL = "en-fr"
+QUICK_TEXT = """\
+Anna bought a lamp yesterday. It is quite cheap. She put it on the table near the window.
+Tom found an old umbrella in the attic. It was broken, so he repaired it.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class DemoConfig:
     output: Path = Path("docmt-demo")
     """new directory for corpus, models and results; also continues an interrupted demo"""
     quick: bool = False
-    """rough results in two minutes: 2000 documents and 300 smaller updates"""
+    """translate a short text with the model in the package, in seconds, and train nothing"""
     documents: int = ranged(8000, 1, 1_000_000)
     """number of synthetic training documents"""
     steps: int = ranged(800, 1, MANY)
@@ -69,9 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     """Write the corpus, train both models, translate test documents, and show the difference."""
     config = parser().parse(arguments)
     if config.quick:
-        explicit = parser().parse_explicit(arguments)
-        quick: dict[str, Any] = {name: count for name, count in QUICK.items() if name not in explicit}
-        config = replace(config, **quick)
+        return _translate_quickly(Console())
     _recipe(config, SYSTEMS[0])  # raises for invalid settings before anything is written
     started = time.monotonic()
     console = Console()
@@ -82,10 +85,33 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         _say(console, "interrupted; run the same command again to continue")
         raise
-    if config.quick:
-        _say(console, "these results are rough; without --quick the models train longer, on more documents")
     _say(console, f"{time.monotonic() - started:.0f} seconds; models and {RESULTS} are in {config.output}")
     _say(console, f"try: docmt translate {config.output / 'group'} YOUR_FILE.txt")
+    return 0
+
+
+def _translate_quickly(console: Console) -> int:
+    """Translate a short text with the model of the package and show both sides.
+
+    Raises DocmtError if there is no such model.
+    """
+    from docmt.checkpoint.model_names import find_named_model  # imported here because torch loads slowly
+
+    started = time.monotonic()
+    if (path := find_named_model(QUICK_MODEL)) is None:
+        raise DocmtError(
+            f"this docmt has no model {QUICK_MODEL} in its package: get one with `docmt pull "
+            f"Helsinki-NLP/opus-mt-{QUICK_MODEL}`, or leave out --quick to train two models in minutes"
+        )
+    translation = decoding.Translator(path).translate(Document.from_text(QUICK_TEXT))
+    table = Table(title=f"translated by the model {path.name}", show_lines=True)
+    for heading in ("English", "French"):
+        table.add_column(heading)
+    for sentence in translation.sentences:
+        table.add_row(Text(sentence.source), Text(sentence.target))
+    console.print(table)
+    _say(console, f"{time.monotonic() - started:.0f} seconds")
+    _say(console, f"try: docmt translate {QUICK_MODEL} YOUR_FILE.docx -o TRANSLATION.docx")
     return 0
 
 
@@ -107,7 +133,7 @@ def _compare(config: DemoConfig, console: Console) -> None:
 def _start_or_resume(config: DemoConfig, console: Console) -> None:
     """Record the size of the demonstration. Raises DocmtError for a finished or different one in the directory."""
     record = config.output / "demo.json"
-    size = {"quick": config.quick, "documents": config.documents, "steps": config.steps, "seed": config.seed}
+    size = {"documents": config.documents, "steps": config.steps, "seed": config.seed}
     if config.output.exists() and any(config.output.iterdir()):
         if not record.is_file() or (config.output / RESULTS).exists():
             raise DocmtError(f"{config.output} already exists: remove it, or choose another --output")
@@ -129,8 +155,7 @@ def _make_models(config: DemoConfig, console: Console) -> None:
             _say(
                 console, f"writing {config.documents} English-German documents; the German word for 'it' needs context"
             )
-            tests = 40 if config.quick else 100
-            write_corpus(config.output / "corpus", train=config.documents, dev=tests, test=tests, seed=config.seed)
+            write_corpus(config.output / "corpus", train=config.documents, dev=100, test=100, seed=config.seed)
             _prepare(config)
         except BaseException:
             shutil.rmtree(config.output, ignore_errors=True)  # takes only a few seconds to create again
@@ -184,7 +209,6 @@ def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainCo
     values = flatten(read_yaml(recipes_folder() / "demo.yaml"))
     values |= {"store": config.output / "store", "run": config.output / system, "model.system": system}
     values |= {"stop.max_steps": config.steps, "seed": config.seed}
-    values |= {"batches.batch_tokens": 1024, "optimizer.warmup": 100} if config.quick else {}
     return TrainConfig.from_dict(nest(values, "the recipe"))
 
 
