@@ -1,6 +1,7 @@
 """What `pip install docmt` gives: recipes, experiments, test sets and word lists work without a clone."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -63,7 +64,33 @@ def test_the_source_archive_builds_the_wheel_and_is_small(built):
         "recipes/experiments/table2.yaml",
     } <= names
     assert not [name for name in names if name.startswith((".ci", "tests"))]
-    assert built[1].stat().st_size < 2_000_000
+    models = sum(path.stat().st_size for path in (ROOT / "src/docmt/models").rglob("*") if path.is_file())
+    assert built[1].stat().st_size < 2_000_000 + models <= 18_000_000
+
+
+def test_models_of_the_package_are_in_wheel_and_source_archive(tmp_path):
+    from hatchling.builders.sdist import SdistBuilder
+    from hatchling.builders.wheel import WheelBuilder
+
+    clone = tmp_path / "clone"
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        clone.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, clone / name)
+    for name in ("src", "recipes"):
+        shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
+    files = [clone / "src/docmt/models/xx-yy" / name for name in ("config.json", "model.safetensors", "README.md")]
+    files[0].parent.mkdir(parents=True)
+    for file in files:
+        file.write_text("{}")
+    wheel, archive = (
+        next(builder(str(clone)).build(directory=str(tmp_path / "built"), versions=["standard"]))
+        for builder in (WheelBuilder, SdistBuilder)
+    )
+    with zipfile.ZipFile(wheel) as opened:
+        assert {f"docmt/models/xx-yy/{file.name}" for file in files} <= set(opened.namelist())
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {f"src/docmt/models/xx-yy/{file.name}" for file in files} <= names
 
 
 def test_an_editable_installation_reads_the_clone(built, tmp_path):
