@@ -282,6 +282,27 @@ def test_documents_of_one_file_are_translated_in_order(tmp_path):
     asyncio.run(scenario())
 
 
+def test_short_documents_wait_together_in_the_engine(tmp_path):
+    text = "".join(f'{{"id": "{number}", "source": ["One.", "Two."]}}\n' for number in range(40))
+
+    async def scenario():
+        engine = FakeEngine(hold=6)
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path, text, name="a.jsonl")).id
+            async for event in jobs.events(id, ""):
+                if event.data.get("number") == 5:
+                    break
+            assert 3 < len(engine.requests) < 40
+            await jobs.edit(id, "", 2, "Un.", True)
+            engine.hold = 1000
+            numbers = [event.data["number"] for event in await follow(jobs, id) if event.name == "sentence"]
+            assert numbers == [0, 1, 3, 4, 5, 2, 3, *range(6, 80)]
+            assert targets_of(jobs, id)[2:4] == ["Un.", *expect(["Two."], ["Un."])]
+            assert targets_of(jobs, id)[4:] == expect(["One.", "Two."]) * 38
+
+    asyncio.run(scenario())
+
+
 def test_a_bad_file_leaves_nothing(tmp_path):
     async def scenario():
         async with running(FakeEngine(), tmp_path / "data", JobConfig(max_file_bytes=100)) as jobs:
@@ -434,7 +455,7 @@ def test_a_journal_that_was_cut_anywhere_is_read_to_its_last_whole_line(tmp_path
     contents = FileContents.from_json((folder / "contents.json").read_bytes())
     data = (folder / "journal.jsonl").read_bytes()
     whole = JobJournal(folder / "journal.jsonl", contents)
-    assert (whole.plan(), whole.finished) == (None, 7)
+    assert (whole.is_whole, whole.list_plans(1), whole.finished) == (True, [], 7)
     for size in range(0, len(data), 17):
         path = tmp_path / "journal.jsonl"
         path.write_bytes(data[:size])

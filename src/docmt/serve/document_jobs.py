@@ -281,7 +281,7 @@ class DocumentJobs:
         findings = check_pairs([(source, target)], job.facts)[0]
         job.journal.append({"edit": number, "target": target, "findings": findings, "retranslate": retranslate})
         status = record.status
-        if status not in ACTIVE and job.journal.plan() is not None:
+        if status not in ACTIVE and not job.journal.is_whole:
             status = "running"
         self._store.update(id, status, finished=job.journal.finished, edited=job.journal.edited)
         job.notify()
@@ -444,7 +444,7 @@ class DocumentJobs:
         if task.cancelled() or self._store.find(id) is None:
             return
         failure = task.exception()
-        if failure is None and job.journal.plan() is not None:  # an edit at the last moment
+        if failure is None and not job.journal.is_whole:  # an edit at the last moment
             await self._run(id)
         else:
             self._end(id, job, "done" if failure is None else "failed", _describe_error(failure))

@@ -87,6 +87,7 @@ class JobJournal:
         self._context_targets: list[str] = []
         self._points: dict[int, ResumePoint] = {}
         self._latest: dict[int, int] = {}
+        self._first = 0  # no sentence before it is to be translated
         self._read()
 
     def _read(self) -> None:
@@ -145,6 +146,7 @@ class JobJournal:
             self.edits += 1
             document = self.find_document(number)
             self._points.pop(document, None)
+            self._first = min(self._first, number)
             for sentence in self.sentences[number + 1 : self.starts[document + 1]]:
                 sentence.stale = not sentence.edited
 
@@ -206,17 +208,32 @@ class JobJournal:
         sentences = self.sentences[self.starts[document] : last]
         return (*context, *("" if each.error else each.target or "" for each in sentences))
 
-    def plan(self) -> TranslationPlan | None:
-        """Return what is to be translated next; None: nothing.
+    @property
+    def is_whole(self) -> bool:
+        """Whether no sentence is to be translated."""
+        while self._first < len(self.sentences) and not self.sentences[self._first].stale:
+            self._first += 1
+        return self._first == len(self.sentences)
+
+    def list_plans(self, count: int) -> list[TranslationPlan]:
+        """Return what is to be translated next, in at most `count` documents.
 
         Sentences that the user wrote are never translated again. They are context for those after them.
         """
-        first = next((number for number, each in enumerate(self.sentences) if each.stale), None)
-        if first is None:
-            return None
-        document = self.find_document(first)
-        source, start, end = self.extend(document), self.starts[document], self.starts[document + 1]
-        shift = end - len(source)
+        plans: list[TranslationPlan] = []
+        number = len(self.sentences) if self.is_whole else self._first
+        while number < len(self.sentences) and len(plans) < count:
+            document = self.find_document(number)
+            if self.sentences[number].stale:
+                plans.append(self._make_plan(document, number))
+                number = self.starts[document + 1]
+            else:
+                number += 1
+        return plans
+
+    def _make_plan(self, document: int, first: int) -> TranslationPlan:
+        source, start = self.extend(document), self.starts[document]
+        shift = self.starts[document + 1] - len(source)
         point, position = self._points.get(document), first - shift
         # Otherwise the user wrote the sentences in between.
         if point is not None and point.sentences != position and not (first == start and point.sentences < position):

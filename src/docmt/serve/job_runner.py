@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,47 +17,66 @@ from docmt.serve.job_store import JobFacts
 
 if TYPE_CHECKING:
     from docmt.serve.engine import Engine
+    from docmt.serve.work_queue import Work
 
 CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
 """Checks of single sentences."""
 _DIGITS = 4
+_AHEAD = 16
+"""Documents of a job that wait in the engine."""
 
 
 async def translate_job(engine: Engine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None]) -> None:
-    """Translate all sentences that are to be translated.
+    """Translate all sentences that are to be translated, document by document.
 
     on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or for a full disk.
     """
-    while (plan := journal.plan()) is not None:
-        if not await _translate_plan(engine, facts, journal, plan, on_change):
+    while not journal.is_whole:
+        events = len(journal.events)
+        works: deque[tuple[TranslationPlan, Work]] = deque()
+        try:
+            while plans := journal.list_plans(_AHEAD):
+                # The next documents wait in the engine, so that short ones are translated together.
+                works += [(plan, submit_plan(engine, facts, journal, plan)) for plan in plans[len(works) :]]
+                if not await _write_parts(facts, journal, *works.popleft(), on_change):
+                    break
+        finally:
+            for _, work in works:
+                work.cancel()
+        if len(journal.events) == events:
             raise DocmtError("the engine returned no translation")
 
 
-async def _translate_plan(
-    engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan, on_change: Callable[[], None]
-) -> bool:
-    """Translate one stretch. Return whether the journal has changed, perhaps by an edit."""
-    edits, events, shift = journal.edits, len(journal.events), plan.shift
-    work = engine.submit(
+def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan) -> Work:
+    """Start the translation of a document, or of its rest."""
+    return engine.submit(
         facts.model,
         plan.source,
         lane="jobs",
-        align=lambda position: position + shift in journal.contents.aligned,
+        align=lambda position: position + plan.shift in journal.contents.aligned,
         resume_point=plan.resume_point,
         targets=plan.targets,
     )
+
+
+async def _write_parts(
+    facts: JobFacts, journal: JobJournal, plan: TranslationPlan, work: Work, on_change: Callable[[], None]
+) -> bool:
+    """Write the parts of a document to the journal. Return whether the document is whole, and no edit came between."""
+    edits = journal.edits
     try:
         async for part in work.parts():
             if journal.edits != edits:  # the part was translated after other sentences
-                break
+                return False
             line, is_whole = describe_part(part, plan, journal, facts)
             journal.append(line)
             on_change()
             if not is_whole:
-                break
+                return False
     finally:
         work.cancel()
-    return len(journal.events) > events
+    last = journal.starts[plan.document + 1] - 1
+    return journal.edits == edits and not journal.sentences[last].stale
 
 
 def describe_part(
@@ -66,41 +86,38 @@ def describe_part(
 
     A part ends before a sentence that the user wrote.
     """
+    start, first = journal.starts[plan.document], part.first + plan.shift
+    last = first + len(part.source)
+    end = next((number for number in range(max(first, start), last) if not journal.sentences[number].stale), last)
+    rows = _describe_sentences(part, first, journal)[: end - first]
+    line: dict[str, Any] = {"document": plan.document, "sentences": rows[max(0, start - first) :]}
+    if first < start:
+        line["context"] = [row.get("target", "") for row in rows[: start - first]]
+    translated = [row for row in line["sentences"] if "target" in row]
+    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in translated], facts)
+    for row, messages in zip(translated, findings, strict=True):
+        row["findings"] = messages
+    if end == last:
+        history = [[list(map(int, words)) for words in each] for each in part.resume_point.history]
+        line["resume"] = [part.resume_point.sentences, history]
+    return line, end == last
+
+
+def _describe_sentences(part: PartialTranslation, first: int, journal: JobJournal) -> list[dict[str, Any]]:
+    """Return the values of each sentence of a part; first: number of the first one."""
     translation, error = part.translation, part.error
     if translation is not None and not all(math.isfinite(each.score) for each in translation):
         translation, error = None, non_finite_error()
-    warnings = translation.warnings() if translation else []
-    rows: list[dict[str, Any]] = []
-    context: list[str] = []
-    is_whole = True
-    for index, number in enumerate(range(part.first + plan.shift, part.first + plan.shift + len(part.source))):
-        sentence = translation.sentences[index] if translation else None
-        if number < journal.starts[plan.document]:
-            context.append(sentence.target if sentence else "")
-            continue
-        if not journal.sentences[number].stale:
-            is_whole = False
-            break
-        if sentence is None:
-            rows.append({"number": number, "error": str(error)})
-            continue
-        # Further digits depend on the batch.
-        score = round(float(sentence.score), _DIGITS)
-        row = {"number": number, "target": sentence.target, "score": score, "tokens": sentence.tokens}
-        row["warnings"] = warnings[index]
+    if translation is None:
+        return [{"number": first + index, "error": str(error)} for index in range(len(part.source))]
+    rows = []
+    for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
+        row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
+        row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
         if sentence.alignment is not None and number in journal.contents.aligned:
             row["links"] = list_links(sentence.alignment)
         rows.append(row)
-    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in rows if "target" in row], facts)
-    for row, messages in zip([row for row in rows if "target" in row], findings, strict=True):
-        row["findings"] = messages
-    line: dict[str, Any] = {"document": plan.document, "sentences": rows}
-    if context:
-        line["context"] = context
-    if is_whole:
-        history = [[list(map(int, words)) for words in each] for each in part.resume_point.history]
-        line["resume"] = [part.resume_point.sentences, history]
-    return line, is_whole
+    return rows
 
 
 def list_links(alignment: Sequence[WordLink]) -> Links:
