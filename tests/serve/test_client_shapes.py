@@ -146,6 +146,13 @@ def test_deepl_takes_lists_with_context(client):
     assert answer[0]["detected_source_language"] == "FR"
 
 
+def test_context_counts_for_each_text_that_is_translated_with_it(tmp_path):
+    with running_service(tmp_path, max_characters=100) as client:
+        values = {"text": ["One."] * 10, "target_lang": "FR", "context": "A cow is here."}
+        assert client.post("/v2/translate", json=values).status_code == 413
+        assert client.post("/v2/translate", json={**values, "text": ["One."] * 5}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("split", "sentences"),
     [

@@ -18,9 +18,9 @@ from starlette.routing import Route
 from docmt.core.errors import DocmtError
 from docmt.serve import deepl_routes, document_routes, libretranslate_routes, native_routes, plain_page
 from docmt.serve.access_keys import AccessKeys
-from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, NoSuchDocument
+from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
-from docmt.serve.request_guard import GuardConfig, RequestGuard, answer_error, error_response
+from docmt.serve.request_guard import GuardConfig, RequestGuard, answer_error, convert_error, error_response
 from docmt.serve.request_values import RequestError
 from docmt.serve.service_state import ServiceConfig, ServiceState, state_of
 
@@ -95,15 +95,8 @@ async def _start_jobs(app: Starlette, state: ServiceState) -> None:
 
 async def _answer_docmt_error(request: Request, error: Exception) -> Response:
     """Answer an error of the parts behind the routes."""
-    message, headers = str(error), {}
-    status = 422
-    if isinstance(error, NoSuchDocument):
-        status = 404
-    elif isinstance(error, DocumentNotReady):
-        status = 409
-    elif (seconds := getattr(error, "retry_after", None)) is not None:
-        status, headers = 429, {"retry-after": str(max(1, round(seconds)))}
-    return error_response(request.url.path, RequestError(message, status, headers))
+    assert isinstance(error, DocmtError)
+    return error_response(request.url.path, convert_error(error))
 
 
 async def _show_page(request: Request) -> Response:

@@ -70,7 +70,7 @@ async def translate(request: Request) -> Response:
     state, values, _ = await _read(request)
     _check_refused(values)
     texts, context = values.texts("text"), values.text("context")
-    state.take_texts(request, [*texts, context])
+    state.take_texts(request, texts, context)
     is_markup = values.choice("tag_handling", ("html", "xml", "none"), "none") != "none"
     split = _read_split(values)
     is_document = is_one_document(request)

@@ -125,7 +125,7 @@ async def show_settings(request: Request) -> Response:
 
 
 async def translate_file(request: Request) -> Response:
-    """Translate a file, and answer with the URL of its translation. The file is deleted if the client goes away."""
+    """Translate a file, and answer with the URL of its translation. It is cancelled if the client goes away."""
     state, values, owner = await _read(request)
     upload = values.files.get("file")
     if upload is None:

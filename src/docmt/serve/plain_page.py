@@ -12,9 +12,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from docmt.core.errors import DocmtError
-from docmt.serve.document_jobs import DocumentOptions, JobStatus, NoSuchDocument
+from docmt.serve.document_jobs import DocumentOptions, JobStatus
 from docmt.serve.document_routes import file_name, file_response, start_job
 from docmt.serve.language_lists import language_name
+from docmt.serve.request_guard import convert_error
 from docmt.serve.request_values import RequestError, read_values
 from docmt.serve.service_state import ServiceState, state_of
 
@@ -64,13 +65,12 @@ def _with_error_page(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except DocmtError as error:
-            status = 404 if isinstance(error, NoSuchDocument) else getattr(error, "status", 422)
             # A file name at the beginning of a message stays as it is.
             message = re.sub("^[a-z](?=[a-z]* )", lambda letter: letter[0].upper(), str(error))
             up = "../" * (request.url.path.count("/") - 1)
             body = f'<p class="notice" role="alert">{escape(message)}</p>'
             link = f'<p><a href="{up}documents">Translate a document</a></p>'
-            return _show(body + link, up, status=status)
+            return _show(body + link, up, status=convert_error(error).status)
 
     return answer
 

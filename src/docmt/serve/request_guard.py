@@ -17,6 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from docmt.core.errors import DocmtError
+from docmt.serve.document_jobs import DocumentNotReady, NoSuchDocument
 from docmt.serve.request_values import RequestError
 
 _log = logging.getLogger(__name__)
@@ -183,6 +185,16 @@ async def answer_error(request: Request, error: Exception) -> JSONResponse:
         error = RequestError(message, error.status_code, error.headers)
     assert isinstance(error, RequestError)
     return error_response(request.url.path, error)
+
+
+def convert_error(error: DocmtError) -> RequestError:
+    """Return the answer to an error of the parts behind the routes."""
+    if isinstance(error, RequestError):
+        return error
+    if (seconds := getattr(error, "retry_after", None)) is not None:
+        return RequestError(str(error), 429, {"retry-after": str(max(1, round(seconds)))})
+    statuses = {NoSuchDocument: 404, DocumentNotReady: 409}
+    return RequestError(str(error), statuses.get(type(error), 422))
 
 
 def log_failure(error: BaseException) -> None:

@@ -84,12 +84,12 @@ class ServiceState:
         request.state.access_key = found
         return found
 
-    def take_texts(self, request: Request, texts: Sequence[str]) -> None:
-        """Count the texts of a request, after `find_owner`.
+    def take_texts(self, request: Request, texts: Sequence[str], context: str = "") -> None:
+        """Count the texts of a request, after `find_owner`. context: what is translated with each of them.
 
         Raises RequestError if they are too many or too long, and LimitReached if the key has used its budget.
         """
-        config, size = self.config, sum(map(len, texts))
+        config, size = self.config, sum(map(len, texts)) + len(context) * len(texts)
         if len(texts) > config.max_texts:
             raise RequestError(f"there are {len(texts):,} texts: send at most {config.max_texts:,} at once", 413)
         if size > config.max_characters:
