@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: while it runs, no other test of the process can start an event loop
 def chromium():
     """The browser of the system: nothing is downloaded."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not there")

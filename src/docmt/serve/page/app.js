@@ -278,7 +278,7 @@ function askForKey(refused) {
   dialog.querySelector("h2").textContent = refused ? "The server does not know this key" : "This server asks for a key";
   const field = dialog.querySelector("input");
   field.value = "";
-  dialog.addEventListener("cancel", (event) => event.preventDefault()); // nothing works without a key
+  dialog.oncancel = (event) => event.preventDefault(); // nothing works without a key
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(field.value.trim()), { once: true }));
 }
