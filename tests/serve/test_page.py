@@ -268,7 +268,7 @@ def test_it_copies_the_translation(service, open_page):
     page = open_page(service.url, permissions=["clipboard-read", "clipboard-write"])
     translate(page)
     page.click("#copy")
-    expect(page, "#copy", "Copied")
+    expect(page, "#announcement", "The translation was copied.")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == "fr The cat sleeps. fr It is odd.\nfr Nobody came. fr The 7 dogs left."
 
