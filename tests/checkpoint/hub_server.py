@@ -22,6 +22,8 @@ class HubServer:
     """status of every answer"""
     error_code: str = ""
     """code of the hub in that answer"""
+    answer: bytes = b""
+    """body of every answer, if any"""
     cut: dict = field(default_factory=dict)
     """files that end after so many bytes, for the next request alone"""
     stalled: dict = field(default_factory=dict)
@@ -51,6 +53,8 @@ class _Handler(BaseHTTPRequestHandler):
         hub.requests.append((self.command, self.path, self.headers.get("Range")))
         if hub.status != 200:
             return self._send(hub.status, b"{}", {"X-Error-Code": hub.error_code} if hub.error_code else {}, with_body)
+        if hub.answer:
+            return self._send(200, hub.answer, {}, with_body)
         if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
             return self._describe(match[1], match[2] or "main", with_body)
         match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)

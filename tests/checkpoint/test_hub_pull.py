@@ -219,6 +219,12 @@ def test_a_file_of_another_size_is_refused(pull, server, home, files):
     refused(pull(ID), f"bytes, not the .* of {ID}. Remove it and pull again", home)
 
 
+@pytest.mark.parametrize("answer", [b"[]", b"{}", b"<html>Log in</html>"])
+def test_an_answer_that_is_not_of_the_hub(answer, pull, server, home):
+    server.answer = answer
+    refused(pull(ID), f"{ID} was not downloaded|has no config", home)
+
+
 def test_no_network(pull, server, home):
     refused(
         pull(ID, HF_ENDPOINT="http://127.0.0.1:9"), r"http://127\.0\.0\.1:9 cannot be reached .*Check the network", home
@@ -276,6 +282,9 @@ def test_a_full_disk_leaves_no_model(pull, server, home):
         ("opus-mt-en-de", ("en", "de")),
         ("opus-mt-tc-big-en-fr", ("en", "fr")),
         ("opus-mt-en-ROMANCE", ("", "")),
+        ("opus-mt-tc-big-en-ROMANCE", ("", "")),
+        ("opus-mt-tc-bible-big-deu_eng_fra-gmw", ("", "")),
+        ("bert-base-multilingual-cased", ("", "")),
         ("translate-en-uk-v1.0-hplt_opus", ("en", "uk")),
         ("mt-hitz-en-eu", ("en", "eu")),
         ("nllb-200-distilled-600M", ("", "")),

@@ -111,8 +111,9 @@ def test_licences_without_commercial_use(licence, limited):
 
 
 def test_half_precision_halves_the_file_and_loads_as_float32(write, tmp_path):
-    path = write("a", license="cc-by-nc-4.0")
+    path = write("a", license="cc-by-nc-4.0", data={"train": "3 documents"})
     average_models([path], tmp_path / "half", half=True)
+    assert (tmp_path / "half" / "README.md").read_text() == (path / "README.md").read_text()
     stored, whole = (load_file(each / "model.safetensors") for each in (tmp_path / "half", path))
     assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
     loaded = load_model(tmp_path / "half").state_dict()

@@ -27,7 +27,7 @@ def test_every_command_can_be_typed(page, folder):
         check(line)
 
 
-@pytest.mark.parametrize("page", ["evaluation.md"])
+@pytest.mark.parametrize("page", ["evaluation.md", "models.md"])
 def test_every_python_example_runs(page, folder):
     for kind, text in blocks(ROOT / "docs" / page):
         if kind == "python":

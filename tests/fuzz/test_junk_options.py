@@ -29,6 +29,8 @@ NEEDED = {
     "convert": ["fairseq-gtransformer", "none.pt", "--dictionary", "none.txt", "-o", "m"],
     "reproduce": ["figure3", "--store", "none", "--output", "o"],
     "demo": ["--output", "full"],
+    "pull": ["none"],
+    "serve": ["none"],
 }
 # The slow parsers are asked less often: those of train and reproduce take a third of a second.
 COUNTS = {"train": 18, "reproduce": 8}
@@ -74,7 +76,8 @@ def test_every_option_of(command, cases, nowhere):
         else:
             Path("r.yaml").write_bytes(recipe(option.name, value, chance).encode("utf-8", "surrogateescape"))
             arguments += ["--config", "r.yaml"]
-        keeps_to_the_contract(command, *arguments, statuses=(0, 2) if option.name == "dry_run" else (2,))
+        may_succeed = option.name == "dry_run" or command == "models"
+        keeps_to_the_contract(command, *arguments, statuses=(0, 2) if may_succeed else (2,))
         assert sorted(path.name for path in nowhere.iterdir() if path.name not in ("full", "r.yaml")) == []
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 from docmt.checkpoint.model_directory import (
+    CARD_FILE,
     ModelCard,
     find_drafter,
     find_model,
@@ -24,6 +25,7 @@ from docmt.checkpoint.model_directory import (
 from docmt.checkpoint.model_names import is_non_commercial, load_licence
 from docmt.checkpoint.weights import read_weights
 from docmt.core.errors import DocmtError
+from docmt.core.files import write_text
 from docmt.core.settings import find_differences, to_mapping
 
 # Settings in which averaged models may differ.
@@ -59,6 +61,9 @@ def average_models(models: Sequence[Path | str], output: Path, half: bool = Fals
     )
     drafter = find_drafter(first) if model.system.context_spec().drafts else None
     save_model(output, model, load_model_tokenizer(first), card, drafter, load_alignment_layer(first), half)
+    card_file = find_model(first) / CARD_FILE
+    if len(models) == 1 and card_file.is_file():  # the same model: its data and scores hold
+        write_text(output / CARD_FILE, card_file.read_text(encoding="utf-8", errors="replace"))
 
 
 def _check_compatible(first: Path | str, second: Path | str) -> None:

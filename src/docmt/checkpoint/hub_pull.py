@@ -25,8 +25,8 @@ from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, lock, read_json, write_error
 
-_PAIR_IN_NAME = re.compile(r"(?<![a-zA-Z])(?=([a-z]{2,3})-([a-z]{2,3})(?![a-zA-Z]))")
-_PREFIX = re.compile(r"^(opus-)?mt-")
+_PAIR_IN_NAME = re.compile(r"(?<![a-zA-Z_])(?=([a-z]{2,3})-([a-z]{2,3})(?![a-zA-Z]))")
+_PREFIX = re.compile(r"^(opus-)?mt-(tc-)?(bible-)?((big|base|small|tiny)-)?")
 
 
 def find_pair(name: str) -> tuple[str, str]:

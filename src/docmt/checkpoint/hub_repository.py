@@ -33,6 +33,8 @@ _MODEL_FILES = (
 )
 _DOCMT_SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".spm", ".md")
 _WEIGHT_SUFFIXES = (".safetensors", ".bin")
+# Of answers that are not the hub's (a login page of a network), and of hf_xet, which downloads large files.
+_OTHER_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RuntimeError)
 _MEGABYTE = 1_000_000
 
 
@@ -229,7 +231,7 @@ def _library(hub_id: str, revision: str = "") -> Iterator[Any]:
     logger.setLevel(logging.CRITICAL)
     try:
         yield huggingface_hub
-    except (errors.HTTPError, errors.EntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError) as error:
+    except (errors.HTTPError, errors.EntryNotFoundError, OSError, *_OTHER_ERRORS) as error:
         raise _describe_error(error, hub_id, revision, constants.ENDPOINT) from error
     finally:
         logger.setLevel(level)

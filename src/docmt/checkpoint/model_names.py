@@ -127,7 +127,8 @@ def is_non_commercial(licence: str) -> bool:
 def warn_if_non_commercial(path: Path) -> None:
     """Log once, at the use of a model directory, that its licence forbids commercial use."""
     if is_non_commercial(licence := load_licence(path)):
-        _log.warning("the licence of %s, %s, forbids commercial use", path.name, licence)
+        name = path.parent.name if path.name == "model" else path.name  # the folder of a run
+        _log.warning("the licence of %s, %s, forbids commercial use", name, licence)
 
 
 def load_licence(path: Path) -> str:

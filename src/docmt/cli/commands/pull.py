@@ -78,5 +78,6 @@ def run(arguments: Sequence[str]) -> int:
     pulled = describe_installed(directory)
     print(printable(f"{directory}: system {pulled.system}, {pulled.parameters / 1e6:.1f} million parameters"))
     name = directory if options.output else pulled.pair or pulled.name
-    _log.info(f"try: docmt translate {name} FILE")
+    use = "train --store STORE --run RUN --initialize-from {}" if pulled.is_encoder else "translate {} FILE"
+    _log.info(f"try: docmt {use.format(name)}")
     return 0
