@@ -172,8 +172,12 @@ class FakeService:
         while not self.server.should_exit:
             if document.status == "running" and document.finished < self.hold_after:
                 document.translate()
+            latest = {data["number"]: number for number, name, data in document.events if name == "sentence"}
             for number, name, data in document.events[after:]:
                 after = number
+                last = latest[data["number"]] if name == "sentence" else len(document.events)
+                if name != "progress" and number != last:
+                    continue  # a sentence that has changed comes once, after those that follow it
                 yield f"id: {number}\nevent: {name}\ndata: {json.dumps(data)}\n\n"
             if document.status != "running":
                 return

@@ -115,6 +115,9 @@ def test_an_edit_alone_changes_nothing_else(service, open_page):
     assert page.inner_text("p.target >> nth=0") == "Le chat dort. fr It is odd."
     assert page.locator(".edited").count() == 1
     assert service.documents["id0"].sentences[0]["target"] == "Le chat dort."
+    page.reload()
+    expect(page, DONE)
+    assert page.locator("p.target").all_inner_texts()[0] == "Le chat dort. fr It is odd."
 
 
 def test_a_dropped_file_is_translated_and_downloaded(service, open_page):

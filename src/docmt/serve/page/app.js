@@ -194,7 +194,7 @@ function showStatus(status) {
 async function showEnd(status, wasRunning) {
   const ended = job;
   if (status.error) report(new Error(status.error));
-  await view.drawn;
+  await view.drawing;
   if (job !== ended || isRunning()) return;
   view.endStale();
   const marked = view.countMarked();

@@ -10,6 +10,7 @@ export class DocumentView {
   constructor(root, reason) {
     this.root = root;
     this.reason = reason;
+    this.drawing = null; // a promise while sentences are drawn
     // One listener for all sentences: a document may have thousands.
     root.addEventListener("mouseover", (event) => this.hover(event));
     root.addEventListener("mouseleave", (event) => this.hover(event));
@@ -21,8 +22,7 @@ export class DocumentView {
   clear(sourceLanguage, targetLanguage) {
     this.languages = { source: sourceLanguage, target: targetLanguage };
     this.sentences = []; // by number: {data, source, target}, the last two are elements
-    this.coming = new Map(); // sentences by number that wait for the next animation frame
-    this.drawn = Promise.resolve(); // when none waits any more
+    this.coming = new Map(); // sentences by number that are not drawn yet
     this.paragraph = null; // the last one: {number, source, target}
     this.current = 0; // the sentence that the Tab key reaches
     this.lit = -1;
@@ -32,22 +32,29 @@ export class DocumentView {
 
   /** Add or replace a sentence. It is drawn at the next animation frame, together with others. */
   put(data) {
-    if (!this.coming.size) this.drawn = new Promise((resolve) => soon(() => this.draw(resolve)));
     this.coming.set(data.number, data);
+    this.drawing ??= this.drawAll().finally(() => (this.drawing = null));
   }
 
-  /** Draw a batch, and the next one a frame later. finish: function that is called after the last. */
-  draw(finish) {
+  async drawAll() {
+    do await nextFrame();
+    while (this.drawBatch());
+  }
+
+  /** Draw sentences up to one whose predecessor is not there yet: an edited one comes after those that follow it. */
+  drawBatch() {
     const fragment = document.createDocumentFragment();
-    const batch = [...this.coming.values()].sort((one, other) => one.number - other.number).slice(0, DRAWN_AT_ONCE);
-    for (const data of batch) {
-      this.coming.delete(data.number);
-      if (!this.sentences[data.number]) this.append(data, fragment);
+    let drawn = 0;
+    for (const number of [...this.coming.keys()].sort((one, other) => one - other)) {
+      if (number > this.sentences.length || drawn === DRAWN_AT_ONCE) break;
+      const data = this.coming.get(number);
+      if (number === this.sentences.length) this.append(data, fragment);
       this.fill(data);
+      this.coming.delete(number);
+      drawn++;
     }
     this.root.append(fragment);
-    if (this.coming.size) soon(() => this.draw(finish));
-    else finish();
+    return drawn === DRAWN_AT_ONCE;
   }
 
   append(data, fragment) {
@@ -168,13 +175,10 @@ export class DocumentView {
   }
 }
 
-/** Call a function at the next animation frame, or a little later in a tab that is hidden and has no frames. */
-function soon(action) {
-  let isDue = true;
-  const act = () => {
-    if (isDue) action();
-    isDue = false;
-  };
-  requestAnimationFrame(act);
-  setTimeout(act, 250);
+/** Wait for the next animation frame, or a little longer in a tab that is hidden and has no frames. */
+function nextFrame() {
+  return new Promise((resolve) => {
+    requestAnimationFrame(resolve);
+    setTimeout(resolve, 250);
+  });
 }
