@@ -54,6 +54,17 @@ def test_the_data_is_in_the_state_directory(monkeypatch, tmp_path):
     assert default_data() == tmp_path / "home" / "serve"
 
 
+@pytest.mark.parametrize("package", ["starlette", "python_multipart"])
+def test_a_missing_package_is_named(tmp_path, package):
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; from docmt.cli.app import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, "serve", "none", "--port", "0", "--data", str(tmp_path)]
+    outcome = subprocess.run(command, capture_output=True, text=True)
+    assert outcome.stderr == f"docmt: error: docmt serve needs {package}: pip install 'docmt[serve]'\n"
+    assert outcome.returncode == 2
+
+
 @pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_serves_until_it_is_asked_to_stop(run, tmp_path, signal_):
     command = [sys.executable, "-m", "docmt", "serve", str(run), "--port", "0", "--data", str(tmp_path), "--beam", "1"]

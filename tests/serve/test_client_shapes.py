@@ -88,7 +88,9 @@ def test_a_file_of_libretranslate_is_translated_and_downloaded(client):
     answer = client.get(url)
     assert answer.text == "<p>«One cat.» ()" and answer.headers["content-disposition"].startswith("attachment")
     assert client.get("/download_file/none/page.html").status_code == 404
-    assert client.post("/translate_file", files={"file": ("a.docx", b"no zip")}).status_code == 422
+    assert client.post("/translate_file", files={"file": ("a.docx", b"no zip")}).status_code == 400
+    broken = client.post("/translate_file", files={"file": ("a.docx", b"no zip")}, data={"target": "fr"})
+    assert broken.status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,9 @@ def test_keys_of_both_interfaces(tmp_path):
         assert client.post("/v2/translate", json=values, headers=headers).status_code == 200
         assert client.get("/v2/usage", headers=headers).json()["character_count"] == 16
         files = {"file": ("a.txt", b"One cat.")}
-        url = client.post("/translate_file", files=files, data={"api_key": secret}).json()["translatedFileUrl"]
+        url = client.post("/translate_file", files=files, data={"api_key": secret, "target": "fr"}).json()[
+            "translatedFileUrl"
+        ]
         assert client.get(url).status_code == 200  # without a key
 
 

@@ -182,6 +182,14 @@ def test_results_that_are_not_there_yet(tmp_path):
         assert client.delete(f"/v1/documents/{id}").json()["status"] == "cancelled"
 
 
+def test_documents_that_wait_are_bounded(tmp_path):
+    with running_service(tmp_path, ServiceEngine(hold=0), max_documents=2) as client:
+        answers = [client.post("/v1/documents", json={"text": "One."}) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [202, 202, 429]
+        client.delete(answers[0].headers["location"])
+        assert client.post("/v1/documents", json={"text": "One."}).status_code == 202
+
+
 @pytest.mark.parametrize(
     ("request_", "code"),
     [

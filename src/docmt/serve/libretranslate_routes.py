@@ -47,13 +47,19 @@ async def _read(request: Request) -> tuple[ServiceState, RequestValues, str]:
     return state, values, state.find_owner(request, values.text("api_key"), _FORBIDDEN)
 
 
+def _read_pair(values: RequestValues) -> tuple[str, str]:
+    """Return the codes of source (perhaps auto) and target. Raises RequestError if there is no target."""
+    target = values.text("target")
+    if not target:
+        raise RequestError("target is missing: send the code of a language, such as fr")
+    return values.text("source", "auto"), target
+
+
 async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
     state, values, _ = await _read(request)
     texts, is_list = values.texts("q"), values.is_list("q")
-    source, target = values.text("source", "auto"), values.text("target")
-    if not target:
-        raise RequestError("target is missing: send the code of a language, such as fr")
+    source, target = _read_pair(values)
     is_html = values.choice("format", ("text", "html"), "text") == "html"
     count = values.whole("alternatives", 0, _MAX_ALTERNATIVES)
     state.take_texts(request, texts)
@@ -130,7 +136,7 @@ async def translate_file(request: Request) -> Response:
     upload = values.files.get("file")
     if upload is None:
         raise RequestError("file is missing: send it as multipart/form-data")
-    chosen = choose_model(state.engine, values.text("source", "auto"), values.text("target"))
+    chosen = choose_model(state.engine, *_read_pair(values))
     options = DocumentOptions(
         model=chosen.name or state.engine.find_model(), name=file_name(upload.filename, "document.txt")
     )

@@ -28,6 +28,8 @@ class ServiceConfig:
     """of the texts of one request; longer texts are documents"""
     max_texts: int = 1000
     """of one request"""
+    max_documents: int = 200
+    """that are translated or wait at one time"""
     max_body_bytes: int = 4_000_000
     max_file_bytes: int = 50 * 2**20
     cors: tuple[str, ...] = ()
@@ -118,6 +120,9 @@ class ServiceState:
         most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
         if size > most:
             raise RequestError(f"the file has {size:,} bytes: send at most {most:,}", 413)
+        states = self.jobs.count_states()
+        if states.get("queued", 0) + states.get("running", 0) >= self.config.max_documents:
+            raise RequestError("too many documents are waiting: try again later", 429, {"retry-after": "60"})
         if key and limits and limits.concurrent_jobs and self.jobs.count_active(key.id) >= limits.concurrent_jobs:
             message = f"this key may have {limits.concurrent_jobs} documents at once: wait for one to end"
             raise RequestError(message, 429, {"retry-after": "10"})

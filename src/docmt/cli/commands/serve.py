@@ -95,9 +95,10 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _serve(options, data)
     except ModuleNotFoundError as error:
-        if error.name not in _PACKAGES:
+        package = (error.name or "").partition(".")[0]
+        if package not in _PACKAGES:
             raise
-        raise DocmtError(f"docmt serve needs {error.name}: pip install 'docmt[serve]'") from error
+        raise DocmtError(f"docmt serve needs {package}: pip install 'docmt[serve]'") from error
 
 
 def default_data() -> Path:
