@@ -24,6 +24,7 @@ from docmt.checkpoint import convert_huggingface
 from docmt.checkpoint.hub_pull import find_pair
 
 ID = "Helsinki-NLP/opus-mt-en-fr"
+FULL = pytest.mark.full
 START = """
 import sys, huggingface_hub.constants
 from docmt.cli.app import main
@@ -155,7 +156,7 @@ def test_a_broken_connection_is_resumed_where_it_broke(pull, server, home):
     assert left(home) == ["opus-mt-en-fr"]
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", pytest.param("pytorch_model.bin", marks=pytest.mark.full)])
+@pytest.mark.parametrize("file", ["model.safetensors", pytest.param("pytorch_model.bin", marks=FULL)])
 def test_a_killed_pull_leaves_no_model_and_is_continued(file, pull, server, home, files, tmp_path):
     other = {"model.safetensors": "pytorch_model.bin"}.get(file, "model.safetensors")
     server.repositories[ID] = {name: data for name, data in files.items() if name != other}
@@ -186,9 +187,9 @@ def test_a_killed_pull_leaves_no_model_and_is_continued(file, pull, server, home
             f"{ID} is gated. Accept its terms on http.*, and log in with `hf auth login` or set HF_TOKEN",
         ),
         (401, "", f"has no model {ID}, or it is private. Check its name, or log in"),
-        pytest.param(401, "GatedRepo", f"{ID} is gated", marks=pytest.mark.full),
-        pytest.param(404, "RepoNotFound", f"has no model {ID}, or it is private", marks=pytest.mark.full),
-        pytest.param(418, "", f"does not give {ID}", marks=pytest.mark.full),
+        pytest.param(401, "GatedRepo", f"{ID} is gated", marks=FULL),
+        pytest.param(404, "RepoNotFound", f"has no model {ID}, or it is private", marks=FULL),
+        pytest.param(418, "", f"does not give {ID}", marks=FULL),
     ],
 )
 def test_a_model_that_is_not_accessible(status, code, message, pull, server, home):
@@ -196,6 +197,7 @@ def test_a_model_that_is_not_accessible(status, code, message, pull, server, hom
     refused(pull(ID), message, home)
 
 
+@FULL
 def test_a_repository_that_is_no_model(pull, server, home, files):
     refused(pull("en-de"), "en-de is no repository of the hub. Write it with its owner: Helsinki-NLP/opus", home)
     refused(pull("a/none"), "has no model a/none", home)
@@ -219,7 +221,7 @@ def test_a_file_of_another_size_is_refused(pull, server, home, files):
     refused(pull(ID), f"bytes, not the .* of {ID}. Remove it and pull again", home)
 
 
-@pytest.mark.parametrize("answer", [b"[]", b"{}", b"<html>Log in</html>"])
+@pytest.mark.parametrize("answer", [b"[]", pytest.param(b"{}", marks=FULL), b"<html>"])
 def test_an_answer_that_is_not_of_the_hub(answer, pull, server, home):
     server.answer = answer
     refused(pull(ID), f"{ID} was not downloaded|has no config", home)

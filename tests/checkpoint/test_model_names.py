@@ -28,7 +28,7 @@ def write(tokenizer, home, package):
     """Write a tiny model to the data home or the package. The age is in seconds."""
 
     def write(name, source="en", target="de", age=0, folder=home / "models", **facts):
-        torch.manual_seed(1)
+        torch.manual_seed(len(name))
         model = TranslationModel(ModelConfig(vocabulary_size=264, **SIZES))
         card = ModelCard(source_language=source, target_language=target, **facts)
         save_model(folder / name, model, tokenizer, card)
@@ -98,6 +98,9 @@ def test_a_pair_is_enough_for_a_translator_and_its_licence_is_logged_once(write,
     for _ in range(2):
         assert Translator("en-de").languages == ("en", "de")
     assert caplog.messages.count("the licence of a, cc-by-nc-4.0, forbids commercial use") == 1
+    translator, checksums = Translator("en-de"), Translator("a").checksums()
+    write("newer", age=-9)
+    assert translator.checksums() == checksums and Translator("en-de").checksums() != checksums
     text = (path / "README.md").read_text()
     assert "\nlicense: cc-by-nc-4.0\n" in text and "Licence: cc-by-nc-4.0, which forbids commercial use." in text
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import choose_device, find_model, load_languages, load_model, load_model_tokenizer
-from docmt.checkpoint.model_names import warn_if_non_commercial
+from docmt.checkpoint.model_names import find_named_model, warn_if_non_commercial
 from docmt.core.errors import DocmtError
 from docmt.core.settings import check_choice
 from docmt.model import ModelInput, TranslationModel
@@ -286,7 +286,7 @@ class LoadedModels(NamedTuple):
 
 
 def parse_model_paths(model: Path | str | Sequence[Path | str]) -> list[Path]:
-    """Return the directories in a path, in several with commas between them, or in a list.
+    """Return the directories in a path or name, in several with commas between them, or in a list.
 
     An existing path with a comma is one directory. Raises DocmtError for a comma without a name, and for values that
     are not paths.
@@ -295,11 +295,20 @@ def parse_model_paths(model: Path | str | Sequence[Path | str]) -> list[Path]:
         if not isinstance(name, str | Path):
             raise DocmtError(f"{name!r} is not a model. Give the path of a model or run directory, or a list of paths.")
     if isinstance(model, Path) or (isinstance(model, str) and ("," not in model or Path(model).exists())):
-        return [Path(model)]
+        return [_find_path(model)]
     names = [str(name).strip() for name in (model.split(",") if isinstance(model, str) else model)]
     if not names or not all(names):
         raise DocmtError(f"{str(model)!r} lacks the name of a model. Give directories separated by single commas.")
-    return [Path(name) for name in names]
+    return [_find_path(name) for name in names]
+
+
+def _find_path(name: Path | str) -> Path:
+    """Return the directory of a model that has a name, or the path as it is.
+
+    It is looked up once, as another model of a pair may be pulled while this one is read.
+    """
+    path = Path(name)
+    return path if path.exists() else find_named_model(str(name)) or path
 
 
 def load_members(paths: Sequence[Path], device: torch.device | str, precision: Precision) -> LoadedModels:
