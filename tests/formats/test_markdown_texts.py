@@ -54,6 +54,7 @@ def contents(text):
         ("see [the *docs*](x.md '1').", "see the docs.", ["[", "*", "*", "](x.md '1')"]),
         ("[a](<b c>) [d](e(f)g)", "a d", ["[", "](<b c>)", "[", "](e(f)g)"]),
         ("[not a link] (x)", "[not a link] (x)", []),
+        ("see ![](i.png) and [](b.md).", "see and .", ["![](i.png)", "[", "](b.md)"]),
         ("*a [b*](x)", "*a b*", ["[", "](x)"]),
         ("text[^1] and <https://a.b> <b>bold</b>", "text and bold", ["[^1]", "<https://a.b>", "<b>", "</b>"]),
         ("mass $a*b*c$ is", "mass is", ["$a*b*c$"]),
@@ -80,6 +81,13 @@ def test_titles_of_links_and_images():
         "\n|--|\n"
     )
     assert texts(new)[2:4] == ['X "y" & z &amp;', "A'b"]
+
+
+def test_images_without_a_text_stay():
+    assert texts("![](a b.png)\n") == ["![](a b.png)"]
+    assert translate("![](pic.png)\n\n[![](i.png 'One')](b.c) ![](d.e)\n", "Jedna") == (
+        "![](pic.png)\n\n[![](i.png 'Jedna')](b.c) ![](d.e)\n"
+    )
 
 
 def test_links_by_reference():

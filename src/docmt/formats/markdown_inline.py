@@ -137,7 +137,7 @@ def _match_brackets(source: str, items: list[_Item], labels: Collection[str]) ->
 def _find_target(source: str, start: int, close: _Item, labels: Collection[str]) -> tuple[int, str]:
     """Return the end of a link, and what ends it; "" if it is none. A label that is the text is named in the end."""
     text = source[start : close.start]
-    if (match := _TARGET.match(source, close.end)) and text.strip():
+    if match := _TARGET.match(source, close.end):
         close.title = match.span("title")
         return match.end(), "]" + match[0].replace("\n", SPACE)
     if (match := _LABEL.match(source, close.end)) and normalise_label(match[1]) in labels:
