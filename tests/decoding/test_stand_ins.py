@@ -61,6 +61,7 @@ def test_years_stand_for_addresses():
     [
         ("À 1868 ou 1857.", "À me@b.org ou https://a.org/b?c=d."),
         ("Le 1868e, 1868!", "Le me@b.org e, me@b.org https://a.org/b?c=d!"),
+        ("در ١٨٦٨ یا ۱۸۵۷.", "در me@b.org یا https://a.org/b?c=d."),
         ("Rien 18570.", "Rien 18570 https://a.org/b?c=d me@b.org."),
         ("", " https://a.org/b?c=d me@b.org"),
     ],
@@ -69,8 +70,20 @@ def test_every_address_comes_back(target, restored):
     assert restore(SENTENCE, target) == restored
 
 
+@pytest.mark.parametrize("number", ["1857", "1,857", "۱۸۵۷", "18 57"])
+def test_numbers_of_the_sentence_are_no_stand_ins(number):
+    source = Document.from_sentences([f"It sold {number} copies at www.a.org."])
+    assert hide_addresses(source).sentences == (f"It sold {number} copies at 1868.",)
+
+
 def test_a_sentence_of_addresses_is_copied():
     assert restore("(www.a.org, www.b.org)", "Ein Satz.") == "(www.a.org, www.b.org)"
+    source = Document.from_sentences(["www.a.org, www.b.org"])
+    links = (WordLink((4, 5), (7, 10), 0.5, True),)  # of words that are not in the copy
+    (restored,) = restore_addresses(translate(source, "1857 or 1868", links=links), source)
+    assert all(
+        restored.source[slice(*each.source)] == restored.target[slice(*each.target)] for each in restored.alignment
+    )
 
 
 def test_spans_are_those_of_the_restored_texts():

@@ -19,6 +19,8 @@ from docmt.documents.words import Span, find_words
 
 _YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
 """1857, 1868, 1879 and so on: far from each other, so that a model does not confuse those of a sentence."""
+_YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
+"""With digits of any script, because models into Arabic or Persian write theirs."""
 _LAST_MARKS = re.compile(r"[.!?…。！？]*\s*\Z")
 
 
@@ -68,7 +70,8 @@ def _choose_years(sentence: str) -> list[_Edit]:
     """Return the edits that put years, which the sentence does not have, in place of its addresses."""
     spans = find_addresses(sentence, with_paths=True)
     spans = [(start, end) for start, end in spans if not sentence[start - 1 : start].isdigit()]
-    years = (year for year in _YEARS if year not in sentence) if spans else ()
+    digits = "".join(str(int(each)) for each in sentence if each.isdecimal()) if spans else ""
+    years = (year for year in _YEARS if year not in digits)  # also not as 1,857, which some languages write as 1857
     return [_Edit(span, year, span) for span, year in zip(spans, years, strict=False)]
 
 
@@ -90,7 +93,7 @@ def _restore_sentence(translated: TranslatedSentence, source: str) -> Translated
     edits = _find_years(target, hidden, source)
     links = translated.alignment
     if links is not None:
-        links = tuple(_move_links(links, _invert(hidden, source), edits, source))
+        links = tuple(_move_links(links if is_prose else (), _invert(hidden, source), edits, source))
     return replace(translated, source=source, target=_apply(target, edits), alignment=links)
 
 
@@ -108,9 +111,12 @@ def _find_years(target: str, hidden: Sequence[_Edit], source: str) -> list[_Edit
     addresses = {edit.text: edit.address for edit in hidden}
     missing = dict(addresses)
     edits = []
-    for match in re.finditer(rf"(?<!\d)(?:{'|'.join(addresses)})(?!\d)", target):
-        missing.pop(match[0], None)
-        start, end = addresses[match[0]]
+    for match in _YEAR.finditer(target):
+        year = str(int(match[0]))
+        if year not in addresses:
+            continue
+        missing.pop(year, None)
+        start, end = addresses[year]
         before, after = target[: match.start()], target[match.end() :]
         text = f"{' ' * before[-1:].isalpha()}{source[start:end]}{' ' * after[:1].isalpha()}"
         edits.append(_Edit(match.span(), text, (start, end)))
