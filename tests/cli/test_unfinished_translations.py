@@ -158,6 +158,25 @@ def test_interrupted_anywhere(models, tmp_path, stop_after, name):
         assert names(tmp_path) == sorted([source, output.name])
 
 
+def test_other_sentences_of_a_file_with_markup_are_another_input(models, tmp_path, stop_after):
+    """Translations were given to other sentences, with status 0."""
+    texts = "".join(f"<p>Er kam am {n}. Mai. See www.b.org/{n}.</p>" for n in range(1, 5))
+    (tmp_path / "in.html").write_text(texts)
+    command = ["translate", models["sentence"], tmp_path / "in.html", *SEARCH]
+    whole = call(*command, "--input.language", "de").out
+    command += ["-o", tmp_path / "out.html", "--input.language"]
+    stop_after(1)
+    assert call(*command, "de").status == 130
+    stop_after(10**6)
+    fails(*command, "en", "--resume", message=r"out\.html\.partial: it was started with another input\.")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("docmt.cli.output.hide_addresses", lambda document: document)  # as earlier versions did
+        fails(*command, "de", "--resume", message=r"out\.html\.partial: it was started with another input\.")
+    assert call(*command, "de", "--resume").status == 0
+    assert (tmp_path / "out.html").read_text() == whole
+    assert all(f"www.b.org/{n}" in whole for n in range(1, 5))
+
+
 @pytest.mark.full
 def test_again_and_again(models, tmp_path, stop_after):
     (tmp_path / "in.txt").write_text("\n".join(TEXT.splitlines()[:7]))

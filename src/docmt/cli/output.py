@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -16,6 +16,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
+from docmt.decoding.stand_ins import hide_addresses
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
 
@@ -176,6 +177,11 @@ class TranslationJob:
     def documents(self) -> list[Document]:
         return self.input.documents
 
+    @cached_property
+    def hidden(self) -> list[Document]:
+        """The documents as the model reads them, without addresses; records of JSONL have the model's words."""
+        return self.documents if self.format == "jsonl" else list(map(hide_addresses, self.documents))
+
     @property
     def rendered(self) -> FileTranslation | None:
         """The file with markup that the output is rendered from; None: the output is the texts of the parts."""
@@ -193,13 +199,12 @@ class TranslationJob:
         return f"{self.name}, document {self.documents[document].id if self.markup is None else document + 1}"
 
     def checksum(self) -> str:
-        """Return a checksum of the text, and of the ids that JSONL output contains."""
-        if self.markup is not None:
-            return self.markup.checksum()
-        checksum = hashlib.sha256()
-        for document in self.documents:
+        """Return a checksum of the text, of its sentences as the model reads them, and of the ids of JSONL output."""
+        checksum = hashlib.sha256(self.markup.checksum().encode() if self.markup else b"")
+        for document, hidden in zip(self.documents, self.hidden, strict=True):
             id = document.id if self.format == "jsonl" else ""
-            checksum.update(json.dumps([id, document.sentences, document.gaps]).encode())
+            other = [hidden.sentences] if hidden.sentences != document.sentences else []
+            checksum.update(json.dumps([id, document.sentences, document.gaps, *other]).encode())
         return checksum.hexdigest()
 
 

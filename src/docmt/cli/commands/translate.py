@@ -36,7 +36,7 @@ from docmt.core.progress import plain_progress
 from docmt.core.settings import flag_of, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
-from docmt.decoding.stand_ins import hide_addresses, restore_part
+from docmt.decoding.stand_ins import restore_part
 from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
 from docmt.documents.input_formats import has_jsonl_name
@@ -359,11 +359,7 @@ def _groups(writers: Sequence[TranslationWriter]) -> list[list[TranslationWriter
 
 def _translate(translator: Translator, writers: Sequence[TranslationWriter], alignments: bool) -> None:
     """Translate the documents of these files. Failed parts do not stop the others."""
-    documents = [
-        document if writer.file.format == "jsonl" else hide_addresses(document)  # records have the model's words
-        for writer in writers
-        for document in writer.file.documents
-    ]
+    documents = [document for writer in writers for document in writer.file.hidden]
     starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
     done = {}
     for start, writer in zip(starts, writers, strict=False):
