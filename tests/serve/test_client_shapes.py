@@ -123,10 +123,8 @@ def test_keys_of_both_interfaces(tmp_path):
         assert client.post("/v2/translate", json=values, headers=headers).status_code == 200
         assert client.get("/v2/usage", headers=headers).json()["character_count"] == 16
         files = {"file": ("a.txt", b"One cat.")}
-        url = client.post("/translate_file", files=files, data={"api_key": secret, "target": "fr"}).json()[
-            "translatedFileUrl"
-        ]
-        assert client.get(url).status_code == 200  # without a key
+        answer = client.post("/translate_file", files=files, data={"api_key": secret, "target": "fr"})
+        assert client.get(answer.json()["translatedFileUrl"]).status_code == 200  # without a key
 
 
 def test_deepl_takes_lists_with_context(client):
