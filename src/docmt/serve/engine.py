@@ -26,8 +26,9 @@ from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
 
-_TURN_SECONDS = 0.5
-"""How long a turn should take: a short text waits for at most one, and hardly any throughput is lost."""
+_TURN_SECONDS, _QUIET_TURN_SECONDS = 1.0, 3.0
+"""How long a turn should take where short texts came lately, as each waits for at most one, and where none came."""
+_QUIET_AFTER_SECONDS = 10.0
 _FIRST_TURN_TOKENS, _LEAST_TURN_TOKENS, _MOST_TURN_TOKENS = 512, 256, 32_768
 _WINDOW_SECONDS = 0.005
 """How long an idle engine waits for more texts after the first."""
@@ -64,21 +65,29 @@ class EngineStatistics:
 
 @dataclass
 class _Speed:
-    """Measured speed of a model."""
+    """Measured speed of a model, and the size of its turns.
+
+    The size follows the duration of the last turn, not the speed: small batches are slow, so a size from their speed
+    would stay small.
+    """
 
     tokens_per_second: float = 0.0
+    sizes: dict[float, float] = field(default_factory=dict)
+    """source tokens of a turn, by its seconds"""
 
-    def turn_tokens(self) -> int:
-        """Return the source tokens of a turn."""
-        if not self.tokens_per_second:
-            return _FIRST_TURN_TOKENS
-        return int(min(max(self.tokens_per_second * _TURN_SECONDS, _LEAST_TURN_TOKENS), _MOST_TURN_TOKENS))
+    def turn_tokens(self, turn_seconds: float) -> int:
+        """Return the source tokens of a turn that should take this long."""
+        return int(self.sizes.get(turn_seconds, _FIRST_TURN_TOKENS))
 
-    def add(self, tokens: int, seconds: float) -> None:
+    def add(self, tokens: int, seconds: float, turn_seconds: float) -> None:
         """Add the measurement of a turn."""
         speed = tokens / max(seconds, 1e-6)
         old = self.tokens_per_second or speed
         self.tokens_per_second = (1 - _SMOOTHING) * old + _SMOOTHING * speed
+        size = self.turn_tokens(turn_seconds)
+        if tokens >= size / 2 or seconds > turn_seconds:  # a turn of few texts does not show what fits into one
+            factor = min(max(turn_seconds / max(seconds, 1e-6), 0.5), 2.0)
+            self.sizes[turn_seconds] = min(max(size * factor, _LEAST_TURN_TOKENS), _MOST_TURN_TOKENS)
 
 
 @dataclass
@@ -119,7 +128,7 @@ class Engine:
         self._search, self._max_waiting_tokens = search, max_waiting_tokens
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
         self._speeds = {model.name: _Speed() for model in self._shelf.describe()}
-        self._counts, self._is_stopping = _Counts(), False
+        self._counts, self._is_stopping, self._last_interactive = _Counts(), False, -_QUIET_AFTER_SECONDS
         self._thread = threading.Thread(target=self._run, name="docmt-engine", daemon=True)
 
     def start(self) -> None:
@@ -175,6 +184,8 @@ class Engine:
             if lane == "interactive" and waiting and waiting + work.waiting_tokens() > self._max_waiting_tokens:
                 speed = self._speeds[model].tokens_per_second or self._max_waiting_tokens
                 raise Overloaded("too many texts are waiting. Try again later.", max(1, math.ceil(waiting / speed)))
+            if lane == "interactive":
+                self._last_interactive = time.monotonic()
             self._queue.add(work)
             self._condition.notify()
         return work
@@ -217,7 +228,7 @@ class Engine:
             while self._wait():
                 with self._condition:
                     call = self._calls.popleft() if self._calls else None
-                    works = [] if call else self._queue.take(lambda model: self._speeds[model].turn_tokens())
+                    works = [] if call else self._queue.take(self._turn_tokens)
                 if call is not None:
                     _answer(call)
                 elif works:
@@ -232,6 +243,16 @@ class Engine:
                 self._condition.wait()
         time.sleep(_WINDOW_SECONDS)
         return not self._is_stopping
+
+    @property
+    def _turn_seconds(self) -> float:
+        """How long the next turn should take."""
+        is_quiet = time.monotonic() - self._last_interactive > _QUIET_AFTER_SECONDS
+        return _QUIET_TURN_SECONDS if is_quiet else _TURN_SECONDS
+
+    def _turn_tokens(self, model: str) -> int:
+        """Return the source tokens of the next turn."""
+        return self._speeds[model].turn_tokens(self._turn_seconds)
 
     def _translate(self, works: list[Work]) -> None:
         """Translate the first part of what these works need, and put the rest back."""
@@ -267,7 +288,7 @@ class Engine:
         done = [work for work in works if work.resume_point and work.finished == len(work.document)]
         active = [work for work in works if work not in done]
         points = {number: work.resume_point for number, work in enumerate(active) if work.resume_point}
-        budget = self._speeds[first.model].turn_tokens()
+        turn_seconds, budget = self._turn_seconds, self._turn_tokens(first.model)
         documents = [work.prepared for work in active if work.prepared]
         parts = next(iter(translator.stream_parts(documents, resume_points=points, look_ahead=budget)), [])
         if active and not parts:
@@ -279,7 +300,7 @@ class Engine:
             work.deliver(restore_part(replace(part, document=0), work.document))
         tokens = before - sum(work.waiting_tokens() for work in active)
         with self._condition:
-            self._speeds[first.model].add(tokens, time.monotonic() - started)
+            self._speeds[first.model].add(tokens, time.monotonic() - started, turn_seconds)
             self._counts = _Counts(self._counts.batches + 1, tokens, min(tokens / budget, 1.0), first.model)
         return done + [active[number] for number in dict.fromkeys(part.document for part in parts)]
 
