@@ -84,6 +84,24 @@ def test_codes_follow_their_words(source, target, links, expected):
     assert missing == []
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Visit<br>http://a.b now", "http://a.b besuchen", "http://a.b<br>besuchen"),
+        ("Open <b>now</b> /srv/a.b", "/srv/a.b öffnen", "<b>/srv/a.b</b> öffnen"),
+        ("Open <a>now</a> www.a.b please", "www.a.b bitte", "<a>www.a.b</a> bitte"),
+        ("In www.<b>a</b>.b[1]/c see", "Siehe www.a.b/c", "Siehe www.<b>a</b>.b[1]/c"),
+    ],
+)
+def test_codes_of_lost_words_do_not_divide_an_address(source, target, expected):
+    unit = read(source)
+    by_text = {target[start:end]: (start, end) for start, end in find_words(target)}
+    spans = [span for span in find_words(unit.text) if unit.text[slice(*span)] in by_text]
+    links = [(*span, *by_text[unit.text[slice(*span)]]) for span in spans]
+    (new, missing) = project_codes(unit, [Passage(0, len(unit.text), target, links)])
+    assert new.render() == expected and not missing
+
+
 def test_codes_between_sentences_stay_there():
     unit = read("<b>One.[1]</b> [2]Two <i>three</i>.[3]")
     first, second = Passage(0, 4, "Eins."), Passage(5, 15, "Zwei drei.")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
-from docmt.documents.words import Span
+from docmt.documents.words import Span, find_words
 
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u9fff\uff00-\uffef"
 """Scripts without spaces, whose words may stand beside an address at once."""
@@ -33,6 +34,16 @@ def find_addresses(text: str, with_paths: bool = False) -> list[Span]:
         return []
     matches = (_ADDRESS_OR_PATH if with_paths else ADDRESS).finditer(text)
     return [(match.start(), match.start() + len(_strip_punctuation(match[0]))) for match in matches]
+
+
+def find_words_and_addresses(text: str, addresses: Collection[str]) -> list[Span]:
+    """Return the words of a text as `find_words` does, each of these addresses and paths as one word."""
+    words = find_words(text)
+    starts, ends = {start for start, _ in words}, {end for _, end in words}
+    found = find_addresses(text, with_paths=True) if addresses else []
+    whole = [(a, b) for a, b in found if a in starts and b in ends and text[a:b] in addresses]
+    inside = {place for start, end in whole for place in range(start, end)}
+    return sorted([*whole, *(span for span in words if span[0] not in inside)])
 
 
 def _strip_punctuation(address: str) -> str:

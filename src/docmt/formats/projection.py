@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from docmt.documents.addresses import find_addresses, find_words_and_addresses
 from docmt.documents.words import Span, find_words
 from docmt.formats.units import SPACE, Code, Unit
 
@@ -131,8 +132,8 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
     visible = {stack for stack, character in zip(stacks, text, strict=True) if not character.isspace()}
     if len(visible) == 1 and not atoms:
         return [_Piece(visible.pop(), passage.target)]
-    words = find_words(text)
-    target = find_words(passage.target)
+    whole = _find_undivided(text, stacks, {atom.offset - passage.start for atom in atoms})
+    words, target = (find_words_and_addresses(each, whole) for each in (text, passage.target))
     if not words or not target:
         after = [_Piece(atom.stack, atom=atom) for atom in atoms]
         outer = max(stacks, key=len, default=()) if passage.target.strip() else ()
@@ -156,6 +157,16 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
         for atom in atoms
     ]
     return list(_cut(passage.target, target, target_stacks, sorted(zip(positions, atoms, strict=True), key=_first)))
+
+
+def _find_undivided(text: str, stacks: Sequence[Stack], atoms: set[int]) -> set[str]:
+    """Return the addresses and paths with no code inside. atoms: offsets in the text."""
+    spans = find_addresses(text, with_paths=True)
+    return {
+        text[start:end]
+        for start, end in spans
+        if len(set(stacks[start:end])) == 1 and atoms.isdisjoint(range(start + 1, end))
+    }
 
 
 def _first(pair: tuple[int, _Atom]) -> int:
@@ -186,7 +197,7 @@ def _map_stacks(
     """Return the stack of each target word."""
     mapped: list[Stack | None] = []
     for (start, end), index in zip(target, aligned, strict=True):
-        is_word = translation[start:end].isalnum() or translation[start].isalnum()
+        is_word = any(map(str.isalnum, translation[start:end]))
         mapped.append(word_stacks[index] if index is not None and is_word else None)
     if not any(stack is not None for stack in mapped):  # no words at all
         mapped = [None if index is None else word_stacks[index] for index in aligned]
