@@ -50,6 +50,10 @@ def test_addresses_and_paths_are_found(text, found):
     assert [text[start:end] for start, end in find_addresses(text, with_paths=True)] == found
 
 
+def test_long_texts_of_slashes_take_linear_time():
+    assert find_addresses("a/+" * 100_000, with_paths=True) == []
+
+
 def test_years_stand_for_addresses():
     source = Document.from_text(f"{SENTENCE}\nIn 1857, see www.a.org.")
     assert hide_addresses(source).sentences == (HIDDEN, "In 1857, see 1868.")

@@ -17,7 +17,7 @@ ADDRESS = re.compile(
 )
 """A web or mail address, with punctuation that follows it."""
 _PATH = (
-    r"(?<![\w/\\.:~<-])(?a:"
+    r"(?<![\w/\\.:~<+-])(?a:"
     rf"[A-Za-z]:\\[^|?*{_NO_URL}]+"  # C:\Users\anna
     r"|(?:~|\.{1,2})/[\w.+-]+(?:/[\w.+-]+)*/?"  # ~/notes, ../notes
     r"|/[\w.+-]+(?:/[\w.+-]+)+/?"  # /srv/www
