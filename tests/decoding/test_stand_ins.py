@@ -14,6 +14,7 @@ from docmt.decoding.translation_results import (
     WordLink,
 )
 from docmt.documents.addresses import find_addresses
+from docmt.documents.words import find_words
 
 SENTENCE = "Visit https://a.org/b?c=d or write to me@b.org."
 HIDDEN = "Visit 1857 or write to 1868."
@@ -82,12 +83,12 @@ def test_numbers_of_the_sentence_are_no_stand_ins(number):
 
 def test_a_sentence_of_addresses_is_copied():
     assert restore("(www.a.org, www.b.org)", "Ein Satz.") == "(www.a.org, www.b.org)"
-    source = Document.from_sentences(["www.a.org, www.b.org"])
-    links = (WordLink((4, 5), (7, 10), 0.5, True),)  # of words that are not in the copy
-    (restored,) = restore_addresses(translate(source, "1857 or 1868", links=links), source)
-    assert all(
-        restored.source[slice(*each.source)] == restored.target[slice(*each.target)] for each in restored.alignment
-    )
+    source = Document.from_sentences(["+1 23: www.a.org, www.b.org"])
+    links = (WordLink((3, 5), (7, 10), 0.5, True),)  # of words that are not in the copy
+    (restored,) = restore_addresses(translate(source, "12: 1857 or 1868", links=links), source)
+    assert restored.target == restored.source
+    assert [each.source for each in restored.alignment] == find_words(restored.source)
+    assert all(each.source == each.target for each in restored.alignment)
 
 
 def test_spans_are_those_of_the_restored_texts():

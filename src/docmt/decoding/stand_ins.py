@@ -88,13 +88,14 @@ def _restore_sentence(translated: TranslatedSentence, source: str) -> Translated
     hidden = _choose_years(source)
     if not hidden:
         return translated
-    is_prose = has_letters(translated.source)  # not addresses alone
-    target = translated.target if is_prose else translated.source
-    edits = _find_years(target, hidden, source)
     links = translated.alignment
+    if not has_letters(translated.source):  # addresses alone are copied, with numbers and signs beside them
+        copied = None if links is None else tuple(WordLink(span, span, 1.0, True) for span in find_words(source))
+        return replace(translated, source=source, target=source, alignment=copied)
+    edits = _find_years(translated.target, hidden, source)
     if links is not None:
-        links = tuple(_move_links(links if is_prose else (), _invert(hidden, source), edits, source))
-    return replace(translated, source=source, target=_apply(target, edits), alignment=links)
+        links = tuple(_move_links(links, _invert(hidden, source), edits, source))
+    return replace(translated, source=source, target=_apply(translated.target, edits), alignment=links)
 
 
 def _invert(hidden: Sequence[_Edit], source: str) -> list[_Edit]:
