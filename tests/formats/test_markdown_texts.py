@@ -242,6 +242,10 @@ def test_a_mark_before_a_link_is_no_image():
     assert "\\![" in new or "![" not in new
 
 
+def test_emphasis_does_not_take_the_space_before_a_code():
+    assert translate("**Use** `x` **now**\n", "Použij teď") == "**Použij** `x` **teď**\n"
+
+
 def test_emphasis_within_a_word_uses_stars():
     file = parse("_ab_ cd\n")
     start, end = file.units[0].codes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from docmt.documents.addresses import find_addresses, find_words_and_addresses
 from docmt.documents.words import Span, find_words
@@ -347,6 +347,9 @@ def _cut(
     queue = [(_move_to_space(translation, position, atom), atom) for position, atom in placed]
     queue.sort(key=_first)
     for start, end, stack in borders:
+        if translation[start:end].isspace():  # no pair of the words around goes on over codes outside of it
+            near = takewhile(lambda pair, last=end: pair[0] <= last, queue)
+            stack = _common([stack, *(atom.stack for _, atom in near)])
         while queue and queue[0][0] < end:
             place, atom = queue.pop(0)
             if place > start:
