@@ -10,6 +10,7 @@ from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
 from docmt.formats.html_pages import read
+from docmt.formats.projection import Passage, project_codes
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped, Unit
 
@@ -150,6 +151,16 @@ def test_tags_that_are_not_nested_stay(page):
     written = file.write([accent(unit) for unit in file.units]).decode()
     assert re.findall("<.*?>", written) == re.findall("<.*?>", page)
     assert re.sub("<.*?>", "", written) != re.sub("<.*?>", "", page)
+
+
+def test_spaces_after_tags_without_text_stay():
+    """Icons of web pages touched the words after them."""
+    page = "<p><i class=a></i> One <a><img></a> <b></b> two<i></i> three</p>"
+    (unit,) = read_page(page).units
+    assert unit.text == "One two three"
+    (new, _) = project_codes(unit, [Passage(0, len(unit.text), "Jedna dvě tři")])
+    written = read_page(page).write([new]).decode()
+    assert written == "<p><i class=a></i> Jedna <a><img></a> <b></b> dvě<i></i> tři</p>"
 
 
 def test_text_is_escaped():

@@ -90,6 +90,13 @@ def test_images_without_a_text_stay():
     )
 
 
+def test_spaces_after_links_without_a_text_stay():
+    source = "# One [![](x.svg)](y) [![](z.svg)](w) two **![](p.png)** [](q) three\n"
+    assert translate(source, "Jedna dvě tři") == source.replace("One", "Jedna").replace("two", "dvě").replace(
+        "three", "tři"
+    )
+
+
 def test_links_by_reference():
     text = "See [the page][Ref], [ref] and [ref][].\n\n[ref]: https://x.y 'Title'\n"
     assert texts(text) == ["See the page, ref and ref."]

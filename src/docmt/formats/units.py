@@ -100,6 +100,7 @@ class UnitBuilder:
         self._opened: list[int] = []  # indices of open codes
         self._ends_with_space = True
         self._last_single: int | None = None  # index of a single code with no text after it
+        self._empty_end: int | None = None  # index of the end of a pair without text, with no text after it
 
     @property
     def text(self) -> str:
@@ -123,7 +124,7 @@ class UnitBuilder:
             self._parts.append(text)
             self._length += len(text)
             self._ends_with_space = text.endswith(SPACE)
-            self._last_single = None
+            self._last_single = self._empty_end = None
 
     def open(self, id: str, content: str, can_copy: bool = True, is_mark: bool = False) -> None:
         """Open a pair.
@@ -147,6 +148,8 @@ class UnitBuilder:
         self._opened.pop()
         start = self._codes[index]
         self._codes.append(Code(self._length, "close", id, content, start.can_copy))
+        if start.offset == self._length:
+            self._empty_end = len(self._codes) - 1
         if index in self._marks and len(self._codes) == index + 2:  # with text alone
             text = self.text[start.offset :]
             if text.strip() and not any(map(str.isalpha, text)):
@@ -177,8 +180,11 @@ class UnitBuilder:
         return Unit(self.text, tuple(self._codes), id)
 
     def _add_space_to_code(self) -> None:
-        """Put a space into the content of a single code between two spaces, which is a word where it shows."""
-        if self._last_single is not None:
+        """Keep the second of two spaces around a code: in the content of a single one, or after a pair without text."""
+        if self._collapse and self._empty_end == len(self._codes) - 1:
+            self._codes.append(Code(self._length, "alone", f"space{len(self._codes)}", SPACE))
+            self._last_single = None
+        elif self._last_single is not None:
             code = self._codes[self._last_single]
             self._codes[self._last_single] = replace(code, content=code.content.removesuffix(SPACE) + SPACE)
             self._last_single = None
