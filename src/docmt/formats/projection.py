@@ -8,10 +8,10 @@ The words of the translation never change.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, takewhile
+from itertools import groupby
 
 from docmt.documents.addresses import find_addresses, find_words_and_addresses
 from docmt.documents.words import Span, find_words
@@ -348,7 +348,7 @@ def _cut(
     queue.sort(key=_first)
     for start, end, stack in borders:
         if translation[start:end].isspace():  # no pair of the words around goes on over codes outside of it
-            near = takewhile(lambda pair, last=end: pair[0] <= last, queue)
+            near = queue[: bisect_right(queue, end, key=_first)]
             stack = _common([stack, *(atom.stack for _, atom in near)])
         while queue and queue[0][0] < end:
             place, atom = queue.pop(0)
