@@ -81,6 +81,11 @@ def test_numbers_of_the_sentence_are_no_stand_ins(number):
     assert hide_addresses(source).sentences == (f"It sold {number} copies at 1868.",)
 
 
+def test_an_address_beside_a_digit_stays():
+    source = Document.from_sentences(["第5http://a.b/c章，www.a.org５"])
+    assert hide_addresses(source) == source
+
+
 def test_a_sentence_of_addresses_is_copied():
     assert restore("(www.a.org, www.b.org)", "Ein Satz.") == "(www.a.org, www.b.org)"
     source = Document.from_sentences(["+1 23: www.a.org, www.b.org"])

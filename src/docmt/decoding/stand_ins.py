@@ -69,7 +69,11 @@ def restore_part(part: PartialTranslation, source: Document) -> PartialTranslati
 def _choose_years(sentence: str) -> list[_Edit]:
     """Return the edits that put years, which the sentence does not have, in place of its addresses."""
     spans = find_addresses(sentence, with_paths=True)
-    spans = [(start, end) for start, end in spans if not sentence[start - 1 : start].isdigit()]
+    spans = [
+        (start, end)
+        for start, end in spans
+        if not re.search(r"\d", sentence[start - 1 : start] + sentence[end : end + 1])
+    ]
     digits = "".join(str(int(each)) for each in sentence if each.isdecimal()) if spans else ""
     years = (year for year in _YEARS if year not in digits)  # also not as 1,857, which some languages write as 1857
     return [_Edit(span, year, span) for span, year in zip(spans, years, strict=False)]
