@@ -97,6 +97,10 @@ def test_spaces_after_links_without_a_text_stay():
     )
 
 
+def test_spaces_before_links_without_a_text_stay():
+    assert translate("One ![](x.svg) [![](y.svg)](z)\n", "Jedna ") == "Jedna ![](x.svg) [![](y.svg)](z)\n"
+
+
 def test_links_by_reference():
     text = "See [the page][Ref], [ref] and [ref][].\n\n[ref]: https://x.y 'Title'\n"
     assert texts(text) == ["See the page, ref and ref."]

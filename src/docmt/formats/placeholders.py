@@ -223,10 +223,14 @@ def _has_letters_beside(unit: Unit, code: Code) -> tuple[bool, bool]:
 def tidy_spaces(unit: Unit) -> Unit:
     """Return a translated unit whose codes hold their space on the side where the text needs it."""
     codes: list[Code] = []
+    held = False  # whether the last code is a single one with a space after it
     for (kind, offset, is_space), group in groupby(
         unit.codes, key=lambda code: (code.kind, code.offset, code.is_space)
     ):
         run = list(group)
+        if kind == "open" and offset == len(unit.text) and held and codes[-1].offset == offset:
+            codes[-1] = replace(codes[-1], content=codes[-1].content.removesuffix(SPACE) + SPACE)
+        held = kind == "alone" and _holds_space(run[-1]) and run[-1].content.endswith(SPACE)
         codes += run if is_space or kind != "alone" else _tidy_run(run, unit.text[:offset], unit.text[offset:])
     return replace(unit, codes=tuple(codes))
 
