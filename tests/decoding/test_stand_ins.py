@@ -68,7 +68,7 @@ def test_years_stand_for_addresses():
         ("Le 1868e, 1868!", "Le me@b.org e, me@b.org https://a.org/b?c=d!"),
         ("در ١٨٦٨ یا ۱۸۵۷.", "در me@b.org یا https://a.org/b?c=d."),
         ("Rien 18570.", "Rien 18570 https://a.org/b?c=d me@b.org."),
-        ("", " https://a.org/b?c=d me@b.org"),
+        ("", "https://a.org/b?c=d me@b.org"),
     ],
 )
 def test_every_address_comes_back(target, restored):

@@ -128,7 +128,8 @@ def _find_years(target: str, hidden: Sequence[_Edit], source: str) -> list[_Edit
     last = _LAST_MARKS.search(target)
     assert last is not None  # it also matches nothing
     for start, end in missing.values():
-        edits.append(_Edit((last.start(), last.start()), f" {source[start:end]}", (start, end)))
+        space = " " * bool(edits or last.start())  # not at the beginning
+        edits.append(_Edit((last.start(), last.start()), f"{space}{source[start:end]}", (start, end)))
     return edits
 
 
