@@ -6,7 +6,7 @@ import torch
 
 from docmt import decoding
 from docmt.decoding import search
-from docmt.decoding.models import combine_context_specs, list_members
+from docmt.decoding.ensembles import combine_context_specs, list_members
 from docmt.decoding.search_rules import SearchRow, TargetBoundaries
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.model.scope import BoundaryTokens

@@ -7,8 +7,8 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, score_documents, translate_documents
+from docmt.decoding.ensembles import FloatLinear, Int8Linear, PackedLinear, precision_context, prepare_products
 from docmt.decoding.incremental import log_normalizers, top_tokens
-from docmt.decoding.models import FloatLinear, Int8Linear, PackedLinear, precision_context, prepare_products
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.text import SpecialTokens

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from docmt.decoding import ContextConfig, SearchConfig, beam_search, translate_documents
-from docmt.decoding.models import Ensemble
+from docmt.decoding.ensembles import Ensemble
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Group

@@ -9,7 +9,7 @@ from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, add_boundaries, 
 from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.decoding import drafter as drafter_module
 from docmt.decoding.drafter import Drafter
-from docmt.decoding.models import Ensemble
+from docmt.decoding.ensembles import Ensemble
 from docmt.decoding.scheduler import Task
 from docmt.model import ModelInput, pack
 from docmt.model.systems import MultiHop

@@ -8,7 +8,7 @@ from test_prefixes import MODELS, OVERLAP, SHORT_LIMITS, VOCABULARY, build, docu
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents
-from docmt.decoding.models import Ensemble
+from docmt.decoding.ensembles import Ensemble
 from docmt.text import SpecialTokens
 from variants import SYSTEMS
 

@@ -6,7 +6,7 @@ from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, build, make_draf
 
 from docmt.data import SentenceTokens, collate
 from docmt.decoding import SearchConfig
-from docmt.decoding.models import Ensemble
+from docmt.decoding.ensembles import Ensemble
 from docmt.decoding.scheduler import Task
 from docmt.decoding.scoring import batch_by_source, share_sources
 from docmt.model import TranslationModel

@@ -5,7 +5,7 @@ import torch
 from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, add_boundaries, build, make_drafts
 
 from docmt.decoding import SearchConfig, score_documents
-from docmt.decoding.models import Ensemble
+from docmt.decoding.ensembles import Ensemble
 from docmt.model import ModelInput, pack
 from docmt.model.attention import FullContext, Memory, visible_spans
 from docmt.model.scope import AttentionScope

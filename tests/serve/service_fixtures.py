@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from docmt.core.errors import DocmtError
 from docmt.formats.language_codes import is_same_language
-from docmt.serve.app import create_app
+from docmt.serve.application import create_app
 from docmt.serve.document_jobs import DocumentJobs, JobConfig
 from docmt.serve.service_state import ServiceConfig
 

@@ -69,7 +69,7 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
     """
     from docmt.checkpoint.model_directory import find_model, load_model_config
     from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
-    from docmt.decoding.models import parse_model_paths, read_tokenizer_and_languages
+    from docmt.decoding.ensembles import parse_model_paths, read_tokenizer_and_languages
     from docmt.decoding.scheduler import check_context
 
     languages = {}

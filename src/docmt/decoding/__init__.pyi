@@ -1,7 +1,7 @@
 from .beam_search import search as search
 from .document_stream import translate_documents as translate_documents
 from .document_stream import translate_ids as translate_ids
-from .models import Ensemble as Ensemble
+from .ensembles import Ensemble as Ensemble
 from .scoring import score_documents as score_documents
 from .search_config import ContextConfig as ContextConfig
 from .search_config import SearchConfig as SearchConfig

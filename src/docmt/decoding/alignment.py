@@ -23,7 +23,7 @@ from docmt.checkpoint.model_directory import ALIGNMENT_KEY, AlignmentLayer
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens, collate
-from docmt.decoding.models import Model, list_members
+from docmt.decoding.ensembles import Model, list_members
 from docmt.decoding.scheduler import OnSentences, Task, find_nonempty_pairs, select_drafts, select_sentences
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds

@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.caches import can_synchronize
+from docmt.decoding.ensembles import Memories, Model, compute_next_logits, list_members
 from docmt.decoding.incremental import IncrementalDecoder, can_read_prefixes, log_normalizers, read_prefixes, top_tokens
-from docmt.decoding.models import Memories, Model, compute_next_logits, list_members
 from docmt.decoding.published_searches import GenerateSearch, PooledSearch, ThumtSearch
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import BeamState, SearchRow, TargetBoundaries, WordIds, choose_rules

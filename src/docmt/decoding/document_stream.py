@@ -17,7 +17,7 @@ import torch
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.data import SentenceTokens
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
-from docmt.decoding.models import Model
+from docmt.decoding.ensembles import Model
 from docmt.decoding.scheduler import ORDERS, OnSentences, SearchSpans, Task, batch_ordered, find_nonempty, select_drafts
 from docmt.decoding.scoring import score_task
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig

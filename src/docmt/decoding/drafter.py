@@ -23,7 +23,7 @@ from docmt.core.files import read_json
 from docmt.core.settings import build
 from docmt.data.instances import locate_sentence
 from docmt.decoding.document_stream import DocumentStream, translate_documents
-from docmt.decoding.models import Model, Precision, list_members, load_checked, precision_context
+from docmt.decoding.ensembles import Model, Precision, list_members, load_checked, precision_context
 from docmt.decoding.search_config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchConfig
 from docmt.decoding.search_rules import WordIds
 from docmt.decoding.translation_results import TranslatedSpan

@@ -26,7 +26,7 @@ from docmt.decoding.caches import (
     pad_empty_spans,
     project_keys_values,
 )
-from docmt.decoding.models import Memories, Model, list_members, list_memories
+from docmt.decoding.ensembles import Memories, Model, list_members, list_memories
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
 from docmt.model.attention import Attention, FullContext, Memory, attend_pattern, visible_spans

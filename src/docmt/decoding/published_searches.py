@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from docmt.decoding.ensembles import Memories, Model, compute_next_logits
 from docmt.decoding.incremental import IncrementalDecoder, top_tokens
-from docmt.decoding.models import Memories, Model, compute_next_logits
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import SearchRow, TargetBoundaries
 from docmt.decoding.translation_results import Hypothesis

@@ -22,7 +22,7 @@ from docmt.data.batches import collate_source
 from docmt.data.instances import context_lengths, instance_lengths, locate_sentence
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.beam_search import search
-from docmt.decoding.models import Model, combine_context_specs, list_members
+from docmt.decoding.ensembles import Model, combine_context_specs, list_members
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import SearchRow, WordIds, supports_rounds
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan, join_spans

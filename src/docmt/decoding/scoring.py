@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from docmt.data import Batch, SentenceTokens, collate
-from docmt.decoding.models import Model, average_probabilities, list_members
+from docmt.decoding.ensembles import Model, average_probabilities, list_members
 from docmt.decoding.scheduler import (
     OnSentences,
     SearchSpans,

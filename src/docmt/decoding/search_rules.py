@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.models import Model, list_members
+from docmt.decoding.ensembles import Model, list_members
 from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import DecodingOrder, System

@@ -22,7 +22,7 @@ from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
 from docmt.decoding.document_stream import DocumentStream, translate_documents
 from docmt.decoding.drafter import load_common_drafter
-from docmt.decoding.models import Precision, list_members, load_members, parse_model_paths, precision_context
+from docmt.decoding.ensembles import Precision, list_members, load_members, parse_model_paths, precision_context
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, cut_dbleu_units, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig

@@ -28,7 +28,7 @@ from docmt.core.progress import progress
 from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
-from docmt.decoding.models import precision_context
+from docmt.decoding.ensembles import precision_context
 from docmt.decoding.scheduler import cut_dbleu_units, select_effective_settings
 from docmt.decoding.search_rules import supports_rounds
 from docmt.evaluation import (

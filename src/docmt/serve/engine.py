@@ -16,7 +16,7 @@ from typing import Any
 from docmt.core.errors import DocmtError, is_out_of_memory
 from docmt.core.progress import plain_progress
 from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
-from docmt.decoding.models import Precision
+from docmt.decoding.ensembles import Precision
 from docmt.decoding.stand_ins import restore_part
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
 from docmt.decoding.translator import DEFAULT_LANGUAGE

@@ -112,7 +112,7 @@ def run(task: FileTask) -> dict[str, Any]:
     return {}
 
 
-def open_file(task: FileTask) -> MarkupFile | TextFile:
+def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
     """Read the file of a task. Raises DocmtError if it cannot be read."""
     from docmt.core.plain_text import decode_utf8, read_bytes
     from docmt.decoding.file_translation import FileConfig, FileTranslation
@@ -122,15 +122,15 @@ def open_file(task: FileTask) -> MarkupFile | TextFile:
     data, language = read_bytes(task.source), task.source_language or "en"
     if task.format not in TEXT_FORMATS and (format := FORMATS.get(task.format) or find_format(task.name, data)):
         config = FileConfig(task.source_language, task.target_language, language, tuple(task.fields))
-        return MarkupFile(FileTranslation(task.name, data, format, config))
+        return JobMarkupFile(FileTranslation(task.name, data, format, config))
     if task.fields:
         raise DocmtError(f"{task.name}: fields are for files with markup, not for plain text and JSONL")
     layout: Layout = "text" if task.format == "text" else "jsonl" if task.format == "jsonl" else "auto"
     input = read_input(task.name, layout=layout, language=language, text=decode_utf8(data, task.name))
-    return TextFile(input.format, input.documents, input.verbatim_lines, task)
+    return JobTextFile(input.format, input.documents, input.verbatim_lines, task)
 
 
-def describe_file(file: MarkupFile | TextFile) -> dict[str, Any]:
+def describe_file(file: JobMarkupFile | JobTextFile) -> dict[str, Any]:
     """Return the contents of a file as values for JSON; see `FileContents`."""
     documents = [{"id": each.id, "sentences": each.sentences, "gaps": each.gaps} for each in file.documents]
     return {
@@ -142,7 +142,7 @@ def describe_file(file: MarkupFile | TextFile) -> dict[str, Any]:
     }
 
 
-class MarkupFile:
+class JobMarkupFile:
     """A file of units."""
 
     def __init__(self, file: FileTranslation) -> None:
@@ -172,7 +172,7 @@ class MarkupFile:
         return contents
 
 
-class TextFile:
+class JobTextFile:
     """A file of plain text or JSON Lines."""
 
     def __init__(self, format: str, documents: list[Document], skipped: dict[str, int], task: FileTask) -> None:

@@ -52,7 +52,7 @@ class ServiceServer(uvicorn.Server):
     """Uvicorn that ends streams of events when it stops, which would last."""
 
     def __init__(self, app: Starlette) -> None:
-        """app: of `docmt.serve.app.create_app`."""
+        """app: of `docmt.serve.application.create_app`."""
         config = uvicorn.Config(
             app,
             loop="asyncio",

@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     if options.curves:
         return _compare_runs(options)
-    from docmt.decoding.models import parse_model_paths  # imported here because torch loads slowly
+    from docmt.decoding.ensembles import parse_model_paths  # imported here because torch loads slowly
 
     if len(paths := parse_model_paths(options.model)) > 1:
         raise DocmtError(f"{options.model} is an ensemble: inspect one model at a time, such as {paths[0]}")
@@ -141,7 +141,7 @@ def _inspect_attention(options: InspectOptions) -> int:
 
     from docmt.analysis import AttentionReport
     from docmt.core.progress import progress
-    from docmt.decoding.models import precision_context
+    from docmt.decoding.ensembles import precision_context
     from docmt.evaluation.metrics import format_count
 
     corpus, failures = _read_corpus(options), Report()

@@ -148,7 +148,7 @@ def _serve(options: ServeOptions, data: Path) -> int:
 
 def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, hosts: frozenset[str]) -> ServiceServer:
     """Return a server that does not run yet. hosts: see `ServiceConfig`. Raises DocmtError for models."""
-    from docmt.serve.app import create_app
+    from docmt.serve.application import create_app
     from docmt.serve.document_jobs import DocumentJobs, JobConfig
     from docmt.serve.engine import Engine
     from docmt.serve.http_server import ServiceServer
