@@ -19,6 +19,7 @@ class FakeModel:
     name: str = "fake"
     source_language: str = "en"
     target_language: str = "fr"
+    reads_context: bool = True
 
 
 def link_words(source, target):

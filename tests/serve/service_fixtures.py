@@ -25,6 +25,7 @@ class ListedModel(FakeModel):
     licence: str = "CC0"
     is_loaded: bool = True
     precision: str = "float32"
+    same_in_batches: bool = True
 
 
 @dataclass(frozen=True)

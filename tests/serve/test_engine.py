@@ -272,6 +272,7 @@ def test_models_by_name_language_and_memory(models, tmp_path):
         with pytest.raises(UnknownModel, match=r"there is no model .* The service has sentence \(en-fr\), german"):
             engine.find_model(*asked)
     assert [model.is_loaded for model in engine.describe_models()] == [False] * 3
+    assert [model.reads_context for model in engine.describe_models()] == [False, False, True]
     one = engine.describe_models()[0]
     assert (one.name, one.source_language, one.target_language, one.system) == ("sentence", "en", "fr", "sentence")
     size = one.parameters * 4

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from service_fixtures import ServiceEngine, expect, parse_events, running_service
+from service_fixtures import ListedModel, ServiceEngine, expect, parse_events, running_service
 
 from docmt.core.errors import DocmtError
 from docmt.serve.access_keys import AccessKeys, KeyLimits
@@ -66,6 +66,15 @@ def test_context_is_given_and_not_returned(client):
     assert data["text"] == "«Two dogs.» (Chat.+Cours.)"
     answer = client.post("/v1/translate", json={**request, "context": "A cat."})
     assert answer.status_code == 400 and "context has 1 sentences, and context_targets 2" in answer.json()["error"]
+
+
+def test_context_that_a_model_does_not_read_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(ListedModel, "reads_context", False)
+    with running_service(tmp_path / "data", engine := ServiceEngine()) as client:
+        data = client.post("/v1/translate", json={"text": "Two dogs.", "context": "A cat. It runs."}).json()
+        assert [row["target"] for row in data["sentences"]] == expect("Two dogs.")
+        assert client.get("/v1/models").json()["models"][0]["reads_context"] is False
+    assert [work.document.sentences for work in engine.works] == [("Two dogs.",)]
 
 
 def test_nothing_to_translate_is_no_error(client):

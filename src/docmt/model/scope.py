@@ -127,3 +127,8 @@ class ContextSpec:
     """each source sentence is read with a draft from a sentence model"""
     references: bool = False
     """training also reads the reference translation of each source sentence"""
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether a sentence is read with others of its document."""
+        return self.sentences != 1 or self.source_context > 0 or self.target_context > 0

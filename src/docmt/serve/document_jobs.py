@@ -182,7 +182,7 @@ class DocumentJobs:
             await asyncio.to_thread(_move, file, folder / "source")
             contents = await self._files.read(folder / "source", folder / "contents.json", facts)
             journal = JobJournal(folder / "journal.jsonl", contents)
-            if options.context:
+            if options.context and description.reads_context:
                 context = await self._engine.segment(model, options.context)
                 journal.append({"context": context.sentences})
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from docmt.checkpoint.model_directory import find_model
+from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, Translator
@@ -37,6 +37,8 @@ class ModelDescription:
     """identifier such as apache-2.0, empty if unknown"""
     precision: str
     is_loaded: bool = False
+    reads_context: bool = True
+    """whether it reads other sentences of the document with a sentence"""
 
     @property
     def same_in_batches(self) -> bool:
@@ -66,6 +68,7 @@ class ModelShelf:
             self._models[model.name] = model
         if not self._models:
             raise DocmtError("there is no model to serve. Name a model directory, or get one with docmt pull.")
+        self._reads_context = {name: _reads_context(model.path) for name, model in self._models.items()}
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
 
     def describe(self) -> list[ModelDescription]:
@@ -80,6 +83,7 @@ class ModelShelf:
                 model.licence,
                 self._precision,
                 name in self._loaded,
+                self._reads_context[name],
             )
             for name, model in self._models.items()
         ]
@@ -128,6 +132,10 @@ def _describe(name: str) -> InstalledModel:
     return (
         describe_installed(path) if is_own_folder else replace(describe_installed(path), name=Path(name).resolve().name)
     )
+
+
+def _reads_context(path: Path) -> bool:
+    return load_model_config(path).system_options.context_spec().reads_context
 
 
 def _agrees(asked: str, code: str) -> bool:

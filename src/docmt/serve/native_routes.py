@@ -18,6 +18,7 @@ from docmt.serve.text_translation import (
     TextItem,
     TextOptions,
     choose_model,
+    find_description,
     make_plain_item,
     translate_items,
 )
@@ -50,7 +51,7 @@ async def translate(request: Request) -> Response:
     align = values.switch("alignments")
     options = TextOptions(before, targets, n_best=count + 1, align=align)
     rows = (await translate_items(request, state.engine, [model], [item], options))[0]
-    description = next(each for each in state.engine.describe_models() if each.name == model)
+    description = find_description(state.engine, model)
     head = {
         "model": model,
         "source_language": description.source_language or chosen.source,
@@ -117,7 +118,8 @@ async def list_models(request: Request) -> Response:
             "licence": each.licence,
             "loaded": each.is_loaded,
             "precision": each.precision,
-            "same_in_batches": each.precision == "float32",
+            "same_in_batches": each.same_in_batches,
+            "reads_context": each.reads_context,
         }
         for each in state.engine.describe_models()
     ]

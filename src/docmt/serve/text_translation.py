@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -17,7 +17,7 @@ from docmt.documents import Document
 from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.registry import FORMATS
-from docmt.serve.engine import Engine, Work
+from docmt.serve.engine import Engine, ModelDescription, Work
 from docmt.serve.request_values import RequestError
 
 Result = TypeVar("Result")
@@ -173,9 +173,14 @@ async def make_item(engine: Engine, text: str, chosen: ChosenModel, is_markup: b
     return await make_plain_item(engine, chosen.name, text)
 
 
+def find_description(engine: Engine, model: str) -> ModelDescription:
+    """Return the description of a model of the engine."""
+    return next(each for each in engine.describe_models() if each.name == model)
+
+
 def _segmentation(engine: Engine, chosen: ChosenModel) -> str:
     """Return the code of the language whose rules cut sentences."""
-    description = next(each for each in engine.describe_models() if each.name == chosen.name)
+    description = find_description(engine, chosen.name)
     return primary_language(description.source_language or chosen.source or "en")
 
 
@@ -217,7 +222,7 @@ async def translate_items(
     translated = []
     for each in submissions:
         rows = {} if each.work is None else _collect(next(parts), len(each.document))
-        position = len(options.context)
+        position = len(each.document) - sum(len(item.document) for item in each.items)
         for item in each.items:
             translated.append([rows[position + number] for number in range(len(item.document))])
             position += len(item.document)
@@ -225,7 +230,12 @@ async def translate_items(
 
 
 def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions) -> _Submission:
-    """Start the translation of items that are one document. Raises Overloaded."""
+    """Start the translation of items that are one document. Raises Overloaded.
+
+    A context that the model does not read is left out, which saves its translation.
+    """
+    if options.context and not find_description(engine, model).reads_context:
+        options = replace(options, context=NO_CONTEXT, context_targets=())
     document = _join([options.context, *(item.document for item in items)])
     if len(document) == len(options.context):
         return _Submission(items, document, None)
