@@ -190,11 +190,12 @@ def test_cancelled_work_is_dropped_and_others_go_on(models, monkeypatch):
 
 
 def test_too_much_that_waits_is_refused(models):
-    engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_tokens=30)
+    """By the seconds that it would wait; documents wait in their own lane."""
+    engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
 
     async def submit():
-        long = Document.from_sentences(sentences(20))
-        first = engine.submit("sentence", long)  # alone it is taken, whatever its length
+        long = Document.from_sentences(sentences(40))
+        first = engine.submit("sentence", long)  # nothing waits before it
         with pytest.raises(Overloaded, match="too many texts are waiting") as refusal:
             engine.submit("sentence", long)
         assert refusal.value.retry_after >= 1
@@ -202,7 +203,7 @@ def test_too_much_that_waits_is_refused(models):
         engine.start()
         return [len(targets(await work.result())) for work in (first, job)]
 
-    assert asyncio.run(submit()) == [20, 20]
+    assert asyncio.run(submit()) == [40, 40]
     engine.stop()
 
 
@@ -272,7 +273,7 @@ def test_models_by_name_language_and_memory(models, tmp_path):
         with pytest.raises(UnknownModel, match=r"there is no model .* The service has sentence \(en-fr\), german"):
             engine.find_model(*asked)
     assert [model.is_loaded for model in engine.describe_models()] == [False] * 3
-    assert [model.reads_context for model in engine.describe_models()] == [False, False, True]
+    assert [model.reads_context for model in engine.describe_models()] == [False, True, True]
     one = engine.describe_models()[0]
     assert (one.name, one.source_language, one.target_language, one.system) == ("sentence", "en", "fr", "sentence")
     size = one.parameters * 4
@@ -299,13 +300,16 @@ def test_lanes_and_turns(models):
     for _ in range(12):
         (work,) = queue.take(lambda model: 1)
         order.append(work.document.id)
-        queue.put_back([work], [work])
+        queue.put_back([work], [work], 1)
     assert order == ["i0", "i1", "i2", "i0", "j0", "i1", "i2", "i0", "i1", "j1", "i2", "i0"]
     taken = queue.take(lambda model: 10**6)
     assert [work.document.id[0] for work in taken] == ["i", "i", "i", "j", "j", "j"]
     first = [work.document.id for work in taken]
-    queue.put_back(taken, taken[:1])
-    assert [work.document.id for work in queue.take(lambda model: 10**6)] == [*first[1:3], first[0], *first[3:]]
+    queue.put_back(taken, taken[:1], 1)
+    taken = queue.take(lambda model: 10**6)
+    assert [work.document.id for work in taken] == [*first[1:3], first[0], *first[3:]]
+    queue.put_back(taken, taken[:1], 100)  # a rest that fits into the next turn is the next
+    assert queue._lanes[taken[0].lane][0] is taken[0]
 
 
 def test_only_the_engine_thread_translates(models, monkeypatch):

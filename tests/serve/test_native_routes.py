@@ -69,7 +69,7 @@ def test_context_is_given_and_not_returned(client):
 
 
 def test_context_that_a_model_does_not_read_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(ListedModel, "reads_context", False)
+    monkeypatch.setattr(ServiceEngine, "describe_models", lambda self: [ListedModel(reads_context=False)])
     with running_service(tmp_path / "data", engine := ServiceEngine()) as client:
         data = client.post("/v1/translate", json={"text": "Two dogs.", "context": "A cat. It runs."}).json()
         assert [row["target"] for row in data["sentences"]] == expect("Two dogs.")

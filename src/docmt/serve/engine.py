@@ -32,6 +32,8 @@ _QUIET_AFTER_SECONDS = 10.0
 _FIRST_TURN_TOKENS, _LEAST_TURN_TOKENS, _MOST_TURN_TOKENS = 512, 256, 32_768
 _WINDOW_SECONDS = 0.005
 """How long an idle engine waits for more texts after the first."""
+_UNKNOWN_SPEED = 1000.0
+"""Tokens per second of a model that has not translated yet."""
 _SMOOTHING = 0.3  # of tokens per second: the share of the last turn
 _log = logging.getLogger(__name__)
 
@@ -113,7 +115,7 @@ class Engine:
         self,
         models: Sequence[str] = (),
         *,
-        max_waiting_tokens: int = 200_000,
+        max_waiting_seconds: float = 30.0,
         max_memory_mb: int = 0,
         search: SearchConfig = SearchConfig(),
         device: str = "auto",
@@ -121,11 +123,12 @@ class Engine:
     ) -> None:
         """Describe the models, without loading them; none named: all that are installed.
 
-        max_waiting_tokens: source tokens that may wait in the interactive lane. max_memory_mb: of the weights that stay
-        loaded; 0: no bound. Raises DocmtError for a model that is missing or damaged.
+        max_waiting_seconds: how long a text may have to wait in the interactive lane, by the measured speed; clients
+        give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. Raises DocmtError for a model that
+        is missing or damaged.
         """
         self._shelf = ModelShelf(models, search, device, precision, max_memory_mb * 2**20)
-        self._search, self._max_waiting_tokens = search, max_waiting_tokens
+        self._search, self._max_waiting_seconds = search, max_waiting_seconds
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
         self._speeds = {model.name: _Speed() for model in self._shelf.describe()}
         self._counts, self._is_stopping, self._last_interactive = _Counts(), False, -_QUIET_AFTER_SECONDS
@@ -180,10 +183,10 @@ class Engine:
             replace(self._search, n_best=n_best, beam=max(n_best, self._search.beam))
         work = Work(model, document, lane, n_best, align, resume_point, targets)
         with self._condition:
-            waiting = self._queue.count_tokens("interactive")
-            if lane == "interactive" and waiting and waiting + work.waiting_tokens() > self._max_waiting_tokens:
-                speed = self._speeds[model].tokens_per_second or self._max_waiting_tokens
-                raise Overloaded("too many texts are waiting. Try again later.", max(1, math.ceil(waiting / speed)))
+            speed = self._speeds[model].tokens_per_second or _UNKNOWN_SPEED
+            seconds = self._queue.count_tokens("interactive") / speed
+            if lane == "interactive" and seconds > self._max_waiting_seconds:
+                raise Overloaded("too many texts are waiting. Try again later.", math.ceil(seconds))
             if lane == "interactive":
                 self._last_interactive = time.monotonic()
             self._queue.add(work)
@@ -274,7 +277,7 @@ class Engine:
             if work not in unfinished:
                 work.deliver(None)
         with self._condition:
-            self._queue.put_back(unfinished, progressed)
+            self._queue.put_back(unfinished, progressed, self._turn_tokens(works[0].model))
 
     def _take_turn(self, works: Sequence[Work]) -> list[Work]:
         """Translate together, deliver the parts, and return the works that progressed or had nothing to translate."""

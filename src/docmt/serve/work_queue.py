@@ -140,15 +140,18 @@ class WorkQueue:
             self._lanes[work.lane].remove(work)
         return taken
 
-    def put_back(self, works: Sequence[Work], progressed: Sequence[Work]) -> None:
-        """Return unfinished works of a turn: those that progressed to the end of their lane, others to the front."""
+    def put_back(self, works: Sequence[Work], progressed: Sequence[Work], turn_tokens: int) -> None:
+        """Return unfinished works of a turn. Those that progressed go to the end of their lane, others to the front.
+
+        A work that will fit into the next turn goes to the front, too: a short text that a turn cut in two does not
+        wait for all others again.
+        """
         served = {work.lane for work in progressed}
         self._turns_without_jobs = 0 if "jobs" in served else self._turns_without_jobs + 1
         for work in reversed(works):
-            if work not in progressed:
+            if work not in progressed or work.waiting_tokens() <= turn_tokens // 2:
                 self._lanes[work.lane].appendleft(work)
-        for work in progressed:
-            if work in works:
+            else:
                 self.add(work)
 
     def drop_cancelled(self) -> None:
