@@ -189,6 +189,33 @@ def test_cancelled_work_is_dropped_and_others_go_on(models, monkeypatch):
     assert len(targets(other)) == 1 and statistics.waiting_sentences == {"interactive": 0, "jobs": 0}
 
 
+def test_a_caller_who_leaves_during_an_alignment_stops_nothing(models, monkeypatch):
+    """Callers leave before the call, and while it runs. The thread goes on."""
+
+    async def leave(engine):
+        calls = [asyncio.ensure_future(engine.align("sentence", [("a lamp", "it is")])) for _ in range(2)]
+        await asyncio.to_thread(started.wait)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        go_on.set()
+        (links,) = await asyncio.wait_for(engine.align("sentence", [("a lamp", "it is")]), 60)
+        return links
+
+    started, go_on = threading.Event(), threading.Event()
+    with running(models["sentence"]) as engine:
+        load = engine._shelf.load
+
+        def load_slowly(name):
+            started.set()
+            go_on.wait()
+            return load(name)
+
+        monkeypatch.setattr(engine._shelf, "load", load_slowly)
+        assert len(asyncio.run(leave(engine))) == 2
+        assert engine._thread.is_alive()
+
+
 def test_too_much_that_waits_is_refused(models):
     """By the seconds that it would wait; documents wait in their own lane."""
     engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)

@@ -149,7 +149,9 @@ class Engine:
         for work in self._queue.remove_all():
             work.deliver(error)
         while self._calls:
-            self._calls.popleft().future.set_exception(error)
+            future = self._calls.popleft().future
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
 
     def describe_models(self) -> list[ModelDescription]:
         """Return the models, the preferred ones first."""
@@ -332,7 +334,9 @@ class Engine:
 
 
 def _answer(call: _Call) -> None:
-    """Run a call and pass on its result or error."""
+    """Run a call and pass on its result or error, unless its caller has gone away."""
+    if not call.future.set_running_or_notify_cancel():  # else the result of a cancelled one would be an error here
+        return
     try:
         call.future.set_result(call.work())
     except Exception as error:  # the caller gets it
