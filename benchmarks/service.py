@@ -1,0 +1,202 @@
+"""Load on `docmt serve`: answers beside those of the translator alone, latency, memory, and throughput.
+
+python -m benchmarks.service MODEL TEXT [--clients N] [--seconds N] [--output FILE.json]
+
+TEXT: a sentence a line. The clients send short texts, lists and documents, and leave a third of the requests before
+the answer comes. Beside them a book is translated. At last the lines go through `Translator` alone, for the same
+sentences a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from docmt import Document, Translator
+from docmt.core.files import write_text
+
+CANCELLED_SHARE = 1 / 3
+PORT = 5987
+_MEMORY_SECONDS = 5.0
+
+
+@dataclass
+class Record:
+    """Counts of a run."""
+
+    answers: Counter[str] = field(default_factory=Counter)
+    """by kind of request and outcome"""
+    sentences: int = 0
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    """latencies of whole answers, by kind"""
+    megabytes: list[float] = field(default_factory=list)
+    """resident memory of the server"""
+
+    def count(self, kind: str, outcome: str, sentences: int, seconds: float) -> None:
+        """Count an answer; outcome: right, wrong, refused, cancelled, or an HTTP status."""
+        self.answers[f"{kind}: {outcome}"] += 1
+        if outcome == "right":
+            self.sentences += sentences
+            self.seconds.setdefault(kind, []).append(seconds)
+
+
+class Client:
+    """One client: sends random requests one after the other and checks the answers."""
+
+    def __init__(self, http: httpx.AsyncClient, expected: dict[str, str], record: Record, seed: int) -> None:
+        self._http, self._expected, self._record = http, expected, record
+        self._random, self._lines = random.Random(seed), list(expected)
+
+    async def run(self, until: float) -> None:
+        """Send requests until a time."""
+        while time.monotonic() < until:
+            kind = self._random.choices(["short", "list", "document"], [80, 15, 5])[0]
+            count = {"short": self._random.randint(1, 3), "list": 8, "document": self._random.randint(20, 60)}[kind]
+            lines = self._random.sample(self._lines, count)
+            started = time.monotonic()
+            request = asyncio.ensure_future(getattr(self, f"_send_{kind}")(lines))
+            if self._random.random() < CANCELLED_SHARE:
+                await asyncio.sleep(self._random.random() * 2)
+                if not request.done():
+                    request.cancel()
+                    await asyncio.gather(request, return_exceptions=True)
+                    self._record.count(kind, "cancelled", count, 0.0)
+                    continue
+            outcome = await request
+            self._record.count(kind, outcome, count, time.monotonic() - started)
+            if outcome == "refused":
+                await asyncio.sleep(1 + self._random.random())
+
+    async def _send_short(self, lines: list[str]) -> str:
+        answer = await self._http.post("/v1/translate", json={"sentences": lines})
+        return self._judge(answer, lines, lambda body: [sentence["target"] for sentence in body["sentences"]])
+
+    async def _send_list(self, lines: list[str]) -> str:
+        answer = await self._http.post("/translate", json={"q": lines, "source": "en", "target": "fr"})
+        return self._judge(answer, lines, lambda body: body["translatedText"])
+
+    async def _send_document(self, lines: list[str]) -> str:
+        text = "\n\n".join(lines)
+        answer = await self._http.post("/v1/documents", json={"text": text})
+        if answer.status_code != 202:
+            return self._judge(answer, lines, lambda body: [])
+        path = f"/v1/documents/{answer.json()['id']}"
+        try:
+            while (await self._http.get(path)).json()["status"] in ("queued", "running"):
+                await asyncio.sleep(0.5)
+        except asyncio.CancelledError:
+            await self._http.delete(path)
+            raise
+        answer = await self._http.get(f"{path}/sentences")
+        return self._judge(answer, lines, lambda body: [sentence["target"] for sentence in body["sentences"]])
+
+    def _judge(self, answer: httpx.Response, lines: list[str], read: Any) -> str:
+        if answer.status_code == 429:
+            return "refused"
+        if answer.status_code != 200:
+            return str(answer.status_code)
+        expected = " ".join(self._expected[line] for line in lines).split()  # a line may be cut into sentences
+        return "right" if " ".join(read(answer.json())).split() == expected else "wrong"
+
+
+async def run_clients(expected: dict[str, str], clients: int, seconds: float, process: int) -> Record:
+    """Run all clients beside a book, and watch the memory of the server."""
+    record, until = Record(), time.monotonic() + seconds
+    limits = httpx.Limits(max_connections=clients + 10, max_keepalive_connections=clients)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{PORT}", timeout=600, limits=limits) as http:
+        book = "\n\n".join(list(expected) * 50)
+        await http.post("/v1/documents", json={"text": book})
+
+        async def watch() -> None:
+            while time.monotonic() < until:
+                status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+                record.megabytes.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
+                await asyncio.sleep(_MEMORY_SECONDS)
+
+        workers = [Client(http, expected, record, seed).run(until) for seed in range(clients)]
+        await asyncio.gather(watch(), *workers)
+        metrics = (await http.get("/metrics")).text
+        print("\n".join(line for line in metrics.splitlines() if "tokens" in line and not line.startswith("#")))
+    return record
+
+
+def summarize(record: Record, seconds: float, alone: float) -> dict[str, Any]:
+    """Return the figures of a run; alone: sentences a second of the translator."""
+    latencies = {kind: sorted(values) for kind, values in record.seconds.items()}
+    return {
+        "answers": dict(sorted(record.answers.items())),
+        "seconds (median, p95)": {
+            kind: [round(values[int(len(values) * share)], 2) for share in (0.5, 0.95)]
+            for kind, values in latencies.items()
+        },
+        "megabytes (first, middle, last, most)": [
+            round(value)
+            for value in (
+                record.megabytes[0],
+                record.megabytes[len(record.megabytes) // 2],
+                record.megabytes[-1],
+                max(record.megabytes),
+            )
+        ],
+        "answered sentences a second, without the book": round(record.sentences / seconds, 1),
+        "sentences a second of the translator alone": round(alone, 1),
+    }
+
+
+def main() -> None:
+    """Start a server, load it, and print the figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.service", description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    lines = [line.strip() for line in options.text.read_text(encoding="utf-8").splitlines() if line.strip()]
+    translator, started = Translator(options.model), time.monotonic()
+    texts = [Document.from_text(line) for line in lines]
+    expected = {
+        line: " ".join(map(str, each)) for line, each in zip(lines, translator.translate_all(texts), strict=True)
+    }
+    alone = sum(map(len, texts)) / (time.monotonic() - started)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "docmt", "serve", str(options.model), "--port", str(PORT), "--data", folder]
+        server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            wait_for_server()
+            record = asyncio.run(run_clients(expected, options.clients, options.seconds, server.pid))
+        finally:
+            server.terminate()
+            server.wait(60)
+    figures = summarize(record, options.seconds, alone)
+    print(json.dumps(figures, indent=1))
+    if options.output:
+        write_text(options.output, json.dumps(figures, indent=1) + "\n")
+
+
+def wait_for_server() -> None:
+    """Wait until the server answers. Raises TimeoutError after a minute."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            if httpx.get(f"http://127.0.0.1:{PORT}/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.3)
+    raise TimeoutError("the server does not answer")
+
+
+if __name__ == "__main__":
+    main()
