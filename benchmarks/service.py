@@ -107,8 +107,7 @@ class Client:
             return "refused"
         if answer.status_code != 200:
             return str(answer.status_code)
-        expected = " ".join(self._expected[line] for line in lines).split()  # a line may be cut into sentences
-        return "right" if " ".join(read(answer.json())).split() == expected else "wrong"
+        return "right" if read(answer.json()) == [self._expected[line] for line in lines] else "wrong"
 
 
 async def run_clients(expected: dict[str, str], clients: int, seconds: float, process: int) -> Record:
@@ -164,13 +163,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    lines = [line.strip() for line in options.text.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [line.strip() for line in options.text.read_text(encoding="utf-8").splitlines()]
+    texts = [text for text in dict.fromkeys(map(Document.from_text, lines)) if len(text) == 1]
     translator, started = Translator(options.model), time.monotonic()
-    texts = [Document.from_text(line) for line in lines]
-    expected = {
-        line: " ".join(map(str, each)) for line, each in zip(lines, translator.translate_all(texts), strict=True)
-    }
-    alone = sum(map(len, texts)) / (time.monotonic() - started)
+    translations = translator.translate_all(texts)
+    expected = {str(text).strip(): str(each) for text, each in zip(texts, translations, strict=True)}
+    alone = len(texts) / (time.monotonic() - started)
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "docmt", "serve", str(options.model), "--port", str(PORT), "--data", folder]
         server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
