@@ -12,7 +12,7 @@ from commands import QUICK, call, fails
 
 import docmt
 from docmt.cli.commands import probe
-from docmt.decoding import Translator, models
+from docmt.decoding import Translator, ensembles
 
 
 def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
@@ -268,8 +268,8 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
 
 
 def test_each_model_is_loaded_once(run, others, suite, corpus, monkeypatch):
-    loaded, load = [], models.load_model
-    monkeypatch.setattr(models, "load_model", lambda path, **given: loaded.append(str(path)) or load(path, **given))
+    loaded, load = [], ensembles.load_model
+    monkeypatch.setattr(ensembles, "load_model", lambda path, **given: loaded.append(str(path)) or load(path, **given))
     assert call("probe", run, others[0], "--suite", suite).status == 0
     sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
     assert call("evaluate", "--systems", run, others[0], *sides, *QUICK).status == 0
