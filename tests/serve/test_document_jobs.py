@@ -343,6 +343,106 @@ def test_cancel_delete_and_expiry(tmp_path):
     asyncio.run(scenario())
 
 
+def test_the_end_of_an_edit_that_is_cancelled_or_fails(tmp_path):
+    """What is not made again stays, and can be downloaded and edited, also after a restart."""
+
+    async def scenario():
+        engine = FakeEngine(step=1)
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            await follow(jobs, id)
+            before = targets_of(jobs, id)
+            engine.hold = engine.translated + 1
+            await jobs.edit(id, "", 1, "Mine.", True)
+            async for event in jobs.events(id, "", after=8):
+                if event.name == "sentence":
+                    break
+            status = await jobs.cancel(id, "")
+            assert (status.status, status.finished) == ("done", 7)
+            expected = [before[0], "Mine.", *expect(SOURCES[2:3], [before[0], "Mine."]), *before[3:]]
+            assert targets_of(jobs, id) == expected
+            # the next edit comes before the loop has ended the cancelled work
+            assert (await jobs.edit(id, "", 5, "Also mine.", True)).status == "running"
+            engine.hold = 1000
+            assert (await follow(jobs, id))[-1].data["status"] == "done"
+            expected = [*expected[:5], "Also mine.", *expect(SOURCES[6:], [expected[4], "Also mine."])]
+            assert targets_of(jobs, id) == expected
+            engine.refusals = [DocmtError("there is not enough memory")]
+            await jobs.edit(id, "", 0, "Mine, too.", True)
+            status = (await follow(jobs, id))[-1].data
+            assert (status["status"], status["error"]) == ("done", "there is not enough memory")
+        async with running(engine, tmp_path / "data") as jobs:
+            assert (await jobs.edit(id, "", 0, "Mine alone.", False)).status == "done"
+            assert targets_of(jobs, id) == ["Mine alone.", *expected[1:]]
+            path, _ = await jobs.result(id, "", "txt")
+            assert path.read_text().startswith("Mine alone. Mine.\n")
+
+    asyncio.run(scenario())
+
+
+def test_a_document_that_ended_just_before_it_is_cancelled(tmp_path):
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            while not (task := jobs._loaded[id].task) or not task.done():
+                await asyncio.sleep(0)
+            assert (await jobs.cancel(id, "", keep=True)).status == "done"
+            assert (await follow(jobs, id))[-1].data["status"] == "done"
+            assert (await jobs.cancel(id, "", keep=True)).status == "done"
+            assert targets_of(jobs, id) == expect(SOURCES)
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_is_killed_within_an_edit(tmp_path, monkeypatch):
+    """Whatever was written before: what follows is translated again, or the edit is not there."""
+
+    async def scenario(kill):
+        data = tmp_path / str(kill)
+        async with running(FakeEngine(), data) as jobs:
+            id = (await create(jobs, tmp_path)).id
+            await follow(jobs, id)
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                count_down(patch, kill)
+                await jobs.edit(id, "", 0, "Mine.", True)
+                raise KeyboardInterrupt
+        async with running(FakeEngine(), data) as jobs:
+            assert (await follow(jobs, id))[-1].data["status"] == "done"
+            return targets_of(jobs, id)
+
+    def count_down(patch, left):
+        def make(function):
+            def call(*arguments, **values):
+                nonlocal left
+                if left == 0:
+                    raise KeyboardInterrupt
+                left -= 1
+                return function(*arguments, **values)
+
+            return call
+
+        patch.setattr(JobStore, "update", make(JobStore.update))
+        patch.setattr(JobJournal, "append", make(JobJournal.append))
+        patch.setattr(asyncio, "create_task", lambda work: work.close() or asyncio.ensure_future(asyncio.sleep(0)))
+
+    whole = ["Mine.", *expect(SOURCES[1:], ["Mine."])]
+    assert [asyncio.run(scenario(kill)) for kill in range(3)] == [expect(SOURCES), expect(SOURCES), whole]
+
+
+def test_an_edit_leaves_the_error_of_other_sentences(tmp_path):
+    async def scenario():
+        engine = FakeEngine()
+        engine.error = DocmtError("it is too long")
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path, "One. FAIL two. Three.")).id
+            await follow(jobs, id)
+            status = await jobs.edit(id, "", 2, "Mine.", False)
+            assert status.error == "1 of 3 sentences could not be translated: it is too long"
+            assert (await jobs.edit(id, "", 1, "Mine.", False)).error == ""
+
+    asyncio.run(scenario())
+
+
 def test_an_engine_that_refuses(tmp_path):
     async def scenario():
         engine = FakeEngine()

@@ -23,7 +23,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_error
 from docmt.documents import Document
 from docmt.formats.language_codes import format_language_tag
-from docmt.serve.file_process import FileContents, FileLimits, FileProcess, ResultFormat
+from docmt.serve.file_process import FileContents, FileLimits, FileProcess
 from docmt.serve.job_journal import JobJournal, Links
 from docmt.serve.job_runner import check_pairs, list_links, translate_job
 from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore
@@ -278,15 +278,17 @@ class DocumentJobs:
         job = self._load(id)
         source = self._find_sentence(job, number)
         encode_utf8(target, f"sentence {number}")
-        findings = check_pairs([(source, target)], job.facts)[0]
-        job.journal.append({"edit": number, "target": target, "findings": findings, "retranslate": retranslate})
-        status = record.status
-        if status not in ACTIVE and not job.journal.is_whole:
-            status = "running"
-        self._store.update(id, status, finished=job.journal.finished, edited=job.journal.edited)
+        findings, is_ended = check_pairs([(source, target)], job.facts)[0], record.status not in ACTIVE
+        if is_ended:  # before the journal: if the server is killed in between, the next one looks at the job
+            self._store.update(id, "running", error=record.error)
+        try:
+            job.journal.append({"edit": number, "target": target, "findings": findings, "retranslate": retranslate})
+        finally:
+            if is_ended and job.journal.is_whole:
+                self._end(id, job, "done")
+            elif is_ended:  # a user waits: not behind the files of the queue
+                self._keep(asyncio.create_task(self._run(id)))
         job.notify()
-        if status != record.status:  # a user waits: not behind the files of the queue
-            self._keep(asyncio.create_task(self._run(id)))
         return self.status(id, owner)
 
     async def alternatives(self, id: str, owner: str, number: int, count: int) -> list[dict[str, Any]]:
@@ -347,25 +349,26 @@ class DocumentJobs:
         wanted = [n for n in job.journal.contents.aligned if job.journal.sentences[n].edited]
         with suppress(DocmtError):  # codes are then placed by the order of words
             await self._align(job, wanted)
-        result: ResultFormat = format
-        await self._files.write(folder / "source", path, job.facts, job.journal.list_records(), result)
+        await self._files.write(folder / "source", path, job.facts, job.journal.list_records(), format)
         for other in folder.glob("result.*"):
             if other.name.split(".")[1] != path.name.split(".")[1]:
                 other.unlink(missing_ok=True)
 
-    async def cancel(self, id: str, owner: str) -> JobStatus:
-        """Stop a job that is not at its end; delete another one with its files. Return its last state."""
+    async def cancel(self, id: str, owner: str, keep: bool = False) -> JobStatus:
+        """Stop a job that is not at its end; delete another one and its files, unless `keep`. Return its last state."""
         record = self._find(id, owner)
         if record.status not in ACTIVE:
             status = self.status(id, owner)
-            self._store.delete(id)
-            if (job := self._loaded.pop(id, None)) is not None:
-                job.notify()
+            if not keep:
+                self._store.delete(id)
+                if (job := self._loaded.pop(id, None)) is not None:
+                    job.notify()
             return status
         job = self._load(id)
         self._end(id, job, "cancelled")
         if job.task is not None:
             job.task.cancel()
+            job.task = None
         return self.status(id, owner)
 
     def _find(self, id: str, owner: str) -> JobRecord:
@@ -434,15 +437,15 @@ class DocumentJobs:
             self._store.update(id, "failed", error=str(error))
             return
         self._store.update(id, "running")
-        job.task = asyncio.create_task(translate_job(self._engine, job.facts, job.journal, job.notify))
+        job.task = task = asyncio.create_task(translate_job(self._engine, job.facts, job.journal, job.notify))
         job.notify()
         try:
-            await asyncio.wait({job.task})
+            await asyncio.wait({task})
         finally:
-            task, job.task = job.task, None
             task.cancel()  # where this task is cancelled
-        if task.cancelled() or self._store.find(id) is None:
+        if job.task is not task:  # the user has cancelled it, and perhaps edited a sentence since
             return
+        job.task = None
         failure = task.exception()
         if failure is None and not job.journal.is_whole:  # an edit at the last moment
             await self._run(id)
@@ -450,8 +453,12 @@ class DocumentJobs:
             self._end(id, job, "done" if failure is None else "failed", _describe_error(failure))
 
     def _end(self, id: str, job: _Job, status: JobState, error: str = "") -> None:
-        """Write the last state of a job, and wake those who wait for it."""
+        """Write the last state of a job, which is "done" if it has all sentences, and wake those who wait for it."""
         journal = job.journal
+        if status != "done" and all(sentence.target is not None for sentence in journal.sentences):
+            if not journal.is_whole:  # an edit is translated again; the rest stays as it was
+                journal.append({"stop": True})
+            status = "done"
         failures = [sentence.error for sentence in journal.sentences if sentence.error]
         if status == "done" and failures:
             count = len(journal.sentences)
@@ -484,9 +491,8 @@ def _format_time(seconds: float) -> str:
 def _result_name(facts: JobFacts, format: str) -> str:
     """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it."""
     path = Path(facts.name.removesuffix(".gz"))
-    source, target = (
-        format_language_tag(code) if code else "" for code in (facts.source_language, facts.target_language)
-    )
+    codes = facts.source_language, facts.target_language
+    source, target = (format_language_tag(code) if code else "" for code in codes)
     label = target or "translated"
     if format not in ("original", "txt") and source and target:
         label = f"{source}-{target}"

@@ -106,9 +106,10 @@ async def list_sentences(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Cancel a document that is translated; delete one that is at its end."""
+    """Cancel a document that is translated; delete one that is at its end, unless `keep` is in the query."""
     state, owner, id = _identify(request)
-    return JSONResponse((await state.jobs.cancel(id, owner)).to_json())
+    keep = (await read_values(request, state.config.max_body_bytes)).switch("keep")
+    return JSONResponse((await state.jobs.cancel(id, owner, keep)).to_json())
 
 
 async def edit_sentence(request: Request) -> Response:

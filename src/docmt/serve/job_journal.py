@@ -6,6 +6,7 @@ anything else sees it. It is also the log of events: each sentence of a line is 
     {"context": ["source", ...]}                                  first line: sentences before the first document
     {"document": 0, "sentences": [...], "context": ["target", ...], "resume": [sentences, history]}     a part
     {"edit": 7, "target": "...", "findings": [...], "retranslate": true}
+    {"stop": true}                                                translations after an edit stay as they were
 
 A part has an object for each sentence, with `number` and, if it has no translation, `error`. `context` has translations
 of context sentences. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
@@ -120,6 +121,9 @@ class JobJournal:
     def _apply(self, line: dict[str, Any]) -> None:
         if "edit" in line:
             self._apply_edit(line)
+        elif "stop" in line:
+            for sentence in self.sentences:
+                sentence.stale = sentence.target is None
         elif "document" not in line:
             self.context = line["context"]
         else:

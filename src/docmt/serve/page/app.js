@@ -244,7 +244,7 @@ async function sendEdit(number, target, retranslate) {
 
 async function cancel() {
   const { id } = job.feed;
-  await service.removeDocument(id);
+  await service.cancelDocument(id);
   showStatus(await service.getStatus(id));
 }
 

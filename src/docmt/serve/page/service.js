@@ -59,6 +59,8 @@ const address = (id, rest = "") => `v1/documents/${encodeURIComponent(id)}${rest
 export const listModels = async () => (await json("v1/models")).models;
 export const getStatus = (id) => json(address(id));
 export const removeDocument = (id) => request(address(id), { method: "DELETE" });
+// The document may have come to its end meanwhile: then it stays.
+export const cancelDocument = (id) => request(address(id, "?keep=true"), { method: "DELETE" });
 export const createFromText = (text, model) => json("v1/documents", "POST", { text, model });
 export const editSentence = (id, number, target, retranslate) =>
   json(address(id, `/sentences/${number}`), "POST", { target, retranslate });
