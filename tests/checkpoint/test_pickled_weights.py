@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+import struct
 import zipfile
 
 import pytest
@@ -191,6 +192,36 @@ def test_damage_is_named_at_every_length(zipped, tmp_path):
         (tmp_path / "cut.bin").write_bytes(data[:length])
         with pytest.raises(DocmtError, match=r"cut\.bin is"):
             read_pickled_weights(tmp_path / "cut.bin")
+
+
+def test_a_zip_file_with_two_directories_is_refused(tmp_path):
+    """Zip readers find the directory before its end record, or where this says. Here each finds another pickle."""
+
+    def pack(pickled, base=0):
+        """Return the entries and the directory of an archive; base: what its positions are counted from."""
+        buffer = io.BytesIO(b"\0" * base)
+        buffer.seek(base)
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, data in {"data.pkl": pickled, "version": b"3", "byteorder": b"little"}.items():
+                archive.writestr(f"x/{name}", data)
+        start = archive.start_dir
+        return buffer.getvalue()[base:start], buffer.getvalue()[start:-22], buffer.getvalue()[-22:]
+
+    harmless = pickle.dumps({}, protocol=2)
+    harmful = pickle.dumps(Attack("x", os.getenv), protocol=2)
+    one, directory, _ = pack(harmful)
+    one += b"\0" * 1000  # so that no position of the other one is negative
+    base = len(one) + len(directory)
+    other, _, _ = pack(harmless, base)
+    shift = len(directory) + len(other)
+    _, other_directory, _ = pack(harmless, base - shift)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 3, 3, len(other_directory), len(one), 0)
+    (tmp_path / "x.bin").write_bytes(one + directory + other + other_directory + end)
+    with zipfile.ZipFile(tmp_path / "x.bin") as archive:
+        assert archive.read("x/data.pkl") == harmless
+    assert torch._C.PyTorchFileReader(str(tmp_path / "x.bin")).get_record("data.pkl") == harmful
+    with pytest.raises(DocmtError, match="has a pickle beside the one that its directory names"):
+        check_pickle(tmp_path / "x.bin")
 
 
 def test_other_files_are_not_weights(tmp_path):

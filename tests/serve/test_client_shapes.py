@@ -1,5 +1,7 @@
 """The interfaces of LibreTranslate and DeepL: values, lists, markup, languages, documents, refusals."""
 
+import re
+
 import pytest
 
 pytest.importorskip("starlette")
@@ -91,6 +93,14 @@ def test_a_file_of_libretranslate_is_translated_and_downloaded(client):
     assert client.post("/translate_file", files={"file": ("a.docx", b"no zip")}).status_code == 400
     broken = client.post("/translate_file", files={"file": ("a.docx", b"no zip")}, data={"target": "fr"})
     assert broken.status_code == 422
+
+
+@pytest.mark.parametrize("name", ["a b.txt", "?.txt", "a#b.txt", "É ü.txt", ".."])
+def test_the_url_of_a_file_has_no_characters_that_urls_have_not(client, name):
+    files = {"file": (name, b"One cat.")}
+    url = client.post("/translate_file", files=files, data={"target": "fr"}).json()["translatedFileUrl"]
+    assert re.fullmatch(r"http://localhost:5000/download_file/[\w-]+/[\w.~%-]+", url, re.ASCII)
+    assert client.get(url).text == "«One cat.» ()"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +235,8 @@ def test_a_document_of_deepl(tmp_path):
         path, key = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
         assert client.post(path, json=key).json()["status"] in ("queued", "translating")
         assert client.post(f"{path}/result", json=key).status_code == 503
-        assert client.post(path, json={"document_key": "x"}).status_code == 404
+        for wrong in ("x", "É", ""):
+            assert client.post(path, json={"document_key": wrong}).status_code == 404
         client.engine.hold = 100
         client.get(f"/v1/documents/{handle['document_id']}/events")
         assert client.post(path, json=key).json() == {

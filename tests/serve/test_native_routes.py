@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,38 @@ def test_documents_that_are_refused(tmp_path, request_, code):
         answer = client.post("/v1/documents", **request_)
         assert answer.status_code == code and set(answer.json()) == {"error"}
         assert not client.state.uploads.exists() or list(client.state.uploads.iterdir()) == []
+
+
+def test_a_text_in_the_target_language_is_not_translated_into_another(tmp_path):
+    """The only model for the target is taken, not the first of all."""
+
+    class OtherEngine(ServiceEngine):
+        def describe_models(self):
+            return [ListedModel("first", "de", "en"), ListedModel("second", "en", "fr")]
+
+    values = {"text": "Elle a acheté une lampe et elle est dans la maison.", "target": "fr"}
+    with running_service(tmp_path, OtherEngine()) as client:
+        answer = client.post("/v1/translate", json=values).json()
+        assert (answer["model"], answer["target_language"]) == ("second", "fr")
+        assert client.post("/v1/documents", json=values).json()["model"] == "second"
+
+
+def test_documents_that_arrive_together_are_bounded(tmp_path):
+    """Each counts from its arrival: its file is read before it is a job."""
+    keys = AccessKeys(tmp_path)
+    headers = {"authorization": f"Bearer {keys.create('one', KeyLimits(concurrent_jobs=2))[0]}"}
+    with running_service(tmp_path, ServiceEngine(hold=0), keys) as client, ThreadPoolExecutor(6) as pool:
+        answers = pool.map(lambda _: client.post("/v1/documents", json={"text": "One."}, headers=headers), range(6))
+        assert sorted(answer.status_code for answer in answers) == [202, 202, 429, 429, 429, 429]
+        assert client.state.arriving.total() == 0
+
+
+def test_files_that_a_killed_server_left_are_removed(tmp_path):
+    (tmp_path / "uploads").mkdir()
+    (tmp_path / "uploads" / "left").write_bytes(b"x")
+    with running_service(tmp_path) as client:
+        assert not client.state.uploads.exists()
+        assert client.post("/v1/documents", json={"text": "One."}).status_code == 202
 
 
 def test_keys_are_asked_for_everywhere_and_owners_see_their_documents_only(tmp_path):

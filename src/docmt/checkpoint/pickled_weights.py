@@ -93,7 +93,11 @@ def _read_zipped_pickle(path: Path, file: BinaryIO) -> bytes:
             raise DocmtError(f"{path} has {len(entries)} pickles where weights have one. It is not opened")
         if entries[0].compress_type != zipfile.ZIP_STORED or entries[0].file_size > _LARGEST_PICKLE:
             raise DocmtError(f"{path} has a compressed or overlong pickle, as weights never have. It is not opened")
-        return archive.read(entries[0])
+        data = archive.read(entries[0])
+    # A file can have two directories, of which one reader sees the first and another one the second.
+    if torch._C.PyTorchFileReader(str(path)).get_record("data.pkl") != data:
+        raise DocmtError(f"{path} has a pickle beside the one that its directory names. It is not opened")
+    return data
 
 
 def _check_operations(path: Path, file: BinaryIO, pickles: int) -> None:

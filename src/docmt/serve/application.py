@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -88,6 +89,7 @@ async def _start_jobs(app: Starlette, state: ServiceState) -> None:
     """Start the jobs. A DocmtError is kept as `app.state.failure` for the command, and raised."""
     try:
         await state.jobs.start()
+        shutil.rmtree(state.uploads, ignore_errors=True)  # of a server that was killed
     except DocmtError as error:
         app.state.failure = error
         raise

@@ -26,6 +26,7 @@ from docmt.serve.text_translation import (
     TextItem,
     TextOptions,
     choose_model,
+    choose_models,
     is_one_document,
     make_item,
     make_sentence_item,
@@ -74,8 +75,7 @@ async def translate(request: Request) -> Response:
     is_markup = values.choice("tag_handling", ("html", "xml", "none"), "none") != "none"
     split = _read_split(values)
     is_document = is_one_document(request)
-    samples = [" ".join(texts)] * len(texts) if is_document else texts
-    chosen = [_choose(state, values, sample) for sample in samples]
+    chosen = choose_models(texts, is_document, lambda text: _choose(state, values, text))
     items = [await _make_item(state, *pair, is_markup, split) for pair in zip(texts, chosen, strict=True)]
     named = [each.name for each in chosen if each.name]
     before = await state.engine.segment(named[0], context) if named and context else NO_CONTEXT
@@ -147,8 +147,8 @@ async def create_document(request: Request) -> Response:
     name = file_name(values.text("filename") or upload.filename, "document.txt")
     if (format := values.text("output_format").lower()) and not name.lower().endswith(f".{format}"):
         raise RequestError(f"output_format is {format}, but the file keeps its format: leave it out")
-    model = _choose(state, values, "").name or state.engine.find_model()
-    status = await start_job(request, upload, DocumentOptions(model=model, name=name), owner)
+    options = DocumentOptions(model=_choose(state, values, "").name, name=name)
+    status = await start_job(request, upload, options, owner)
     return JSONResponse({"document_id": status.id, "document_key": _document_key(status.id)})
 
 
@@ -161,7 +161,7 @@ async def _identify(request: Request) -> tuple[ServiceState, str, str]:
     """Return what the routes share, the owner and the id. Raises RequestError for a wrong document key."""
     state, values, owner = await _read(request)
     id = request.path_params["id"]
-    if not hmac.compare_digest(_document_key(id), values.text("document_key").upper()):
+    if not hmac.compare_digest(_document_key(id).encode(), values.text("document_key").upper().encode()):
         raise RequestError("document_key does not belong to this document: send both as they were answered", 404)
     return state, owner, id
 

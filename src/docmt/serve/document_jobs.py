@@ -423,8 +423,8 @@ class DocumentJobs:
             id = await self._queue.get()
             try:
                 await self._run(id)
-            except DocmtError as error:  # the table cannot be written; the job goes on at the next start
-                _log.error("%s", error)
+            except Exception as error:  # such as a table that cannot be written; the job goes on at the next start
+                _log.error("%s", _describe_error(error))
 
     async def _run(self, id: str) -> None:
         """Translate a job to its end, if it was not cancelled while it waited."""

@@ -41,7 +41,7 @@ async def create(request: Request) -> Response:
         raise RequestError("there is no document: send a file (multipart/form-data, file=...), or text as JSON")
     chosen = choose_model(state.engine, values.text("source"), values.text("target"), text, values.text("model"))
     options = DocumentOptions(
-        model=chosen.name or state.engine.find_model(),
+        model=chosen.name or state.engine.find_model(values.text("model"), target=chosen.target),
         format=format,
         fields=tuple(_read_fields(values)),
         context=values.text("context"),
@@ -71,10 +71,12 @@ async def start_job(request: Request, content: UploadFile | bytes, options: Docu
     size = len(content) if isinstance(content, bytes) else content.size or 0
     state.check_file(request, size)
     path = state.uploads / secrets.token_urlsafe(16)
+    state.arriving[owner] += 1
     try:
         await asyncio.to_thread(_store, content, path)
         status = await state.jobs.create(path, options, owner)
     finally:
+        state.arriving[owner] -= 1
         path.unlink(missing_ok=True)
     state.take_document(request, status.id, owner)
     return status

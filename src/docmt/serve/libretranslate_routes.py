@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -26,6 +27,7 @@ from docmt.serve.text_translation import (
     TextItem,
     TextOptions,
     choose_model,
+    choose_models,
     detect_source,
     is_one_document,
     make_item,
@@ -64,8 +66,7 @@ async def translate(request: Request) -> Response:
     count = values.whole("alternatives", 0, _MAX_ALTERNATIVES)
     state.take_texts(request, texts)
     is_document = is_one_document(request)
-    samples = [" ".join(texts)] * len(texts) if is_document else texts
-    chosen = [choose_model(state.engine, source, target, sample) for sample in samples]
+    chosen = choose_models(texts, is_document, lambda text: choose_model(state.engine, source, target, text))
     items = [await make_item(state.engine, *pair, is_html) for pair in zip(texts, chosen, strict=True)]
     options = TextOptions(n_best=count + 1, is_document=is_document)
     rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
@@ -136,10 +137,8 @@ async def translate_file(request: Request) -> Response:
     upload = values.files.get("file")
     if upload is None:
         raise RequestError("file is missing: send it as multipart/form-data")
-    chosen = choose_model(state.engine, *_read_pair(values))
-    options = DocumentOptions(
-        model=chosen.name or state.engine.find_model(), name=file_name(upload.filename, "document.txt")
-    )
+    model = choose_model(state.engine, *_read_pair(values)).name
+    options = DocumentOptions(model=model, name=file_name(upload.filename, "document.txt"))
     id = (await start_job(request, upload, options, owner)).id
     try:
         await until_disconnected(request, _wait_for_job(state, id, owner))
@@ -150,7 +149,8 @@ async def translate_file(request: Request) -> Response:
     if len(state.downloads) >= _MAX_DOWNLOADS:
         del state.downloads[next(iter(state.downloads))]
     state.downloads[id] = owner
-    return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", id=id, name=name))})
+    url = request.url_for("download_file", id=id, name=quote(name, safe=""))
+    return JSONResponse({"translatedFileUrl": str(url)})
 
 
 async def _wait_for_job(state: ServiceState, id: str, owner: str) -> None:

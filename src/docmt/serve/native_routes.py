@@ -41,7 +41,7 @@ async def translate(request: Request) -> Response:
     count = values.whole("alternatives", 0, MAX_ALTERNATIVES)
     names = values.text("source"), values.text("target")
     chosen = choose_model(state.engine, *names, " ".join(texts), values.text("model"))
-    model = chosen.name or state.engine.find_model()
+    model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
     if has_sentences:
         document = Document.from_sentences([" ".join(text.split()) for text in texts])
         item = TextItem(document, lambda sentences: "")

@@ -56,6 +56,8 @@ class ServiceState:
     """set when the server stops, so that streams end"""
     characters: Counter[str] = field(default_factory=Counter)
     """of texts since the start, by owner"""
+    arriving: Counter[str] = field(default_factory=Counter)
+    """documents that are not jobs yet, by owner"""
     downloads: dict[str, str] = field(default_factory=dict)
     """owner of each document that may be downloaded by its id alone"""
 
@@ -121,9 +123,11 @@ class ServiceState:
         if size > most:
             raise RequestError(f"the file has {size:,} bytes: send at most {most:,}", 413)
         states = self.jobs.count_states()
-        if states.get("queued", 0) + states.get("running", 0) >= self.config.max_documents:
+        active = states.get("queued", 0) + states.get("running", 0) + self.arriving.total()
+        if active >= self.config.max_documents:
             raise RequestError("too many documents are waiting: try again later", 429, {"retry-after": "60"})
-        if key and limits and limits.concurrent_jobs and self.jobs.count_active(key.id) >= limits.concurrent_jobs:
+        own = self.jobs.count_active(key.id) + self.arriving[key.id] if key else 0
+        if limits and limits.concurrent_jobs and own >= limits.concurrent_jobs:
             message = f"this key may have {limits.concurrent_jobs} documents at once: wait for one to end"
             raise RequestError(message, 429, {"retry-after": "10"})
 

@@ -108,6 +108,11 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
         raise RequestError(str(error)) from error
 
 
+def choose_models(texts: Sequence[str], is_document: bool, choose: Callable[[str], ChosenModel]) -> list[ChosenModel]:
+    """Return the model of each text; of texts that are one document, that of all. choose: returns it for a text."""
+    return [choose(" ".join(texts))] * len(texts) if is_document else [choose(text) for text in texts]
+
+
 def detect_source(text: str, languages: Sequence[str]) -> tuple[str, int]:
     """Return the language of a text among some, and the confidence in percent.
 
@@ -258,7 +263,8 @@ def _join(documents: Sequence[Document]) -> Document:
 
 
 async def _gather_results(works: Sequence[Work]) -> list[list[PartialTranslation]]:
-    return await asyncio.gather(*(work.result() for work in works))
+    # Not `gather`: where one fails, it would leave the others to wait for works that are cancelled then.
+    return [await work.result() for work in works]
 
 
 def _collect(parts: Sequence[PartialTranslation], length: int) -> dict[int, SentenceResult]:
