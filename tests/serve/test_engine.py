@@ -234,6 +234,18 @@ def test_too_much_that_waits_is_refused(models):
     engine.stop()
 
 
+def test_single_short_texts_say_nothing_of_the_speed_of_many():
+    """They take as long as a full turn. A list after them is not refused for it."""
+    speed = engine_module._Speed()
+    for _ in range(5):
+        speed.add(10, 0.5, 1.0)
+    assert (speed.tokens_per_second, speed.full_speed) == (20.0, 0.0)
+    speed.add(400, 0.5, 1.0)
+    assert speed.full_speed == 800.0
+    speed.add(10, 2.0, 1.0)  # a slow model
+    assert speed.full_speed < 800.0
+
+
 def test_a_stopped_engine_fails_what_waits(models):
     engine = Engine([str(models["sentence"])], search=SEARCH)
 

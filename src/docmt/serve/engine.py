@@ -74,6 +74,8 @@ class _Speed:
     """
 
     tokens_per_second: float = 0.0
+    full_speed: float = 0.0
+    """source tokens a second of turns with enough texts; 0: there were none yet"""
     sizes: dict[float, float] = field(default_factory=dict)
     """source tokens of a turn, by its seconds"""
 
@@ -84,12 +86,16 @@ class _Speed:
     def add(self, tokens: int, seconds: float, turn_seconds: float) -> None:
         """Add the measurement of a turn."""
         speed = tokens / max(seconds, 1e-6)
-        old = self.tokens_per_second or speed
-        self.tokens_per_second = (1 - _SMOOTHING) * old + _SMOOTHING * speed
+        self.tokens_per_second = _smooth(self.tokens_per_second, speed)
         size = self.turn_tokens(turn_seconds)
         if tokens >= size / 2 or seconds > turn_seconds:  # a turn of few texts does not show what fits into one
+            self.full_speed = _smooth(self.full_speed, speed)
             factor = min(max(turn_seconds / max(seconds, 1e-6), 0.5), 2.0)
             self.sizes[turn_seconds] = min(max(size * factor, _LEAST_TURN_TOKENS), _MOST_TURN_TOKENS)
+
+
+def _smooth(old: float, new: float) -> float:
+    return (1 - _SMOOTHING) * old + _SMOOTHING * new if old else new
 
 
 @dataclass
@@ -185,8 +191,7 @@ class Engine:
             replace(self._search, n_best=n_best, beam=max(n_best, self._search.beam))
         work = Work(model, document, lane, n_best, align, resume_point, targets)
         with self._condition:
-            speed = self._speeds[model].tokens_per_second or _UNKNOWN_SPEED
-            seconds = self._queue.count_tokens("interactive") / speed
+            seconds = self._queue.count_tokens("interactive") / (self._speeds[model].full_speed or _UNKNOWN_SPEED)
             if lane == "interactive" and seconds > self._max_waiting_seconds:
                 raise Overloaded("too many texts are waiting. Try again later.", math.ceil(seconds))
             if lane == "interactive":
@@ -283,8 +288,9 @@ class Engine:
 
     def _take_turn(self, works: Sequence[Work]) -> list[Work]:
         """Translate together, deliver the parts, and return the works that progressed or had nothing to translate."""
-        started, first = time.monotonic(), works[0]
+        first = works[0]
         translator = self._shelf.load(first.model)
+        started = time.monotonic()  # loading is no measure of speed
         if first.n_best > 1:
             beam = max(first.n_best, self._search.beam)
             translator = translator.with_search(replace(self._search, n_best=first.n_best, beam=beam))
