@@ -234,6 +234,35 @@ def test_too_much_that_waits_is_refused(models):
     engine.stop()
 
 
+def test_the_count_of_what_waits_is_exact(models):
+    """It is kept, not counted for each of a thousand texts; cancelled works do not count."""
+    engine = Engine([str(models["sentence"])], search=SEARCH)
+    queue, numbers = WorkQueue(), random.Random(3)
+
+    async def check():
+        waiting = []
+        for step in range(300):
+            document = Document.from_sentences(sentences(numbers.randint(1, 9), step))
+            waiting.append(engine.submit("sentence", document, lane=numbers.choice(["interactive", "jobs"])))
+            queue.add(waiting[-1])
+            if step % 3 == 2:
+                numbers.choice(waiting).cancel()
+            if step % 4 == 3:
+                taken = queue.take(lambda model: 100)
+                for work in taken:
+                    work.resume_point = ResumePoint(numbers.randint(0, len(work.document)))
+                unfinished = [work for work in taken if work.finished < len(work.document)]
+                queue.put_back(unfinished, unfinished[::2], 20)
+            for lane in ("interactive", "jobs"):
+                count = queue.count_tokens(lane)
+                assert not queue.is_above(lane, count) and queue.is_above(lane, count - 1)
+                assert queue.is_above(lane, -1)
+        queue.drop_cancelled()
+        assert queue._tokens == {lane: queue.count_tokens(lane) for lane in ("interactive", "jobs")}
+
+    asyncio.run(check())
+
+
 def test_single_short_texts_say_nothing_of_the_speed_of_many():
     """They take as long as a full turn. A list after them is not refused for it."""
     speed = engine_module._Speed()

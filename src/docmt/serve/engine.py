@@ -191,9 +191,10 @@ class Engine:
             replace(self._search, n_best=n_best, beam=max(n_best, self._search.beam))
         work = Work(model, document, lane, n_best, align, resume_point, targets)
         with self._condition:
-            seconds = self._queue.count_tokens("interactive") / (self._speeds[model].full_speed or _UNKNOWN_SPEED)
-            if lane == "interactive" and seconds > self._max_waiting_seconds:
-                raise Overloaded("too many texts are waiting. Try again later.", math.ceil(seconds))
+            speed = self._speeds[model].full_speed or _UNKNOWN_SPEED
+            if lane == "interactive" and self._queue.is_above(lane, self._max_waiting_seconds * speed):
+                seconds = math.ceil(self._queue.count_tokens(lane) / speed)
+                raise Overloaded("too many texts are waiting. Try again later.", seconds)
             if lane == "interactive":
                 self._last_interactive = time.monotonic()
             self._queue.add(work)

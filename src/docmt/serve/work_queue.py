@@ -106,6 +106,7 @@ class WorkQueue:
 
     def __init__(self) -> None:
         self._lanes: dict[Lane, deque[Work]] = {lane: deque() for lane in LANES}
+        self._tokens: dict[Lane, int] = dict.fromkeys(LANES, 0)  # with those of cancelled works
         self._turns_without_jobs = 0
 
     def __bool__(self) -> bool:
@@ -115,6 +116,7 @@ class WorkQueue:
     def add(self, work: Work) -> None:
         """Add a work at the end of its lane."""
         self._lanes[work.lane].append(work)
+        self._tokens[work.lane] += work.waiting_tokens()
 
     def take(self, budget: Callable[[str], int]) -> list[Work]:
         """Remove and return the works of the next turn, of one model and n_best; empty: nothing waits.
@@ -138,6 +140,7 @@ class WorkQueue:
                     break
         for work in taken:
             self._lanes[work.lane].remove(work)
+            self._tokens[work.lane] -= work.waiting_tokens()
         return taken
 
     def put_back(self, works: Sequence[Work], progressed: Sequence[Work], turn_tokens: int) -> None:
@@ -151,6 +154,7 @@ class WorkQueue:
         for work in reversed(works):
             if work not in progressed or work.waiting_tokens() <= turn_tokens // 2:
                 self._lanes[work.lane].appendleft(work)
+                self._tokens[work.lane] += work.waiting_tokens()
             else:
                 self.add(work)
 
@@ -159,12 +163,17 @@ class WorkQueue:
         for lane, works in self._lanes.items():
             if any(work.is_cancelled for work in works):
                 self._lanes[lane] = deque(work for work in works if not work.is_cancelled)
+                self._tokens[lane] = self.count_tokens(lane)
 
     def remove_all(self) -> list[Work]:
         """Remove and return everything."""
         works = [work for lane in LANES for work in self._lanes[lane]]
-        self._lanes = {lane: deque() for lane in LANES}
+        self._lanes, self._tokens = {lane: deque() for lane in LANES}, dict.fromkeys(LANES, 0)
         return works
+
+    def is_above(self, lane: Lane, tokens: float) -> bool:
+        """Return whether more source tokens than these wait in a lane. All works are counted only if it may be so."""
+        return self._tokens[lane] > tokens and self.count_tokens(lane) > tokens
 
     def count_tokens(self, lane: Lane) -> int:
         """Return the source tokens that wait in a lane, about."""
