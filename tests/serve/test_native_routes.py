@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,27 @@ def test_sentences_alignments_and_alternatives_on_request(client):
     assert data["sentences"][0]["alignment"] == [[0, 3, 0, 4], [4, 8, 5, 10]]
     first = expect("One cat.")[0]
     assert [each["target"] for each in data["sentences"][0]["alternatives"]] == [f"{first}1", f"{first}2"]
+
+
+def test_an_alternative_comes_once_and_is_not_the_translation(tmp_path):
+    """Results of a document may differ in other sentences only."""
+
+    class RepeatingEngine(ServiceEngine):
+        def submit(self, *arguments, **options):
+            work = super().submit(*arguments, **options)
+            make_part = work.make_part
+
+            def repeat(*span):
+                part = make_part(*span)
+                whole = part.translation
+                return replace(part, translation=replace(whole, alternatives=(whole, *whole.alternatives * 2)))
+
+            work.make_part = repeat
+            return work
+
+    with running_service(tmp_path, RepeatingEngine()) as client:
+        (row,) = client.post("/v1/translate", json={"text": "One cat.", "alternatives": 2}).json()["sentences"]
+        assert [each["target"] for each in row["alternatives"]] == [f"{row['target']}1", f"{row['target']}2"]
 
 
 def test_context_is_given_and_not_returned(client):

@@ -98,8 +98,11 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
             links = row.sentence.alignment or ()
             sentence["alignment"] = [[*link.source, *link.target] for link in links if link.mutual]
         if count:
-            others = [{"target": each.target, "score": each.score} for each in row.alternatives]
-            sentence["alternatives"] = others[:count]
+            others: dict[str, float] = {}  # results of a document may differ in other sentences only
+            for each in row.alternatives:
+                others.setdefault(each.target, each.score)
+            others.pop(row.sentence.target, None)
+            sentence["alternatives"] = [{"target": target, "score": score} for target, score in others.items()]
         sentences.append(sentence)
     return {"text": translated.text(), "sentences": sentences}
 

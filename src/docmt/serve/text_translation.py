@@ -174,7 +174,7 @@ async def make_item(engine: Engine, text: str, chosen: ChosenModel, is_markup: b
     if not chosen.name:
         return make_unchanged_item(text)
     if is_markup:
-        return make_markup_item(text, chosen, _segmentation(engine, chosen))
+        return await asyncio.to_thread(make_markup_item, text, chosen, _segmentation(engine, chosen))
     return await make_plain_item(engine, chosen.name, text)
 
 
