@@ -429,6 +429,22 @@ def test_a_server_that_is_killed_within_an_edit(tmp_path, monkeypatch):
     assert [asyncio.run(scenario(kill)) for kill in range(3)] == [expect(SOURCES), expect(SOURCES), whole]
 
 
+def test_a_document_that_is_deleted_while_its_results_are_written(tmp_path):
+    async def scenario():
+        async with running(FakeEngine(), tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            await follow(jobs, id)
+            results = [asyncio.ensure_future(jobs.result(id, "", format)) for format in ("txt", "html", "tmx")]
+            await asyncio.sleep(0)
+            await jobs.cancel(id, "")
+            for error in await asyncio.gather(*results, return_exceptions=True):
+                assert isinstance(error, DocmtError)
+            assert [type(each.exception()) for each in results[1:]] == [NoSuchDocument] * 2
+            assert list((tmp_path / "data" / "spool").iterdir()) == []
+
+    asyncio.run(scenario())
+
+
 def test_an_edit_leaves_the_error_of_other_sentences(tmp_path):
     async def scenario():
         engine = FakeEngine()

@@ -74,6 +74,14 @@ def test_a_file_that_takes_too_much_memory(tmp_path):
         read(tmp_path / "a.html", text, FileLimits(memory=120 * 2**20))
 
 
+def test_a_result_that_has_no_folder(tmp_path):
+    (tmp_path / "a.txt").write_text("One.")
+    facts = JobFacts("a.txt", "text", "", "en", "fr", 1)
+    work = FileProcess(FileLimits()).write(tmp_path / "a.txt", tmp_path / "none" / "result", facts, [], "txt")
+    with pytest.raises(DocmtError, match="cannot write"):
+        asyncio.run(work)
+
+
 def test_a_file_of_too_many_sentences(tmp_path):
     with pytest.raises(DocmtError, match=r"a\.txt has 11 sentences, more than 10"):
         read(tmp_path / "a.txt", b"One.\n" * 11, FileLimits(sentences=10))

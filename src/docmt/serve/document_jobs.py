@@ -339,6 +339,7 @@ class DocumentJobs:
         folder = self._store.folder(id)
         with self._use(id, owner) as job:
             async with job.rendering:
+                self._find(id, owner)  # it may have been deleted meanwhile
                 path = folder / f"result.{len(job.journal.events)}.{format}"
                 if not path.exists():
                     await self._render(job, folder, path, format)

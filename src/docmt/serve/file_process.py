@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
+from docmt.core.files import write_error
 from docmt.documents import Document
 from docmt.serve.file_worker import FileTask
 from docmt.serve.job_store import JobFacts
@@ -118,7 +119,10 @@ class FileProcess:
         """
         lines = output.with_name(f"{output.name}.records")
         temporary = output.with_name(f"{output.name}.tmp")
-        lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        try:
+            lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        except OSError as error:
+            raise write_error(lines, error) from error
         try:
             await self._run(self._make_task(source, temporary, facts, str(lines), result))
             temporary.replace(output)
