@@ -316,6 +316,26 @@ def test_one_fault_does_not_reach_others(models, monkeypatch, caplog):
     assert "a fault in the engine" in caplog.text
 
 
+def test_a_model_that_cannot_be_loaded_is_tried_once_a_turn(models, monkeypatch):
+    loads = []
+
+    def fail(name):
+        loads.append(name)
+        raise MemoryError
+
+    async def translate(engine):
+        works = [engine.submit("sentence", Document.from_sentences(["It is."])) for _ in range(20)]
+        engine.start()
+        return await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
+
+    engine = Engine([str(models["sentence"])], search=SEARCH)
+    monkeypatch.setattr(engine._shelf, "load", fail)
+    errors = asyncio.run(translate(engine))
+    engine.stop()
+    assert {str(error) for error in errors} == {"there is not enough memory for the model. Ask for another one."}
+    assert loads == ["sentence"]
+
+
 def test_scores_that_are_no_numbers_are_errors(models, tmp_path):
     path = save(tmp_path / "broken", system="sentence")
     translator = docmt.Translator(path)

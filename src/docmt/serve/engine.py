@@ -270,6 +270,13 @@ class Engine:
         progressed: list[Work] = []
         unfinished: list[Work] = []
         try:
+            self._shelf.load(works[0].model)
+        except Exception as error:  # no work is the reason, so none is tried alone: loading may take minutes
+            message = self._describe_error(error, "the model. Ask for another one")
+            for work in works:
+                work.deliver(DocmtError(message))
+            return
+        try:
             progressed = self._take_turn(works)
             unfinished = [work for work in works if work.finished < len(work.document) or work not in progressed]
         except Exception as error:  # the engine must outlive any fault
@@ -330,12 +337,12 @@ class Engine:
             _log.warning("words are not aligned: %s", error)
             return checked
 
-    def _describe_error(self, error: Exception) -> str:
-        """Return one sentence; log the traceback of a fault of docmt."""
+    def _describe_error(self, error: Exception, needs: str = "this text. Send it in parts") -> str:
+        """Return one sentence; log the traceback of a fault of docmt. needs: what takes memory, and what to do."""
         if isinstance(error, DocmtError):
             return str(error)
         if isinstance(error, MemoryError | RuntimeError) and is_out_of_memory(error):
-            return "there is not enough memory for this text. Send it in parts."
+            return f"there is not enough memory for {needs}."
         _log.error("a fault in the engine", exc_info=error)
         return "the service has failed. Its log says why."
 
