@@ -77,7 +77,7 @@ def test_a_text_is_translated_with_events_in_order(tmp_path):
             lines = expect(SOURCES)
             assert path.read_text().split("\n")[:2] == [f"{lines[0]} {lines[1]}", f"{lines[2]} {lines[3]}"]
             assert jobs.count_states() == {"done": 1}
-            assert engine.requests[0][3]["lane"] == "jobs"
+            assert engine.requests[0][3]["lane"] == "interactive"
 
     asyncio.run(scenario())
 

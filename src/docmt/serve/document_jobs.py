@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import shutil
 import traceback
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -20,13 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, printable
-from docmt.core.files import encode_utf8, write_error
+from docmt.core.files import encode_utf8
 from docmt.documents import Document
 from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import FileContents, FileLimits, FileProcess
 from docmt.serve.job_journal import JobJournal, Links
-from docmt.serve.job_runner import check_pairs, list_links, translate_job
-from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore
+from docmt.serve.job_runner import check_pairs, choose_lane, list_links, translate_job
+from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, move_file
+from docmt.serve.work_queue import LANES, Lane
 
 if TYPE_CHECKING:
     from docmt.serve.engine import Engine
@@ -56,7 +56,7 @@ class JobConfig:
     """hours from the end of a job, or its last edit, until it is removed"""
     max_file_bytes: int = 50 * 2**20
     active: int = 4
-    """jobs that are translated at once; the others wait"""
+    """short jobs that are translated at once, and long ones; the others wait"""
     files: FileLimits = field(default_factory=FileLimits)
 
 
@@ -137,7 +137,7 @@ class DocumentJobs:
         self._store = JobStore(data, config.keep_hours * 3600)
         self._files = FileProcess(config.files)
         self._loaded: OrderedDict[str, _Job] = OrderedDict()
-        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._queues: dict[Lane, asyncio.Queue[str]] = {lane: asyncio.Queue() for lane in LANES}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = True
 
@@ -145,10 +145,10 @@ class DocumentJobs:
         """Lock the data directory, and go on with the jobs of an earlier process. Raises DocmtError if it is in use."""
         self._store.open()
         self._stopped = False
-        for id in self._store.list_queued():
-            self._queue.put_nowait(id)
-        for work in (self._sweep, *[self._run_queue] * self.config.active):
-            self._keep(asyncio.create_task(work()))
+        for record in self._store.list_queued():
+            self._queues[choose_lane(record.facts)].put_nowait(record.id)
+        for work in (self._sweep(), *(self._run_queue(lane) for lane in LANES for _ in range(self.config.active))):
+            self._keep(asyncio.create_task(work))
 
     async def stop(self) -> None:
         """Stop the work, before the engine stops. Jobs go on at the next start. Streams of events end."""
@@ -179,7 +179,7 @@ class DocumentJobs:
             raise DocmtError(f"{name} has more than {self.config.max_file_bytes // 2**20} MiB. Split it.")
         id, folder = self._store.new_folder()
         try:
-            await asyncio.to_thread(_move, file, folder / "source")
+            await asyncio.to_thread(move_file, file, folder / "source")
             contents = await self._files.read(folder / "source", folder / "contents.json", facts)
             journal = JobJournal(folder / "journal.jsonl", contents)
             if options.context and description.reads_context:
@@ -191,7 +191,7 @@ class DocumentJobs:
             self._store.delete(id)
             raise
         self._loaded[id] = _Job(facts, journal)
-        self._queue.put_nowait(id)
+        self._queues[choose_lane(facts)].put_nowait(id)
         return self.status(id, owner)
 
     def status(self, id: str, owner: str) -> JobStatus:
@@ -418,10 +418,10 @@ class DocumentJobs:
                 if (job := self._loaded.pop(id, None)) is not None:
                     job.notify()
 
-    async def _run_queue(self) -> None:
-        """Run queued jobs, one after the other."""
+    async def _run_queue(self, lane: Lane) -> None:
+        """Run queued jobs of a lane, one after the other."""
         while True:
-            id = await self._queue.get()
+            id = await self._queues[lane].get()
             try:
                 await self._run(id)
             except Exception as error:  # such as a table that cannot be written; the job goes on at the next start
@@ -475,14 +475,6 @@ def _describe_error(error: BaseException | None) -> str:
         return str(error or "")
     _log.error("a job failed: %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
     return "the translation stopped for an internal reason. Translate the document again."
-
-
-def _move(source: Path, target: Path) -> None:
-    """Move a file. Raises DocmtError if it cannot be moved."""
-    try:
-        shutil.move(source, target)
-    except OSError as error:
-        raise write_error(target, error) from error
 
 
 def _format_time(seconds: float) -> str:

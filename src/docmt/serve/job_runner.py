@@ -5,25 +5,31 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
 from docmt.decoding.translation_results import PartialTranslation, WordLink, non_finite_error
 from docmt.documents import ParallelDocument
 from docmt.formats.language_codes import primary_language
+from docmt.serve.engine import Engine, Overloaded
 from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
 from docmt.serve.job_store import JobFacts
-
-if TYPE_CHECKING:
-    from docmt.serve.engine import Engine
-    from docmt.serve.work_queue import Work
+from docmt.serve.work_queue import Lane, Work
 
 CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
 """Checks of single sentences."""
 _DIGITS = 4
 _AHEAD = 16
 """Documents of a job that wait in the engine."""
+_SHORT = 200
+"""Sentences of a job whose user waits for it: a pasted text, a letter, a report."""
+
+
+def choose_lane(facts: JobFacts) -> Lane:
+    """Return the lane of the engine for a job: a short one does not wait for the long ones."""
+    return "interactive" if facts.sentences <= _SHORT else "jobs"
 
 
 async def translate_job(engine: Engine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None]) -> None:
@@ -48,15 +54,19 @@ async def translate_job(engine: Engine, facts: JobFacts, journal: JobJournal, on
 
 
 def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan) -> Work:
-    """Start the translation of a document, or of its rest."""
-    return engine.submit(
+    """Start the translation of a document, or of its rest. Where too many texts wait, it goes to the lane of jobs."""
+    submit = partial(
+        engine.submit,
         facts.model,
         plan.source,
-        lane="jobs",
         align=lambda position: position + plan.shift in journal.contents.aligned,
         resume_point=plan.resume_point,
         targets=plan.targets,
     )
+    try:
+        return submit(lane=choose_lane(facts))
+    except Overloaded:
+        return submit(lane="jobs")
 
 
 async def _write_parts(

@@ -135,10 +135,10 @@ class JobStore:
         row = self._execute("SELECT * FROM jobs WHERE id = ?", (id,)).fetchone()
         return None if row is None else _read_row(row)
 
-    def list_queued(self) -> list[str]:
-        """Return the ids of queued jobs, oldest first."""
-        rows = self._execute("SELECT id FROM jobs WHERE status = 'queued' ORDER BY number").fetchall()
-        return [row["id"] for row in rows]
+    def list_queued(self) -> list[JobRecord]:
+        """Return the queued jobs, oldest first."""
+        rows = self._execute("SELECT * FROM jobs WHERE status = 'queued' ORDER BY number").fetchall()
+        return [_read_row(row) for row in rows]
 
     def update(
         self, id: str, status: JobState, *, finished: int | None = None, edited: int | None = None, error: str = ""
@@ -188,6 +188,14 @@ class JobStore:
 
     def _error(self, error: sqlite3.Error) -> DocmtError:
         return DocmtError(f"{self._data / 'jobs.sqlite'} cannot be used ({error}): free space, or move it away")
+
+
+def move_file(source: Path, target: Path) -> None:
+    """Move a file. Raises DocmtError if it cannot be moved."""
+    try:
+        shutil.move(source, target)
+    except OSError as error:
+        raise write_error(target, error) from error
 
 
 def _read_row(row: sqlite3.Row) -> JobRecord:
