@@ -426,3 +426,21 @@ def test_raised_numbers_are_not_words(tmp_path):
     raised = [run.text for run in runs if run.font.superscript]
     assert raised == ["1", "st"]
     assert "".join(run.text for run in runs) == "Our QUESTION.1 It is the 1st"
+
+
+@pytest.mark.parametrize(
+    ("body", "translation", "links", "expected"),
+    [
+        ("B |<w:i/>Second", "Deuxième", [(2, 8, 0, 8)], "<w:i/>Deuxième"),
+        ("<w:b/>First|,", "D'abord", [(0, 5, 0, 1), (5, 6, 1, 2), (0, 5, 2, 7)], "<w:b/>D'abord"),
+        ("<w:sz/>B |<w:sz/><w:i/>Second", "Deuxième", None, "<w:sz/><w:i/>Deuxième"),
+    ],
+)
+def test_a_plain_run_that_finds_no_word_takes_no_format_away(body, translation, links, expected):
+    def run(part):
+        form, text = re.fullmatch("((?:<[^<]*/>)*)(.*)", part).groups()
+        return f'<w:r><w:rPr>{form}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+    file = read_docx(make(f"<w:p>{''.join(map(run, body.split('|')))}</w:p>"))
+    new, missing = project_codes(file.units[0], [Passage(0, len(file.units[0].text), translation, links)])
+    assert run(expected) in read_part(file.write([new]), "word/document.xml") and not missing

@@ -7,7 +7,7 @@ written as new runs around its text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from docmt.formats.patched_text import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
@@ -164,7 +164,14 @@ class RunBuilder:
     def finish(self) -> Unit:
         """Return the unit."""
         self._close_run()
-        return self._builder.finish()
+        unit, plain = self._builder.finish(), self._find_plain()
+        return replace(unit, codes=tuple(replace(code, is_plain=code.id == plain) for code in unit.codes))
+
+    def _find_plain(self) -> str:
+        """Return the id of the run whose format is within those of all others, or an empty string."""
+        formats = {id: _list_properties(key) for key, id in self._ids.items()}
+        common = frozenset.intersection(*formats.values()) if formats else frozenset()
+        return next((id for id, each in formats.items() if each == common), "")
 
     def _open_run(self, key: object, head: str) -> None:
         id = self._ids.setdefault(key, f"r{len(self._ids)}")
@@ -193,3 +200,8 @@ def format_key(element: Element | None) -> object:
         if child.name.rpartition("}")[2] not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
     )
     return (tuple(attributes), children) if attributes or children else None
+
+
+def _list_properties(key: object) -> frozenset[object]:
+    """Return the attributes and elements of a format key."""
+    return frozenset(part for parts in key for part in parts) if isinstance(key, tuple) else frozenset()

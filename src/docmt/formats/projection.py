@@ -142,7 +142,7 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
     aligned = _align(words, target, links)
     word_stacks = [max(stacks[start:end], key=len) for start, end in words]
     target_stacks = _map_stacks(text, words, word_stacks, passage.target, target, aligned)
-    _restore_lost([stacks[start:end] for start, end in words], target_stacks, aligned)
+    _restore_lost(source, [stacks[start:end] for start, end in words], target_stacks, aligned)
     numbers_of: dict[int, list[int]] = {}
     for number, index in enumerate(aligned):
         if index is not None:
@@ -238,18 +238,18 @@ def _fill_gaps(stacks: list[Stack | None], opening: Sequence[bool]) -> list[Stac
 
 
 def _restore_lost(
-    character_stacks: Sequence[Sequence[Stack]], target_stacks: list[Stack], aligned: Sequence[int | None]
+    source: _Source, words: Sequence[Sequence[Stack]], target_stacks: list[Stack], aligned: Sequence[int | None]
 ) -> None:
-    """Give pairs that no target word has to the one whose source word is nearest.
+    """Give pairs that no target word has to the one whose source word is nearest, unless they show nothing.
 
-    character_stacks: stacks of the characters of each source word.
+    words: stacks of the characters of each source word.
     """
     lost: dict[str, dict[int, Stack]] = {}  # stacks with the pair, by source word
     present = {id for stack in target_stacks for id in stack}
-    for index, stacks in enumerate(character_stacks):
+    for index, stacks in enumerate(words):
         for stack in stacks:
             for id in stack:
-                if id not in present:
+                if id not in present and not source.pairs[id][0].is_plain:
                     lost.setdefault(id, {})[index] = stack
     links = [(number, index) for number, index in enumerate(aligned) if index is not None]
     if not links:
@@ -458,7 +458,7 @@ def _set_run(pieces: Sequence[_Piece], id: str, run: set[int], span: Iterable[in
 
 def _find_missing(source: _Source, pieces: Iterable[_Piece]) -> list[str]:
     present = {id for piece in pieces for id in piece.stack}
-    return [id for id in source.pairs if id not in present]
+    return [id for id, (start, _) in source.pairs.items() if id not in present and not start.is_plain]
 
 
 def _join_pieces(source: _Source, pieces: Iterable[_Piece], id: str) -> Unit:

@@ -35,6 +35,8 @@ class Code:
     is_space: bool = False
     """whether the code separates words as a space does (a line break): the text has a space at `offset` for it, which
     the file does not have"""
+    is_plain: bool = False
+    """whether a pair shows nothing, such as a run without format beside a bold one; it may enclose no word"""
 
 
 @dataclass(frozen=True)
