@@ -81,6 +81,7 @@ class FakeService:
         self.documents = {}
         self.hold_after = 10**9  # sentences of a document after which it waits
         self.key = ""
+        self.reads_context = True
         self.streams = True  # else the stream of events stays empty, as behind some proxies
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
@@ -127,7 +128,7 @@ class FakeService:
     async def list_models(self, request):
         if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
             return JSONResponse({"error": "This server asks for a key."}, 401)
-        return JSONResponse({"models": [MODEL]})
+        return JSONResponse({"models": [MODEL | {"reads_context": self.reads_context}]})
 
     async def create(self, request):
         if request.headers["Content-Type"] == "application/json":

@@ -120,6 +120,59 @@ def test_an_edit_alone_changes_nothing_else(service, open_page):
     assert page.locator("p.target").all_inner_texts()[0] == "Le chat dort. fr It is odd."
 
 
+def test_a_draft_waits_at_its_sentence(service, open_page):
+    page = open_page(service.url)
+    translate(page)
+    page.focus(sentence(0))
+    page.keyboard.press("e")
+    page.fill("#panel textarea", "Le chat rêve.")
+    page.click(sentence(2))
+    expect(page, "#panel h2", "Sentence 3")
+    assert page.locator("#panel form").is_hidden()
+    assert page.inner_text(".draft") == "fr The cat sleeps."
+    page.click("#panel [data-do=close]")
+    questions = []
+    page.once("dialog", lambda dialog: questions.append(dialog.type) or dialog.dismiss())
+    page.close(run_before_unload=True)
+    page.click(sentence(0))
+    assert questions == ["beforeunload"]
+    assert page.input_value("#panel textarea") == "Le chat rêve."
+    page.keyboard.press("Escape")  # the focus is on the sentence: nothing is given up
+    page.click(sentence(0))
+    page.click("#panel button[value=keep]")
+    expect(page, sentence(0), "Le chat rêve.")
+    assert page.locator(".draft").count() == 0
+    page.reload()  # no question
+    expect(page, DONE)
+
+
+def test_a_draft_that_is_cancelled_is_gone(service, open_page):
+    page = open_page(service.url)
+    translate(page)
+    page.click(sentence(0))
+    page.click("#panel [data-do=edit]")
+    page.fill("#panel textarea", "Le chat rêve.")
+    page.click("#panel [data-do=leave]")
+    assert page.locator(".draft").count() == 0
+    page.click("#panel [data-do=edit]")
+    assert page.input_value("#panel textarea") == "fr The cat sleeps."
+
+
+@pytest.mark.parametrize("reads_context", [True, False])
+def test_what_follows_is_translated_again_by_a_model_that_reads_context(service, open_page, reads_context):
+    service.reads_context = reads_context
+    page = open_page(service.url)
+    translate(page)
+    page.click(sentence(0))
+    page.click("#panel [data-do=edit]")
+    assert page.is_visible("#panel button[value=retranslate]") == reads_context
+    page.fill("#panel textarea", "Le chat rêve.")
+    page.keyboard.press("Control+Shift+Enter")
+    expect(page, sentence(0), "Le chat rêve.")
+    page.locator("#panel").wait_for(state="hidden")
+    expect(page, sentence(1), "then fr It is odd." if reads_context else "fr It is odd.")
+
+
 def test_a_dropped_file_is_translated_and_downloaded(service, open_page):
     page = open_page(service.url)
     drop = "data => { const all = new DataTransfer(); all.items.add(new File([data], 'ré port.txt')); return all; }"

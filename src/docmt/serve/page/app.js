@@ -14,7 +14,8 @@ const count = new Intl.NumberFormat("en");
 const times = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 const languages = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
 const view = new DocumentView(element("text-pairs"), element("reason"));
-const panel = new SentencePanel(element("panel"), view, { edit: sendEdit, report });
+const panel = new SentencePanel(element("panel"), view, { edit: sendEdit, readsContext, report });
+let models = [];
 let chosenFile = null;
 let job = null; // {feed: {id, after}, status, controller, begun}: the open document
 let announced = 0;
@@ -54,7 +55,7 @@ function nameLanguage(code) {
 // The form
 
 async function fillModels() {
-  const models = await service.listModels();
+  models = await service.listModels();
   const pairs = models.map((each) => `${nameLanguage(each.source_language)} → ${nameLanguage(each.target_language)}`);
   const options = models.map((model, index) => {
     const isUnique = pairs.indexOf(pairs[index]) === pairs.lastIndexOf(pairs[index]);
@@ -230,6 +231,11 @@ function describeRest({ finished, sentences }) {
   return ` · about ${rest < 90 ? `${Math.ceil(rest / 10) * 10} seconds` : `${Math.round(rest / 60)} minutes`} left`;
 }
 
+/** Return whether the model of the open document reads the sentences before one. */
+function readsContext() {
+  return models.find((each) => each.name === job.status.model)?.reads_context !== false;
+}
+
 async function sendEdit(number, target, retranslate) {
   const edited = job;
   const status = await service.editSentence(job.feed.id, number, target, retranslate);
@@ -251,6 +257,7 @@ async function cancel() {
 async function remove() {
   if (!confirm("Delete this document and its translation from the server?")) return;
   await service.removeDocument(job.feed.id);
+  panel.drafts.delete(job.feed.id);
   location.hash = "";
   announce("The document was deleted from the server.");
 }
@@ -312,6 +319,7 @@ function listenToButtons() {
   element("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("start").requestSubmit();
   });
+  addEventListener("beforeunload", (event) => panel.hasDrafts && event.preventDefault());
   addEventListener("hashchange", () => attempt(showAddress));
 }
 
@@ -320,6 +328,6 @@ listenToButtons();
 listenToDrops();
 listenToKeys({ view, panel, openSentence, showHelp: () => element("help").showModal() });
 attempt(async () => {
-  const models = fillModels(); // asks for a key, if one is needed, before anything else is tried
-  await Promise.all([models, showAddress()]);
+  const filled = fillModels(); // asks for a key, if one is needed, before anything else is tried
+  await Promise.all([filled, showAddress()]);
 });

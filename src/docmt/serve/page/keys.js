@@ -49,6 +49,7 @@ export function listenToKeys({ view, panel, openSentence, showHelp }) {
 function escape(panel) {
   const menu = document.querySelector("details.menu[open]");
   if (menu) menu.open = false;
+  else if (panel.isOpen && panel.draft !== undefined && !panel.form.contains(document.activeElement)) panel.close();
   else if (panel.isOpen) panel.leave();
 }
 

@@ -4,9 +4,13 @@ import * as service from "./service.js";
 import { lightGroup, showWords } from "./word_links.js";
 
 export class SentencePanel {
-  /** edit: async function (number, target, retranslate); report: function that shows an error. */
-  constructor(root, view, { edit, report }) {
-    Object.assign(this, { root, view, edit, report, id: "", number: -1, groups: 0, group: -1 });
+  /**
+   * edit: async function (number, target, retranslate); readsContext: function that returns whether the model of the
+   * document does; report: function that shows an error.
+   */
+  constructor(root, view, { edit, readsContext, report }) {
+    Object.assign(this, { root, view, edit, readsContext, report, id: "", number: -1, groups: 0, group: -1 });
+    this.drafts = new Map(); // by document, then by sentence: texts that were written and not kept yet
     this.title = root.querySelector("h2");
     this.reasons = root.querySelector(".reasons");
     this.hint = root.querySelector(".words-hint");
@@ -21,6 +25,7 @@ export class SentencePanel {
     };
     root.addEventListener("click", (event) => this.click(event));
     this.form.addEventListener("submit", (event) => this.submit(event));
+    this.field.addEventListener("input", () => this.noteDraft());
     this.form.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.save(event.shiftKey);
     });
@@ -33,6 +38,29 @@ export class SentencePanel {
 
   get pair() {
     return this.view.sentences[this.number];
+  }
+
+  get draft() {
+    return this.drafts.get(this.id)?.get(this.number);
+  }
+
+  get hasDrafts() {
+    return this.drafts.size > 0;
+  }
+
+  /** Remember what was written, unless it is the present translation. */
+  noteDraft() {
+    if (this.field.value === this.pair.data.target) return this.dropDraft(this.number);
+    if (!this.drafts.has(this.id)) this.drafts.set(this.id, new Map());
+    this.drafts.get(this.id).set(this.number, this.field.value);
+    this.pair.target.classList.add("draft");
+  }
+
+  dropDraft(number) {
+    const drafts = this.drafts.get(this.id);
+    drafts?.delete(number);
+    if (!drafts?.size) this.drafts.delete(this.id);
+    this.view.sentences[number]?.target.classList.remove("draft");
   }
 
   /** Open a sentence of a document, or move the open panel to it. */
@@ -56,6 +84,7 @@ export class SentencePanel {
     this.hint.textContent = "";
     for (const element of [source, target]) element.classList.add("chosen");
     target.setAttribute("aria-expanded", "true");
+    if (this.draft !== undefined) this.showEditor(this.draft);
   }
 
   async align() {
@@ -123,12 +152,18 @@ export class SentencePanel {
     return item;
   }
 
-  startEdit(text = this.pair.data.target) {
+  startEdit(text = this.draft ?? this.pair.data.target) {
     this.choices.replaceChildren();
+    this.showEditor(text);
+    this.field.focus();
+  }
+
+  showEditor(text) {
     this.form.hidden = false;
+    this.form.querySelector("[value=retranslate]").hidden = !this.readsContext(); // else nothing would change
     this.field.lang = this.view.languages.target;
     this.field.value = text;
-    this.field.focus();
+    this.noteDraft();
   }
 
   click(event) {
@@ -143,13 +178,15 @@ export class SentencePanel {
   }
 
   async save(retranslate) {
+    const { number } = this;
     const text = this.field.value.trim();
     if (!text) return this.report(new Error("A translation cannot be empty. Write one, or press Escape to leave it."));
     const buttons = this.form.querySelectorAll("button");
     buttons.forEach((button) => (button.disabled = true)); // an edit is sent once
     try {
-      await this.edit(this.number, text, retranslate);
-      this.close();
+      await this.edit(number, text, retranslate && this.readsContext());
+      this.dropDraft(number);
+      if (this.number === number) this.close();
     } catch (error) {
       this.report(error);
     } finally {
@@ -157,9 +194,10 @@ export class SentencePanel {
     }
   }
 
-  /** Leave the editor or the alternatives; close the panel if neither is open. */
+  /** Leave the editor, without its draft, or the alternatives; close the panel if neither is open. */
   leave() {
     if (this.form.hidden && !this.choices.childElementCount) return this.close();
+    if (!this.form.hidden) this.dropDraft(this.number);
     this.form.hidden = true;
     this.choices.replaceChildren();
     this.view.focus(this.number);
