@@ -243,12 +243,13 @@ def test_formulas_stay():
     assert "<m:oMath><m:r><m:t>x+y</m:t></m:r></m:oMath>" in write_body(body, "Wo")
 
 
-def test_code_and_hidden_text_stay():
+@pytest.mark.parametrize(("paragraph", "run"), [("Source Code", "Verbatim Char"), ("Preformatted Text", "Source Text")])
+def test_code_and_hidden_text_stay(paragraph, run):
     styles = (
-        f'<w:styles {SPACES}><w:style w:type="paragraph" w:styleId="a7"><w:name w:val="Source Code"/></w:style>'
-        '<w:style w:type="character" w:styleId="VerbatimChar"><w:name w:val="Verbatim Char"/></w:style></w:styles>'
+        f'<w:styles {SPACES}><w:style w:type="paragraph" w:styleId="a7"><w:name w:val="{paragraph}"/></w:style>'
+        f'<w:style w:type="character" w:styleId="a8"><w:name w:val="{run}"/></w:style></w:styles>'
     )
-    verbatim = '<w:r><w:rPr><w:rStyle w:val="VerbatimChar"/></w:rPr><w:t>print</w:t></w:r>'
+    verbatim = '<w:r><w:rPr><w:rStyle w:val="a8"/></w:rPr><w:t>print</w:t></w:r>'
     hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>hidden</w:t></w:r>"
     shown = '<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>shown</w:t></w:r>'
     body = (

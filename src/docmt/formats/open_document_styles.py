@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from docmt.formats.code_styles import is_code_style
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.xml_tree import Element, XmlFile, escape_text, set_attribute
 
@@ -15,7 +16,6 @@ _STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _FO = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
 _DC_URI = "http://purl.org/dc/elements/1.1/"
 _DEFAULT_STYLE, _TEXT_PROPERTIES = _STYLE + "default-style", _STYLE + "text-properties"
-_CODE_STYLES = frozenset({"Source Text", "Preformatted Text"})
 _MAX_PARENTS = 20
 _INVISIBLE = re.compile(r"\{[^}]*\}((paragraph-)?rsid|(language|country|script|rfc-language-tag)(-asian|-complex)?)$")
 """Attributes of text properties that do not show: revisions and languages."""
@@ -38,7 +38,7 @@ class Styles:
     def is_code(self, family: str, name: str) -> bool:
         """Return whether a style, or one that it is derived from, is that of code."""
         for _ in range(_MAX_PARENTS):
-            if name.replace("_20_", " ").replace("_", " ") in _CODE_STYLES:
+            if is_code_style(name):
                 return True
             style = self._styles.get((family, name))
             if style is None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
+from docmt.formats.code_styles import is_code_style
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.office_charts import ChartedFile
 from docmt.formats.office_packages import (
@@ -51,7 +52,6 @@ _CONTROL, _CONTROL_CONTENT = f"{{{WORD}}}sdt", f"{{{WORD}}}sdtContent"
 _FORMULAS = (f"{{{MATH}}}oMath", f"{{{MATH}}}oMathPara")
 _SPACES = frozenset(f"{{{WORD}}}{name}" for name in ("tab", "br", "cr", "ptab"))
 _CHARACTERS = _SPACES | {f"{{{WORD}}}{name}" for name in ("noBreakHyphen", "softHyphen", "sym")}
-_CODE_STYLE = re.compile(r"(?i)(source ?code|html ?(code|preformatted)|verbatim( ?char)?|code( ?block| ?char)?)")
 _COMPUTED = re.compile(
     r"=|ADDIN|AUTHOR|BIBLIOGRAPHY|CITATION|CREATEDATE|DATE|DOCPROPERTY|EQ|FILENAME|FILESIZE|NOTEREF|"
     r"NUMCHARS|NUMPAGES|NUMWORDS|PAGE|PAGEREF|PRINTDATE|REF|SAVEDATE|SECTION|SECTIONPAGES|SEQ|STYLEREF|"
@@ -95,7 +95,7 @@ def _read_code_styles(file: OfficeFile) -> frozenset[str]:
         for style in file.open_part(name).file.root.elements:
             id, label = style.attributes.get(f"{{{WORD}}}styleId", ""), style.find(f"{{{WORD}}}name")
             names = (id, label.attributes.get(_VALUE, "") if label else "")
-            if any(_CODE_STYLE.fullmatch(each.strip()) for each in names):
+            if any(map(is_code_style, names)):
                 ids.add(id)
     return frozenset(ids)
 
