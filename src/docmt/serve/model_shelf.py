@@ -96,8 +96,8 @@ class ModelShelf:
                 continue
             if _agrees(source, model.source_language) and _agrees(target, model.target_language):
                 return model.name
-        asked = " ".join(filter(None, [name, f"from {source}" if source else "", f"to {target}" if target else ""]))
-        raise UnknownModel(f"there is no model {asked}. The service has {self._list_models()}.")
+        request = " ".join(filter(None, [name, f"from {source}" if source else "", f"to {target}" if target else ""]))
+        raise UnknownModel(f"there is no model {request}. The service has {self._list_models()}.")
 
     def load(self, name: str) -> Translator:
         """Return the translator of a model, and unload those used least recently that need too much memory with it."""
@@ -138,6 +138,6 @@ def _reads_context(path: Path) -> bool:
     return load_model_config(path).system_options.context_spec().reads_context
 
 
-def _agrees(asked: str, code: str) -> bool:
+def _agrees(language: str, code: str) -> bool:
     """Return whether a language was not asked for, or is that of the model; unknown languages of models agree."""
-    return not asked or not code or join_pair(asked, asked) == join_pair(code, code)
+    return not language or not code or join_pair(language, language) == join_pair(code, code)
