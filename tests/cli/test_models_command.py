@@ -1,5 +1,6 @@
 """Names of models on the command line, and docmt models."""
 
+import re
 import shutil
 
 import pytest
@@ -27,6 +28,20 @@ def test_models_are_listed_with_pair_size_and_licence(pulled, home):
 def test_no_model_is_there(home, package):
     outcome = call("models")
     assert outcome.out == f"there is no model in {home / 'models'} or in the package: see docmt models --available\n"
+
+
+def test_the_model_of_the_package_translates(home, tmp_path):
+    """By its pair, with its licence, from one file format to the same, and small enough for a package."""
+    from docmt.checkpoint.model_names import PACKAGE_MODELS
+
+    files = [path for path in (PACKAGE_MODELS / "en-fr").iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 16 * 2**20
+    assert "apache-2.0" in call("models").out
+    (tmp_path / "page.html").write_text("<p>The report was <b>adopted</b> by the European Parliament.</p>")
+    outcome = call("translate", "en-fr", tmp_path / "page.html", "-o", tmp_path / "out.html")
+    assert outcome.status == 0, outcome.err
+    text = (tmp_path / "out.html").read_text()
+    assert "Parlement européen" in text and re.search(r"<b>(adopté|approuvé)</b>", text)
 
 
 def test_recommended_models_say_what_is_not_checked():
