@@ -73,6 +73,47 @@ def test_the_source_is_detected_among_the_languages_of_models(client):
     )
 
 
+GERMAN = "Der Hund ist nicht in dem Haus und die Katze"
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("/translate", {"q": GERMAN, "source": "auto", "target": "fr"}),
+        ("/translate", {"q": f"<p><b>{GERMAN}</b></p>", "source": "auto", "target": "fr", "format": "html"}),
+        ("/v2/translate", {"text": [GERMAN], "target_lang": "FR"}),
+        ("/v1/translate", {"text": GERMAN, "target": "fr"}),
+    ],
+)
+def test_a_text_in_a_language_of_no_model_is_refused(client, path, values):
+    answer = client.post(path, json=values)
+    assert answer.status_code == 400
+    assert "in German (de), but the models translate from English (en)" in answer.text
+    assert client.engine.requests == []
+    values |= {"/v1/translate": {"source": "en"}, "/v2/translate": {"source_lang": "EN"}}.get(path, {"source": "en"})
+    assert client.post(path, json=values).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hallo Welt",
+        "12.5",
+        "El Camino de la Costa",
+        "<a>A</a> <i>B</i> <a>C</a> <o>D</o> <e>E</e>",
+        f"{ENGLISH} {GERMAN}",
+    ],
+)
+def test_a_text_without_clear_evidence_is_translated(client, text):
+    answer = client.post("/translate", json={"q": text, "source": "auto", "target": "fr", "format": "html"})
+    assert answer.status_code == 200
+
+
+def test_the_model_that_a_caller_names_translates_any_text(client):
+    answer = client.post("/v1/translate", json={"text": GERMAN, "model": "fake"})
+    assert answer.json()["source_language"] == "en"
+
+
 def test_languages_and_settings_of_libretranslate(client):
     answer = client.request("GET", "/languages", content=b"ignored=1")
     assert answer.json() == [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from docmt.checking.languages import rank_languages
+from docmt.checking.languages import FUNCTION_WORDS, rank_languages, split_words
 from docmt.core.errors import DocmtError
 from docmt.decoding.file_translation import FileConfig, FileTranslation
 from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
@@ -18,12 +19,16 @@ from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.registry import FORMATS
 from docmt.serve.engine import Engine, ModelDescription, Work
+from docmt.serve.language_lists import language_name
 from docmt.serve.request_values import RequestError
 
 Result = TypeVar("Result")
 
 _DOCUMENT_HEADER = "x-docmt-document"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_TAG = re.compile("<[^<>]*>")
+_CLEAR_WORDS, _CLEAR_RATIO = 4, 2
+"""What makes the language of a text clear: different function words, and their ratio to those of another language."""
 NO_CONTEXT = Document((), ("",))
 _TEXT_GAP = "\n\n"
 """Between the texts of one document."""
@@ -84,7 +89,7 @@ def is_one_document(request: Request) -> bool:
 
 
 def choose_model(engine: Engine, source: str, target: str, text: str = "", name: str = "") -> ChosenModel:
-    """Return the model for a language pair. Raises RequestError if there is none.
+    """Return the model for a language pair. Raises RequestError if there is none, also for the language of the text.
 
     source: "" or "auto" is detected from the text among the languages of the models for the target. One of a single
     word, without function words, is taken to be in the first of these languages.
@@ -94,7 +99,10 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
     languages = list(dict.fromkeys(each.source_language for each in models if not name or each.name == name))
     confidence = None
     if not source and languages:
-        source, confidence = detect_source(text, [*languages, target] if target else languages)
+        candidates = [*languages, target] if target else languages
+        if not name:  # else the caller knows the language
+            _check_language(text, languages, candidates)
+        source, confidence = detect_source(text, candidates)
     if (
         confidence
         and target
@@ -126,6 +134,25 @@ def detect_source(text: str, languages: Sequence[str]) -> tuple[str, int]:
                 others = max((other for other, another in ranking if another != code), default=0)
                 return language, round(100 * count / (count + others))
     return languages[0], 0
+
+
+def _check_language(text: str, sources: Sequence[str], candidates: Sequence[str]) -> None:
+    """Raise RequestError if a text is clearly in a language that is not among the candidates.
+
+    sources: languages of the models. With one whose function words are not known, nothing is clear.
+    """
+    if any(primary_language(source) not in FUNCTION_WORDS for source in sources):
+        return
+    # Different words, as a list may repeat one; names of tags look like words.
+    ranking = rank_languages([" ".join(set(split_words(_TAG.sub(" ", text))))])
+    known = [count for count, code in ranking if any(is_same_language(code, each) for each in candidates)]
+    count, code = ranking[0] if ranking else (0, "")
+    if count >= max(_CLEAR_WORDS, _CLEAR_RATIO * max(known, default=0)):
+        names = ", ".join(f"{language_name(each)} ({primary_language(each)})" for each in sources)
+        raise RequestError(
+            f"the text seems to be in {language_name(code)} ({code}), but the models translate from {names}: "
+            "name the source language if it is one of these"
+        )
 
 
 async def make_plain_item(engine: Engine, model: str, text: str) -> TextItem:
