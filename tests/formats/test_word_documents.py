@@ -445,3 +445,10 @@ def test_a_plain_run_that_finds_no_word_takes_no_format_away(body, translation, 
     file = read_docx(make(f"<w:p>{''.join(map(run, body.split('|')))}</w:p>"))
     new, missing = project_codes(file.units[0], [Passage(0, len(file.units[0].text), translation, links)])
     assert run(expected) in read_part(file.write([new]), "word/document.xml") and not missing
+
+
+def test_a_field_keeps_apart_from_words():
+    citation = make_field("ADDIN ZOTERO_ITEM", RUN.format("(Boer 2015)"))
+    paragraph = f'<w:p><w:r><w:t xml:space="preserve">See two </w:t></w:r>{citation}<w:r><w:t>.</w:t></w:r></w:p>'
+    texts = re.findall("<w:t[ >][^<]*", write_body(paragraph, "Voir deux."))
+    assert "".join(text.partition(">")[2] for text in texts) == "Voir deux (Boer 2015)."

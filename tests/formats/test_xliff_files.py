@@ -16,6 +16,7 @@ from xliff_rules import check_xliff_1, check_xliff_2
 from docmt.core.errors import DocmtError
 from docmt.decoding.file_translation import FileConfig, FileTranslation
 from docmt.formats.placeholders import tidy_spaces
+from docmt.formats.projection import Passage, project_codes
 from docmt.formats.registry import FORMATS, ReadConfig
 from docmt.formats.units import Unit
 from docmt.formats.xliff_files import read
@@ -119,6 +120,20 @@ def test_codes_of_xliff_2(inline, expected):
 def test_codes_of_xliff_1(inline, expected):
     text = old(f'<trans-unit id="1"><source>{inline}</source></trans-unit>')
     assert f"<target>{expected}</target>" in translate(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ('Wait for <ph id="1">{name}</ph>.', "Attends", 'Attends <ph id="1">{name}</ph>'),
+        ('<ph id="1">{name}</ph>, hello for you', "Bonjour pour toi", '<ph id="1">{name}</ph> Bonjour pour toi'),
+        ('Re<x id="1"/>start', "Neustart", 'Neustart<x id="1"/>'),
+    ],
+)
+def test_placeholders_keep_apart_from_words(source, target, expected):
+    file = load(old(f'<trans-unit id="1"><source>{source}</source></trans-unit>'))
+    new, _ = project_codes(file.units[0], [Passage(0, len(file.units[0].text), target)])
+    assert f"<target>{expected}</target>" in file.write([new]).decode()
 
 
 def test_codes_are_pairs_and_are_not_copied():

@@ -17,6 +17,7 @@ from docmt.documents.text_layout import has_letters
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key
 from docmt.formats.patched_text import PatchedText, Span
+from docmt.formats.placeholders import space_words
 from docmt.formats.units import Code, Unit, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
@@ -51,6 +52,8 @@ _A_RUN, _A_TEXT, _A_FORMAT, _A_BREAK = (f"{{{DRAWING}}}{name}" for name in ("r",
 _A_FRAME = (f"{{{DRAWING}}}pPr", f"{{{DRAWING}}}endParaRPr")
 FALLBACK = f"{{{COMPATIBILITY}}}Fallback"
 _FILE_NAME = re.compile(r"\S+\.\w{2,4}|https?:\S+")
+_WORDS = re.compile(r"(?s)(?!.*<[\w.-]+:(?:drawing|pict|object|AlternateContent)\b).*<(?:[\w.-]+:)?t[\s>]")
+"""Markup that shows words in their line: a field, a formula, code."""
 _OLE_MARK = b"\xd0\xcf\x11\xe0"
 _CORE_URI = f"{_PACKAGE}/metadata/core-properties"
 _DC_URI = "http://purl.org/dc/elements/1.1/"
@@ -241,6 +244,8 @@ class OfficeFile(UnitFile):
         adapted = text.adapt(unit, self.units[text.index])
         if text.layout is None:
             return adapted
+        words = {code.id for code in text.unit.codes if code.kind == "alone" and _WORDS.match(code.content)}
+        adapted = space_words(text.unit, adapted, words)
         beginning = self.begin_paragraph(text.paragraph, language) if language and text.paragraph else ""
         return text.layout.lay_out(
             adapted, beginning, lambda head: self.set_run_language(head, language, text.paragraph) if language else head

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
@@ -197,21 +197,31 @@ def tidy_pieces(old: Unit, new: Unit) -> Unit:
     """
     if new == old:
         return new
-    beside = {code.id: _has_letters_beside(old, code) for code in old.codes}
-    new = tidy_spaces(new)
-    codes = []
+    words = {code.id for code in old.codes if code.kind == "alone" and _WORD_LIKE.match(code.content)}
+    return space_words(old, tidy_spaces(new), words)
+
+
+def space_words(old: Unit, new: Unit, ids: Collection[str]) -> Unit:
+    """Return a translated unit with spaces around single codes that show words, where the old one has no letter.
+
+    ids: of these codes.
+    """
+    beside = {code.id: find_letters_beside(old, code) for code in old.codes if code.id in ids}
+    codes: list[Code] = []
+    texts: list[str] = []
+    position, added = 0, 0
     for code in new.codes:
-        if code.kind == "alone" and _WORD_LIKE.match(code.content):
-            now, before = _has_letters_beside(new, code), beside.get(code.id, (True, True))
-            spaces = [
-                SPACE if is_glued and not was_glued else "" for is_glued, was_glued in zip(now, before, strict=True)
-            ]
-            code = replace(code, content=spaces[0] + code.content + spaces[1])
-        codes.append(code)
-    return replace(new, codes=tuple(codes))
+        is_glued = was_glued = (False, False)
+        if code.kind == "alone" and code.id in beside:
+            is_glued, was_glued = find_letters_beside(new, code), beside[code.id]
+        before, after = (now and not then for now, then in zip(is_glued, was_glued, strict=True))
+        codes.append(replace(code, offset=code.offset + added + before))
+        texts += [new.text[position : code.offset], SPACE * (before + after)]
+        position, added = code.offset, added + before + after
+    return replace(new, text="".join([*texts, new.text[position:]]), codes=tuple(codes))
 
 
-def _has_letters_beside(unit: Unit, code: Code) -> tuple[bool, bool]:
+def find_letters_beside(unit: Unit, code: Code) -> tuple[bool, bool]:
     """Return whether a letter or digit is directly before and after a code."""
     before, after = unit.text[max(0, code.offset - 1) : code.offset], unit.text[code.offset : code.offset + 1]
     return (

@@ -15,7 +15,7 @@ from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText
-from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
+from docmt.formats.placeholders import find_letters_beside, hide_placeholders, is_icu_message, space_words, tidy_spaces
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
@@ -216,8 +216,12 @@ class XliffFile(UnitFile):
         return [*replacements, (after, after, f"{space}<{tag}{attributes}>{content}</{tag}>")]
 
     def _render(self, units: Sequence[Unit], index: int) -> str:
-        unit = units[index]
-        return (unit if unit == self.units[index] else tidy_spaces(unit)).render(escape_text)
+        old, new = self.units[index], units[index]
+        if new == old:
+            return new.render(escape_text)
+        single = [code for code in old.codes if code.kind == "alone" and _WORD_LIKE.match(code.content)]
+        apart = {code.id for code in single if not code.is_space and not any(find_letters_beside(old, code))}
+        return space_words(old, tidy_spaces(new), apart).render(escape_text)
 
     def _fill(self, element: Element, content: str) -> Replacement:
         """Return the replacement of the content of an element."""
@@ -303,6 +307,8 @@ def _find_indent(text: str, end: int) -> str:
     return text[start - size : end] if start and text[start - 1] in "\r\n" else ""
 
 
+_WORD_LIKE = re.compile(r"<(?:[\w.-]+:)?(?:ph|x|mrk)\b")
+"""Elements that may show words in their line."""
 _FAMILIES = {"sc": "c", "ec": "c", "sm": "m", "em": "m", "bx": "x", "ex": "x", "bpt": "pt", "ept": "pt"}
 
 
