@@ -400,3 +400,9 @@ def test_texts_of_drawings_are_reported():
     file = read(page.encode(), "x", ReadConfig())
     assert [unit.text for unit in file.units] == ["See now."]
     assert file.skipped == [Skipped("texts of drawings", text) for text in ("Sales", "First", "year")]
+
+
+@pytest.mark.parametrize(("tag", "can_copy"), [("em", True), ("a", False), ("q", False), ("g", False), ("x-y", False)])
+def test_only_formats_are_copied(tag, can_copy):
+    units = read_page(f"<p>He <{tag}>saw it there</{tag}></p>").units
+    assert [code.can_copy for code in units[0].codes] == [can_copy, can_copy]

@@ -73,6 +73,10 @@ def link_words(source, target, pairs):
         ("say <b>(yes)</b> now", "jetzt (ja) sagen", "4-0 1-1 2-2 3-3 0-4", "jetzt <b>(ja)</b> sagen"),
         ("the <b>red</b> car", "红车", "1-0 2-1", "<b>红</b>车"),
         ("wo<b>r</b>d one", "eins Wort", "1-0 0-1", "eins <b>Wort</b>"),
+        ("H<b>2</b>O is", "das H2O", "1-0 0-1", "das H<b>2</b>O"),
+        ("<i>H<b>2</b>O</i> is", "das H2O", "1-0 0-1", "das <i>H<b>2</b>O</i>"),
+        ("the 2<b>nd</b> day", "la 2e", "0-0 1-1 2-1", "la 2<b>e</b>"),
+        ("the 2<b>nd</b> day", "la 2", "0-0 1-1", "la <b>2</b>"),
     ],
 )
 def test_codes_follow_their_words(source, target, links, expected):

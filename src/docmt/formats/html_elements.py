@@ -30,8 +30,10 @@ SKIPPED = {
     "textarea": "text fields",
 }
 """Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
-NO_COPY = _names("a label")
-"""Pairs that enclose one passage."""
+CAN_COPY = _names(
+    "abbr acronym b bdi bdo big cite del dfn em font i ins mark nobr s small span strike strong sub sup tt u"
+)
+"""Pairs that may enclose several passages. Others are one thing: a link, a <q> with its marks, an element of XML."""
 NOTE_MARKS = _names("a sup")
 """Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
 _ATTRIBUTES = _names("alt aria-description aria-label placeholder title")

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 from docmt.documents.text_layout import has_letters
 from docmt.formats.html_elements import (
     BLOCKS,
+    CAN_COPY,
     EMBEDDED,
-    NO_COPY,
     NOTE_MARKS,
     SKIPPED,
     TAG_NAME,
@@ -222,7 +222,7 @@ class _Reader:
             self._items.append(_Item("break", token.start, token.end))
             return
         is_alone = token.is_empty or token.name in VOID
-        can_copy = token.name not in NO_COPY and "id" not in attributes
+        can_copy = token.name in CAN_COPY and "id" not in attributes
         kind: Literal["alone", "open"] = "alone" if is_alone else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 

@@ -30,7 +30,7 @@ ALL_PATTERNS = (PATHS, LINE_BREAKS, NAMED, PRINTF, BRACES, TAGS, ENTITIES)
 """All regular expressions of this module."""
 
 _TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
-_NOT_COPIED = frozenset(("a", "button", "link"))
+_NOT_COPIED = frozenset(("a", "button", "link", "q"))
 _BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
 _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")
 _WORD_LIKE = re.compile(r"[ ]?(?:`|!\[|<(?:code|kbd|samp|var|img|input)\b)", re.IGNORECASE)

@@ -16,6 +16,7 @@ from itertools import groupby
 from docmt.documents.addresses import find_addresses, find_words_and_addresses
 from docmt.documents.words import Span, find_words
 from docmt.formats.units import SPACE, Code, Unit
+from docmt.formats.word_parts import split_words
 
 _OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
 _CLOSING = frozenset(",.;:!?…")
@@ -156,7 +157,8 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
         )
         for atom in atoms
     ]
-    return list(_cut(passage.target, target, target_stacks, sorted(zip(positions, atoms, strict=True), key=_first)))
+    parts = split_words(text, words, stacks, passage.target, target, target_stacks, aligned)
+    return list(_cut(passage.target, *parts, sorted(zip(positions, atoms, strict=True), key=_first)))
 
 
 def _find_undivided(text: str, stacks: Sequence[Stack], atoms: set[int]) -> set[str]:
