@@ -51,3 +51,11 @@ def test_a_file_without_units_has_an_empty_document():
     documents = UnitDocuments(Listed([]), "en")
     assert [len(document) for document in documents.documents] == [0]
     assert documents.translate([[]]).units == []
+
+
+def test_symbols_stay():
+    documents = UnitDocuments(Listed([Unit(text) for text in ("X", "kV", "One two.", "ºC")]), "en")
+    assert documents.documents[0].sentences == ("One two.",)
+    assert documents.documents[0].text() == "X\n\nkV\n\nOne two.\n\nºC"
+    translated = documents.translate([[SentenceTranslation("Eins zwei.")]])
+    assert [unit.text for unit in translated.units] == ["X", "kV", "Eins zwei.", "ºC"]

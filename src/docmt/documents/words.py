@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 Span = tuple[int, int]
 _UNSPACED = (
@@ -16,3 +17,26 @@ _WORD = re.compile(rf"[{_UNSPACED}][{_MARKS}]*|(?:(?![{_UNSPACED}])[\w{_MARKS}])
 def find_words(sentence: str) -> list[Span]:
     """Return the words: runs of letters and digits, single other signs, and single characters of unspaced scripts."""
     return [match.span() for match in _WORD.finditer(sentence)]
+
+
+_ALPHABETS = ("LATIN", "GREEK", "CYRILLIC")
+_VOWELS = frozenset("aeiouyæøœαεηιουωаеёиоуыэюяєіїў")
+_SPOKEN = frozenset("?!.,;:…¿¡")
+_SIGNS = frozenset("ºªµ")
+"""Letters for `str.isalpha` that are signs."""
+
+
+def is_symbol(text: str) -> bool:
+    """Return whether a whole text is a label or a unit and no word: X, kV, ºC. A model makes sentences of these.
+
+    It has at most three characters, none of them a mark of a sentence, and one letter, or two without a vowel (kV) or
+    with a capital after a small one (mA).
+    """
+    text = text.strip()
+    if not 0 < len(text) <= 3 or not _SPOKEN.isdisjoint(text):
+        return False
+    letters = [each for each in text if each.isalpha() and each not in _SIGNS]
+    if len(letters) > 2 or not all(unicodedata.name(each, "").startswith(_ALPHABETS) for each in letters):
+        return False
+    has_vowel = any(unicodedata.normalize("NFD", each.lower())[0] in _VOWELS for each in letters)
+    return len(letters) < 2 or not has_vowel or (letters[0].islower() and letters[1].isupper())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from docmt.documents import Document, sentence_spans
+from docmt.documents.words import is_symbol
 from docmt.formats.line_breaks import find_line_spans
 from docmt.formats.projection import Link, Passage, project_codes
 from docmt.formats.units import Unit, UnitFile
@@ -117,7 +118,9 @@ class UnitDocuments:
 
 
 def _find_sentences(unit: Unit, language: str) -> Iterator[tuple[int, int]]:
-    """Yield the characters of the sentences of a unit."""
+    """Yield the characters of the sentences of a unit. A unit that is a symbol alone has none, and so it stays."""
+    if is_symbol(unit.text):
+        return
     for line_start, line_end in find_line_spans(unit):
         for start, end in sentence_spans(unit.text[line_start:line_end], language):
             yield line_start + start, line_start + end
