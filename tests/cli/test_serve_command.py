@@ -15,7 +15,7 @@ pytest.importorskip("httpx")
 
 import httpx
 
-from docmt.cli.commands.serve import default_data
+from docmt.cli.commands.serve import default_data, local_names
 from docmt.serve.http_server import is_loopback, open_socket
 
 
@@ -44,6 +44,13 @@ def test_addresses_that_cannot_be_used(run, tmp_path):
     message = "no.where port 1 cannot be used"
     fails("serve", run, "--host", "no.where", "--port", 1, "--data", tmp_path, message=message)
     fails("serve", tmp_path / "none", "--port", 0, "--data", tmp_path, message=r"none")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has one loopback address alone")
+def test_another_loopback_address_is_a_name_of_the_server():
+    with open_socket("127.0.0.2", 0) as listener:
+        assert is_loopback(listener)
+        assert local_names(listener) == {"localhost", "127.0.0.1", "[::1]", "127.0.0.2"}
 
 
 def test_the_data_is_in_the_state_directory(monkeypatch, tmp_path):

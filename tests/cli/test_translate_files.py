@@ -177,7 +177,7 @@ def test_what_has_no_effect_is_refused(run, page, tmp_path):
     fails("translate", run, page, "-o", out, "--bilingual", out, message="two outputs")
     old = tmp_path / "old.doc"
     old.write_bytes(b"\xd0\xcf")
-    fails("translate", run, old, "-o", out, message="Save it as docx, without macros")
+    fails("translate", run, old, "-o", out, message="Save it as docx without macros, and translate that")
     text = tmp_path / "a.txt"
     text.write_text("It is cheap.\n")
     fails("translate", run, text, "-o", out, "--fields", "a", message="--fields is for files with markup")

@@ -140,6 +140,9 @@ class FakeService:
             return JSONResponse({"error": f"{name} is broken. Save it again."}, 422)
         document = FakeDocument(f"id{len(self.documents)}", name, split_text(data.decode(errors="replace")), data)
         self.documents[document.id] = document
+        if not document.sentences:
+            document.status = "done"
+            document.log("done", document.describe())
         return JSONResponse(document.describe(), 202)
 
     def find(self, request):

@@ -327,7 +327,7 @@ def test_cancel_delete_and_expiry(tmp_path):
                     break
             assert (await jobs.cancel(first, "")).status == "cancelled"
             assert (await follow(jobs, first))[-1].data["status"] == "cancelled"
-            with pytest.raises(DocumentNotReady):
+            with pytest.raises(DocumentNotReady, match="the document was cancelled: translate it again"):
                 await jobs.result(first, "")
             assert (await jobs.cancel(second, "")).status == "cancelled"
             engine.hold = 100

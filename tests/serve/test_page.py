@@ -329,6 +329,29 @@ def test_it_copies_the_translation(service, open_page):
     assert copied == "fr The cat sleeps. fr It is odd.\nfr Nobody came. fr The 7 dogs left."
 
 
+def test_a_sentence_without_a_translation_is_copied_as_nothing(service, open_page):
+    page = open_page(service.url, permissions=["clipboard-read", "clipboard-write"])
+    service.hold_after = 0
+    translate(page, "One. Two. Three.", end="#cancel")
+    service.documents["id0"].log("sentence", service.documents["id0"].sentences[0])
+    expect(page, sentence(0), "(not translated)")
+    service.documents["id0"].finished = 1
+    service.hold_after = 10
+    expect(page, DONE)
+    page.click("#copy")
+    expect(page, "#announcement", "The translation was copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == " fr Two. fr Three."
+
+
+@pytest.mark.parametrize(("data", "state"), [(b"", "There is no text to translate"), (b"One.", "1 sentence")])
+def test_a_file_without_text_and_one_of_one_sentence(service, open_page, data, state):
+    page = open_page(service.url)
+    page.set_input_files("#file", {"name": "a.txt", "mimeType": "", "buffer": data})
+    page.click("#start button.main")
+    expect(page, DONE)
+    assert page.inner_text("#state") == state
+
+
 def test_a_narrow_page_needs_no_sideways_scrolling(service, open_page):
     page = open_page(service.url, viewport={"width": 340, "height": 700})
     translate(page, TEXT + "x" * 400)

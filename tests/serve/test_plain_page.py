@@ -30,6 +30,8 @@ def test_a_document_leads_to_its_page(tmp_path):
         ({"text": " "}, ">There is nothing to translate"),
         ({"model": "<i>"}, "&lt;i&gt;"),
         ({"file": ("a.docx", b"no zip")}, ">a.docx is damaged"),
+        ({"file": ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")}, ".docx, "),
+        ({"file": ("a.json", b'{"title": "One."}')}, "to translate in “Fields to translate” (in requests"),
     ],
 )
 def test_errors_are_pages(values, message, tmp_path):
@@ -37,6 +39,14 @@ def test_errors_are_pages(values, message, tmp_path):
         response = send(client, **values)
         assert 400 <= response.status_code < 500 and message in response.text and "<i>" not in response.text
         assert response.headers["content-type"].startswith("text/html")
+
+
+def test_a_file_without_text(tmp_path):
+    with running_service(tmp_path) as client:
+        address = "/" + send(client, file=("a.txt", b"\n")).headers["location"]
+        while 'http-equiv="refresh"' in (page := client.get(address).text):
+            pass
+        assert "<p>There is no text to translate.</p>" in page
 
 
 def test_a_document_that_is_not_there(tmp_path):

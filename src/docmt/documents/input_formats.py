@@ -59,9 +59,9 @@ _SENTENCES = f"Put the sentences of one language {_AS_LINES}"
 _XLIFF = _Refused("an XLIFF file", _SENTENCES, has_units=True)
 _PDF = _Refused("a PDF document", "Extract the text, for example with pdftotext, and translate that with --join-lines")
 _SAVE_AS = {
-    **dict.fromkeys((".doc", ".rtf", ".docm", ".dotm", ".dotx"), "docx, without macros"),
-    **dict.fromkeys((".ppt", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx, without macros"),
-    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".xltx"), "xlsx, without macros"),
+    **dict.fromkeys((".doc", ".rtf", ".docm", ".dotm", ".dotx"), "docx without macros"),
+    **dict.fromkeys((".ppt", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx without macros"),
+    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".xltx"), "xlsx without macros"),
     **dict.fromkeys((".fodt", ".ott", ".sxw", ".pages"), "odt or docx"),
     **dict.fromkeys((".fodp", ".key"), "odp or pptx"),
     **dict.fromkeys((".fods", ".numbers"), "ods or xlsx"),
@@ -120,7 +120,7 @@ def check_known(path: Path | str, more: str = "") -> None:
     """
     suffix = _suffix(path)
     if formats := _SAVE_AS.get(suffix):
-        advice = f"Save it as {formats} and translate that"
+        advice = f"Save it as {formats}, and translate that"
         raise DocmtError(f"{path} is a {suffix[1:]} file, which docmt does not read. {advice}{more}.")
 
 

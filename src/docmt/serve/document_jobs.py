@@ -37,6 +37,7 @@ MAX_ALTERNATIVES = 10
 _MAX_LOADED = 16
 _MAX_NAME = 120
 _SWEEP_SECONDS = 60
+_STATES = {"failed": "has failed", "cancelled": "was cancelled"}
 _RESULTS = {"original": "", "html": ".html", "xlf": ".xlf", "tmx": ".tmx", "txt": ".txt"}
 
 
@@ -274,7 +275,7 @@ class DocumentJobs:
         """
         record = self._find(id, owner)
         if record.status in ("failed", "cancelled"):
-            raise DocumentNotReady(f"the document is {record.status}, and cannot be edited. Translate it again.")
+            raise DocumentNotReady(f"the document {_STATES[record.status]}: translate it again")
         job = self._load(id)
         source = self._find_sentence(job, number)
         encode_utf8(target, f"sentence {number}")
@@ -335,7 +336,8 @@ class DocumentJobs:
             raise DocmtError(f"{format} is no format of results. Choose one of {', '.join(_RESULTS)}.")
         record = self._find(id, owner)
         if record.status != "done":
-            raise DocumentNotReady(f"the document is {record.status}. Wait until it is done.")
+            advice = "wait until it is done" if record.status in ACTIVE else "translate it again"
+            raise DocumentNotReady(f"the document {_STATES.get(record.status, 'is ' + record.status)}: {advice}")
         folder = self._store.folder(id)
         with self._use(id, owner) as job:
             async with job.rendering:
@@ -400,7 +402,7 @@ class DocumentJobs:
         """Return a source sentence. Raises DocmtError if there is none, or if it has no translation."""
         count = len(job.journal.sources)
         if not 0 <= number < count:
-            raise DocmtError(f"the document has {count} sentences, numbered from 0: there is no sentence {number}")
+            raise DocmtError(f"there is no sentence {number}: the numbers are from 0 to below {count}")
         if job.journal.sentences[number].target is None:
             raise DocumentNotReady(f"sentence {number} is not translated yet. Wait for it.")
         return job.journal.sources[number]
@@ -463,7 +465,8 @@ class DocumentJobs:
         failures = [sentence.error for sentence in journal.sentences if sentence.error]
         if status == "done" and failures:
             count = len(journal.sentences)
-            error = f"{len(failures)} of {count} sentences could not be translated: {failures[0]}"
+            amount = "nothing" if len(failures) == count else f"{len(failures)} of {count} sentences"
+            error = f"{amount} could not be translated: {failures[0]}"
             status = "failed" if len(failures) == count else "done"
         self._store.update(id, status, finished=journal.finished, edited=journal.edited, error=error)
         job.notify()

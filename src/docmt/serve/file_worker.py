@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 TEXT_FORMATS = ("text", "jsonl")
 """Formats without units."""
+_FIELDS = "in “Fields to translate” (in requests: fields)"
+"""What pages and requests have for the option `--fields`."""
+_BEGINNING = 1024
+"""Bytes of a file in which 0 is a sign that it is no text."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def main() -> None:
     try:
         answer = run(task)
     except DocmtError as error:
-        answer = {"error": str(error)}
+        answer = {"error": str(error).replace("with --fields", _FIELDS)}
     except MemoryError:
         answer = {"error": f"{task.name} takes too much memory. Split it, or remove pictures."}
     except OSError as error:
@@ -125,6 +129,9 @@ def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
         return JobMarkupFile(FileTranslation(task.name, data, format, config))
     if task.fields:
         raise DocmtError(f"{task.name}: fields are for files with markup, not for plain text and JSONL")
+    if b"\0" in data[:_BEGINNING] and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")):
+        suffixes = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
+        raise DocmtError(f"{task.name} is no text and no document that docmt reads. It reads {suffixes} and .txt.")
     layout: Layout = "text" if task.format == "text" else "jsonl" if task.format == "jsonl" else "auto"
     input = read_input(task.name, layout=layout, language=language, text=decode_utf8(data, task.name))
     return JobTextFile(input.format, input.documents, input.verbatim_lines, task)

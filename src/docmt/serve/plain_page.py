@@ -146,7 +146,10 @@ async def show_document(request: Request) -> Response:
 
 def _describe(status: JobStatus) -> str:
     """Return the state of a document in a sentence or two."""
-    amount = f"{status.finished:,} of {status.sentences:,} sentences are translated."
+    if status.status == "done" and not status.sentences:
+        return "There is no text to translate."
+    noun = "sentence is" if status.sentences == 1 else "sentences are"
+    amount = f"{status.finished:,} of {status.sentences:,} {noun} translated."
     ends = {"done": "The translation is done.", "failed": "The translation failed.", "cancelled": "It was cancelled."}
     return f"{ends.get(status.status, 'This page looks again by itself.')} {amount} {status.error}".strip()
 

@@ -31,6 +31,8 @@ from docmt.core.settings import MANY, option
 from docmt.decoding.search_config import SearchConfig
 
 if TYPE_CHECKING:
+    import socket
+
     from docmt.serve.access_keys import AccessKeys
     from docmt.serve.http_server import ServiceServer
 
@@ -138,12 +140,19 @@ def _serve(options: ServeOptions, data: Path) -> int:
                 "--open to let everybody use the server"
             )
         is_private = keys is None and not options.open
-        server = make_server(options, data, keys, frozenset(_LOCAL_NAMES) if is_private else frozenset())
+        server = make_server(options, data, keys, local_names(listener) if is_private else frozenset())
         logging.getLogger("docmt.serve").setLevel(logging.INFO)
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # forms that cannot be read are answered
         _log.info(f"the page is at {format_url(listener)} (Ctrl-C stops the server)")
         server.serve_forever(listener)
     return 0
+
+
+def local_names(listener: socket.socket) -> frozenset[str]:
+    """Return the names of this machine that `Host` may have: the usual ones, and the address of the socket."""
+    from docmt.serve.http_server import format_url
+
+    return frozenset((*_LOCAL_NAMES, format_url(listener).removeprefix("http://").rpartition(":")[0]))
 
 
 def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, hosts: frozenset[str]) -> ServiceServer:

@@ -6,6 +6,7 @@ import { DocumentView } from "./document_view.js";
 import { SentencePanel } from "./sentence_panel.js";
 import { listenToKeys } from "./keys.js";
 
+const NO_TEXT = "There is no text to translate";
 const NEEDS_FIELDS = /\.(json|tsv|csv|md|markdown)$/i;
 const BETWEEN_ANNOUNCEMENTS = 5_000; // milliseconds
 
@@ -210,7 +211,8 @@ const percent = (status) => Math.floor((100 * status.finished) / status.sentence
 
 function describeState(status) {
   const { finished, sentences } = status;
-  const amount = `${count.format(finished)} of ${count.format(sentences)} sentences`;
+  const all = `${count.format(sentences)} ${sentences === 1 ? "sentence" : "sentences"}`;
+  const amount = `${count.format(finished)} of ${all}`;
   const skipped = Object.entries(status.skipped ?? {}).map(([reason, number]) => `${count.format(number)} ${reason}`);
   const left = skipped.length ? ` · left as it was: ${skipped.join(", ")}` : "";
   if (status.status === "queued") return "Waiting for its turn";
@@ -218,7 +220,7 @@ function describeState(status) {
   if (status.status === "failed") return `Failed after ${amount}`;
   if (status.status === "cancelled") return `Cancelled after ${amount}`;
   const kept = status.expires ? ` · kept until ${times.format(new Date(status.expires))}` : "";
-  return `${count.format(sentences)} sentences${left}${kept}`;
+  return `${sentences ? all : NO_TEXT}${left}${kept}`;
 }
 
 /** Return the time that is left, by the speed since the page began to listen. */

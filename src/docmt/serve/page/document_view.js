@@ -171,7 +171,9 @@ export class DocumentView {
 
   /** Return the translation, a line a paragraph. */
   text() {
-    return [...this.root.querySelectorAll("p.target")].map((paragraph) => paragraph.textContent).join("\n");
+    const textOf = (node) => (node.dataset ? this.sentences[this.numberAt(node)].data.target : node.textContent);
+    const paragraphs = [...this.root.querySelectorAll("p.target")];
+    return paragraphs.map((paragraph) => [...paragraph.childNodes].map(textOf).join("")).join("\n");
   }
 }
 
