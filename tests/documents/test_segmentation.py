@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from docmt.documents import Document, segmentation, unwrap_lines
+from docmt.documents import Document, segmentation, sentence_spans, unwrap_lines
 
 
 def split(text: str, language: str = "en", join_lines: bool = False) -> list[str]:
@@ -167,3 +167,10 @@ def test_interrupting_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segmentation, "sentencex", SimpleNamespace(segment=segment))
     with pytest.raises(KeyboardInterrupt):
         split("One.")
+
+
+@pytest.mark.parametrize(
+    "text", ["See ./lalune.jpg now.", "See ../Files now.", "./lalune.jpg", "It is in docs/Files.md today."]
+)
+def test_paths_are_not_cut(text):
+    assert sentence_spans(text, "en") == [(0, len(text))]

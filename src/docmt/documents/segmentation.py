@@ -100,7 +100,7 @@ def _replace_break(spaces: re.Match[str]) -> str:
 def _find_boundaries(block: str, language: str) -> Iterator[int]:
     """Yield the ends of the sentences of a block. The last one is the end of the block."""
     normalized = _WHITE_SPACE.sub(" ", block)
-    inside = {place for start, end in find_addresses(normalized) for place in range(start + 1, end)}
+    inside = {place for start, end in find_addresses(normalized, with_paths=True) for place in range(start + 1, end)}
     start, size = 0, _WINDOW
     while start < len(normalized):
         window = _cut_window(normalized, start, size)
