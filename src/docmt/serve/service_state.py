@@ -128,7 +128,7 @@ class ServiceState:
             raise RequestError("too many documents are waiting: try again later", 429, {"retry-after": "60"})
         own = self.jobs.count_active(key.id) + self.arriving[key.id] if key else 0
         if limits and limits.concurrent_jobs and own >= limits.concurrent_jobs:
-            message = f"this key has its {limits.concurrent_jobs} at once: wait for a document to end"
+            message = f"this key has its limit of documents at once ({limits.concurrent_jobs}): wait for one to end"
             raise RequestError(message, 429, {"retry-after": "10"})
 
     def take_document(self, request: Request, id: str, owner: str) -> None:
