@@ -25,7 +25,7 @@ def open_page(chromium):
 
     def open_address(url, expected_errors="", **settings):
         context = chromium.new_context(accept_downloads=True, reduced_motion="reduce", **settings)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(120_000)  # a busy machine is slow, not wrong
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))
