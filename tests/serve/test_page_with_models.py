@@ -14,7 +14,8 @@ DONE = "#delete:not([hidden])"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return save_tiny_model(tmp_path_factory.mktemp("model") / "en-fr")
+    """A model that reads context, so that what follows an edit can be translated again."""
+    return save_tiny_model(tmp_path_factory.mktemp("model") / "en-fr", system="group")
 
 
 @pytest.fixture

@@ -10,17 +10,20 @@ from docmt.checkpoint.model_directory import save_model
 from docmt.cli.commands.serve import ServeOptions, make_server
 from docmt.decoding import SearchConfig
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.systems import Group
 from docmt.serve.http_server import format_url, open_socket
 from docmt.text import BpeTokenizer
 
 SEARCH = SearchConfig(beam=1, max_length_ratio=0.0, max_length_extra=4.0)
 
+GROUP = Group(encoder_layers=1, decoder_layers=1, cross_layers=1)
 
-def save_tiny_model(directory, source="en", target="fr", seed=0):
+
+def save_tiny_model(directory, source="en", target="fr", seed=0, system="sentence"):
     """Write a model with random weights."""
     torch.manual_seed(seed)
     sizes = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    model = TranslationModel(ModelConfig(system="sentence", vocabulary_size=264, instance_tokens=40, **sizes))
+    model = TranslationModel(ModelConfig(system=system, group=GROUP, vocabulary_size=264, instance_tokens=40, **sizes))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
