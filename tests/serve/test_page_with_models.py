@@ -4,7 +4,7 @@ import docx
 import pytest
 
 pytest.importorskip("starlette", reason="starlette, which serves the page, is not installed")
-from tiny_service import running_server, save_tiny_model
+from tiny_service import READS_CONTEXT, running_server, save_tiny_model
 
 pytestmark = pytest.mark.browser
 
@@ -15,7 +15,7 @@ DONE = "#delete:not([hidden])"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A model that reads context, so that what follows an edit can be translated again."""
-    return save_tiny_model(tmp_path_factory.mktemp("model") / "en-fr", system="group")
+    return save_tiny_model(tmp_path_factory.mktemp("model") / "en-fr", **READS_CONTEXT)
 
 
 @pytest.fixture

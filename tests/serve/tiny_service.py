@@ -16,14 +16,17 @@ from docmt.text import BpeTokenizer
 
 SEARCH = SearchConfig(beam=1, max_length_ratio=0.0, max_length_extra=4.0)
 
-GROUP = Group(encoder_layers=1, decoder_layers=1, cross_layers=1)
+READS_CONTEXT = {"system": "group", "group": Group(encoder_layers=1, decoder_layers=1, cross_layers=1)}
+"""Options of a model that reads context."""
 
 
-def save_tiny_model(directory, source="en", target="fr", seed=0, system="sentence"):
+def save_tiny_model(directory, source="en", target="fr", seed=0, **options):
     """Write a model with random weights."""
     torch.manual_seed(seed)
     sizes = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    model = TranslationModel(ModelConfig(system=system, group=GROUP, vocabulary_size=264, instance_tokens=40, **sizes))
+    model = TranslationModel(
+        ModelConfig(**{"system": "sentence", **sizes, **options}, vocabulary_size=264, instance_tokens=40)
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
