@@ -20,12 +20,12 @@ from typing import Any
 import yaml
 
 from docmt.checkpoint.hf_model import INDEX_SUFFIX, PICKLE_FILE, read_weight_map
+from docmt.checkpoint.model_directory import CARD_FILE, DOCMT_VERSION
 from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import write_error
 from docmt.core.progress import progress
 
-CARD_FILE = "README.md"
 _LIBRARY = "docmt"
 _MODEL_FILES = (
     *(CARD_FILE, CONFIG_FILE, "generation_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"),
@@ -134,8 +134,6 @@ def download_file(
 
 
 def _identity() -> dict[str, str]:
-    from docmt.checkpoint.model_directory import DOCMT_VERSION
-
     return {"library_name": _LIBRARY, "library_version": DOCMT_VERSION}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -242,7 +241,7 @@ def translate_file(
         else file.documents
     )
     translations = translate([hide_addresses(document) for document in documents])
-    if any(not math.isfinite(sentence.score) for each in translations for sentence in each):
+    if not all(each.has_finite_scores for each in translations):
         raise non_finite_error()
     if isinstance(file, bytes):
         translations = [restore_addresses(*pair) for pair in zip(translations, documents, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -256,6 +257,11 @@ class Translation:
     def __iter__(self) -> Iterator[TranslatedSentence]:
         """Iterate over the sentences."""
         return iter(self.sentences)
+
+    @property
+    def has_finite_scores(self) -> bool:
+        """Whether all scores of sentences are finite numbers; those of a damaged model are not."""
+        return all(math.isfinite(sentence.score) for sentence in self.sentences)
 
     def text(self) -> str:
         """Return the translated text in the layout of the source."""

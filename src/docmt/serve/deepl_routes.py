@@ -17,6 +17,7 @@ from starlette.routing import Route
 from docmt.formats.language_codes import primary_language
 from docmt.serve.document_jobs import DocumentOptions
 from docmt.serve.document_routes import file_name, file_response, start_job
+from docmt.serve.job_store import ACTIVE
 from docmt.serve.language_lists import language_name, list_pairs
 from docmt.serve.request_values import RequestError, RequestValues, read_values
 from docmt.serve.service_state import ServiceState, state_of
@@ -181,7 +182,7 @@ async def show_document(request: Request) -> Response:
 async def download_document(request: Request) -> Response:
     """Return the translated file; 503 before it is done, which clients take as "try again"."""
     state, owner, id = await _identify(request)
-    if state.jobs.status(id, owner).status in ("queued", "running"):
+    if state.jobs.status(id, owner).status in ACTIVE:
         raise RequestError("the document is not translated yet: ask for its state", 503, {"retry-after": "5"})
     return file_response(*await state.jobs.result(id, owner))
 

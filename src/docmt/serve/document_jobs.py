@@ -26,14 +26,13 @@ from docmt.serve.file_process import FileContents, FileLimits, FileProcess
 from docmt.serve.job_journal import JobJournal, Links
 from docmt.serve.job_runner import check_pairs, choose_lane, list_links, translate_job
 from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, move_file
-from docmt.serve.work_queue import LANES, Lane
+from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:
     from docmt.serve.engine import Engine
 
 _log = logging.getLogger(__name__)
 
-MAX_ALTERNATIVES = 10
 _MAX_LOADED = 16
 _MAX_NAME = 120
 _SWEEP_SECONDS = 60

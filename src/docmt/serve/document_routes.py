@@ -17,14 +17,15 @@ from starlette.routing import Route
 
 from docmt.core.files import write_error
 from docmt.formats.registry import FORMATS
-from docmt.serve.document_jobs import MAX_ALTERNATIVES, DocumentOptions, JobEvent, JobStatus
+from docmt.serve.document_jobs import DocumentOptions, JobEvent, JobStatus
+from docmt.serve.file_process import RESULTS
 from docmt.serve.request_values import RequestError, RequestValues, read_values
 from docmt.serve.service_state import ServiceState, state_of
 from docmt.serve.text_translation import choose_model, until_disconnected
+from docmt.serve.work_queue import MAX_ALTERNATIVES
 
 _MAX_NAME = 120
 _TEXT_FORMATS = ("auto", "text", "jsonl")
-RESULTS = ("original", "html", "xlf", "tmx", "txt")
 RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
 """Of files that users sent: nothing in them runs, even where a browser shows them."""
 
@@ -43,7 +44,7 @@ async def create(request: Request) -> Response:
     options = DocumentOptions(
         model=chosen.name or state.engine.find_model(values.text("model"), target=chosen.target),
         format=format,
-        fields=tuple(_read_fields(values)),
+        fields=read_fields(values),
         context=values.text("context"),
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
     )
@@ -51,11 +52,10 @@ async def create(request: Request) -> Response:
     return JSONResponse(status.to_json(), 202, {"location": f"/v1/documents/{status.id}"})
 
 
-def _read_fields(values: RequestValues) -> list[str]:
+def read_fields(values: RequestValues) -> tuple[str, ...]:
     """Return the names of fields: a list, or names with commas between them."""
-    if values.fields.get("fields") is None:
-        return []
-    return [name.strip() for text in values.texts("fields") for name in text.split(",") if name.strip()]
+    texts = [] if values.fields.get("fields") is None else values.texts("fields")
+    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
 
 
 def file_name(name: str | None, default: str) -> str:

@@ -185,10 +185,9 @@ class Engine:
 
         align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
         interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
-        these. Raises Overloaded when too much waits, and DocmtError for n_best above the beam.
+        these. Raises Overloaded when too much waits, and DocmtError for a beam too wide.
         """
-        if n_best > 1:
-            replace(self._search, n_best=n_best, beam=max(n_best, self._search.beam))
+        self._search_for(n_best)
         work = Work(model, document, lane, n_best, align, resume_point, targets)
         with self._condition:
             speed = self._speeds[model].full_speed or _UNKNOWN_SPEED
@@ -200,6 +199,12 @@ class Engine:
             self._queue.add(work)
             self._condition.notify()
         return work
+
+    def _search_for(self, n_best: int) -> SearchConfig:
+        """Return the search with this many translations, whose beam is wide enough. Raises DocmtError for 0."""
+        return (
+            self._search if n_best == 1 else replace(self._search, n_best=n_best, beam=max(n_best, self._search.beam))
+        )
 
     async def segment(self, model: str, text: str) -> Document:
         """Return a text as a document, by the rules of the model's language."""
@@ -300,8 +305,7 @@ class Engine:
         translator = self._shelf.load(first.model)
         started = time.monotonic()  # loading is no measure of speed
         if first.n_best > 1:
-            beam = max(first.n_best, self._search.beam)
-            translator = translator.with_search(replace(self._search, n_best=first.n_best, beam=beam))
+            translator = translator.with_search(self._search_for(first.n_best))
         for work in works:
             work.prepare(translator)
         done = [work for work in works if work.resume_point and work.finished == len(work.document)]
@@ -359,7 +363,7 @@ def _answer(call: _Call) -> None:
 
 def _check_scores(part: PartialTranslation) -> PartialTranslation:
     """Return a part, with an error instead of its translation if its scores are not numbers."""
-    if part.translation is None or all(math.isfinite(sentence.score) for sentence in part.translation):
+    if part.translation is None or part.translation.has_finite_scores:
         return part
     return replace(part, translation=None, error=non_finite_error())
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_error
@@ -23,6 +23,7 @@ from docmt.serve.file_worker import FileTask
 from docmt.serve.job_store import JobFacts
 
 ResultFormat = Literal["original", "html", "xlf", "tmx", "txt"]
+RESULTS: tuple[ResultFormat, ...] = get_args(ResultFormat)
 _MAX_ANSWER = 2**16
 _GRACE = 2
 """Seconds for the start of the process."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any
 
 from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
-from docmt.decoding.translation_results import PartialTranslation, WordLink, non_finite_error
+from docmt.decoding.translation_results import PartialTranslation, WordLink
 from docmt.documents import ParallelDocument
 from docmt.formats.language_codes import primary_language
 from docmt.serve.engine import Engine, Overloaded
@@ -115,11 +114,9 @@ def describe_part(
 
 def _describe_sentences(part: PartialTranslation, first: int, journal: JobJournal) -> list[dict[str, Any]]:
     """Return the values of each sentence of a part; first: number of the first one."""
-    translation, error = part.translation, part.error
-    if translation is not None and not all(math.isfinite(each.score) for each in translation):
-        translation, error = None, non_finite_error()
+    translation = part.translation
     if translation is None:
-        return [{"number": first + index, "error": str(error)} for index in range(len(part.source))]
+        return [{"number": first + index, "error": str(part.error)} for index in range(len(part.source))]
     rows = []
     for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
         row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}

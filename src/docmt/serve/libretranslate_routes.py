@@ -35,9 +35,9 @@ from docmt.serve.text_translation import (
     translate_items,
     until_disconnected,
 )
+from docmt.serve.work_queue import MAX_ALTERNATIVES
 
 _FORBIDDEN = 403
-_MAX_ALTERNATIVES = 10
 _MAX_DOWNLOADS = 10_000
 _PAGE_SECONDS = 500
 
@@ -63,7 +63,7 @@ async def translate(request: Request) -> Response:
     texts, is_list = values.texts("q"), values.is_list("q")
     source, target = _read_pair(values)
     is_html = values.choice("format", ("text", "html"), "text") == "html"
-    count = values.whole("alternatives", 0, _MAX_ALTERNATIVES)
+    count = values.whole("alternatives", 0, MAX_ALTERNATIVES)
     state.take_texts(request, texts)
     is_document = is_one_document(request)
     chosen = choose_models(texts, is_document, lambda text: choose_model(state.engine, source, target, text))

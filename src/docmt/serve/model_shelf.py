@@ -129,9 +129,8 @@ def _describe(name: str) -> InstalledModel:
     """Return the facts of a model by directory, name or pair. The name of a run is that of its folder."""
     path = find_model(name)
     is_own_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
-    return (
-        describe_installed(path) if is_own_folder else replace(describe_installed(path), name=Path(name).resolve().name)
-    )
+    model = describe_installed(path)
+    return model if is_own_folder else replace(model, name=Path(name).resolve().name)
 
 
 def _reads_context(path: Path) -> bool:

@@ -22,8 +22,8 @@ from docmt.serve.text_translation import (
     make_plain_item,
     translate_items,
 )
+from docmt.serve.work_queue import MAX_ALTERNATIVES
 
-MAX_ALTERNATIVES = 10
 OPENAPI = Path(__file__).parent / "openapi.json"
 
 

@@ -13,7 +13,8 @@ from starlette.routing import Route
 
 from docmt.core.errors import DocmtError
 from docmt.serve.document_jobs import DocumentOptions, JobStatus
-from docmt.serve.document_routes import file_name, file_response, start_job
+from docmt.serve.document_routes import file_name, file_response, read_fields, start_job
+from docmt.serve.job_store import ACTIVE
 from docmt.serve.language_lists import language_name
 from docmt.serve.request_guard import convert_error
 from docmt.serve.request_values import RequestError, read_values
@@ -116,10 +117,9 @@ async def create(request: Request) -> Response:
         upload = None
     if not upload and not text.strip():
         raise RequestError("there is nothing to translate: write a text, or choose a file")
-    fields = tuple(name.strip() for name in values.text("fields").split(",") if name.strip())
     name = file_name(upload.filename if upload else "", "text.txt")
     model = state.engine.find_model(values.text("model"))
-    options = DocumentOptions(model=model, fields=fields, name=name)
+    options = DocumentOptions(model=model, fields=read_fields(values), name=name)
     status = await start_job(request, upload or text.encode(), options, owner)
     response = RedirectResponse(f"documents/{status.id}", 303)
     if key:
@@ -132,7 +132,7 @@ async def show_document(request: Request) -> Response:
     """Return the state of a document; of one that is done, links to its results."""
     state, owner = _identify(request)
     status = state.jobs.status(request.path_params["id"], owner)
-    is_active = status.status in ("queued", "running")
+    is_active = status.status in ACTIVE
     body = f"<h1>{escape(status.name)}</h1>\n<p>{escape(_describe(status))}</p>\n"
     if status.status == "done":
         links = [

@@ -89,9 +89,7 @@ class RequestValues:
 def _check_text(name: str, value: Any) -> str:
     """Return the value. Raises RequestError unless it is text that UTF-8 can hold, without null characters."""
     if not isinstance(value, str):
-        kind = {bool: "true or false", dict: "an object", list: "a list", type(None): "null"}.get(
-            type(value), "a number"
-        )
+        kind = _KINDS.get(type(value), "a number")
         raise RequestError(f"{name} has {kind} where a text belongs: send a string")
     if "\0" in value:
         raise RequestError(f"{name} has a null character: remove it")

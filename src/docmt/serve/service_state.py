@@ -14,6 +14,7 @@ from starlette.requests import Request
 from docmt.serve.access_keys import AccessKey, AccessKeys, LimitReached
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
+from docmt.serve.job_store import ACTIVE
 from docmt.serve.request_values import RequestError
 from docmt.serve.service_metrics import Gauges, ServiceMetrics
 
@@ -123,7 +124,7 @@ class ServiceState:
         if size > most:
             raise RequestError(f"the file has {size:,} bytes: send at most {most:,}", 413)
         states = self.jobs.count_states()
-        active = states.get("queued", 0) + states.get("running", 0) + self.arriving.total()
+        active = sum(states.get(state, 0) for state in ACTIVE) + self.arriving.total()
         if active >= self.config.max_documents:
             raise RequestError("too many documents are waiting: try again later", 429, {"retry-after": "60"})
         own = self.jobs.count_active(key.id) + self.arriving[key.id] if key else 0
@@ -146,7 +147,7 @@ class ServiceState:
             "batch_tokens": statistics.batch_tokens,
             "batch_fill": statistics.batch_fill,
             "model_bytes": statistics.model_bytes,
-            "jobs": dict(self.jobs.count_states()),
+            "jobs": self.jobs.count_states(),
         }
 
 

@@ -19,6 +19,8 @@ from docmt.documents import Document
 
 Lane = Literal["interactive", "jobs"]
 LANES: tuple[Lane, ...] = ("interactive", "jobs")
+MAX_ALTERNATIVES = 10
+"""Further translations of a sentence that a request may ask for."""
 _CHARACTERS_PER_TOKEN = 3  # of texts that are not tokenized yet
 _INTERACTIVE_SHARE = 4  # turns of the interactive lane for one of the other, where both have work for whole turns
 
