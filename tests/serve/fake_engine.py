@@ -97,6 +97,9 @@ class FakeEngine:
         while self.translated >= self.hold:
             await asyncio.sleep(0.005)
 
+    def describe_model(self, name):
+        return next(each for each in self.describe_models() if each.name == name)
+
     def describe_models(self):
         return [FakeModel()]
 

@@ -129,7 +129,7 @@ def test_supplied_translations_and_resumed_works(models):
         return whole, rest, other, resumed, await engine.submit("group", document, targets=["a"] * 20).result()
 
     with running(models["group"]) as engine:
-        engine._shelf._search = replace(SEARCH, beam=1)
+        engine._pool._search = replace(SEARCH, beam=1)
         whole, rest, other, resumed, nothing = asyncio.run(translate(engine))
     assert targets(whole)[7:] == targets(rest)
     assert (rest[0].first, rest[0].source.sentences[0]) == (7, document.sentences[7])
@@ -204,14 +204,14 @@ def test_a_caller_who_leaves_during_an_alignment_stops_nothing(models, monkeypat
 
     started, go_on = threading.Event(), threading.Event()
     with running(models["sentence"]) as engine:
-        load = engine._shelf.load
+        load = engine._pool.load
 
         def load_slowly(name):
             started.set()
             go_on.wait()
             return load(name)
 
-        monkeypatch.setattr(engine._shelf, "load", load_slowly)
+        monkeypatch.setattr(engine._pool, "load", load_slowly)
         assert len(asyncio.run(leave(engine))) == 2
         assert engine._thread.is_alive()
 
@@ -329,7 +329,7 @@ def test_a_model_that_cannot_be_loaded_is_tried_once_a_turn(models, monkeypatch)
         return await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
 
     engine = Engine([str(models["sentence"])], search=SEARCH)
-    monkeypatch.setattr(engine._shelf, "load", fail)
+    monkeypatch.setattr(engine._pool, "load", fail)
     errors = asyncio.run(translate(engine))
     engine.stop()
     assert {str(error) for error in errors} == {"there is not enough memory for the model. Ask for another one."}
@@ -343,7 +343,7 @@ def test_scores_that_are_no_numbers_are_errors(models, tmp_path):
         next(translator.model.parameters()).fill_(float("nan"))
 
     async def translate(engine):
-        engine._shelf._loaded["broken"] = translator
+        engine._pool._loaded["broken"] = translator
         return await engine.submit("broken", Document.from_sentences(["It is."])).result()
 
     with running(path) as engine:
@@ -365,11 +365,11 @@ def test_models_by_name_language_and_memory(models, tmp_path):
     one = engine.describe_models()[0]
     assert (one.name, one.source_language, one.target_language, one.system) == ("sentence", "en", "fr", "sentence")
     size = one.parameters * 4
-    engine._shelf._max_bytes = 2 * size + size // 2
+    engine._pool._max_bytes = 2 * size + size // 2
     for name in ("sentence", "german", "sentence", "group"):
-        engine._shelf.load(name)
+        engine._pool.load(name)
     loaded = {model.name for model in engine.describe_models() if model.is_loaded}
-    assert "german" not in loaded and "group" in loaded and engine._shelf.loaded_bytes() <= engine._shelf._max_bytes
+    assert "german" not in loaded and "group" in loaded and engine._pool.loaded_bytes() <= engine._pool._max_bytes
     with pytest.raises(DocmtError, match="have one name"):
         Engine([str(german), str(save(tmp_path / "other" / "german"))])
 

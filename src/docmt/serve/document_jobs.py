@@ -171,7 +171,7 @@ class DocumentJobs:
         Raises DocmtError for a file that cannot be read, and UnknownModel.
         """
         model = self._engine.find_model(options.model)
-        description = next(each for each in self._engine.describe_models() if each.name == model)
+        description = self._engine.describe_model(model)
         name = printable(re.split(r"[/\\]", options.name or file.name)[-1])[-_MAX_NAME:] or "document"
         languages = description.source_language, description.target_language
         facts = JobFacts(name, options.format, model, *languages, 0, options.fields)

@@ -21,7 +21,7 @@ from docmt.decoding.stand_ins import restore_part
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
-from docmt.serve.model_shelf import ModelDescription, ModelShelf, UnknownModel
+from docmt.serve.model_pool import ModelDescription, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
@@ -133,10 +133,10 @@ class Engine:
         give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. Raises DocmtError for a model that
         is missing or damaged.
         """
-        self._shelf = ModelShelf(models, search, device, precision, max_memory_mb * 2**20)
+        self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
-        self._speeds = {model.name: _Speed() for model in self._shelf.describe()}
+        self._speeds = {model.name: _Speed() for model in self._pool.describe()}
         self._counts, self._is_stopping, self._last_interactive = _Counts(), False, -_QUIET_AFTER_SECONDS
         self._thread = threading.Thread(target=self._run, name="docmt-engine", daemon=True)
 
@@ -161,14 +161,18 @@ class Engine:
 
     def describe_models(self) -> list[ModelDescription]:
         """Return the models, the preferred ones first."""
-        return self._shelf.describe()
+        return self._pool.describe()
+
+    def describe_model(self, name: str) -> ModelDescription:
+        """Return the model of this name, which `find_model` returned."""
+        return next(each for each in self.describe_models() if each.name == name)
 
     def find_model(self, name: str = "", source: str = "", target: str = "") -> str:
         """Return the name of the first model of this name or pair and these languages; empty texts mean any.
 
         Raises UnknownModel.
         """
-        return self._shelf.find(name, source, target)
+        return self._pool.find(name, source, target)
 
     def submit(
         self,
@@ -208,14 +212,14 @@ class Engine:
 
     async def segment(self, model: str, text: str) -> Document:
         """Return a text as a document, by the rules of the model's language."""
-        language = next((each.source_language for each in self._shelf.describe() if each.name == model), "")
-        return await asyncio.to_thread(Document.from_text, text, language=language or DEFAULT_LANGUAGE)
+        language = self.describe_model(model).source_language or DEFAULT_LANGUAGE
+        return await asyncio.to_thread(Document.from_text, text, language=language)
 
     async def align(self, model: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[WordLink, ...]]:
         """Return the word links of the sentences of one document and their translations."""
 
         def align_pairs() -> list[tuple[WordLink, ...]]:
-            (translation,) = self._shelf.load(model).align([_pair_sentences(pairs)])
+            (translation,) = self._pool.load(model).align([_pair_sentences(pairs)])
             return [sentence.alignment or () for sentence in translation]
 
         call = _Call(align_pairs)
@@ -235,7 +239,7 @@ class Engine:
                 counts.batches,
                 counts.tokens,
                 counts.fill,
-                self._shelf.loaded_bytes(),
+                self._pool.loaded_bytes(),
             )
 
     def _run(self) -> None:
@@ -275,7 +279,7 @@ class Engine:
         progressed: list[Work] = []
         unfinished: list[Work] = []
         try:
-            self._shelf.load(works[0].model)
+            self._pool.load(works[0].model)
         except Exception as error:  # no work is the reason, so none is tried alone: loading may take minutes
             message = self._describe_error(error, "the model. Ask for another one")
             for work in works:
@@ -302,7 +306,7 @@ class Engine:
     def _take_turn(self, works: Sequence[Work]) -> list[Work]:
         """Translate together, deliver the parts, and return the works that progressed or had nothing to translate."""
         first = works[0]
-        translator = self._shelf.load(first.model)
+        translator = self._pool.load(first.model)
         started = time.monotonic()  # loading is no measure of speed
         if first.n_best > 1:
             translator = translator.with_search(self._search_for(first.n_best))

@@ -18,7 +18,6 @@ from docmt.serve.text_translation import (
     TextItem,
     TextOptions,
     choose_model,
-    find_description,
     make_plain_item,
     translate_items,
 )
@@ -51,7 +50,7 @@ async def translate(request: Request) -> Response:
     align = values.switch("alignments")
     options = TextOptions(before, targets, n_best=count + 1, align=align)
     rows = (await translate_items(request, state.engine, [model], [item], options))[0]
-    description = find_description(state.engine, model)
+    description = state.engine.describe_model(model)
     head = {
         "model": model,
         "source_language": description.source_language or chosen.source,

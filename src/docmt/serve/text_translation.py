@@ -18,7 +18,7 @@ from docmt.documents import Document
 from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.registry import FORMATS
-from docmt.serve.engine import Engine, ModelDescription, Work
+from docmt.serve.engine import Engine, Work
 from docmt.serve.language_lists import language_name
 from docmt.serve.request_values import RequestError
 
@@ -205,14 +205,9 @@ async def make_item(engine: Engine, text: str, chosen: ChosenModel, is_markup: b
     return await make_plain_item(engine, chosen.name, text)
 
 
-def find_description(engine: Engine, model: str) -> ModelDescription:
-    """Return the description of a model of the engine."""
-    return next(each for each in engine.describe_models() if each.name == model)
-
-
 def _segmentation(engine: Engine, chosen: ChosenModel) -> str:
     """Return the code of the language whose rules cut sentences."""
-    description = find_description(engine, chosen.name)
+    description = engine.describe_model(chosen.name)
     return primary_language(description.source_language or chosen.source or "en")
 
 
@@ -266,7 +261,7 @@ def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: Text
 
     A context that the model does not read is left out, which saves its translation.
     """
-    if options.context and not find_description(engine, model).reads_context:
+    if options.context and not engine.describe_model(model).reads_context:
         options = replace(options, context=NO_CONTEXT, context_targets=())
     document = _join([options.context, *(item.document for item in items)])
     if len(document) == len(options.context):

@@ -46,7 +46,7 @@ class ModelDescription:
         return self.precision == "float32"
 
 
-class ModelShelf:
+class ModelPool:
     """Models by name. Only the thread that translates may call `load`."""
 
     def __init__(
