@@ -15,9 +15,8 @@ from safetensors.torch import load_file
 pytest.importorskip("transformers")
 pytest.importorskip("huggingface_hub")
 
-import hub
 from hub_server import COMMIT, serve_hub
-from tiny_pretrained import MARIAN, SIZES
+from tiny_pretrained import save_marian
 
 from docmt import Translator, load_model
 from docmt.checkpoint import convert_huggingface
@@ -37,16 +36,9 @@ CARD = b"---\nlanguage:\n- en\n- fr\nlicense: apache-2.0\n---\n# A model\n"
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """The files of a tiny Marian model, and its pickled weights."""
-    import transformers
-
-    directory = hub.marian(tmp_path_factory.mktemp("marian"))
-    pad = directory.rows - 1
-    options = {**SIZES, **MARIAN, "vocab_size": directory.rows, "pad_token_id": pad, "decoder_start_token_id": pad}
-    torch.manual_seed(5)
-    model = transformers.MarianMTModel(transformers.MarianConfig(**options))
-    model.save_pretrained(directory.path)
-    torch.save(model.state_dict(), directory.path / "pytorch_model.bin")
-    found = {path.name: path.read_bytes() for path in directory.path.iterdir()}
+    directory, state = save_marian(tmp_path_factory.mktemp("marian"))
+    torch.save(state, directory / "pytorch_model.bin")
+    found = {path.name: path.read_bytes() for path in directory.iterdir()}
     return {**found, "README.md": CARD, "tf_model.h5": b"x" * 1000, ".gitattributes": b"x", "../config.json": b"x"}
 
 

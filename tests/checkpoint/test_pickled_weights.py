@@ -16,8 +16,7 @@ from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
-import hub
-from tiny_pretrained import MARIAN, SIZES
+from tiny_pretrained import save_marian
 
 from docmt import DocmtError
 from docmt.checkpoint.pickled_weights import check_pickle, read_pickled_weights
@@ -26,15 +25,7 @@ from docmt.checkpoint.pickled_weights import check_pickle, read_pickled_weights
 @pytest.fixture(scope="module")
 def marian(tmp_path_factory):
     """A transformers directory with a tiny Marian model in safetensors, and its state with tied tables."""
-    import transformers
-
-    directory = hub.marian(tmp_path_factory.mktemp("marian"))
-    pad = directory.rows - 1
-    options = {**SIZES, **MARIAN, "vocab_size": directory.rows, "pad_token_id": pad, "decoder_start_token_id": pad}
-    torch.manual_seed(5)
-    model = transformers.MarianMTModel(transformers.MarianConfig(**options))
-    model.save_pretrained(directory.path)
-    return directory.path, model.state_dict()
+    return save_marian(tmp_path_factory.mktemp("marian"))
 
 
 def pickled(marian, folder, save):

@@ -220,3 +220,16 @@ def convert_pretrained(folder, variant, make, languages, bias=True):
     model.save_pretrained(directory)
     convert_huggingface(directory, folder / f"{directory.name} docmt", **languages)
     return model, folder / f"{directory.name} docmt", hub_directory
+
+
+def save_marian(folder):
+    """A transformers directory with a tokenizer and a tiny Marian model in safetensors, and the state of the model."""
+    import transformers
+
+    directory = hub.marian(folder)
+    pad = directory.rows - 1
+    options = {**SIZES, **MARIAN, "vocab_size": directory.rows, "pad_token_id": pad, "decoder_start_token_id": pad}
+    torch.manual_seed(5)
+    model = transformers.MarianMTModel(transformers.MarianConfig(**options))
+    model.save_pretrained(directory.path)
+    return directory.path, model.state_dict()
