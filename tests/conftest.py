@@ -10,9 +10,11 @@ import torch
 os.environ["DOCMT_HOME"] = f"{os.devnull}/docmt"
 # The tensors of tests are small: a second thread costs more than it brings, and starves other processes.
 torch.set_num_threads(1)
-# A busy machine is no fault of the code.
-hypothesis.settings.register_profile("docmt", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("docmt")
+# A busy machine is no fault of the code, and each run tries the same examples.
+# `pytest --hypothesis-profile random` searches for new ones.
+hypothesis.settings.register_profile("random", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("fixed", hypothesis.settings.get_profile("random"), derandomize=True)
+hypothesis.settings.load_profile("fixed")
 
 
 def pytest_addoption(parser):

@@ -498,6 +498,19 @@ def check_round_trip(data, path):
     assert [[(code.kind, code.offset) for code in unit.codes if code.kind == "alone"] for unit in again.units] == kinds
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        SPAN.format("T1", " ") + " a",
+        "a " + SPAN.format("T1", " ") + " b",
+        SPAN.format("T1", SPAN.format("T2", " \n") + "<text:soft-page-break/>") + " a",
+        SPAN.format("T1", "a") + SPAN.format("T1", " ") + SPAN.format("T1", "b"),
+    ],
+)
+def test_spans_of_white_space_add_no_code(body):
+    check_round_trip(pack(f"<text:p>{body}</text:p>", "text", BOLD.format("T1", "1") + BOLD.format("T2", "2")), "x.odt")
+
+
 @NEEDS_FILES
 @pytest.mark.parametrize("path", find_files("odt", "odp", "ods"), ids=lambda path: path.name)
 def test_real_files_keep_their_bytes_and_take_new_texts(path):

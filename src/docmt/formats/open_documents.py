@@ -290,7 +290,8 @@ class _InlineReader:
         else:
             self._count += 1
             id = f"a{self._count}"
-        is_new = id not in self._opened  # a span within one of equal format adds nothing
+        # A span within one of equal format adds nothing, and nor does one without text.
+        is_new = id not in self._opened and (kind == "link" or not all(map(_is_blank, run)))
         if is_new:
             self.builder.open(id, self._file.text[run[0].start : run[0].inner_start], can_copy=kind == "pair")
             self._opened.append(id)
@@ -327,6 +328,16 @@ class _InlineReader:
         if node.name in _LINKS or _CONTROL.match(node.name):
             return "link", self._file.text[node.start : node.inner_start]
         return "alone", ""
+
+
+def _is_blank(element: Element) -> bool:
+    """Return whether it holds white space only, in itself or in spans."""
+    return all(
+        not child.value.strip(" \t\r\n")
+        if isinstance(child, Text)
+        else child.name == TEXT + "soft-page-break" or (child.name == TEXT + "span" and _is_blank(child))
+        for child in element.children
+    )
 
 
 def _refuse_cell(cell: Element) -> str:
