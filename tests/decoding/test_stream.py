@@ -101,6 +101,36 @@ def test_spans_equal_one_search_and_resumed_streams(name, monkeypatch):
         assert flat(stream_spans(model, search, resume_points=points)) == flat(lists[number:])
 
 
+@pytest.mark.parametrize("name", in_two_tiers(CASES, "concat, keep prefix", "carried", "sentence"))
+def test_turns_equal_one_search(name):
+    """A turn translates the next instances of all documents; what is done takes nothing of its tokens."""
+    _, settings, search = CASES[name]
+    model, (config, options) = build(3, **settings), split_settings(search)
+    points, spans, turns = {3: ResumePoint(0)}, [], 0
+
+    def left():
+        return [
+            len(words) + 2
+            for number, text in enumerate(TEXTS)
+            for words in text[points[number].sentences if number in points else 0 :]
+            if words
+        ]
+
+    def next_spans():
+        settings = {**options, "look_ahead": 20 + turns % 5, "resume_points": points}
+        return DocumentStream(model, TEXTS, SPECIALS, config, **settings).next_spans()
+
+    while costs := left():
+        new, turns = next_spans(), turns + 1
+        points.update({span.document: span.resume_point for span in new})
+        spans += new
+        if name == "sentence":  # whose instances are sentences
+            tokens = sum(costs) - sum(left())
+            assert tokens <= 24 and (not left() or tokens > 10)
+    assert next_spans() == [] and turns < 30
+    assert sentence_results(spans) == sentence_results(flat(stream_spans(model, search, look_ahead=None)))
+
+
 @pytest.mark.parametrize(
     "name", in_two_tiers(SYSTEMS, "group", "document", "sentence", "concat, keep last", "hierarchical in the decoder")
 )
@@ -217,6 +247,15 @@ def test_drafts_are_translated_when_they_are_needed(name):
     for number in (4, len(lists) - 1):
         points = {span.document: span.resume_point for span in flat(lists[:number])}
         assert flat(stream_spans(inputs, GREEDY, drafts=stream(), resume_points=points)) == flat(lists[number:])
+    # A turn of a short document, and of a long one that is nearly done, drafts no sentence that it does not read.
+    points = {span.document: span.resume_point for span in flat(lists)} | {0: ResumePoint(0)}
+    points[3] = [span.resume_point for span in wanted if span.document == 3][-2]
+    calls.clear()
+    options |= {"drafts": stream(), "look_ahead": 1000, "resume_points": points}
+    spans = DocumentStream(inputs, TEXTS, SPECIALS, config, **options).next_spans()
+    assert sentence_results(spans).items() <= sentence_results(wanted).items()
+    assert {span.document for span in spans} == {0, 3} and len(calls) == 2
+    assert sum(last - first for first, last in calls) < len(filled[0]) + len(filled[3])
 
 
 def test_instances_of_similar_length_are_yielded_batch_by_batch():

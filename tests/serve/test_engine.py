@@ -292,17 +292,17 @@ def test_a_stopped_engine_fails_what_waits(models):
 
 def test_one_fault_does_not_reach_others(models, monkeypatch, caplog):
     """An error of docmt, and one that nobody expected, fail one work alone; the engine goes on."""
-    original = docmt.Translator.stream_parts
+    original = docmt.Translator.translate_next
 
-    def failing(self, prepared, **options):
+    def failing(self, prepared, *options):
         texts = [each.document.sentences[0] for each in prepared]
         if "bad" in texts:
             raise DocmtError("it is bad.")
         if "worse" in texts:
             raise ZeroDivisionError("it is secret")
-        return original(self, prepared, **options)
+        return original(self, prepared, *options)
 
-    monkeypatch.setattr(docmt.Translator, "stream_parts", failing)
+    monkeypatch.setattr(docmt.Translator, "translate_next", failing)
 
     async def translate(engine):
         texts = ["bad", "It is.", "worse", "Anna is."]
@@ -401,10 +401,10 @@ def test_lanes_and_turns(models):
 
 
 def test_only_the_engine_thread_translates(models, monkeypatch):
-    names, original = set(), docmt.Translator.stream_parts
+    names, original = set(), docmt.Translator.translate_next
     monkeypatch.setattr(
         docmt.Translator,
-        "stream_parts",
+        "translate_next",
         lambda self, *arguments, **options: (
             names.add(threading.current_thread().name) or original(self, *arguments, **options)
         ),

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError, map_or_error
+from docmt.core.settings import MANY
 from docmt.data import SentenceTokens
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.ensembles import Model
@@ -167,6 +169,34 @@ class DocumentStream:
             on_sentences(sum(span.last for span in remaining))
             yield remaining
 
+    def next_spans(self) -> list[TranslatedSpan]:
+        """Translate the next instances of all documents, `look_ahead` source tokens together; return their spans.
+
+        What a resumed document has done takes nothing of these tokens; so the batches depend on the resume points.
+        """
+        numbers, costs = self._next_instances(), self._costs()
+        count = int(np.searchsorted(np.cumsum(costs[numbers]), self._look_ahead or MANY, side="right"))
+        indices = numbers[: max(count, 1)].tolist()
+        spans = list(self._translate_chunk(indices, lambda count: None)) if indices else []
+        return [*self._yield_without_instances(0, len(self._sizes)), *spans]
+
+    def _next_instances(self) -> NDArray[np.int64]:
+        """Return the instances that can be translated now: the first of each document where others wait for it."""
+        numbers = np.array([i for i in range(len(self._task.instances)) if not self._is_done(i)], dtype=np.int64)
+        if not self._is_serial() or self._config.rounds:
+            return numbers
+        return numbers[np.unique(self._task.instances.document[numbers], return_index=True)[1]]
+
+    def _costs(self) -> NDArray[np.int64]:
+        """Return the source tokens that each instance translates, boundary tokens included."""
+        instances, words = self._task.instances, self._task.words
+        costs: NDArray[np.int64] = (
+            words.offsets[instances.last]
+            - words.offsets[instances.first_output]
+            + NUM_BOUNDARY_TOKENS * (instances.last - instances.first_output)
+        )
+        return costs
+
     def _make_chunks(self) -> Iterator[range]:
         """Yield the instances that are translated together.
 
@@ -174,19 +204,14 @@ class DocumentStream:
         of a long document (with rounds: the whole of it). Otherwise a chunk has as many instances as are read ahead, so
         that instances of similar length can be one batch. It is a single batch where that saves no batches.
         """
-        instances, words = self._task.instances, self._task.words
+        instances = self._task.instances
         count = len(instances)
         if self._look_ahead is None:
             yield from [range(count)] if count else []
             return
         serial = self._is_serial()
         units = np.unique(self._borders) if serial else np.arange(count + 1)
-        costs = (
-            words.offsets[instances.last]
-            - words.offsets[instances.first_output]
-            + NUM_BOUNDARY_TOKENS * (instances.last - instances.first_output)
-        )
-        cumulative_costs = np.concatenate([[0], np.cumsum(costs)])
+        cumulative_costs = np.concatenate([[0], np.cumsum(self._costs())])
         first = 0
         while first < count:
             most = np.searchsorted(cumulative_costs, cumulative_costs[first] + self._look_ahead, side="right") - 1
@@ -249,8 +274,7 @@ class DocumentStream:
         """Return the translations of these instances."""
         task = self._task.select_instances(indices)
         if self._drafts is not None:
-            drafts = self._drafts(task.start, task.start + len(task.words.lengths))
-            task = replace(task, drafts=SentenceTokens.from_documents([drafts]))
+            task = replace(task, drafts=SentenceTokens.from_documents([self._prepare_drafts(task)]))
         with torch.inference_mode():
             spans = ORDERS["rounds" if self._config.rounds else self._order](task, on_sentences)
         # Lower ranks were searched given the best translations of earlier sentences, not their own. The published
@@ -267,6 +291,20 @@ class DocumentStream:
             numbers = range(task.start + start, task.start + last)
             results.append([spans[number] for number in numbers if number in spans])
         return results
+
+    def _prepare_drafts(self, task: Task) -> list[Sequence[int]]:
+        """Return a draft for each sentence of a task; an empty one for those that its instances do not read."""
+        assert self._drafts is not None
+        drafts = list[Sequence[int]]([[]] * len(task.words.lengths))
+        ranges: list[list[int]] = []
+        for first, last in sorted(zip(task.instances.before.tolist(), task.instances.last.tolist(), strict=True)):
+            if ranges and first <= ranges[-1][1]:
+                ranges[-1][1] = max(last, ranges[-1][1])
+            else:
+                ranges.append([first, last])
+        for first, last in ranges:
+            drafts[first:last] = self._drafts(task.start + first, task.start + last)
+        return drafts
 
     def _join_instances(self, pairs: Sequence[tuple[int, InstanceSpans | DocmtError]]) -> TranslatedSpan:
         """Join consecutive instances of one document to a span."""

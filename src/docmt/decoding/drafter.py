@@ -72,11 +72,12 @@ class Drafter:
             self.model, documents, specials, self.search, batch_tokens=tokens, look_ahead=look_ahead, yield_errors=True
         )
         drafted: dict[int, list[int] | DocmtError] = {}
-        spans: Iterator[list[TranslatedSpan]] | None = None
+        spans: Iterator[list[TranslatedSpan]] = iter(())
 
         def next_drafts(first: int, last: int) -> list[list[int]]:
             nonlocal spans
-            spans = spans or stream.spans(start=locate_sentence(first, offsets))
+            if first not in drafted and first - 1 not in drafted:  # the first call, or sentences were left out
+                spans = stream.spans(start=locate_sentence(first, offsets))
             if last - 1 not in drafted:
                 for number in [number for number in drafted if number < first]:
                     del drafted[number]

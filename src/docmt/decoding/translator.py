@@ -250,24 +250,39 @@ class Translator:
         """
         if look_ahead is not None and (not isinstance(look_ahead, int) or look_ahead < 1):
             raise DocmtError(f"look_ahead is {look_ahead!r}. Choose at least 1 source token, or None.")
-        prepared = list(map(self.prepare, _check_documents(documents)))
-        sources, encoded = [each.document for each in prepared], [each.words for each in prepared]
-        tokens = look_ahead or POOL_FACTOR * self.batch_tokens
-        drafts = self._prepare_drafts(encoded, tokens)
-        specials, resume_points = self.tokenizer.specials, resume_points or {}
-        stream = DocumentStream(
+        prepared, resume_points = list(map(self.prepare, _check_documents(documents))), resume_points or {}
+        stream = self._make_stream(prepared, resume_points, look_ahead or POOL_FACTOR * self.batch_tokens)
+        return self._yield_parts(prepared, stream, sum(point.sentences for point in resume_points.values()))
+
+    def translate_next(
+        self, documents: Sequence[PreparedDocument], resume_points: Mapping[int, ResumePoint], tokens: int
+    ) -> list[PartialTranslation]:
+        """Translate the next parts of documents together, about so many source tokens of them all.
+
+        For the arguments and results see `stream_parts`. Batches depend on the resume points, so scores may differ in
+        their last digits from those of an uninterrupted translation.
+        """
+        stream = self._make_stream(documents, resume_points, tokens)
+        with precision_context(self._model, self.precision):
+            spans = stream.next_spans()
+        return [self._make_part(documents[span.document], span) for span in spans]
+
+    def _make_stream(
+        self, documents: Sequence[PreparedDocument], resume_points: Mapping[int, ResumePoint], tokens: int
+    ) -> DocumentStream:
+        """Return the translation of documents with errors as results; tokens: see `look_ahead` of `stream_parts`."""
+        words = [document.words for document in documents]
+        return DocumentStream(
             self._model,
-            encoded,
-            specials,
+            words,
+            self.tokenizer.specials,
             self.search,
             **self._context_settings,
-            drafts=drafts,
+            drafts=self._prepare_drafts(words, tokens),
             look_ahead=tokens,
             resume_points=resume_points,
             yield_errors=True,
         )
-        lengths = [[len(words) for words in source] for source in encoded]
-        return self._yield_parts(sources, lengths, stream, sum(point.sentences for point in resume_points.values()))
 
     def prepare(self, document: Document | str | PreparedDocument) -> PreparedDocument:
         """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`."""
@@ -298,10 +313,10 @@ class Translator:
         return other
 
     def _yield_parts(
-        self, documents: Sequence[Document], lengths: Sequence[Sequence[int]], stream: DocumentStream, finished: int
+        self, documents: Sequence[PreparedDocument], stream: DocumentStream, finished: int
     ) -> Iterator[list[PartialTranslation]]:
         """Yield partial translations with a progress bar; finished: sentences that were translated before."""
-        with progress(self._title("translating"), sum(map(len, documents)), finished) as bar:
+        with progress(self._title("translating"), sum(len(each.words) for each in documents), finished) as bar:
             spans = stream.spans(bar.advance)
             while True:
                 # The caller's code between two parts must not run in this precision.
@@ -309,15 +324,13 @@ class Translator:
                     group = next(spans, None)
                 if group is None:
                     return
-                yield [
-                    self._make_part(documents[span.document], lengths[span.document][span.first : span.last], span)
-                    for span in group
-                ]
+                yield [self._make_part(documents[span.document], span) for span in group]
 
-    def _make_part(self, document: Document, lengths: Sequence[int], span: TranslatedSpan) -> PartialTranslation:
+    def _make_part(self, document: PreparedDocument, span: TranslatedSpan) -> PartialTranslation:
         """Return the partial translation of a span."""
-        source, translation = document.slice(span.first, span.last), None
+        source, translation = document.document.slice(span.first, span.last), None
         if span.error is None:
+            lengths = [len(words) for words in document.words[span.first : span.last]]
             translation = self._make_translation(source, lengths, span.hypotheses)
         return PartialTranslation(span.document, span.first, source, span.resume_point, translation, span.error)
 

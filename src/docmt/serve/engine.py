@@ -26,9 +26,12 @@ from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
 
-_TURN_SECONDS, _QUIET_TURN_SECONDS = 1.0, 3.0
-"""How long a turn should take where short texts came lately, as each waits for at most one, and where none came."""
+_SHORT_TURN_SECONDS, _LONG_TURN_SECONDS = 1.0, 3.0
+"""How long a turn should take. Long ones translate more a second; short ones let a new text wait less."""
 _QUIET_AFTER_SECONDS = 10.0
+"""Turns are long where no short text came in this time."""
+_BUSY_SHORT_TURNS = 4
+"""Turns are long, too, where short texts for more than so many short turns wait: these wait for each other."""
 _FIRST_TURN_TOKENS, _LEAST_TURN_TOKENS, _MOST_TURN_TOKENS = 512, 256, 32_768
 _WINDOW_SECONDS = 0.005
 """How long an idle engine waits for more texts after the first."""
@@ -138,6 +141,7 @@ class Engine:
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
         self._speeds = {model.name: _Speed() for model in self._pool.describe()}
         self._counts, self._is_stopping, self._last_interactive = _Counts(), False, -_QUIET_AFTER_SECONDS
+        self._turn_seconds = _SHORT_TURN_SECONDS
         self._thread = threading.Thread(target=self._run, name="docmt-engine", daemon=True)
 
     def start(self) -> None:
@@ -247,6 +251,7 @@ class Engine:
         with plain_progress():
             while self._wait():
                 with self._condition:
+                    self._turn_seconds = self._choose_turn_seconds()
                     call = self._calls.popleft() if self._calls else None
                     works = [] if call else self._queue.take(self._turn_tokens)
                 if call is not None:
@@ -264,11 +269,12 @@ class Engine:
         time.sleep(_WINDOW_SECONDS)
         return not self._is_stopping
 
-    @property
-    def _turn_seconds(self) -> float:
-        """How long the next turn should take."""
+    def _choose_turn_seconds(self) -> float:
+        """Return how long the next turn should take."""
+        speed = self._speeds[self._counts.model].full_speed if self._counts.model else _UNKNOWN_SPEED
         is_quiet = time.monotonic() - self._last_interactive > _QUIET_AFTER_SECONDS
-        return _QUIET_TURN_SECONDS if is_quiet else _TURN_SECONDS
+        is_busy = self._queue.is_above("interactive", _BUSY_SHORT_TURNS * _SHORT_TURN_SECONDS * speed)
+        return _LONG_TURN_SECONDS if is_quiet or is_busy else _SHORT_TURN_SECONDS
 
     def _turn_tokens(self, model: str) -> int:
         """Return the source tokens of the next turn."""
@@ -315,11 +321,11 @@ class Engine:
         done = [work for work in works if work.resume_point and work.finished == len(work.document)]
         active = [work for work in works if work not in done]
         points = {number: work.resume_point for number, work in enumerate(active) if work.resume_point}
-        turn_seconds, budget = self._turn_seconds, self._turn_tokens(first.model)
+        budget = self._turn_tokens(first.model)
         documents = [work.prepared for work in active if work.prepared]
-        parts = next(iter(translator.stream_parts(documents, resume_points=points, look_ahead=budget)), [])
+        parts = translator.translate_next(documents, points, budget)
         if active and not parts:
-            raise RuntimeError("the stream ended before its documents")
+            raise RuntimeError("nothing was translated")
         before = sum(work.waiting_tokens() for work in active)
         for part in self._align(translator, active, parts):
             work = active[part.document]
@@ -327,7 +333,7 @@ class Engine:
             work.deliver(restore_part(replace(part, document=0), work.document))
         tokens = before - sum(work.waiting_tokens() for work in active)
         with self._condition:
-            self._speeds[first.model].add(tokens, time.monotonic() - started, turn_seconds)
+            self._speeds[first.model].add(tokens, time.monotonic() - started, self._turn_seconds)
             self._counts = _Counts(self._counts.batches + 1, tokens, min(tokens / budget, 1.0), first.model)
         return done + [active[number] for number in dict.fromkeys(part.document for part in parts)]
 
