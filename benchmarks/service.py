@@ -60,7 +60,7 @@ class Client:
 
     def __init__(self, http: httpx.AsyncClient, expected: dict[str, str], record: Record, seed: int) -> None:
         self._http, self._expected, self._record = http, expected, record
-        self._random, self._lines = random.Random(seed), list(expected)
+        self._random, self._lines, self._retry_after = random.Random(seed), list(expected), 1
         self._sends_documents = seed % DOCUMENT_CLIENTS == 0
 
     async def run(self, until: float) -> None:
@@ -86,7 +86,8 @@ class Client:
             outcome = request.result()
             self._record.count(kind, outcome, count, time.monotonic() - started)
             if outcome == "refused":
-                await asyncio.sleep(1 + self._random.random())
+                pause = self._retry_after * (1 + self._random.random())
+                await asyncio.sleep(max(min(pause, until - time.monotonic()), 0))
 
     async def _send_short(self, lines: list[str]) -> str:
         answer = await self._http.post("/v1/translate", json={"sentences": lines})
@@ -113,6 +114,7 @@ class Client:
 
     def _judge(self, answer: httpx.Response, lines: list[str], read: Any) -> str:
         if answer.status_code == 429:
+            self._retry_after = int(answer.headers["Retry-After"])
             return "refused"
         if answer.status_code != 200:
             return str(answer.status_code)
@@ -132,11 +134,10 @@ async def run_clients(expected: dict[str, str], clients: int, seconds: float, pr
                 status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
                 record.megabytes.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
                 await asyncio.sleep(_MEMORY_SECONDS)
+            record.book = (await http.get(f"/v1/documents/{answer.json()['id']}")).json()["finished"]
 
         workers = [Client(http, expected, record, seed).run(until) for seed in range(clients)]
         await asyncio.gather(watch(), *workers)
-        state = (await http.get(f"/v1/documents/{answer.json()['id']}")).json()
-        record.book = state["finished"]
     return record
 
 
