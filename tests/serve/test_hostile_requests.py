@@ -13,7 +13,8 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("httpx")
 
 import httpx
-from tiny_service import running_server, save_tiny_model
+from tiny_model import save_tiny_model
+from tiny_service import running_server
 
 PATHS = {
     "/v1/translate": {"text": "x", "model": "", "source": "en", "target": "fr", "context": "", "alternatives": 1},

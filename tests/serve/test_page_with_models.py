@@ -4,7 +4,8 @@ import docx
 import pytest
 
 pytest.importorskip("starlette", reason="starlette, which serves the page, is not installed")
-from tiny_service import READS_CONTEXT, running_server, save_tiny_model
+from tiny_model import save_tiny_model
+from tiny_service import READS_CONTEXT, running_server
 
 pytestmark = pytest.mark.browser
 

@@ -10,7 +10,8 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("httpx")
 
 import httpx
-from tiny_service import SEARCH, running_server, save_tiny_model
+from tiny_model import save_tiny_model
+from tiny_service import SEARCH, running_server
 
 import docmt
 from docmt.cli.commands.serve import ServeOptions, make_server

@@ -8,6 +8,7 @@ share is decoded once, as decoder states depend on the source and the tokens bef
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -224,7 +225,11 @@ def _score(
         sentences, sentence_scores = boundaries.split_sentences(stream, log_probs)
         score = config.normalize_score(sum(sentence_scores), free)
         counts = boundaries.count_chosen(stream, set(forced))
-        hypotheses.append(Hypothesis(sentences, sentence_scores, counts, score, free))
+        token_scores, start = [], 0
+        for number in numbers:
+            token_scores.append(array("f", log_probs[start : start + int(target.lengths[number])]))
+            start += int(target.lengths[number]) + labels_per_sentence
+        hypotheses.append(Hypothesis(sentences, sentence_scores, counts, score, free, token_scores=token_scores))
     return hypotheses
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +38,8 @@ class Hypothesis:
     only): surplus sentences are joined to the last of the range, missing ones are empty"""
     rank_scores: list[float] = field(default_factory=list)
     """for each sentence of joined results, the length-normalised log-probability by which the search ranked its row"""
+    token_scores: list[array[float]] = field(default_factory=list)
+    """for supplied translations: log-probability (nats) of each word id of each sentence"""
 
     def drop_prefix(self, count: int, *, only_next: bool = False) -> Hypothesis:
         """Return the hypothesis without its first `count` sentences; score and free tokens do not change.
@@ -69,7 +72,10 @@ class Hypothesis:
             return self
         sentences: list[list[int]] = [[] for _ in range(count)]
         scores, tokens, rank_scores = [0.0] * count, [0] * count, [0.0] * count
+        token_scores = [array("f") for _ in range(count)] if self.token_scores else []
         for number, position in enumerate(positions):
+            if token_scores:
+                token_scores[position] = self.token_scores[number]
             sentences[position], scores[position] = self.sentences[number], self.sentence_scores[number]
             tokens[position], rank_scores[position] = self.sentence_tokens[number], self.rank_scores[number]
         return replace(
@@ -80,6 +86,7 @@ class Hypothesis:
             miscounted=[(positions[first], positions[last - 1] + 1) for first, last in self.miscounted],
             at_limit=[positions[number] for number in self.at_limit],
             rank_scores=rank_scores,
+            token_scores=token_scores,
         )
 
 
@@ -159,6 +166,7 @@ def _join_rank(pairs: Sequence[tuple[TranslatedSpan, Hypothesis]], search: Searc
             if len(part.sentences) != span.last - span.first
         ],
         rank_scores=[part.score for span, part in pairs for _ in range(span.first, span.last)],
+        token_scores=[scores for _, part in pairs for scores in part.token_scores],
     )
 
 
@@ -202,6 +210,10 @@ class TranslatedSentence:
     the plain document system, the token after it"""
     alignment: tuple[WordLink, ...] | None = None
     """one link for each target word in order, to its best source word (`Translator.align`); None: not aligned"""
+    token_ids: Sequence[int] = ()
+    """ids of the tokens of a supplied translation (`Translator.score`), without boundary tokens"""
+    token_scores: Sequence[float] = ()
+    """log-probability (nats) of each of these tokens"""
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -516,7 +517,7 @@ class Translator:
         self, source: Document, target: Document, lengths: Sequence[int], hypothesis: Hypothesis
     ) -> Translation:
         """Return a translation with the scores of a hypothesis; lengths: words of the source sentences."""
-        sentences = tuple(
+        sentences = [
             TranslatedSentence(*fields)
             for fields in zip(
                 source.sentences,
@@ -528,11 +529,17 @@ class Translator:
                 hypothesis.sentence_tokens,
                 strict=True,
             )
-        )
+        ]
+        if hypothesis.token_scores:
+            tokens = zip(hypothesis.sentences, hypothesis.token_scores, strict=True)
+            sentences = [
+                replace(sentence, token_ids=array("i", ids), token_scores=scores)
+                for sentence, (ids, scores) in zip(sentences, tokens, strict=True)
+            ]
         limit = find_instance_limit(self._model, self.context)
         return Translation(
             target,
-            sentences,
+            tuple(sentences),
             hypothesis.score,
             miscounted=tuple(hypothesis.miscounted),
             at_limit=tuple(hypothesis.at_limit),

@@ -10,13 +10,13 @@ One model scores all conditions. All log-probabilities are in nats.
   model that gains from true but not from shuffled context uses the content of the context. Empty and alone differ if
   positions continue through a document.
 - Test suites (`compare_suite_contexts`): the same conditions for items of a suite. Items that are right without their
-  context are right by default.
+  context are right by default. The gain on the tokens in which candidates differ is measured alone (`marked_tokens`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ from docmt.evaluation.contrastive import (
     evaluate_items,
     evaluate_translations,
 )
+from docmt.evaluation.marked_tokens import MarkedTokens, compare_marked
 from docmt.evaluation.significance import Estimate, SignificanceConfig, estimate, few_documents_notes, ratio
 from docmt.evaluation.suites import SuiteItem, remove_sentence
 from docmt.evaluation.system_comparison import BUCKET_NAMES, bucket_numbers
@@ -349,14 +350,27 @@ class SuiteContextComparison:
     skipped: int
     """items without a shuffled context: their candidates have different contexts, or no other item has as many
     sentences before and after the tested one"""
+    marked: MarkedTokens | None = None
+    """gain from context on the tokens in which candidates differ"""
+    translated: dict[str, ContrastiveResult] = field(default_factory=dict)
+    """answers of contrastive items by their translations, by condition"""
 
     def rows(self, name: str) -> list[SuiteRow]:
         """Return table rows with the conditions as columns. name: name of the test set."""
-        return build_suite_rows(name, self.items, [self.results[condition] for condition in CONDITIONS])
+        results = {name: self.results, f"{name}, translated": self.translated}
+        return [
+            row
+            for title, by_condition in results.items()
+            if by_condition
+            for row in build_suite_rows(title, self.items, [by_condition[condition] for condition in CONDITIONS])
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the results, and the number of skipped items as `left_out`, as JSON values."""
-        return {"left_out": self.skipped, **{name: result.to_json() for name, result in self.results.items()}}
+        content = {"left_out": self.skipped, **{name: result.to_json() for name, result in self.results.items()}}
+        content |= {"marked_tokens": self.marked.to_json()} if self.marked else {}
+        translated = {name: result.to_json() for name, result in self.translated.items()}
+        return {**content, "translated": translated} if translated else content
 
 
 def compare_suite_contexts(
@@ -365,27 +379,41 @@ def compare_suite_contexts(
     config: SuiteConfig | None = None,
     significance: SignificanceConfig | None = None,
     on_item: OnItem | None = None,
+    *,
+    translate: bool = False,
 ) -> SuiteContextComparison:
     """Evaluate items with their context, with none, and with the context of another item.
 
     config: comparison of candidates. significance: its seed shuffles the items. on_item: see `evaluate_items`.
-    Raises DocmtError if no item has a context, or no two items can exchange theirs.
+    translate: whether to translate contrastive items, too. Raises DocmtError if no item has a context, or no two items
+    can exchange theirs.
     """
-    shuffled = shuffle_contexts(items, (significance or SignificanceConfig()).seed)
+    significance = significance or SignificanceConfig()
+    shuffled = shuffle_contexts(items, significance.seed)
     numbers = list(shuffled)
     true = [items[number] for number in numbers]
 
-    def evaluate(condition: str) -> ContrastiveResult:
+    def evaluate(condition: str, is_translated: bool = False) -> ContrastiveResult:
         inputs = list(shuffled.values()) if condition == "shuffled" else true
         callback = None if on_item is None else lambda index, result: on_item(condition, numbers[index], result)
-        if true[0].candidates:
+        if true[0].candidates and not is_translated:
             return evaluate_items(translator, inputs, config, callback, context=condition != "empty")
         if condition == "empty":
-            inputs = [replace(item, source=(item.source[item.sentence],), sentence=0) for item in true]
+            inputs = [_drop_context(item) for item in true]
         return evaluate_translations(translator, inputs, callback)
 
     results = {condition: evaluate(condition) for condition in CONDITIONS}
-    return SuiteContextComparison(true, results, len(items) - len(true))
+    translated, marked = dict[str, ContrastiveResult](), None
+    if true[0].candidates:
+        marked = compare_marked(true, {name: result.marked for name, result in results.items()}, significance)
+        translated = {condition: evaluate(condition, True) for condition in CONDITIONS} if translate else {}
+    return SuiteContextComparison(true, results, len(items) - len(true), marked, translated)
+
+
+def _drop_context(item: SuiteItem) -> SuiteItem:
+    """Return an item with the tested sentence alone."""
+    candidates = tuple((candidate[item.sentence],) for candidate in item.candidates)
+    return replace(item, source=(item.source[item.sentence],), candidates=candidates, sentence=0)
 
 
 def shuffle_contexts(items: Sequence[SuiteItem], seed: int) -> dict[int, SuiteItem]:

@@ -21,6 +21,7 @@ from docmt.core.errors import DocmtError, map_or_error, printable
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.settings import check_fields
 from docmt.documents import Document
+from docmt.evaluation.marked_tokens import MarkedScore, find_marked, score_marked
 from docmt.evaluation.significance import SIGNIFICANCE_LEVEL, sign_p_value
 from docmt.evaluation.suites import SuiteItem
 
@@ -33,9 +34,10 @@ OnItem = Callable[[int, Any], object]
 """Callback with the number of an item and its translation (of the first candidate) or DocmtError."""
 TIE = 1e-4
 """Differences below this (nats) are ties: scores of equal text vary this much with the shape of the batch."""
-RIGHT, WRONG, TIED, MISCOUNTED, UNANSWERED = "+-=?!"
+RIGHT, WRONG, TIED, MISCOUNTED, UNANSWERED, NEITHER = "+-=?!."
 """Answers as characters. All but the first are wrong. Miscounted: the model generated another number of sentences than
-the source has, so the tested one is unknown. Unanswered: the model could not score or translate the item.
+the source has, so the tested one is unknown. Unanswered: the model could not score or translate the item. Neither: the
+translation has the form of no candidate.
 """
 NORMAL_QUANTILE = 1.959964
 """97.5 % quantile of the standard normal distribution, for two-sided 95 % intervals."""
@@ -51,6 +53,7 @@ SIGNIFICANCE_NOTE = (
 WRONG_REASONS = {
     "miscounted": "the model generated another number of sentences than the source has",
     "unanswered": "the model could not score or translate them",
+    "neither": "the translation has the form of no candidate",
 }
 """Reasons why items are wrong, by fields of `AnswerCounts` that have a table line if there are such items."""
 RowKind = Literal["suite", "phenomenon", "distance", "label"]
@@ -88,6 +91,8 @@ class AnswerCounts:
     """wrong items whose translation has another number of sentences than the source"""
     unanswered: int = 0
     """wrong items that the model could not score or translate"""
+    neither: int = 0
+    """wrong items whose translation has the form of no candidate"""
 
     @property
     def accuracy(self) -> float:
@@ -123,7 +128,7 @@ class AnswerCounts:
         """Count the answers to the items with these numbers."""
         selected = [answers[number] for number in numbers]
         guessed = math.fsum(items[number].chance for number in numbers)
-        correct, *wrong = (selected.count(kind) for kind in (RIGHT, TIED, MISCOUNTED, UNANSWERED))
+        correct, *wrong = (selected.count(kind) for kind in (RIGHT, TIED, MISCOUNTED, UNANSWERED, NEITHER))
         return cls(correct, len(selected), guessed, *wrong)
 
 
@@ -149,7 +154,9 @@ class ContrastiveResult:
     answers: str = ""
     """one character per item: + right, - wrong, = tie, ? miscounted, ! unanswered"""
     generated: Sequence[GeneratedForm] = ()
-    """translations of generative items"""
+    """translations of items"""
+    marked: Sequence[MarkedScore | None] = ()
+    """scores of the marked tokens of the right candidates"""
 
     @property
     def overall(self) -> AnswerCounts:
@@ -204,15 +211,17 @@ def evaluate_items(
         results = iter(translator.score_all(pairs, free_at_limit=False, context=context))
         return [[next(results) for _ in item.candidates] for item in group]
 
-    answers = ""
+    answers, marked = "", list[MarkedScore | None]()
     for item, result in _results(items, score_group, on_item):
         if isinstance(result, DocmtError):
             answers += UNANSWERED
+            marked.append(None)
             continue
+        marked.append(score_marked(item, result))
         totals = [_total_score(candidate, item, config) for candidate in result]
         tie = TIE / max(length for _, length in totals)
         answers += grade_item(item, [total / length for total, length in totals], tie)
-    return summarize_answers(items, answers)
+    return replace(summarize_answers(items, answers), marked=marked)
 
 
 def evaluate_translations(
@@ -220,6 +229,7 @@ def evaluate_translations(
 ) -> ContrastiveResult:
     """Translate every item with its context and count how often the expected form occurs.
 
+    For contrastive items the forms are the words in which the candidates differ, and the one that comes first counts.
     on_item: see `evaluate_items`.
     """
 
@@ -231,7 +241,7 @@ def evaluate_translations(
     for item, result in _results(items, translate_group, on_item):
         answers += UNANSWERED if isinstance(result, DocmtError) else _grade_translation(item, result[0])
         text = None if isinstance(result, DocmtError) else result[0].sentences[item.sentence].target
-        generated.append(GeneratedForm(item.id, item.expected, text))
+        generated.append(GeneratedForm(item.id, item.expected or find_forms(item)[0], text))
     return replace(summarize_answers(items, answers), generated=tuple(generated))
 
 
@@ -252,7 +262,24 @@ def _grade_translation(item: SuiteItem, translation: Translation) -> str:
     """Return the answer of a generative item, miscounted if the tested sentence cannot be told from its neighbours."""
     if any(first <= item.sentence < last and last - first > 1 for first, last in translation.miscounted):
         return MISCOUNTED
-    return RIGHT if has_form(translation.sentences[item.sentence].target, item.expected) else WRONG
+    sentence = translation.sentences[item.sentence].target
+    if not item.candidates:
+        return RIGHT if has_form(sentence, item.expected) else WRONG
+    right, *wrong = (_find_form(sentence, form) for form in find_forms(item))
+    if min(right, *wrong) == math.inf:
+        return NEITHER
+    return RIGHT if right < min(wrong, default=math.inf) else WRONG
+
+
+def find_forms(item: SuiteItem) -> list[str]:
+    """Return the words of the right candidate that not all wrong ones share at its ends, and those of each wrong one.
+
+    "Elles dorment." and "Ils dorment." give "Elles" and "Ils".
+    """
+    right, *wrong = (item.candidates[number][item.sentence].split() for number in (item.correct, *item.wrong))
+    marked = find_marked(right, wrong)
+    after = len(right) - marked.stop
+    return [" ".join(words[marked.start : len(words) - after]) for words in (right, *wrong)]
 
 
 def has_form(sentence: str, form: str) -> bool:
@@ -261,10 +288,16 @@ def has_form(sentence: str, form: str) -> bool:
     An elided form ("t'") precedes a word without a blank. Both texts are compared in Unicode NFC, and blanks around
     the form are ignored.
     """
+    return _find_form(sentence, form) < math.inf
+
+
+def _find_form(sentence: str, form: str) -> float:
+    """Return the position of the first occurrence of a form, infinity if there is none; see `has_form`."""
     text, word = (unicodedata.normalize("NFC", string).replace("’", "'").strip() for string in (sentence, form))
     start = r"(?<!\w)" if re.match(r"\w", word) else ""
     end = r"(?!\w)" if re.search(r"\w$", word) else ""
-    return re.search(start + re.escape(word) + end, text, re.IGNORECASE) is not None
+    found = re.search(start + re.escape(word) + end, text, re.IGNORECASE)
+    return found.start() if found else math.inf
 
 
 def _total_score(scored: Translation, item: SuiteItem, config: SuiteConfig) -> tuple[float, int]:

@@ -70,6 +70,11 @@ class SuiteItem:
     """form that the translation of a generative item must have"""
 
     @property
+    def document(self) -> str:
+        """Part of the id before its last hyphen, which names the document of the item; empty: a document of its own."""
+        return self.id.rpartition("-")[0]
+
+    @property
     def wrong(self) -> list[int]:
         """Indices of the candidates that differ from the right one."""
         right = self.candidates[self.correct] if self.candidates else ()

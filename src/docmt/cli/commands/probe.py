@@ -53,7 +53,7 @@ from docmt.evaluation.context_usage import (
     score_with_and_without_context,
     shuffle_contexts,
 )
-from docmt.evaluation.contrastive import build_suite_rows, suite_markdown, suite_text
+from docmt.evaluation.contrastive import SuiteRow, build_suite_rows, suite_markdown, suite_text
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
@@ -75,6 +75,8 @@ class ProbeOptions(SearchOptions):
     """reference sentences in the same format; not needed for JSONL with both sides"""
     context_ablation: bool = False
     """also run --suite without context and with the context of another item"""
+    translate: bool = False
+    """with --context-ablation: also translate contrastive items, and count which candidate's form comes first"""
     json: str | None = option(None, metavar="FILE")
     """write all results as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
@@ -93,7 +95,7 @@ def parser() -> Parser[ProbeOptions]:
         "probe",
         ProbeOptions,
         __doc__,
-        common="suite source reference context_ablation json markdown search.beam device",
+        common="suite source reference context_ablation translate json markdown search.beam device",
     )
 
 
@@ -164,6 +166,8 @@ def _read(options: ProbeOptions) -> ProbeRun:
     """Check the options and read the inputs. Raises DocmtError for invalid inputs, outputs or combinations."""
     if not (options.suite or options.source):
         raise DocmtError("nothing to measure: name test sets (--suite), or a corpus (--source and --reference)")
+    if options.translate and not options.context_ablation:
+        raise DocmtError("--translate needs --context-ablation: add it, or leave --translate out")
     if options.markdown and not options.suite:
         raise DocmtError("--markdown needs --suite: name a test set, or leave it out")
     check_unique(options.models, "the list of models")
@@ -245,17 +249,21 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     Failed test sets are reported and left out.
     """
     options, prefix = command.options, command.prefix(model)
-    rows, values, remarks = [], {}, []
+    rows, values, remarks, tables = list[SuiteRow](), dict[str, Any](), list[str](), list[str]()
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         collect = partial(_collect, report, f"{prefix}{name}", suite)
         measure = partial(
-            compare_suite_contexts, translator, suite.items, options.contrastive, options.significance, collect
+            compare_suite_contexts,
+            *(translator, suite.items, options.contrastive, options.significance, collect),
+            translate=options.translate,
         )
         with command.label_progress(model, name):
             result = call_or_report(f"{prefix}{name}", measure, report.failures)
         if result is not None:
             rows += result.rows(short)
             values[name] = result.to_json()
+            if result.marked:
+                tables.append(f"{short}: {result.marked.format()}")
             if result.skipped:
                 remarks.append(f"{result.skipped:,} items of {short} left out, as no other item has as many sentences")
     probe.usage |= {**asdict(options.contrastive), "suites": values}
@@ -263,7 +271,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
         return ""
     columns = [f"{name} context" for name in CONDITIONS]
     probe.markdown = f"# {model}\n\n{suite_markdown(rows, columns)}"
-    return "\n".join([suite_text(rows, columns, columns[0]), *remarks])
+    return "\n\n".join(["\n".join([suite_text(rows, columns, columns[0]), *remarks]), *tables])
 
 
 def _measure_context_gain(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:

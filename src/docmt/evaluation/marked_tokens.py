@@ -1,0 +1,127 @@
+"""Log-probability of the tokens that decide the items of a contrastive test set.
+
+The marked tokens of an item are those of the right candidate that a wrong one does not share: from the first token that
+differs to the last one. Their gain from context is CXMI on these tokens alone (Fernandes et al. 2021), which the many
+tokens that need no context do not dilute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from docmt.core.plain_text import align_columns
+from docmt.evaluation.significance import (
+    Estimate,
+    SignificanceConfig,
+    estimate,
+    few_documents_notes,
+    randomization,
+    ratio,
+    sampled_p_value,
+)
+from docmt.evaluation.suites import SuiteItem
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation
+
+
+@dataclass(frozen=True)
+class MarkedScore:
+    """Log-probability of the marked tokens of an item."""
+
+    score: float
+    """nats"""
+    tokens: int
+
+
+def find_marked(right: Sequence[Any], wrong: Sequence[Sequence[Any]]) -> range:
+    """Return the positions of the tokens of the right candidate that not all wrong ones share at its ends."""
+    first, last = len(right), 0
+    for other in wrong:
+        start = _common_length(right, other)
+        end = _common_length(right[start:][::-1], other[start:][::-1])
+        first, last = min(first, start), max(last, len(right) - end)
+    return range(first, last)
+
+
+def _common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def score_marked(item: SuiteItem, candidates: Sequence[Translation]) -> MarkedScore | None:
+    """Return the score of the marked tokens of an item, whose candidates were scored; None if it has none."""
+    tested = [candidate.sentences[item.sentence] for candidate in candidates]
+    right = tested[item.correct]
+    marked = find_marked(right.token_ids, [tested[number].token_ids for number in item.wrong])
+    return MarkedScore(sum(right.token_scores[marked.start : marked.stop]), len(marked)) if marked else None
+
+
+@dataclass(frozen=True)
+class MarkedDifference:
+    """Gain of true context over another one, per item (nats)."""
+
+    gain: Estimate
+    """with its interval over documents"""
+    p_value: float
+    """of paired approximate randomization over documents"""
+
+
+@dataclass(frozen=True)
+class MarkedTokens:
+    """Log-probabilities of the marked tokens by condition, and the gains of true context (nats per item)."""
+
+    items: int
+    tokens: int
+    documents: int
+    """documents of the items: all items whose ids differ only after the last hyphen are of one"""
+    likelihood: Mapping[str, Estimate]
+    gains: Mapping[str, MarkedDifference]
+    """by the other condition"""
+
+    def format(self) -> str:
+        """Return a table."""
+        title = (
+            f"log-probability of the marked tokens (nats; {self.items:,} items, {self.tokens:,} tokens; 95 % intervals "
+            f"over {self.documents:,} documents; p: randomization)"
+        )
+        rows = [["", "per item", "p"], *([name, value.format(4), ""] for name, value in self.likelihood.items())]
+        for name, difference in self.gains.items():
+            rows.append([f"true - {name}", difference.gain.format(4, signed=True), f"{difference.p_value:.4f}"])
+        return "\n".join([title, *align_columns(rows), *few_documents_notes(self.documents)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return asdict(self)
+
+
+def compare_marked(
+    items: Sequence[SuiteItem], scores: Mapping[str, Sequence[MarkedScore | None]], config: SignificanceConfig
+) -> MarkedTokens | None:
+    """Compare the marked tokens in conditions, the true one first. None if no item has marked tokens in all of them."""
+    numbers = [number for number in range(len(items)) if all(values[number] for values in scores.values())]
+    if not numbers:
+        return None
+    names = [items[number].document or str(number) for number in numbers]
+    documents, inverse = np.unique(names, return_inverse=True)
+    statistics = {name: np.zeros((len(documents), 2)) for name in scores}
+    for name, values in scores.items():
+        for index, number in zip(inverse, numbers, strict=True):
+            value = values[number]
+            assert value is not None
+            statistics[name][index] += value.score, 1
+    true, *others = statistics
+    gains = {}
+    for name in others:
+        differences = statistics[true] - statistics[name] * [1, 0]
+        pair = np.stack([statistics[name], statistics[true]])
+        value = estimate(differences, ratio, config)
+        drawn = randomization(pair, ratio, config.samples, config.seed)
+        gains[name] = MarkedDifference(value, sampled_p_value(drawn, abs(value.value)))
+    tokens = sum(value.tokens for number in numbers if (value := scores[true][number]))
+    likelihood = {name: estimate(rows, ratio, config) for name, rows in statistics.items()}
+    return MarkedTokens(len(numbers), tokens, len(documents), likelihood, gains)
