@@ -2,9 +2,9 @@
 
 python -m benchmarks.antecedents CORPUS.fr SUITE.jsonl OUTPUT.jsonl [--before N]
 
-The gender of a noun is that of the determiners before it in the corpus (five or more, nine of ten alike). Each item gets
-`ctx_dist`, the sentences back to the nearest one whose translation has a determiner and a noun of the gender and number
-of the right pronoun. --before: at most so many sentences of context remain.
+The gender of a noun is that of the determiners before it in the corpus (five or more, nine of ten alike). Each item
+gets `ctx_dist`, the sentences back to the nearest one whose translation has a determiner and a noun of the gender and
+number of the right pronoun. --before: at most so many sentences of context remain.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 import torch
 
-from docmt.checkpoint import save_model
+from docmt.checkpoint.model_directory import save_model
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import BpeTokenizer
 

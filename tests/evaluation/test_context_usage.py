@@ -41,7 +41,7 @@ class Scorer:
             around = [words for i, words in enumerate(source.sentences) if i != number] if context else []
             known = sum(word in words.split() for word in sentence.split() for words in around)
             words = len(sentence.split())
-            results.append(SimpleNamespace(score=known - 10.0 * words, target=sentence, tokens=words + 1))
+            results.append(SimpleNamespace(score=known - 10.0 * words, target=sentence, tokens=words + 1, token_ids=()))
         return SimpleNamespace(sentences=results, miscounted=())
 
     def translate_all(self, documents):

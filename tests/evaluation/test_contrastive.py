@@ -207,7 +207,7 @@ class Counting:
     def score_all(self, pairs, free_at_limit, context):
         self.asked.append(pairs)
         return [
-            SimpleNamespace(sentences=[SimpleNamespace(score=-float(len(s))) for s in target.sentences])
+            SimpleNamespace(sentences=[SimpleNamespace(score=-float(len(s)), token_ids=()) for s in target.sentences])
             for _, target in pairs
         ]
 
@@ -221,7 +221,7 @@ def test_whole_documents_are_scored_in_groups(monkeypatch):
     result = evaluate_items(scorer, items, on_item=lambda number, scored: heard.append((number, scored.sentences)))
     assert result.overall == AnswerCounts(2, 3, 1 / 3 + 1 / 2 + 1 / 2)
     assert [len(pairs) for pairs in scorer.asked] == [5, 2]
-    firsts = [[SimpleNamespace(score=-float(len(t))) for t in each.candidates[0]] for each in items]
+    firsts = [[SimpleNamespace(score=-float(len(t)), token_ids=()) for t in each.candidates[0]] for each in items]
     assert heard == list(enumerate(firsts))  # of every item once
     for pairs, group in zip(scorer.asked, (items[:2], items[2:]), strict=True):
         wanted = [(each.source, candidate) for each in group for candidate in each.candidates]
@@ -259,7 +259,7 @@ class Told:
     def score_all(self, pairs, free_at_limit, context):
         def sentence(text):
             loss, tokens = map(float, text.split())
-            return SimpleNamespace(score=-loss, tokens=int(tokens))
+            return SimpleNamespace(score=-loss, tokens=int(tokens), token_ids=())
 
         return [SimpleNamespace(sentences=[sentence(text) for text in target.sentences]) for _, target in pairs]
 

@@ -1,6 +1,7 @@
 """The tokens that decide an item: which they are, their scores by a model, and their gain from context."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -87,10 +88,11 @@ def test_scores_of_marked_tokens_are_those_of_the_decoder(system, tmp_path):
             assert all(score < 0 for score in sentence.token_scores)
             assert sentence.score < sum(sentence.token_scores)
         right, other = (scored[number].sentences[1] for number in (one.correct, *one.wrong))
-        ids, endings = list(right.token_ids), [list(other.token_ids)[n:] for n in range(len(other.token_ids) + 1)]
-        # They differ from the first token on, to the longest ending that both have.
-        assert marked.tokens == next(n for n in range(len(ids) + 1) if ids[n:] in endings)
-        assert marked.score == pytest.approx(sum(right.token_scores[: marked.tokens]), abs=1e-4)
+        spelled = [translator.tokenizer.decode_batch([each.token_ids], "target")[0] for each in (right, other)]
+        assert spelled == [one.candidates[number][1] for number in (one.correct, *one.wrong)]
+        assert marked.tokens == {"il est.": len("il"), "elle dort": len("elle")}[spelled[0]]
+        # The first token is a blank, the letters of the pronouns follow.
+        assert marked.score == pytest.approx(sum(right.token_scores[1 : 1 + marked.tokens]), abs=1e-4)
 
 
 def test_gain_from_context_by_hand():
@@ -104,5 +106,5 @@ def test_gain_from_context_by_hand():
     assert (marked.gains["empty"].gain.low, marked.gains["empty"].gain.high) == (0.5, 2)
     assert 0.4 < marked.gains["empty"].p_value < 0.6, "both documents gain in one of two exchanges of each"
     assert json.loads(json.dumps(marked.to_json()))["gains"]["empty"]["gain"]["value"] == 1
-    assert "true - empty  +1.0000 [0.5000, 2.0000]" in marked.format()
+    assert re.search(r"\ntrue - empty +\+1.0000 \[0.5000, 2.0000\] +0.5\d", marked.format())
     assert compare_marked(items, {"true": [None] * 4, "empty": other}, SignificanceConfig(samples=200)) is None

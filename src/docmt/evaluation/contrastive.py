@@ -221,7 +221,7 @@ def evaluate_items(
         totals = [_total_score(candidate, item, config) for candidate in result]
         tie = TIE / max(length for _, length in totals)
         answers += grade_item(item, [total / length for total, length in totals], tie)
-    return replace(summarize_answers(items, answers), marked=marked)
+    return replace(summarize_answers(items, answers), marked=marked if any(marked) else ())
 
 
 def evaluate_translations(

@@ -103,7 +103,7 @@ def compare_marked(
     items: Sequence[SuiteItem], scores: Mapping[str, Sequence[MarkedScore | None]], config: SignificanceConfig
 ) -> MarkedTokens | None:
     """Compare the marked tokens in conditions, the true one first. None if no item has marked tokens in all of them."""
-    numbers = [number for number in range(len(items)) if all(values[number] for values in scores.values())]
+    numbers = [number for number, values in enumerate(zip(*scores.values(), strict=True)) if all(values)]
     if not numbers:
         return None
     names = [items[number].document or str(number) for number in numbers]
@@ -119,9 +119,9 @@ def compare_marked(
     for name in others:
         differences = statistics[true] - statistics[name] * [1, 0]
         pair = np.stack([statistics[name], statistics[true]])
-        value = estimate(differences, ratio, config)
+        gain = estimate(differences, ratio, config)
         drawn = randomization(pair, ratio, config.samples, config.seed)
-        gains[name] = MarkedDifference(value, sampled_p_value(drawn, abs(value.value)))
+        gains[name] = MarkedDifference(gain, sampled_p_value(drawn, abs(gain.value)))
     tokens = sum(value.tokens for number in numbers if (value := scores[true][number]))
     likelihood = {name: estimate(rows, ratio, config) for name, rows in statistics.items()}
     return MarkedTokens(len(numbers), tokens, len(documents), likelihood, gains)
