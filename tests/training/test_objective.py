@@ -4,8 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from docmt.core.errors import DocmtError
+from docmt.text import BpeTokenizer
 from docmt.training import objective
-from docmt.training.objective import smoothed_cross_entropy
+from docmt.training.objective import find_word_tokens, smoothed_cross_entropy
 
 
 def reference_cross_entropy(states, embedding, labels, smoothing):
@@ -57,6 +59,36 @@ def test_a_bias_counts_and_is_not_trained(tensors):
     torch.testing.assert_close(nll, F.cross_entropy(logits, labels, reduction="sum"), rtol=1e-5, atol=1e-5)
     for gradient, expected_gradient in zip(gradients, torch.autograd.grad(expected, (states, embedding)), strict=True):
         torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [7, 512])
+def test_weights_multiply_the_losses_of_tokens(tensors, chunk, monkeypatch):
+    """Whole numbers: as if a token came several times, or not at all. The log-likelihood has no weights."""
+    monkeypatch.setattr(objective, "_MIN_CHUNK_TOKENS", chunk)
+    states, embedding, labels = tensors
+    times = torch.arange(45) % 4
+    loss, nll = smoothed_cross_entropy(*tensors, 0.1, weights=times)
+    copies = torch.arange(45).repeat_interleave(times)
+    expected, _ = smoothed_cross_entropy(states[copies], embedding, labels[copies], 0.1)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(nll, smoothed_cross_entropy(*tensors, 0.1)[1], rtol=1e-6, atol=1e-5)
+    gradients = (torch.autograd.grad(each, (states, embedding)) for each in (loss, expected))
+    for gradient, expected_gradient in zip(*gradients, strict=True):
+        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_tokens_of_words_are_found_in_any_case_and_place():
+    tokenizer = BpeTokenizer.train(["elle Elle d'elle dit elle a"] * 20, 272)
+    found = find_word_tokens(tokenizer, ["elle", "a"])
+    assert {text.strip() for text in tokenizer.decode_batch([[number] for number in found])} == {
+        "elle",
+        "Elle",
+        "a",
+        "A",
+    }
+    assert find_word_tokens(tokenizer, []) == []
+    with pytest.raises(DocmtError, match="'elles' is no token of the target language"):
+        find_word_tokens(tokenizer, ["elle", "elles"])
 
 
 def test_the_plain_version_is_the_same(tensors):

@@ -32,6 +32,7 @@ from docmt.training.distributed import (
     sum_over_processes,
 )
 from docmt.training.finetune import adopt_architecture, initialize_from
+from docmt.training.objective import find_word_tokens
 from docmt.training.optimizer import Updater, derive_seed
 from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
 from docmt.training.run_directory import BestValidation, RunDirectory, TrainingState, read_state, save_checkpoint
@@ -157,7 +158,8 @@ class Training:
         self.state = self._new_state() if checkpoint is None else self._load_checkpoint(checkpoint)
         updates = corpus.iterate_updates(self.state.epoch, self.state.position)
         self.updates = prefetch(updates) if _uses_prefetching(fabric.device) else updates
-        self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint)
+        weighted = find_word_tokens(corpus.tokenizer, config.objective.weighted_words)
+        self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted)
         if fabric.is_global_zero:
             run.truncate_metrics(self.state.update)
         self.sums = torch.tensor(

@@ -9,13 +9,16 @@ size of the embedding, so chunks are no smaller than necessary. Speeds: decision
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from docmt.core.errors import DocmtError
+from docmt.core.settings import quote
 from docmt.model import TranslationModel
-from docmt.text import SpecialTokens
+from docmt.text import SpecialTokens, Tokenizer
 
 _CHUNK_BYTES = 2**26  # logits of a chunk
 _MIN_CHUNK_TOKENS = 512
@@ -24,28 +27,36 @@ _GRADIENT_ROWS = 2**16  # vocabulary rows per step of the embedding gradient, to
 
 
 def smoothed_cross_entropy(
-    states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
+    states: Tensor,
+    embedding: Tensor,
+    labels: Tensor,
+    smoothing: float,
+    bias: Tensor | None = None,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return summed label-smoothed loss and summed negative log-likelihood, in nats. Only the loss has gradients.
 
     states [T, d], embedding [V, d], labels [T]. Logits are products of states and embedding plus a bias [V], which gets
     no gradient. The loss of a token is (1 - e) * nll + e / V * sum over the whole vocabulary of -log p (Szegedy et al.
-    2016, section 7). Under autocast the products are computed in its dtype, the softmax always in float32.
+    2016, section 7). weights [T] multiply the losses of tokens, but not the log-likelihood. Under autocast the
+    products are computed in its dtype, the softmax always in float32.
     """
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     with torch.autocast(device, enabled=False):
         train = torch.is_grad_enabled()
-        loss, nll = _ProjectedCrossEntropy.apply(states, embedding, labels, smoothing, dtype, train, bias)  # type: ignore[no-untyped-call]
+        loss, nll = _ProjectedCrossEntropy.apply(states, embedding, labels, smoothing, dtype, train, bias, weights)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
-def batch_loss(model: TranslationModel, states: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def batch_loss(
+    model: TranslationModel, states: Tensor, labels: Tensor, smoothing: float, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return `smoothed_cross_entropy` of decoder states [n, d] under the output head of the model."""
     head = model.head()
     states = states if head.scale == 1.0 else states * head.scale
     labels = labels - head.first if head.first else labels
-    return smoothed_cross_entropy(states, head.weight, labels, smoothing, head.bias)
+    return smoothed_cross_entropy(states, head.weight, labels, smoothing, head.bias, weights)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -59,6 +70,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         dtype: torch.dtype,
         train: bool,
         bias: Tensor | None,
+        weights: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         needs_states, needs_embedding = (train and needed for needed in ctx.needs_input_grad[:2])
         states_grad = torch.empty(states.shape, device=states.device) if needs_states else None
@@ -66,15 +78,18 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         states_cast, table = states.to(dtype), embedding.to(dtype)
         mean_embedding = table.float().mean(dim=0)  # [d]; its product with a state is the mean logit
         mean_bias = 0.0 if bias is None else bias.float().mean()
+        rate = torch.ones(len(labels), 1, device=states.device) if weights is None else weights[:, None].float()
         nll = torch.zeros((), dtype=torch.float64, device=states.device)
-        uniform = torch.zeros_like(nll)  # sum of -log p averaged over the vocabulary
+        weighted_nll = torch.zeros_like(nll)
+        uniform = torch.zeros_like(nll)  # weighted sum of -log p averaged over the vocabulary
         count = max(_MIN_CHUNK_TOKENS, _CHUNK_BYTES // (len(table) * table.element_size()))
         for start in range(0, len(states_cast), count):
             chunk = states_cast[start : start + count]  # [c, d]
-            gold = labels[start : start + count, None]  # [c, 1]
+            gold, factors = labels[start : start + count, None], rate[start : start + count]  # [c, 1]
             logits = chunk @ table.t()  # [c, V]
             rows = max(1, _CACHED_LOGITS // len(table)) if logits.device.type == "cpu" else len(logits)
-            for part, part_gold, part_x in zip(logits.split(rows), gold.split(rows), chunk.split(rows), strict=True):
+            parts = (each.split(rows) for each in (logits, gold, chunk, factors))
+            for part, part_gold, part_x, factor in zip(*parts, strict=True):
                 p = part.float()
                 if bias is not None:
                     p += bias
@@ -83,9 +98,11 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 p.sub_(highest).exp_()
                 normalizer = p.sum(dim=1, keepdim=True)
                 log_normalizer = normalizer.log() + highest  # [r, 1]
-                nll += (log_normalizer - gold_logits).sum()
-                uniform += (log_normalizer[:, 0] - part_x.float() @ mean_embedding - mean_bias).sum()
-                p.div_(normalizer).scatter_add_(1, part_gold, torch.full_like(highest, smoothing - 1))
+                token_nll = log_normalizer - gold_logits
+                nll += token_nll.sum()
+                weighted_nll += (token_nll * factor).sum()
+                uniform += ((log_normalizer[:, 0] - part_x.float() @ mean_embedding - mean_bias) * factor[:, 0]).sum()
+                p.mul_(factor / normalizer).scatter_add_(1, part_gold, (smoothing - 1) * factor)
                 part.copy_(p)
             if states_grad is not None:
                 states_grad[start : start + count] = logits @ table
@@ -94,12 +111,12 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                     embedding_grad[row : row + _GRADIENT_ROWS] += logits[:, row : row + _GRADIENT_ROWS].t() @ chunk
         # The uniform part of the target is equal for all tokens and words: two vectors instead of [T, V].
         if states_grad is not None:
-            states_grad.sub_(smoothing * mean_embedding)
+            states_grad.sub_(smoothing * rate * mean_embedding)
         if embedding_grad is not None:
-            embedding_grad.sub_(smoothing / len(table) * states_cast.float().sum(dim=0))
+            embedding_grad.sub_(smoothing / len(table) * (rate * states_cast.float()).sum(dim=0))
         ctx.save_for_backward(states_grad, embedding_grad)
         ctx.dtypes = states.dtype, embedding.dtype
-        loss = (1 - smoothing) * nll + smoothing * uniform
+        loss = (1 - smoothing) * weighted_nll + smoothing * uniform
         loss, nll = loss.float(), nll.float()
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -109,7 +126,22 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         saved = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         # In place, to save a copy of a large gradient. torch itself reports a second backward pass.
         scaled = [None if gradient is None else gradient.mul_(gradients[0]).to(dtype) for gradient, dtype in saved]
-        return *scaled, *[None] * 5
+        return *scaled, *[None] * 6
+
+
+def find_word_tokens(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
+    """Return the ids of the target tokens that are one of these words, in any case, with or without a blank before it.
+
+    Raises DocmtError for a word that no token is.
+    """
+    first, last = SpecialTokens.first_word, tokenizer.specials.eod
+    texts = tokenizer.decode_batch([[number] for number in range(first, last)], "target")
+    ids: dict[str, list[int]] = {word.casefold(): [] for word in words}
+    for number, text in enumerate(texts, first):
+        ids.get(text.strip().casefold(), []).append(number)
+    if missing := [word for word in words if not ids[word.casefold()]]:
+        raise DocmtError(f"{quote(missing[0])} is no token of the target language. Weight words that are one token")
+    return sorted(number for numbers in ids.values() for number in numbers)
 
 
 def drop_words(tokens: Tensor, rate: float, specials: SpecialTokens, positions: Tensor | None = None) -> Tensor:

@@ -34,7 +34,7 @@ from docmt.training.finetune import (
     trainable_parameters,
 )
 from docmt.training.objective import batch_loss, drop_words, word_dropout_rate
-from docmt.training.train_config import TrainConfig
+from docmt.training.train_config import ObjectiveConfig, TrainConfig
 from docmt.training.training_corpus import UpdatePlan
 
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -143,9 +143,10 @@ class Updater:
         model: TranslationModel,
         new_weights: Collection[str] = (),
         checkpoint: Path | None = None,
+        weighted_tokens: Sequence[int] = (),
     ) -> None:
         """new_weights: parameters that `config.initialize_from` did not have. checkpoint: checkpoint to resume from,
-        whose weights the model has.
+        whose weights the model has. weighted_tokens: ids that have the loss weight `objective.word_weight`.
 
         Raises DocmtError if everything would be frozen, if a pattern matches nothing, or if the checkpoint is damaged.
         """
@@ -157,7 +158,7 @@ class Updater:
         freeze(model, config.freeze_patterns, new_weights)
         if config.activation_checkpointing:
             enable_activation_checkpointing(model)
-        module = fabric.to_device(_BatchLoss(model, config.objective.label_smoothing))
+        module = fabric.to_device(_BatchLoss(model, config.objective, weighted_tokens))
         self.master_weights = MasterWeights(model) if config.precision == "bfloat16-weights" else None
         self.trainable = trainable_parameters(model) if self.master_weights is None else self.master_weights.trainable
         settings, names = config.optimizer, [name for name, _ in model.named_parameters()]
@@ -275,9 +276,15 @@ class _OpaqueBatch:
 class _BatchLoss(nn.Module):
     """Module whose output is the loss, so that wrappers (gradient exchange, precision) cover all of it."""
 
-    def __init__(self, model: TranslationModel, smoothing: float) -> None:
+    token_weights: Tensor | None
+
+    def __init__(self, model: TranslationModel, objective: ObjectiveConfig, weighted_tokens: Sequence[int]) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing, weights = model, objective.label_smoothing, None
+        if weighted_tokens:
+            weights = torch.ones(model.config.vocabulary_size)
+            weights[list(weighted_tokens)] = objective.word_weight
+        self.register_buffer("token_weights", weights, persistent=False)
 
     def forward(self, opaque: _OpaqueBatch) -> tuple[Tensor, Tensor]:
         """Return summed loss and negative log-likelihood of a batch."""
@@ -287,7 +294,8 @@ class _BatchLoss(nn.Module):
         if positions is None or positions >= _PAD_MULTIPLE:  # padding needs positions, too
             inputs = inputs.pad_to_multiple(_PAD_MULTIPLE, SpecialTokens.pad)
         states = self.model(inputs)[: batch.tokens]
-        return batch_loss(self.model, states, batch.labels, self.smoothing)
+        weights = None if self.token_weights is None else self.token_weights[batch.labels]
+        return batch_loss(self.model, states, batch.labels, self.smoothing, weights)
 
 
 def optimizer_tensors(trainable: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

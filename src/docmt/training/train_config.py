@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, build, check_fields, check_number, field_range, quote, ranged, to_mapping
+from docmt.core.settings import MANY, build, check_fields, check_number, field_range, option, quote, ranged, to_mapping
 from docmt.core.settings import first_difference as first_settings_difference
 from docmt.model import ModelConfig
 from docmt.model.model_config import Sizes
@@ -48,6 +48,10 @@ class ObjectiveConfig:
     """probability that a word of source or decoder input becomes <mask>"""
     word_dropout_epochs: int = ranged(0, 0, MANY)
     """number of first epochs with word dropout"""
+    weighted_words: list[str] = option([], metavar="WORD")
+    """target words, in any case and one token each, whose loss counts `word_weight` times"""
+    word_weight: float = ranged(2.0, 0, 1000)
+    """weight of the loss of `weighted_words`; that of the other words is 1"""
 
     def __post_init__(self) -> None:
         check_fields(self, "objective.")
