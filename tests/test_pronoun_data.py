@@ -1,0 +1,65 @@
+"""The pronoun data of the experiments: which sentences qualify, how they are balanced, and distances."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not installed
+
+from benchmarks.pronouns import add_distances, count_genders, find_distance, find_pronoun, select_documents
+
+from docmt.documents import ParallelDocument
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "found"),
+    [
+        ("It sleeps.", "Elle dort.", ("elle", True)),
+        ("I know it sleeps.", "Je sais qu'il dort.", ("il", False)),
+        ("They sleep here.", "Elles dorment, elles aussi.", ("elles", True)),
+        ("It is late.", "Il est tard.", None),
+        ("It does not matter.", "Il n'y a rien.", None),
+        ("They say it.", "Ils disent qu'elle dort.", None),
+        ("She sleeps.", "Elle dort.", None),
+        ("It sleeps.", "Cela dort.", None),
+    ],
+)
+def test_sentences_that_qualify(source, target, found):
+    assert find_pronoun(source, target) == found
+
+
+def test_as_many_documents_of_both_genders():
+    targets = (
+        ["Elle dort."] * 3 + ["Il dort."] * 2 + ["Ils dorment."] + ["Je crois qu'il dort.", "Je crois qu'elle dort."]
+    )
+    corpus = [
+        ParallelDocument(str(n), ("It sleeps.", "A.", "B.", "It sleeps."), ("Elle dort.", "A.", f"B {n}.", target))
+        for n, target in enumerate(targets)
+    ]
+    chosen = list(select_documents(corpus, 2))
+    assert Counter(each.target[-1] for each in chosen) == {
+        "Elle dort.": 2, "Il dort.": 2, "Je crois qu'il dort.": 1, "Je crois qu'elle dort.": 1,
+    }  # fmt: skip
+    assert {each.source for each in chosen} == {("A.", "B.", "It sleeps.")}
+    assert len({each.target for each in chosen}) == 6 and chosen == list(select_documents(corpus, 2))
+    assert all(each.id.endswith("-4") for each in chosen)
+
+
+def test_distances_are_those_of_nouns_of_the_right_gender(tmp_path):
+    lines = ["La table et le livre, un cheval."] * 6 + ["La tour."] * 5 + ["Le tour."] * 2 + ["La paix."] * 4
+    genders = count_genders(lines)
+    assert genders == {"table": "f", "livre": "m", "cheval": "m"}
+    context = ["Des tables.", "Notre table.", "Le livre.", "Deux chevaux."]
+    assert [find_distance(context, each, genders) for each in ("elle", "il", "ils", "elles")] == [3, 2, 1, 4]
+    assert find_distance(["La tour."], "elle", genders) is None
+    corpus, suite, output = (tmp_path / name for name in ("a.fr", "suite.jsonl", "out.jsonl"))
+    corpus.write_text("\n".join(lines))
+    item = {"phenomenon": "il", "src_context": list("abcd"), "tgt_context": context, "src": "It."}
+    suite.write_text(json.dumps(item) + "\n")
+    for before, wanted in ((3, 2), (1, None)):
+        add_distances(corpus, suite, output, before)
+        written = json.loads(output.read_text())
+        assert (written["ctx_dist"], written["tgt_context"]) == (wanted, context[-before:])
