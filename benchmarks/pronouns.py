@@ -7,9 +7,9 @@ documents: short documents that end in a sentence with "it" or "they", and in Fr
 with both genders are left out, and so is il with a verb that is mostly impersonal. There are as many il as elle, and as
 many ils as elles, both where they begin the sentence and elsewhere: a model without context can only guess.
 
-distances: each item gets `ctx_dist`, the sentences back to the nearest one whose translation has a determiner and a
-noun of the gender and number of the right pronoun. The gender of a noun is that of the determiners before it in the
-corpus (five or more, nine of ten alike).
+distances: each item gets its `document` (the id before the hyphen) and `ctx_dist`, the sentences back to the nearest
+one whose translation has a determiner and a noun of the gender and number of the right pronoun. The gender of a noun is
+that of the determiners before it in the corpus (five or more, nine of ten alike).
 
 --before: at most so many sentences of context remain.
 """
@@ -115,6 +115,7 @@ def add_distances(corpus: Path, suite: Path, output: Path, before: int) -> None:
     for record in records:
         for side in ("src_context", "tgt_context"):
             record[side] = record[side][max(len(record[side]) - before, 0) :]
+        record["document"] = record["id"].rpartition("-")[0]
         record["ctx_dist"] = find_distance(record["tgt_context"], record["phenomenon"], genders)
     write_text(output, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
     counts = Counter(str(record["ctx_dist"]) for record in records)

@@ -57,9 +57,10 @@ def test_distances_are_those_of_nouns_of_the_right_gender(tmp_path):
     assert find_distance(["La tour."], "elle", genders) is None
     corpus, suite, output = (tmp_path / name for name in ("a.fr", "suite.jsonl", "out.jsonl"))
     corpus.write_text("\n".join(lines))
-    item = {"phenomenon": "il", "src_context": list("abcd"), "tgt_context": context, "src": "It."}
+    item = {"id": "96-3", "phenomenon": "il", "src_context": list("abcd"), "tgt_context": context, "src": "It."}
     suite.write_text(json.dumps(item) + "\n")
     for before, wanted in ((3, 2), (1, None)):
         add_distances(corpus, suite, output, before)
         written = json.loads(output.read_text())
-        assert (written["ctx_dist"], written["tgt_context"]) == (wanted, context[-before:])
+        assert (written["document"], written["ctx_dist"]) == ("96", wanted)
+        assert written["tgt_context"] == context[-before:]

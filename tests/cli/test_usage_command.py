@@ -179,6 +179,30 @@ def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
         assert found["true"]["answers"] == plain["answers"]
 
 
+def test_marked_tokens_and_translations_of_contrastive_items(run, corpus, tmp_path):
+    suite, records = tmp_path / "suite.jsonl", (corpus / "test.contrastive.jsonl").read_text().splitlines()[:12]
+    lines = [json.dumps(json.loads(record) | {"document": str(number // 3)}) for number, record in enumerate(records)]
+    suite.write_text("\n".join(lines))
+    asked = ("probe", run, "--suite", suite, "--context-ablation")
+    outcome = call(*asked, "--translate", "--beam", 1, "--json", tmp_path / "found.json")
+    assert outcome.status == 0, outcome.err
+    written = json.loads((tmp_path / "found.json").read_text())
+    found = written["suites"][str(suite)]
+    assert written["beam"] == 1 and found["marked_tokens"]["items"] + found["left_out"] == 12
+    assert found["marked_tokens"]["documents"] <= 4
+    assert {name: each["total"] for name, each in found["translated"].items()} == dict.fromkeys(
+        ("true", "empty", "shuffled"), 12 - found["left_out"]
+    )
+    (row,) = [line for line in outcome.out.splitlines() if line.startswith("suite.jsonl, translated")]
+    assert row.split()[3] == "-" and "true - shuffled" in outcome.out
+    plain = call(*asked, "--json", "-")
+    assert json.loads(plain.out)["warnings"]["long_source"] == written["warnings"]["long_source"]
+    fails("probe", run, "--suite", suite, "--translate", message="--translate needs --context-ablation")
+    item = {"src_context": ["A."], "src": "It.", "expected": "es"}
+    suite.write_text(json.dumps(item) + "\n" + json.dumps(item | {"src_context": ["B."]}) + "\n")
+    fails(*asked, "--translate", message="--translate needs a contrastive --suite")
+
+
 def test_scores_by_position(run, corpus, tmp_path):
     sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
     one = call("evaluate", "--model", run, *sides, *QUICK, "-o", tmp_path / "out.de", "--by-position", "--json", "-")

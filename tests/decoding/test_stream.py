@@ -101,10 +101,13 @@ def test_spans_equal_one_search_and_resumed_streams(name, monkeypatch):
         assert flat(stream_spans(model, search, resume_points=points)) == flat(lists[number:])
 
 
-@pytest.mark.parametrize("name", in_two_tiers(CASES, "concat, keep prefix", "carried", "sentence"))
+@pytest.mark.parametrize(
+    "name", in_two_tiers([*CASES, "rounds"], "concat, keep prefix", "carried", "sentence", "rounds")
+)
 def test_turns_equal_one_search(name):
     """A turn translates the next instances of all documents; what is done takes nothing of its tokens."""
-    _, settings, search = CASES[name]
+    _, settings, search = CASES["concat, keep prefix" if name == "rounds" else name]
+    search = {**search, "rounds": 2} if name == "rounds" else search
     model, (config, options) = build(3, **settings), split_settings(search)
     points, spans, turns = {3: ResumePoint(0)}, [], 0
 
@@ -212,6 +215,9 @@ def test_documents_that_cannot_be_cut():
         assert [good[document, number][0][0] for number in range(len(best.sentences))] == best.sentences
     with pytest.raises(DocmtError, match="sentence 2 of the document may need "):
         DocumentStream(model, texts, SPECIALS, config)
+    supplied = {1: ResumePoint(1, [[[9]]], is_supplied=True)}
+    stream = DocumentStream(model, texts, SPECIALS, config, **options, resume_points=supplied, yield_errors=True)
+    assert [str(span.error) for span in stream.next_spans() if span.error] == [str(error.error)]
 
 
 @pytest.mark.parametrize("resume_point", [ResumePoint(2), ResumePoint(0, [[[5]]])])

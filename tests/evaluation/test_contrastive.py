@@ -61,7 +61,7 @@ def write(tmp_path):
 def test_the_items_of_a_file(write):
     nameless = {name: value for name, value in RECORD.items() if name not in ("id", "phenomenon")}
     first, second = read_items(write("", RECORD, " ", {**nameless, "note": 1, "correct": 1, "distance": 0}))
-    assert json.loads(json.dumps(asdict(first))) == {**RECORD, "label": "", "expected": ""}
+    assert json.loads(json.dumps(asdict(first))) == {**RECORD, "label": "", "expected": "", "document": ""}
     assert (second.id, second.phenomenon, second.correct, second.distance) == ("", "", 1, 0)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,7 @@ def item(*texts, correct=0, id="i"):
         ("a b c", ["a x c", "a b y"], "b c"),
         ("a a", ["a"], "a"),
         ("a", ["a a"], ""),
+        ("a b c d", ["x b c d", "a b c d", "a b c d e"], "a"),
         ("a", ["a"], ""),
         ("a b", ["x y"], "a b"),
     ],
@@ -41,17 +43,22 @@ def test_marked_tokens_by_hand(right, wrong, marked):
 
 @given(st.lists(st.integers(0, 2), max_size=6), st.lists(st.lists(st.integers(0, 2), max_size=6), max_size=3))
 def test_what_is_not_marked_is_shared(right, wrong):
+    """By all candidates but those that only add tokens."""
     marked = find_marked(right, wrong)
-    for other in wrong if marked else ():
-        assert other[: marked.start] == right[: marked.start]
-        after = len(right) - marked.stop
-        assert other[len(other) - after :] == right[marked.stop :]
-    assert not wrong or marked or any(len(other) >= len(right) for other in wrong)
+    for other in wrong:
+        one = find_marked(right, [other])
+        assert not one or (marked.start <= one.start and one.stop <= marked.stop)
+        assert one or len(other) >= len(right)
+        assert other[: one.start] == right[: one.start]
+        assert right[one.stop :] == other[len(other) - (len(right) - one.stop) :] or one == range(0)
 
 
 def test_forms_are_the_words_that_differ():
     assert find_forms(item("Je sais qu'elle dort.", "Je sais qu'il dort.")) == ["qu'elle", "qu'il"]
     assert find_forms(item("Ils sont là.", "Elles sont là.", correct=1)) == ["Elles", "Ils"]
+    assert find_forms(item("Je les aime.", "Je les déteste !")) == ["aime", "déteste"]
+    assert find_forms(item("Elle ne dort.", "Elle dort.")) == ["Elle ne", "Elle"]
+    assert find_forms(item("Elle dort.", "Elle ne dort.")) == ["Elle dort", "Elle ne dort"]
 
 
 def test_translations_have_the_form_that_comes_first():
@@ -67,6 +74,9 @@ def test_translations_have_the_form_that_comes_first():
     result = evaluate_translations(SimpleNamespace(translate_all=translate_all), items)
     assert (result.answers, result.overall.neither) == ("+-.+.", 2)
     assert result.generated[0].expected == "Elle"
+    added = [item("Elle ne dort.", "Elle dort.", correct=n, id="Elle ne dort pas.") for n in (0, 1)]
+    assert evaluate_translations(SimpleNamespace(translate_all=translate_all), added).answers == "+-"
+    assert result.overall.chance == 0
     text = suite_text(build_suite_rows("set", items, [result]), ["m"])
     assert "\nneither: wrong, because the translation has the form of no candidate" in text
 
@@ -97,11 +107,12 @@ def test_scores_of_marked_tokens_are_those_of_the_decoder(system, tmp_path):
 
 def test_gain_from_context_by_hand():
     """Two documents: of two items, and of one; an item without a score in one condition is left out."""
-    items = [item("a", "b", id=id) for id in ("x-1", "x-7", "y-1", "z-1")]
+    items = [replace(item("a", "b"), document=document) for document in ("x", "x", "", "2")]
     true = [MarkedScore(-1, 1), MarkedScore(-2, 2), MarkedScore(-3, 1), None]
     other = [MarkedScore(-2, 1), MarkedScore(-2, 2), MarkedScore(-5, 1), MarkedScore(0, 1)]
     marked = compare_marked(items, {"true": true, "empty": other}, SignificanceConfig(samples=200))
-    assert (marked.items, marked.tokens, marked.documents) == (3, 4, 2)
+    assert (marked.items, marked.tokens, marked.documents, marked.left_out) == (3, 4, 2, 1)
+    assert "\n1 items without marked tokens are left out\n" in marked.format()
     assert (marked.likelihood["true"].value, marked.gains["empty"].gain.value) == (-2, 1)
     assert (marked.gains["empty"].gain.low, marked.gains["empty"].gain.high) == (0.5, 2)
     assert 0.4 < marked.gains["empty"].p_value < 0.6, "both documents gain in one of two exchanges of each"

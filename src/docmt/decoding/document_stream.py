@@ -72,7 +72,8 @@ class DocumentStream:
         self._offsets = self._task.offsets
         self._borders = np.searchsorted(self._task.instances.document, np.arange(len(positions) + 1))
         for document, resume_point in self._resume_points.items():
-            self._resume_document(document, resume_point)
+            if document not in self._errors:
+                self._resume_document(document, resume_point)
 
     def _cut(self, documents: list[WordIds], specials: SpecialTokens, drafts: list[WordIds] | None) -> Task:
         """Return the task. With `yield_errors`, record errors of documents that cannot be cut and empty these."""
@@ -174,18 +175,26 @@ class DocumentStream:
 
         What a resumed document has done takes nothing of these tokens; so the batches depend on the resume points.
         """
-        numbers, costs = self._next_instances(), self._costs()
-        count = int(np.searchsorted(np.cumsum(costs[numbers]), self._look_ahead or MANY, side="right"))
-        indices = numbers[: max(count, 1)].tolist()
-        spans = list(self._translate_chunk(indices, lambda count: None)) if indices else []
+        left = [i for i in range(len(self._task.instances)) if not self._is_done(i)]
+        budget, costs, spans = self._look_ahead or MANY, self._costs(), list[TranslatedSpan]()
+        while left:
+            groups = self._list_ready(left)
+            sums = np.cumsum([costs[group].sum() for group in groups])
+            count = int(np.searchsorted(sums, budget, side="right"))
+            if spans and not count:
+                break
+            chunk = [i for group in groups[: max(count, 1)] for i in group]
+            spans += self._translate_chunk(chunk, lambda count: None)
+            budget -= int(costs[chunk].sum())
+            left = sorted(set(left) - set(chunk))
         return [*self._yield_without_instances(0, len(self._sizes)), *spans]
 
-    def _next_instances(self) -> NDArray[np.int64]:
-        """Return the instances that can be translated now: the first of each document where others wait for it."""
-        numbers = np.array([i for i in range(len(self._task.instances)) if not self._is_done(i)], dtype=np.int64)
-        if not self._is_serial() or self._config.rounds:
-            return numbers
-        return numbers[np.unique(self._task.instances.document[numbers], return_index=True)[1]]
+    def _list_ready(self, left: list[int]) -> list[list[int]]:
+        """Return the groups of instances that wait for no other group; instances of a group stay together."""
+        if not self._is_serial():
+            return [[i] for i in left]
+        by_document = [list(group) for _, group in groupby(left, lambda i: int(self._task.instances.document[i]))]
+        return by_document if self._config.rounds else [group[:1] for group in by_document]
 
     def _costs(self) -> NDArray[np.int64]:
         """Return the source tokens that each instance translates, boundary tokens included."""

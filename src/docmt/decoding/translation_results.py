@@ -210,9 +210,9 @@ class TranslatedSentence:
     the plain document system, the token after it"""
     alignment: tuple[WordLink, ...] | None = None
     """one link for each target word in order, to its best source word (`Translator.align`); None: not aligned"""
-    token_ids: Sequence[int] = ()
+    token_ids: Sequence[int] = field(default=(), hash=False)
     """ids of the tokens of a supplied translation (`Translator.score`), without boundary tokens"""
-    token_scores: Sequence[float] = ()
+    token_scores: Sequence[float] = field(default=(), hash=False)
     """log-probability (nats) of each of these tokens"""
 
     def __repr__(self) -> str:

@@ -357,13 +357,12 @@ class SuiteContextComparison:
 
     def rows(self, name: str) -> list[SuiteRow]:
         """Return table rows with the conditions as columns. name: name of the test set."""
-        results = {name: self.results, f"{name}, translated": self.translated}
-        return [
-            row
-            for title, by_condition in results.items()
-            if by_condition
-            for row in build_suite_rows(title, self.items, [by_condition[condition] for condition in CONDITIONS])
-        ]
+        rows = build_suite_rows(name, self.items, [self.results[condition] for condition in CONDITIONS])
+        if self.translated:
+            items = [replace(item, candidates=()) for item in self.items]
+            translated = [self.translated[condition] for condition in CONDITIONS]
+            rows += build_suite_rows(f"{name}, translated", items, translated)
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """Return the results, and the number of skipped items as `left_out`, as JSON values."""
@@ -395,7 +394,8 @@ def compare_suite_contexts(
 
     def evaluate(condition: str, is_translated: bool = False) -> ContrastiveResult:
         inputs = list(shuffled.values()) if condition == "shuffled" else true
-        callback = None if on_item is None else lambda index, result: on_item(condition, numbers[index], result)
+        name = f"{condition}, translated" if is_translated else condition
+        callback = None if on_item is None else lambda index, result: on_item(name, numbers[index], result)
         if true[0].candidates and not is_translated:
             return evaluate_items(translator, inputs, config, callback, context=condition != "empty")
         if condition == "empty":

@@ -28,6 +28,7 @@ from docmt.evaluation.suites import SuiteItem
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
 
+_PUNCTUATION = re.compile(r"^[^\w'’]+|[^\w'’]+$")
 ITEMS_AT_ONCE = 512
 """Items that are scored or translated together."""
 OnItem = Callable[[int, Any], object]
@@ -155,7 +156,7 @@ class ContrastiveResult:
     """one character per item: + right, - wrong, = tie, ? miscounted, ! unanswered"""
     generated: Sequence[GeneratedForm] = ()
     """translations of items"""
-    marked: Sequence[MarkedScore | None] = ()
+    marked: Sequence[MarkedScore | None] = field(default=(), compare=False)
     """scores of the marked tokens of the right candidates"""
 
     @property
@@ -221,7 +222,7 @@ def evaluate_items(
         totals = [_total_score(candidate, item, config) for candidate in result]
         tie = TIE / max(length for _, length in totals)
         answers += grade_item(item, [total / length for total, length in totals], tie)
-    return replace(summarize_answers(items, answers), marked=marked if any(marked) else ())
+    return replace(summarize_answers(items, answers), marked=marked)
 
 
 def evaluate_translations(
@@ -242,7 +243,9 @@ def evaluate_translations(
         answers += UNANSWERED if isinstance(result, DocmtError) else _grade_translation(item, result[0])
         text = None if isinstance(result, DocmtError) else result[0].sentences[item.sentence].target
         generated.append(GeneratedForm(item.id, item.expected or find_forms(item)[0], text))
-    return replace(summarize_answers(items, answers), generated=tuple(generated))
+    # Nobody guesses among candidates here.
+    summary = summarize_answers([replace(item, candidates=()) for item in items], answers)
+    return replace(summary, generated=tuple(generated))
 
 
 def _results(
@@ -265,21 +268,28 @@ def _grade_translation(item: SuiteItem, translation: Translation) -> str:
     sentence = translation.sentences[item.sentence].target
     if not item.candidates:
         return RIGHT if has_form(sentence, item.expected) else WRONG
-    right, *wrong = (_find_form(sentence, form) for form in find_forms(item))
-    if min(right, *wrong) == math.inf:
+    # Of forms that begin at one place, the longest is there.
+    right, *wrong = ((_find_form(sentence, form), -len(form)) for form in find_forms(item))
+    if min(right, *wrong)[0] == math.inf:
         return NEITHER
-    return RIGHT if right < min(wrong, default=math.inf) else WRONG
+    return RIGHT if right < min(wrong, default=(math.inf, 0)) else WRONG
 
 
 def find_forms(item: SuiteItem) -> list[str]:
-    """Return the words of the right candidate that not all wrong ones share at its ends, and those of each wrong one.
+    """Return the words of the right candidate that a wrong one does not share at its ends, and those of each wrong one.
 
-    "Elles dorment." and "Ils dorment." give "Elles" and "Ils".
+    "Elles dorment." and "Ils dorment." give "Elles" and "Ils". No form is empty, or has punctuation at its ends.
     """
     right, *wrong = (item.candidates[number][item.sentence].split() for number in (item.correct, *item.wrong))
-    marked = find_marked(right, wrong)
-    after = len(right) - marked.stop
-    return [" ".join(words[marked.start : len(words) - after]) for words in (right, *wrong)]
+    marked = find_marked(right, wrong) or range(len(right))
+    first, after = marked.start, len(right) - marked.stop
+    while True:
+        texts = [" ".join(words[first : len(words) - after]) for words in (right, *wrong)]
+        forms = [_PUNCTUATION.sub("", text) or text for text in texts]
+        if all(forms) or not (first or after):
+            return forms
+        # A candidate that only adds words has a neighbour of them in its form.
+        first, after = (first - 1, after) if first else (first, after - 1)
 
 
 def has_form(sentence: str, form: str) -> bool:

@@ -40,13 +40,16 @@ class MarkedScore:
 
 
 def find_marked(right: Sequence[Any], wrong: Sequence[Sequence[Any]]) -> range:
-    """Return the positions of the tokens of the right candidate that not all wrong ones share at its ends."""
-    first, last = len(right), 0
+    """Return the positions of the tokens of the right candidate that a wrong one does not share at its ends.
+
+    Wrong candidates that share all of them count only if all do.
+    """
+    spans = []
     for other in wrong:
         start = _common_length(right, other)
-        end = _common_length(right[start:][::-1], other[start:][::-1])
-        first, last = min(first, start), max(last, len(right) - end)
-    return range(first, last)
+        spans.append((start, len(right) - _common_length(right[start:][::-1], other[start:][::-1])))
+    marked = [(start, end) for start, end in spans if start < end]
+    return range(min(start for start, _ in marked), max(end for _, end in marked)) if marked else range(0)
 
 
 def _common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
@@ -78,7 +81,8 @@ class MarkedTokens:
     items: int
     tokens: int
     documents: int
-    """documents of the items: all items whose ids differ only after the last hyphen are of one"""
+    left_out: int
+    """items without marked tokens, or that a condition could not score"""
     likelihood: Mapping[str, Estimate]
     gains: Mapping[str, MarkedDifference]
     """by the other condition"""
@@ -92,7 +96,8 @@ class MarkedTokens:
         rows = [["", "per item", "p"], *([name, value.format(4), ""] for name, value in self.likelihood.items())]
         for name, difference in self.gains.items():
             rows.append([f"true - {name}", difference.gain.format(4, signed=True), f"{difference.p_value:.4f}"])
-        return "\n".join([title, *align_columns(rows), *few_documents_notes(self.documents)])
+        left_out = [f"{self.left_out:,} items without marked tokens are left out"] if self.left_out else []
+        return "\n".join([title, *align_columns(rows), *left_out, *few_documents_notes(self.documents)])
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
@@ -106,14 +111,15 @@ def compare_marked(
     numbers = [number for number, values in enumerate(zip(*scores.values(), strict=True)) if all(values)]
     if not numbers:
         return None
-    names = [items[number].document or str(number) for number in numbers]
-    documents, inverse = np.unique(names, return_inverse=True)
-    statistics = {name: np.zeros((len(documents), 2)) for name in scores}
+    indices: dict[tuple[str, int], int] = {}  # of documents; an item without one is its own
+    for number in numbers:
+        indices.setdefault((items[number].document, 0 if items[number].document else number), len(indices))
+    statistics = {name: np.zeros((len(indices), 2)) for name in scores}
     for name, values in scores.items():
-        for index, number in zip(inverse, numbers, strict=True):
-            value = values[number]
+        for number in numbers:
+            value, document = values[number], items[number].document
             assert value is not None
-            statistics[name][index] += value.score, 1
+            statistics[name][indices[document, 0 if document else number]] += value.score, 1
     true, *others = statistics
     gains = {}
     for name in others:
@@ -124,4 +130,4 @@ def compare_marked(
         gains[name] = MarkedDifference(gain, sampled_p_value(drawn, abs(gain.value)))
     tokens = sum(value.tokens for number in numbers if (value := scores[true][number]))
     likelihood = {name: estimate(rows, ratio, config) for name, rows in statistics.items()}
-    return MarkedTokens(len(numbers), tokens, len(documents), likelihood, gains)
+    return MarkedTokens(len(numbers), tokens, len(indices), len(items) - len(numbers), likelihood, gains)

@@ -68,11 +68,8 @@ class SuiteItem:
     """further property of the item: the right pronoun, its gender and number, or the rule"""
     expected: str = ""
     """form that the translation of a generative item must have"""
-
-    @property
-    def document(self) -> str:
-        """Part of the id before its last hyphen, which names the document of the item; empty: a document of its own."""
-        return self.id.rpartition("-")[0]
+    document: str = ""
+    """name of the document from which the item is, which others may share; empty: one of its own"""
 
     @property
     def wrong(self) -> list[int]:
@@ -332,6 +329,7 @@ def _build_item(record: Record, suite_format: SuiteFormat, path: Path, number: i
         sentence=sentence,
         label=get_text(record, suite_format.label, location) if suite_format.label else "",
         expected=get_text(record, "expected", location, required=True) if generative else "",
+        document=str(record.get("document", "")),
     )
 
 

@@ -271,7 +271,7 @@ class Engine:
 
     def _choose_turn_seconds(self) -> float:
         """Return how long the next turn should take."""
-        speed = self._speeds[self._counts.model].full_speed if self._counts.model else _UNKNOWN_SPEED
+        speed = (self._counts.model and self._speeds[self._counts.model].full_speed) or _UNKNOWN_SPEED
         is_quiet = time.monotonic() - self._last_interactive > _QUIET_AFTER_SECONDS
         is_busy = self._queue.is_above("interactive", _BUSY_SHORT_TURNS * _SHORT_TURN_SECONDS * speed)
         return _LONG_TURN_SECONDS if is_quiet or is_busy else _SHORT_TURN_SECONDS
@@ -329,8 +329,9 @@ class Engine:
         before = sum(work.waiting_tokens() for work in active)
         for part in self._align(translator, active, parts):
             work = active[part.document]
+            restored = restore_part(replace(part, document=0), work.document)
             work.resume_point = part.resume_point
-            work.deliver(restore_part(replace(part, document=0), work.document))
+            work.deliver(restored)
         tokens = before - sum(work.waiting_tokens() for work in active)
         with self._condition:
             self._speeds[first.model].add(tokens, time.monotonic() - started, self._turn_seconds)

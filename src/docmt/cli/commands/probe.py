@@ -176,6 +176,8 @@ def _read(options: ProbeOptions) -> ProbeRun:
     check_outputs(options.json, options.markdown, inputs=inputs)
     suites = {name: read_suite(name) for name in options.suite}
     corpus = read_corpus(options.source, options.reference) if options.source else []
+    if options.translate and all(suite.generative for suite in suites.values()):
+        raise DocmtError("--translate needs a contrastive --suite: add one, or leave --translate out")
     if options.context_ablation:
         for suite in suites.values():
             shuffle_contexts(suite.items, options.significance.seed)
@@ -267,6 +269,8 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
             if result.skipped:
                 remarks.append(f"{result.skipped:,} items of {short} left out, as no other item has as many sentences")
     probe.usage |= {**asdict(options.contrastive), "suites": values}
+    if options.translate or any(suite.generative for suite in command.suites.values()):
+        probe.usage["beam"] = options.search.beam
     if not rows:
         return ""
     columns = [f"{name} context" for name in CONDITIONS]
