@@ -13,6 +13,7 @@ import yaml
 from commands import call, fails
 
 from docmt.cli.app import COMMANDS
+from docmt.cli.model_arguments import resolve_model_names
 from docmt.core.settings import field_types, flag_of
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
@@ -272,7 +273,7 @@ def test_the_recipes_can_be_used(path, parsed):
     else:
         config = parsed("train", path)
         assert (str(config.store), str(config.run)) == (written["store"], written["run"])
-        assert TrainConfig.from_dict(written) == config
+        assert resolve_model_names(TrainConfig.from_dict(written), "initialize_from") == config
 
 
 def test_flags_go_before_recipes_and_later_recipes_before_earlier(tmp_path, parsed):
