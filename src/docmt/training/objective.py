@@ -102,8 +102,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 nll += token_nll.sum()
                 weighted_nll += (token_nll * factor).sum()
                 uniform += ((log_normalizer[:, 0] - part_x.float() @ mean_embedding - mean_bias) * factor[:, 0]).sum()
-                p.mul_(factor / normalizer).scatter_add_(1, part_gold, (smoothing - 1) * factor)
-                part.copy_(p)
+                p.div_(normalizer).scatter_add_(1, part_gold, torch.full_like(highest, smoothing - 1))
+                part.copy_(p if weights is None else p.mul_(factor))
             if states_grad is not None:
                 states_grad[start : start + count] = logits @ table
             if embedding_grad is not None:
