@@ -74,6 +74,7 @@ class DocumentStream:
         for document, resume_point in self._resume_points.items():
             if document not in self._errors:
                 self._resume_document(document, resume_point)
+        self._done = self._find_done()
 
     def _cut(self, documents: list[WordIds], specials: SpecialTokens, drafts: list[WordIds] | None) -> Task:
         """Return the task. With `yield_errors`, record errors of documents that cannot be cut and empty these."""
@@ -154,7 +155,7 @@ class DocumentStream:
         if start is not None:
             wanted = self._first_untranslated(start[0], ResumePoint(0 if self._is_serial() else start[1]))
         for chunk in self._make_chunks():
-            indices = [i for i in chunk if not self._is_done(i)]
+            indices = [i for i in chunk if not self._done[i]]
             if not indices or self._task.instances.last[chunk[-1]] <= wanted:
                 continue
             spans: list[TranslatedSpan] = []
@@ -175,26 +176,35 @@ class DocumentStream:
 
         What a resumed document has done takes nothing of these tokens; so the batches depend on the resume points.
         """
-        left = [i for i in range(len(self._task.instances)) if not self._is_done(i)]
-        budget, costs, spans = self._look_ahead or MANY, self._costs(), list[TranslatedSpan]()
-        while left:
-            groups = self._list_ready(left)
-            sums = np.cumsum([costs[group].sum() for group in groups])
-            count = int(np.searchsorted(sums, budget, side="right"))
-            if spans and not count:
+        left, costs, spans = np.flatnonzero(~self._done), self._costs(), list[TranslatedSpan]()
+        budget = self._look_ahead or MANY
+        while len(left):
+            ready = self._find_ready(left)
+            count = self._count_fitting(ready, costs, budget, at_least_one=not spans)
+            if not count:
                 break
-            chunk = [i for group in groups[: max(count, 1)] for i in group]
-            spans += self._translate_chunk(chunk, lambda count: None)
+            chunk = ready[:count]
+            spans += self._translate_chunk(chunk.tolist(), lambda count: None)
             budget -= int(costs[chunk].sum())
-            left = sorted(set(left) - set(chunk))
+            left = np.setdiff1d(left, chunk)
         return [*self._yield_without_instances(0, len(self._sizes)), *spans]
 
-    def _list_ready(self, left: list[int]) -> list[list[int]]:
-        """Return the groups of instances that wait for no other group; instances of a group stay together."""
-        if not self._is_serial():
-            return [[i] for i in left]
-        by_document = [list(group) for _, group in groupby(left, lambda i: int(self._task.instances.document[i]))]
-        return by_document if self._config.rounds else [group[:1] for group in by_document]
+    def _find_ready(self, left: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those instances that wait for no others; with rounds, whole documents are translated together."""
+        if not self._is_serial() or self._config.rounds:
+            return left
+        return left[np.unique(self._task.instances.document[left], return_index=True)[1]]
+
+    def _count_fitting(
+        self, ready: NDArray[np.int64], costs: NDArray[np.int64], budget: int, at_least_one: bool
+    ) -> int:
+        """Return how many of these instances fit into the budget; with rounds, whole documents."""
+        count = int(np.searchsorted(np.cumsum(costs[ready]), budget, side="right"))
+        if not self._config.rounds or not self._is_serial():
+            return max(count, int(at_least_one))
+        documents = self._task.instances.document[ready]
+        count = count if count == len(ready) else int(np.searchsorted(documents, documents[count]))
+        return count or int(at_least_one and np.searchsorted(documents, documents[0], side="right"))
 
     def _costs(self) -> NDArray[np.int64]:
         """Return the source tokens that each instance translates, boundary tokens included."""
@@ -249,11 +259,13 @@ class DocumentStream:
         instances = self._task.instances
         return bool((instances.first_output > instances.first).any()) and self._order != "windows"
 
-    def _is_done(self, instance: int) -> bool:
-        """Return whether the instance was translated before the interruption."""
-        document = int(self._task.instances.document[instance])
-        start, point = int(self._task.instances.first_output[instance]), self._resume_points.get(document)
-        return point is not None and start < self._first_untranslated(document, point)
+    def _find_done(self) -> NDArray[np.bool_]:
+        """Return for each instance whether it was translated before the interruption."""
+        done = np.zeros(len(self._task.instances), dtype=np.bool_)
+        for document, point in self._resume_points.items():
+            borders = slice(self._borders[document], self._borders[document + 1])
+            done[borders] = self._task.instances.first_output[borders] < self._first_untranslated(document, point)
+        return done
 
     def _translate_chunk(self, indices: list[int], on_sentences: OnSentences) -> Iterator[TranslatedSpan]:
         """Yield spans of consecutive instances of a document that all succeeded, or all failed with the same error."""

@@ -517,9 +517,13 @@ class Translator:
         self, source: Document, target: Document, lengths: Sequence[int], hypothesis: Hypothesis
     ) -> Translation:
         """Return a translation with the scores of a hypothesis; lengths: words of the source sentences."""
-        sentences = [
-            TranslatedSentence(*fields)
-            for fields in zip(
+        ids_and_scores: Iterable[tuple[Any, Any]] = [((), ())] * len(source)  # a search has no scores of tokens
+        if hypothesis.token_scores:
+            ids = (array("i", sentence) for sentence in hypothesis.sentences)
+            ids_and_scores = zip(ids, hypothesis.token_scores, strict=True)
+        sentences = tuple(
+            TranslatedSentence(*fields, None, *tokens)
+            for *fields, tokens in zip(
                 source.sentences,
                 target.sentences,
                 hypothesis.sentence_scores,
@@ -527,19 +531,14 @@ class Translator:
                 target.spans(),
                 hypothesis.rank_scores,
                 hypothesis.sentence_tokens,
+                ids_and_scores,
                 strict=True,
             )
-        ]
-        if hypothesis.token_scores:
-            tokens = zip(hypothesis.sentences, hypothesis.token_scores, strict=True)
-            sentences = [
-                replace(sentence, token_ids=array("i", ids), token_scores=scores)
-                for sentence, (ids, scores) in zip(sentences, tokens, strict=True)
-            ]
+        )
         limit = find_instance_limit(self._model, self.context)
         return Translation(
             target,
-            tuple(sentences),
+            sentences,
             hypothesis.score,
             miscounted=tuple(hypothesis.miscounted),
             at_limit=tuple(hypothesis.at_limit),

@@ -111,15 +111,14 @@ def compare_marked(
     numbers = [number for number, values in enumerate(zip(*scores.values(), strict=True)) if all(values)]
     if not numbers:
         return None
-    indices: dict[tuple[str, int], int] = {}  # of documents; an item without one is its own
-    for number in numbers:
-        indices.setdefault((items[number].document, 0 if items[number].document else number), len(indices))
-    statistics = {name: np.zeros((len(indices), 2)) for name in scores}
+    keys = [items[number].document or number for number in numbers]  # without a name: a document of its own
+    rows = {key: row for row, key in enumerate(dict.fromkeys(keys))}
+    statistics = {name: np.zeros((len(rows), 2)) for name in scores}
     for name, values in scores.items():
-        for number in numbers:
-            value, document = values[number], items[number].document
+        for key, number in zip(keys, numbers, strict=True):
+            value = values[number]
             assert value is not None
-            statistics[name][indices[document, 0 if document else number]] += value.score, 1
+            statistics[name][rows[key]] += value.score, 1
     true, *others = statistics
     gains = {}
     for name in others:
@@ -130,4 +129,4 @@ def compare_marked(
         gains[name] = MarkedDifference(gain, sampled_p_value(drawn, abs(gain.value)))
     tokens = sum(value.tokens for number in numbers if (value := scores[true][number]))
     likelihood = {name: estimate(rows, ratio, config) for name, rows in statistics.items()}
-    return MarkedTokens(len(numbers), tokens, len(indices), len(items) - len(numbers), likelihood, gains)
+    return MarkedTokens(len(numbers), tokens, len(rows), len(items) - len(numbers), likelihood, gains)

@@ -271,7 +271,7 @@ class Engine:
 
     def _choose_turn_seconds(self) -> float:
         """Return how long the next turn should take."""
-        speed = (self._counts.model and self._speeds[self._counts.model].full_speed) or _UNKNOWN_SPEED
+        speed = self._speeds.get(self._counts.model, _Speed()).full_speed or _UNKNOWN_SPEED
         is_quiet = time.monotonic() - self._last_interactive > _QUIET_AFTER_SECONDS
         is_busy = self._queue.is_above("interactive", _BUSY_SHORT_TURNS * _SHORT_TURN_SECONDS * speed)
         return _LONG_TURN_SECONDS if is_quiet or is_busy else _SHORT_TURN_SECONDS

@@ -78,18 +78,19 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         states_cast, table = states.to(dtype), embedding.to(dtype)
         mean_embedding = table.float().mean(dim=0)  # [d]; its product with a state is the mean logit
         mean_bias = 0.0 if bias is None else bias.float().mean()
-        rate = torch.ones(len(labels), 1, device=states.device) if weights is None else weights[:, None].float()
+        factors = None if weights is None else weights[:, None].float()  # [T, 1]
         nll = torch.zeros((), dtype=torch.float64, device=states.device)
         weighted_nll = torch.zeros_like(nll)
         uniform = torch.zeros_like(nll)  # weighted sum of -log p averaged over the vocabulary
         count = max(_MIN_CHUNK_TOKENS, _CHUNK_BYTES // (len(table) * table.element_size()))
         for start in range(0, len(states_cast), count):
             chunk = states_cast[start : start + count]  # [c, d]
-            gold, factors = labels[start : start + count, None], rate[start : start + count]  # [c, 1]
+            gold = labels[start : start + count, None]  # [c, 1]
             logits = chunk @ table.t()  # [c, V]
             rows = max(1, _CACHED_LOGITS // len(table)) if logits.device.type == "cpu" else len(logits)
-            parts = (each.split(rows) for each in (logits, gold, chunk, factors))
-            for part, part_gold, part_x, factor in zip(*parts, strict=True):
+            first = start
+            for part, part_gold, part_x in zip(logits.split(rows), gold.split(rows), chunk.split(rows), strict=True):
+                factor, first = None if factors is None else factors[first : first + len(part)], first + len(part)
                 p = part.float()
                 if bias is not None:
                     p += bias
@@ -99,11 +100,15 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 normalizer = p.sum(dim=1, keepdim=True)
                 log_normalizer = normalizer.log() + highest  # [r, 1]
                 token_nll = log_normalizer - gold_logits
-                nll += token_nll.sum()
-                weighted_nll += (token_nll * factor).sum()
-                uniform += ((log_normalizer[:, 0] - part_x.float() @ mean_embedding - mean_bias) * factor[:, 0]).sum()
+                token_uniform = log_normalizer[:, 0] - part_x.float() @ mean_embedding - mean_bias
                 p.div_(normalizer).scatter_add_(1, part_gold, torch.full_like(highest, smoothing - 1))
-                part.copy_(p if weights is None else p.mul_(factor))
+                nll += token_nll.sum()
+                if factor is not None:
+                    weighted_nll += (token_nll * factor).sum()
+                    token_uniform *= factor[:, 0]
+                    p *= factor
+                uniform += token_uniform.sum()
+                part.copy_(p)
             if states_grad is not None:
                 states_grad[start : start + count] = logits @ table
             if embedding_grad is not None:
@@ -111,12 +116,13 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                     embedding_grad[row : row + _GRADIENT_ROWS] += logits[:, row : row + _GRADIENT_ROWS].t() @ chunk
         # The uniform part of the target is equal for all tokens and words: two vectors instead of [T, V].
         if states_grad is not None:
-            states_grad.sub_(smoothing * rate * mean_embedding)
+            states_grad.sub_(smoothing * mean_embedding if factors is None else smoothing * factors * mean_embedding)
         if embedding_grad is not None:
-            embedding_grad.sub_(smoothing / len(table) * (rate * states_cast.float()).sum(dim=0))
+            total = states_cast.float() if factors is None else factors * states_cast.float()
+            embedding_grad.sub_(smoothing / len(table) * total.sum(dim=0))
         ctx.save_for_backward(states_grad, embedding_grad)
         ctx.dtypes = states.dtype, embedding.dtype
-        loss = (1 - smoothing) * weighted_nll + smoothing * uniform
+        loss = (1 - smoothing) * (nll if factors is None else weighted_nll) + smoothing * uniform
         loss, nll = loss.float(), nll.float()
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -134,6 +140,8 @@ def find_word_tokens(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
 
     Raises DocmtError for a word that no token is.
     """
+    if not words:
+        return []  # a large vocabulary takes seconds to decode
     first, last = SpecialTokens.first_word, tokenizer.specials.eod
     texts = tokenizer.decode_batch([[number] for number in range(first, last)], "target")
     ids: dict[str, list[int]] = {word.casefold(): [] for word in words}

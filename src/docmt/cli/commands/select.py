@@ -74,23 +74,21 @@ def run(arguments: Sequence[str]) -> int:
     corpus = read_corpus(options.source, options.target, "TARGET")
     check_has_context(max(map(len, corpus)))
     translator, failures = translator_of(options), list[str]()
-    gains = _measure(options, translator, corpus, failures)
-    selected = sorted(gains, reverse=True)[: round(options.share * len(gains))]
+    ranked = sorted(_measure(options, translator, corpus, failures), reverse=True)
+    selected = ranked[: round(options.share * len(ranked))]
     if not selected:
         reason = "; ".join(failures[:1]) or "give more sentences, or a larger --share"
         raise DocmtError(f"no sentence was selected: {reason}")
     if selected[0].gain <= 0:
-        raise DocmtError(
-            f"no token gains from context: does {options.model} read any? Name a model that was trained on it"
-        )
+        raise DocmtError(f"no token gains from context in {options.model}: name a model that was trained to read it")
     documents = cut_selected(corpus, selected, options.before)
     if len(options.output) == 1:
         write_jsonl(documents, Path(options.output[0]))
     else:
         write_parallel(documents, *map(Path, options.output))
-    least, median = selected[-1].gain, sorted(gains)[len(gains) // 2].gain
+    least, median = selected[-1].gain, ranked[len(ranked) // 2].gain
     _log.info(
-        f"selected {len(selected):,} of {len(gains):,} sentences: a token of each gains {least:.3f} nats or more "
+        f"selected {len(selected):,} of {len(ranked):,} sentences: a token of each gains {least:.3f} nats or more "
         f"(median of all: {median:.3f})"
     )
     counts = Counter(each.token for each in selected).most_common(_SHOWN_TOKENS)
