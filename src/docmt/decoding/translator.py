@@ -517,13 +517,11 @@ class Translator:
         self, source: Document, target: Document, lengths: Sequence[int], hypothesis: Hypothesis
     ) -> Translation:
         """Return a translation with the scores of a hypothesis; lengths: words of the source sentences."""
-        ids_and_scores: Iterable[tuple[Any, Any]] = [((), ())] * len(source)  # a search has no scores of tokens
-        if hypothesis.token_scores:
-            ids = (array("i", sentence) for sentence in hypothesis.sentences)
-            ids_and_scores = zip(ids, hypothesis.token_scores, strict=True)
+        # A search has no scores of tokens.
+        token_ids = [array("i", ids) if hypothesis.token_scores else () for ids in hypothesis.sentences]
         sentences = tuple(
-            TranslatedSentence(*fields, None, *tokens)
-            for *fields, tokens in zip(
+            TranslatedSentence(*fields)
+            for fields in zip(
                 source.sentences,
                 target.sentences,
                 hypothesis.sentence_scores,
@@ -531,7 +529,9 @@ class Translator:
                 target.spans(),
                 hypothesis.rank_scores,
                 hypothesis.sentence_tokens,
-                ids_and_scores,
+                [None] * len(source),  # not aligned
+                token_ids,
+                hypothesis.token_scores or [()] * len(source),
                 strict=True,
             )
         )
