@@ -517,8 +517,10 @@ class Translator:
         self, source: Document, target: Document, lengths: Sequence[int], hypothesis: Hypothesis
     ) -> Translation:
         """Return a translation with the scores of a hypothesis; lengths: words of the source sentences."""
-        # A search has no scores of tokens.
-        token_ids = [array("i", ids) if hypothesis.token_scores else () for ids in hypothesis.sentences]
+        token_ids: list[Sequence[int]] = [()] * len(source)
+        token_scores: list[Sequence[float]] = [()] * len(source)
+        if hypothesis.token_scores:  # those of a search have none
+            token_ids, token_scores = [array("i", ids) for ids in hypothesis.sentences], [*hypothesis.token_scores]
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
@@ -531,7 +533,7 @@ class Translator:
                 hypothesis.sentence_tokens,
                 [None] * len(source),  # not aligned
                 token_ids,
-                hypothesis.token_scores or [()] * len(source),
+                token_scores,
                 strict=True,
             )
         )
