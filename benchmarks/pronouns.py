@@ -1,6 +1,6 @@
 """English-French data for pronouns: training documents that need context, and distances for a test set.
 
-python -m benchmarks.pronouns documents SOURCE TARGET SOURCE_OUTPUT TARGET_OUTPUT [--before N]
+python -m benchmarks.pronouns documents SOURCE TARGET SOURCE_OUTPUT TARGET_OUTPUT [--before N] [--whole N]
 python -m benchmarks.pronouns distances CORPUS.fr SUITE.jsonl OUTPUT.jsonl [--before N]
 
 documents: short documents that end in a sentence with "it" or "they", and in French il or elle, ils or elles. Sentences
@@ -11,7 +11,8 @@ distances: each item gets its `document` (the id before the hyphen) and `ctx_dis
 one whose translation has a determiner and a noun of the gender and number of the right pronoun. The gender of a noun is
 that of the determiners before it in the corpus (five or more, nine of ten alike).
 
---before: at most so many sentences of context remain.
+--before: at most so many sentences of context remain. --whole: so many whole documents of the corpus stand among the
+others, whose contexts then have 1 to --before sentences, at random.
 """
 
 from __future__ import annotations
@@ -65,16 +66,20 @@ def find_pronoun(source: str, target: str) -> tuple[str, bool] | None:
     return words[0], found[0].start() == 0 and source.lower().startswith(("it ", "they "))
 
 
-def select_documents(corpus: Iterable[ParallelDocument], before: int, seed: int = 1) -> Iterator[ParallelDocument]:
+def select_documents(
+    corpus: Iterable[ParallelDocument], before: int, whole: int = 0, seed: int = 1
+) -> Iterator[ParallelDocument]:
     """Yield equally many documents of both genders, in random order; see the head of this file."""
+    rng, corpus = random.Random(seed), list(corpus)
     cases = defaultdict[tuple[str, bool], list[ParallelDocument]](list)
     for document in corpus:
         for number, pair in enumerate(document):
             if number and (kind := find_pronoun(*pair)):
-                part = slice(max(number - before, 0), number + 1)
+                count = rng.randint(1, before) if whole else before
+                part = slice(max(number - count, 0), number + 1)
                 id = f"{document.id}-{number + 1}"
                 cases[kind].append(ParallelDocument(id, document.source[part], document.target[part]))
-    rng, chosen = random.Random(seed), []
+    chosen = rng.sample(corpus, min(whole, len(corpus)))
     for is_first in (True, False):
         for pair in (("il", "elle"), ("ils", "elles")):
             count = min(len(cases[word, is_first]) for word in pair)
@@ -130,12 +135,13 @@ def main() -> None:
     parser.add_argument("task", choices=["documents", "distances"])
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--before", type=int, default=1000)
+    parser.add_argument("--whole", type=int, default=0)
     options = parser.parse_args()
     if options.task == "distances":
         add_distances(*options.files, options.before)
     else:
         source, target, *outputs = options.files
-        write_parallel(select_documents(read_parallel(source, target), options.before), *outputs)
+        write_parallel(select_documents(read_parallel(source, target), options.before, options.whole), *outputs)
 
 
 if __name__ == "__main__":

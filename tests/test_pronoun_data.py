@@ -46,6 +46,9 @@ def test_as_many_documents_of_both_genders():
     assert {each.source for each in chosen} == {("A.", "B.", "It sleeps.")}
     assert len({each.target for each in chosen}) == 6 and chosen == list(select_documents(corpus, 2))
     assert all(each.id.endswith("-4") for each in chosen)
+    mixed = list(select_documents(corpus, 3, whole=2))
+    assert Counter(len(each) for each in mixed if each in corpus) == {4: 2} and len(mixed) == 8
+    assert {len(each) for each in mixed if each not in corpus} <= {2, 3, 4}
 
 
 def test_distances_are_those_of_nouns_of_the_right_gender(tmp_path):
