@@ -82,6 +82,7 @@ class FakeService:
         self.hold_after = 10**9  # sentences of a document after which it waits
         self.key = ""
         self.reads_context = True
+        self.models_after = 0.0  # seconds that the list of models takes
         self.streams = True  # else the stream of events stays empty, as behind some proxies
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
@@ -126,6 +127,7 @@ class FakeService:
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": "default-src 'self'"})
 
     async def list_models(self, request):
+        await asyncio.sleep(self.models_after)
         if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
             return JSONResponse({"error": "This server asks for a key."}, 401)
         return JSONResponse({"models": [MODEL | {"reads_context": self.reads_context}]})

@@ -57,6 +57,13 @@ def test_a_text_stands_beside_its_translation_in_paragraphs(service, open_page):
     expect(page, "#state", "4 sentences · 2 marked to look at")
 
 
+def test_a_click_before_the_models_are_known_waits_for_them(service, open_page):
+    service.models_after = 0.5
+    page = open_page(service.url)
+    assert page.locator("#start button.main").is_disabled()
+    translate(page)
+
+
 def test_hover_shows_the_partner_and_why_a_sentence_is_marked(service, open_page):
     page = open_page(service.url)
     translate(page)

@@ -65,6 +65,7 @@ async function fillModels() {
   element("model").replaceChildren(...options);
   element("model").value = localStorage.getItem("docmt-model") ?? models[0]?.name;
   if (element("model").selectedIndex < 0) element("model").selectedIndex = 0;
+  element("start").querySelector("button.main").disabled = false;
 }
 
 function chooseFile(file) {
