@@ -30,6 +30,8 @@ SYSTEMS = {
     },
     "group only": {"group": Group(encoder_layers=0, decoder_layers=0, cross_layers=0)},
     "global top": {"group": Group(top_attention="global"), "normalization": "pre"},
+    "group, sentence distances": {"group": Group(sentence_distances=True), "positions": "sentence"},
+    "global top, sentence distances": {"group": Group(top_attention="global", sentence_distances=True)},
     "document": {"system": "document"},
     "sentence": {"system": "sentence"},
     "concat, keep last": {"system": "concat", "concat": Concat(sentences=3)},
@@ -72,6 +74,7 @@ SYSTEMS = {
 }
 QUICK = {
     "group",
+    "group, sentence distances",
     "global top",
     "document",
     "sentence",

@@ -11,6 +11,7 @@ import torch
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, ModelInput, Packed, Spans, TranslationModel, attend, pack
 from docmt.model.attention import FullContext
+from docmt.model.embeddings import SentenceRotation
 from docmt.model.model_config import Linear
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import SYSTEMS as KINDS
@@ -195,6 +196,26 @@ def test_positions_by_sentence_make_group_only_independent_of_the_place_in_the_d
     )
 
 
+@pytest.mark.parametrize("distances", [False, True])
+def test_the_order_of_other_sentences_counts_with_sentence_distances_alone(distances):
+    model = build(positions="sentence", group=Group(sentence_distances=distances))
+    ordered, swapped = (model.encode(pack([[SOURCE[i] for i in order]]))[-3:] for order in ((0, 1, 2), (1, 0, 2)))
+    assert torch.allclose(ordered, swapped, atol=1e-5) is not distances
+
+
+def test_rotated_scores_depend_on_the_distance_in_sentences_alone():
+    rotation = SentenceRotation(8)
+    query, key = torch.randn(2, 5, 3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    numbers, others = torch.tensor([0, 1, 2, 7, 90]), torch.tensor([4, 1, 0, 3, 80])
+    scores = (rotation(query, numbers) * rotation(key, others)).sum(-1)
+    shifted = (rotation(query, numbers + 1000) * rotation(key, others + 1000)).sum(-1)
+    torch.testing.assert_close(scores, shifted)
+    unrotated = (query * key).sum(-1)
+    assert [torch.allclose(one, other) for one, other in zip(scores, unrotated, strict=True)] == [
+        number == other for number, other in zip(numbers, others, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 @pytest.mark.parametrize("normalization", ["post", "pre"])
 def test_batched_equals_single(system, normalization):
@@ -363,7 +384,8 @@ OTHER_OPTIONS = {
 def test_all_options_survive_their_dictionary(system):
     options = OTHER_OPTIONS.get(system, {})
     default = KINDS[system]()
-    without_value = set(vars(default)) - set(options) - {"padding_windows"}  # it goes with the default loss only
+    # These go with the default loss, and with softmax attention, only.
+    without_value = set(vars(default)) - set(options) - {"padding_windows", "sentence_distances"}
     assert not without_value, f"give {without_value} of {system} other values than the defaults in OTHER_OPTIONS"
     same = {name for name, value in options.items() if getattr(default, name) == value}
     assert same <= {"layers"}, "goes with the default representation only; see below"
@@ -383,6 +405,10 @@ def test_all_options_survive_their_dictionary(system):
     ("settings", "message"),
     [
         ({"linear": Linear(features=3)}, "model.linear is set, but this group model has no linear attention"),
+        (
+            {"group": Group(global_attention="linear", sentence_distances=True)},
+            "sentence_distances is for softmax attention, but model.group.global_attention is linear",
+        ),
         (
             {"group": Group(global_attention="linear", top_attention="group")},
             "is linear, but no layer has global attention",
@@ -407,6 +433,11 @@ def test_context_layers_survive_their_dictionary():
     assert ModelConfig.from_dict(asdict(config)) == config
     with pytest.raises(DocmtError, match=r"model.context.layers is 2, but representation bilstm has no layers"):
         ModelConfig(**SIZES, system="context", context=Context(layers=2, representation="bilstm"))
+
+
+def test_sentence_distances_survive_their_dictionary():
+    config = ModelConfig(**SIZES, group=Group(sentence_distances=True))
+    assert ModelConfig.from_dict(asdict(config)) == config
 
 
 def test_padding_windows_survive_their_dictionary():

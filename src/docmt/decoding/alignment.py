@@ -226,8 +226,14 @@ def _sentence_weights(
     lengths = zip(words.lengths.tolist(), sources.lengths.tolist(), strict=True)
     weights = [np.zeros(size, dtype=np.float32) for size in lengths]
     tiles = Spans.tile(words.lengths)
-    selected = AttentionPattern(tiles, keys, False, len(memory))
-    x = x.index_select(0, queries.indices().to(x.device))
+    index = queries.indices()
+
+    def select_numbers() -> tuple[Tensor, Tensor]:
+        query_numbers, key_numbers = pattern.sentence_numbers()
+        return query_numbers[index], key_numbers
+
+    selected = AttentionPattern(tiles, keys, False, len(memory), number_sentences=select_numbers)
+    x = x.index_select(0, index.to(x.device))
     columns, starts = (sources.starts - keys.starts).tolist(), tiles.starts.tolist()
     for block in attention_weights(attention, x, memory, selected):
         means = block.shares().mean(1).cpu()  # [n, q, l]

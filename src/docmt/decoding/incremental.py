@@ -64,7 +64,7 @@ class RecordingContext(FullContext):
             key, value, weighing = attention.project_keys_values(memory, pattern)
             self.recorded[attention] = AttentionRecord(key, value, weighing)
             return attention.attend_keys(x, key, value, weighing, pattern)
-        query, key, value = attention.project(x, memory)
+        query, key, value = attention.project(x, memory, pattern)
         self.recorded[attention] = AttentionRecord(key, value)
         return attend_pattern(query, key, value, pattern, distances=attention.distances).flatten(-2)
 
@@ -242,6 +242,7 @@ class IncrementalDecoder:
             cache.begin_step(offsets, sentences)
         states = []
         for member, state in zip(self.members, self.incremental_states, strict=True):
+            state.sentences = sentences
             embedded = offsets if member.config.restarts_positions else torch.zeros_like(offsets) + positions
             states.append(member.decode(member.embed_step(tokens, embedded), state))
         return states
@@ -314,6 +315,7 @@ class IncrementalState:
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
                 by_kind.setdefault((type(module), module.scope.without_layer), []).append(module)
+        self.sentences = torch.empty(0, dtype=torch.int64)  # [R] of the step
         self.cache_slots: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
@@ -340,9 +342,14 @@ class IncrementalState:
             return cache.attend(number, query).to(x.dtype).flatten(-2)
         if attention.scope.memory == "self":
             query, pair = attention.project_self(x)
+            if attention.rotation is not None:
+                key, value = pair.unbind(-3)
+                pair = torch.stack((attention.rotation(key, self.sentences), value), dim=-3)
             cache.store(number, pair)
         else:
             query = attention.project_query(x)
+        if attention.rotation is not None:
+            query = attention.rotation(query, self.sentences)
         return cache.attend(number, query).flatten(-2)
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -397,7 +404,11 @@ def _build_cross_cache(
         return LinearCrossCache(
             compute_cross_states(attentions, states, spans), beams, attentions[0].features.min_denominator
         )
-    keys, values, spans = pad_empty_spans(*project_keys_values(attentions, states), spans)
+    keys, values = project_keys_values(attentions, states)
+    rotation = attentions[0].rotation
+    if rotation is not None:
+        keys = [rotation(key, memory.sentences.segment_numbers()) for key in keys]
+    keys, values, spans = pad_empty_spans(keys, values, spans)
     if single or scope.extent == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)

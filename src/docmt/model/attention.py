@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from docmt.model import kernels
-from docmt.model.embeddings import DistanceBiases
+from docmt.model.embeddings import DistanceBiases, SentenceRotation
 from docmt.model.kernels import AttentionPattern
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed, Spans
@@ -136,7 +137,10 @@ class FullContext:
             queries = self.sequence.documents if scope.extent == "document" else self.sequence.sentences
             if queries is None:
                 raise ValueError(f"the computed sequence has no documents, but {scope} needs them")
-            pattern = AttentionPattern(queries, self._keys(scope), scope.causal, len(memory), self.sequence.sentences)
+            sentences = self.sequence.sentences
+            others = None if scope.memory == "self" else self.memories[scope.memory].sentences
+            number = partial(number_sentences, sentences, self.alignment, others)  # refers to no pattern: no cycle
+            pattern = AttentionPattern(queries, self._keys(scope), scope.causal, len(memory), sentences, number)
             self._patterns[scope.without_layer] = pattern
         return memory, pattern
 
@@ -146,6 +150,16 @@ class FullContext:
         spans = visible_spans(self.memories[scope.memory], scope)
         indices = self.document_alignment if scope.extent == "document" else self.alignment
         return spans if indices is None else spans.select(indices)
+
+
+def number_sentences(queries: Spans, alignment: Tensor | None, memory: Spans | None) -> tuple[Tensor, Tensor]:
+    """Return the number of the (aligned) sentence of each query [Tq], and of the sentence of each key [Tk].
+
+    alignment [S]: None: sentences keep their own numbers; memory: its sentences (None: that of the queries).
+    """
+    numbers = torch.arange(len(queries)) if alignment is None else alignment
+    own = numbers.repeat_interleave(queries.lengths)
+    return own, own if memory is None else memory.segment_numbers()
 
 
 class SharedContext:
@@ -252,10 +266,11 @@ class Attention(nn.Module):
         biases: bool = True,
         scaled: bool = True,
         distances: DistanceBiases | None = None,
+        knows_sentence_distance: bool = False,
     ) -> None:
         """memory_width: width of the visible states, if not `width`; output_bias: without it, an attention that sees
         nothing gives zero; head_width: k (0: width / heads); scaled: scores are divided by sqrt(k); distances: shared
-        biases of the scores, owned by the model."""
+        biases of the scores, owned by the model; knows_sentence_distance: see `SentenceRotation`."""
         super().__init__()
         self.heads, self.scope, self.dropout = heads, scope, dropout
         inner = heads * (head_width or width // heads)
@@ -266,6 +281,7 @@ class Attention(nn.Module):
         self.joint: nn.Module | None = None
         self.query_scale = 1.0 if scaled else (inner // heads) ** 0.5
         self._distances = (distances,)  # in a tuple, so that it is no submodule
+        self.rotation = SentenceRotation(inner // heads) if knows_sentence_distance else None
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.output.weight)
@@ -299,13 +315,18 @@ class Attention(nn.Module):
             self.joint.bias = nn.Parameter(torch.cat([projection.bias.detach() for projection in projections]))
         del self.query, self.key, self.value
 
-    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Project x [..., d] to queries, and memory [..., d] (x itself for self-attention) to keys and values. Each is
+    def project(self, x: Tensor, memory: Tensor, pattern: AttentionPattern) -> tuple[Tensor, Tensor, Tensor]:
+        """Project x [Tq, d] to queries, and memory [Tk, d] (x itself for self-attention) to keys and values. Each is
         [..., H, k]."""
         if self.joint is None:
-            return self.project_query(x), self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
-        query, pair = self.project_self(x)
-        key, value = pair.unbind(-3)
+            query, key = self.project_query(x), self.split_heads(self.key(memory))
+            value = self.split_heads(self.value(memory))
+        else:
+            query, pair = self.project_self(x)
+            key, value = pair.unbind(-3)
+        if self.rotation is not None:
+            query_numbers, key_numbers = pattern.sentence_numbers()
+            query, key = self.rotation(query, query_numbers), self.rotation(key, key_numbers)
         return query, key, value
 
     def project_self(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -327,7 +348,7 @@ class Attention(nn.Module):
 
         repeats: how many copies of the queries the pattern has, one after the other. Then it is [repeats * Tq, H k].
         """
-        query, key, value = self.project(x, memory)
+        query, key, value = self.project(x, memory, pattern)
         return attend_pattern(
             query if repeats == 1 else query.repeat(repeats, 1, 1),
             key,

@@ -115,7 +115,7 @@ def attention_weights(
         key_weights = attention.weigh_keys(memory, attention.split_heads(attention.key(memory)), pattern)
         query, key = attention.project_features(x, memory)
     else:
-        query, key, _ = attention.project(x, memory)
+        query, key, _ = attention.project(x, memory, pattern)
         query = query.repeat(pattern.query_total // max(len(query), 1), 1, 1)
     return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal, linear=key_weights)
 

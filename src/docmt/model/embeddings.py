@@ -95,6 +95,26 @@ class DistanceBiases(nn.Module):
         return offset + torch.where(distances < num_exact, distances, log_bucket)
 
 
+class SentenceRotation:
+    """Rotation of queries and keys by the number of their sentence (Su et al. 2021, equation 15, there by token).
+
+    A score then depends on how many sentences lie between query and key. Half of the dimensions of a head rotate, by
+    1 to 1/100 radians a sentence.
+    """
+
+    def __init__(self, head_width: int) -> None:
+        """head_width: k."""
+        self.pairs = max(1, head_width // 4)
+        self._frequencies = 100.0 ** -(torch.arange(self.pairs, dtype=torch.float64) / self.pairs)
+
+    def __call__(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """Rotate x [..., H, k], whose sentences have the numbers [...]."""
+        angles = (numbers.cpu()[..., None, None] * self._frequencies).to(x.device)  # float64: numbers may be large
+        cosines, sines = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # [..., 1, pairs]
+        first, second, rest = x.split((self.pairs, self.pairs, x.shape[-1] - 2 * self.pairs), dim=-1)
+        return torch.cat((first * cosines - second * sines, first * sines + second * cosines, rest), dim=-1)
+
+
 @lru_cache(maxsize=16)
 def build_sinusoids(
     count: int,

@@ -83,9 +83,16 @@ class AttentionPattern:
     """The key spans that query segments see, with the data for kernels, built once per batch."""
 
     def __init__(
-        self, queries: Spans, keys: Spans, causal: bool, key_total: int, sentences: Spans | None = None
+        self,
+        queries: Spans,
+        keys: Spans,
+        causal: bool,
+        key_total: int,
+        sentences: Spans | None = None,
+        number_sentences: Callable[[], tuple[Tensor, Tensor]] | None = None,
     ) -> None:
-        """key_total: number of tokens of the memory; sentences: of the queries, for sentence gates."""
+        """key_total: number of tokens of the memory; sentences: of the queries, for sentence gates; number_sentences:
+        returns the numbers of the sentences of queries [Tq] and keys [Tk], for attentions that know distances."""
         if len(queries) != len(keys):
             raise ValueError(f"{len(queries)} query segments but {len(keys)} key spans: pass one span per segment")
         if causal and not torch.equal(queries.lengths, keys.lengths):
@@ -95,8 +102,15 @@ class AttentionPattern:
             raise ValueError("query segments must lie end to end from position 0")
         self.queries, self.keys, self.causal, self.sentences = queries, keys, causal, sentences
         self.query_total, self.key_total = total, key_total
+        self._number_sentences = number_sentences
         self.is_empty = not bool((queries.lengths * keys.lengths).any())
         self._built: dict[object, Any] = {}
+
+    def sentence_numbers(self) -> tuple[Tensor, Tensor]:
+        """Return the numbers of the sentences of queries [Tq] and keys [Tk], int64, on the host."""
+        if self._number_sentences is None:
+            raise ValueError("the attention needs numbers of sentences: pass `number_sentences` to AttentionPattern")
+        return self.get_or_build("sentence numbers", self._number_sentences)
 
     def _fill_buckets(self) -> list[list[int]]:
         """Return segment indices by bucket, largest area first, without segments that have an empty side."""

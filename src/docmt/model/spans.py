@@ -92,6 +92,10 @@ class Spans:
         begins = torch.repeat_interleave(self.lengths.cumsum(0) - self.lengths, self.lengths)
         return torch.arange(int(self.lengths.sum())) - begins
 
+    def segment_numbers(self) -> Tensor:
+        """Return [sum of lengths]: the number of the segment of every token, segment by segment."""
+        return torch.arange(len(self)).repeat_interleave(self.lengths)
+
     def indices(self) -> Tensor:
         """Return [sum of lengths]: the position in the sequence of every token, segment by segment."""
         return torch.repeat_interleave(self.starts, self.lengths) + self.positions()

@@ -66,11 +66,12 @@ class Parts:
         *,
         zero_init: bool = False,
         output_bias: bool = True,
+        knows_sentence_distance: bool = False,
     ) -> Attention:
         """Build attention over the states of `scope`.
 
         memory_width: their width, if not that of the computing stack; zero_init: the initial output is zero;
-        output_bias: see `Attention`.
+        output_bias, knows_sentence_distance: see `Attention`.
         """
         sizes, family = self.sizes, self.family
         has_distances = scope.memory == "self" and scope.extent != "neighbour"  # distances to others are undefined
@@ -81,6 +82,7 @@ class Parts:
             biases=family.biases,
             scaled=family.scaled,
             distances=self._distances.get(scope.causal) if has_distances else None,
+            knows_sentence_distance=knows_sentence_distance,
         )
         if zero_init:
             nn.init.zeros_(attention.output.weight)
@@ -145,17 +147,22 @@ class Parts:
         gate_bias: float = 0.0,
         linear: bool = False,
         identity: bool = False,
+        sentence_distances: bool = False,
     ) -> GroupAttention:
         """Build attention within sentences (`local`), over the document (`whole`), or both, combined by a gate.
 
         gate_bias: initial bias of the gate; linear: attention over the document is linear; identity: both together
-        initially equal attention within sentences.
+        initially equal attention within sentences; sentence_distances: attention over the document knows them.
         """
         both = local is not None and whole is not None
         within = None if local is None else self.build_attention(local)
         over_document = None
         if whole is not None:
-            over_document = self.build_linear_attention(whole) if linear else self.build_attention(whole)
+            over_document = (
+                self.build_linear_attention(whole)
+                if linear
+                else self.build_attention(whole, knows_sentence_distance=sentence_distances)
+            )
             if both and identity:
                 nn.init.zeros_(over_document.output.weight)
         gate = Gate(self.sizes.width, gate_bias, additive=identity) if both else None

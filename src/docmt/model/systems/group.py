@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
@@ -42,6 +43,8 @@ class Group(System):
 
     global_attention: Literal["softmax", "linear"] = "softmax"
     """kind of attention over the document; linear uses the options of model.linear"""
+    sentence_distances: bool = False
+    """global attention knows how many sentences lie between two tokens (rotated queries and keys)"""
     positions: ClassVar[None] = None
 
     @property
@@ -82,6 +85,11 @@ class Group(System):
                     f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
                 )
 
+        if self.has_linear_attention and self.sentence_distances:
+            raise DocmtError(
+                "model.group.sentence_distances is for softmax attention, but model.group.global_attention is linear: "
+                "set one of them"
+            )
         whole = self.top_attention != "group" and any((self.encoder_layers, self.decoder_layers, self.cross_layers))
         if self.has_linear_attention and not whole and self.self_locality and self.cross_locality:
             raise DocmtError(
@@ -95,8 +103,11 @@ class Group(System):
         Without locality (`self_locality`, `cross_locality`) it is global in every layer.
         """
         whole = replace(scope, extent="document")
+        build = partial(
+            parts.build_group_attention, linear=self.has_linear_attention, sentence_distances=self.sentence_distances
+        )
         if not (self.self_locality if scope.memory == "self" else self.cross_locality):
-            return parts.build_group_attention(whole=whole, linear=self.has_linear_attention)
+            return build(whole=whole)
         total, top = parts.sizes.decoder_layers, self.cross_layers
         if scope.memory == "self":
             total, top = (
@@ -105,11 +116,9 @@ class Group(System):
         if number < total - top or self.top_attention == "group":
             return parts.build_group_attention(local=scope)
         if self.top_attention == "global":
-            return parts.build_group_attention(whole=whole, linear=self.has_linear_attention)
+            return build(whole=whole)
         identity = self.fusion == "identity"  # "auto" is resolved in models
-        return parts.build_group_attention(
-            local=scope, whole=whole, gate_bias=self.gate_bias, linear=self.has_linear_attention, identity=identity
-        )
+        return build(local=scope, whole=whole, gate_bias=self.gate_bias, identity=identity)
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize group attention from the sentence model. Gates are new, global attention is new or a copy."""
