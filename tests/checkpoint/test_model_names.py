@@ -1,4 +1,4 @@
-"""Models by name and pair: what counts first, and weights stored in half precision."""
+"""Models by name and pair: what counts first, and weights stored in fewer bits."""
 
 import json
 import logging
@@ -6,7 +6,7 @@ import os
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from docmt import DocmtError, Translator
 from docmt.checkpoint import list_models, model_names
@@ -115,7 +115,7 @@ def test_licences_without_commercial_use(licence, limited):
 
 def test_half_precision_halves_the_file_and_loads_as_float32(write, tmp_path):
     path = write("a", license="cc-by-nc-4.0", data={"train": "3 documents"})
-    average_models([path], tmp_path / "half", half=True)
+    average_models([path], tmp_path / "half", "float16")
     assert (tmp_path / "half" / "README.md").read_text() == (path / "README.md").read_text()
     stored, whole = (load_file(each / "model.safetensors") for each in (tmp_path / "half", path))
     assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
@@ -128,10 +128,42 @@ def test_half_precision_halves_the_file_and_loads_as_float32(write, tmp_path):
     assert load_file(tmp_path / "mean" / "model.safetensors")["tokens.weight"].dtype == torch.float32
 
 
-def test_weights_beyond_half_precision_are_refused(write, tmp_path, tokenizer):
+def test_int8_quarters_the_file_and_rounds_each_row_to_127_steps(write, tmp_path):
+    path = write("a")
+    average_models([path], tmp_path / "small", "int8")
+    stored, whole = (load_file(each / "model.safetensors") for each in (tmp_path / "small", path))
+    matrices = {name for name, tensor in whole.items() if tensor.dim() == 2}
+    assert {name for name, tensor in stored.items() if tensor.dtype == torch.int8} == matrices
+    assert sum(each.nbytes for each in stored.values()) < 0.4 * sum(each.nbytes for each in whole.values())
+    loaded = load_model(tmp_path / "small").state_dict()
+    assert loaded.keys() == whole.keys()
+    for name, tensor in whole.items():
+        if name not in matrices:
+            assert torch.equal(loaded[name], tensor), name
+            continue
+        step = tensor.abs().amax(dim=1, keepdim=True) / 127
+        assert bool(((loaded[name] - tensor).abs() <= 0.5001 * step).all()), name
+    average_models([tmp_path / "small"], tmp_path / "again", "int8")
+    again = load_file(tmp_path / "again" / "model.safetensors")
+    assert all(torch.equal(again[name], stored[name]) for name in matrices)
+
+
+def test_int8_without_scales_is_refused(write, tmp_path):
+    path = write("a")
+    average_models([path], tmp_path / "small", "int8")
+    file = tmp_path / "small" / "model.safetensors"
+    tensors = load_file(file)
+    del tensors["tokens.weight.int8_scale"]
+    save_file(tensors, file)
+    with pytest.raises(DocmtError, match=r"has tokens.weight as I8. Convert it to one of F32"):
+        load_model(tmp_path / "small")
+
+
+@pytest.mark.parametrize("stored", ["float16", "int8"])
+def test_weights_beyond_the_stored_type_are_refused(write, tmp_path, tokenizer, stored):
     model = load_model(write("a"))
     with torch.no_grad():
-        model.tokens.weight[5, 0] = 1e6
+        model.tokens.weight[5, 0] = 1e6 if stored == "float16" else torch.inf
     with pytest.raises(DocmtError, match=r"NaN or infinite weights \(in tokens.weight\)"):
-        save_model(tmp_path / "half", model, tokenizer, half=True)
+        save_model(tmp_path / "half", model, tokenizer, stored=stored)
     assert not (tmp_path / "half").exists()

@@ -23,7 +23,7 @@ from docmt.checkpoint.model_directory import (
     save_model,
 )
 from docmt.checkpoint.model_names import is_non_commercial, load_licence
-from docmt.checkpoint.weights import read_weights
+from docmt.checkpoint.weights import StoredType, read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_text
 from docmt.core.settings import find_differences, to_mapping
@@ -32,10 +32,11 @@ from docmt.core.settings import find_differences, to_mapping
 _MAY_DIFFER = ("preset", "dropout", "attention_dropout", "group.gate_bias")
 
 
-def average_models(models: Sequence[Path | str], output: Path, half: bool = False) -> None:
+def average_models(models: Sequence[Path | str], output: Path, stored: StoredType | None = None) -> None:
     """Write a model directory with the mean of the weights of these models.
 
-    models: model directories, checkpoints, or runs (see `find_model`). half: store the weights as float16.
+    models: model directories, checkpoints, or runs (see `find_model`). stored: type of the weights in
+    the file (None: float32).
     Raises DocmtError for models of different architectures or vocabularies, and for an existing output.
     """
     first, *further = models
@@ -60,7 +61,7 @@ def average_models(models: Sequence[Path | str], output: Path, half: bool = Fals
         license=binding[0] if len(binding) == 1 else "",
     )
     drafter = find_drafter(first) if model.system.context_spec().drafts else None
-    save_model(output, model, load_model_tokenizer(first), card, drafter, load_alignment_layer(first), half)
+    save_model(output, model, load_model_tokenizer(first), card, drafter, load_alignment_layer(first), stored)
     card_file = find_model(first) / CARD_FILE
     if len(models) == 1 and card_file.is_file():  # the same model: its data and scores hold
         write_text(output / CARD_FILE, card_file.read_text(encoding="utf-8", errors="replace"))

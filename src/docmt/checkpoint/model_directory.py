@@ -27,8 +27,9 @@ from docmt.checkpoint.weights import (
     CONFIG_FILE,
     STATE_FILE,
     WEIGHTS_FILE,
+    StoredType,
     build_on_meta,
-    check_numbers,
+    convert_weights,
     load_weights,
     read_shapes,
     read_weights,
@@ -161,20 +162,19 @@ def save_model(
     card: ModelCard | Mapping[str, Any] | None = None,
     drafter: Path | None = None,
     alignment: AlignmentLayer | None = None,
-    half: bool = False,
+    stored: StoredType | None = None,
 ) -> None:
     """Write a model directory atomically, replacing an existing one.
 
     card: may be a mapping with the fields of ModelCard. drafter: directory of the model that writes drafts. alignment:
-    the layer that aligns words, if it was chosen. half: store the weights as float16, at half the size.
+    the layer that aligns words, if it was chosen. stored: type of the weights in the file (None: their own).
     Raises DocmtError if it cannot be written, and for weights beyond the range of float16.
     """
     if not isinstance(card, ModelCard):
         card = ModelCard(**(card or {}))
     weights = model.state_dict()
-    if half:
-        weights = {name: tensor.half() for name, tensor in weights.items()}
-        check_numbers(directory, weights)
+    if stored is not None:
+        weights = convert_weights(directory, weights, stored)
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, weights)
         describe_model(temporary, model, tokenizer, card, alignment)

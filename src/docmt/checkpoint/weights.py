@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,6 +30,9 @@ CONFIG_MISMATCH = ("the config needs", "It belongs to another model. Copy the di
 ARGUMENTS_MISMATCH = ("its arguments need", "They belong to another checkpoint")
 """Parts of error messages: what expects other weights, and advice."""
 _FLOAT_TYPES = ("F32", "F16", "BF16", "F64")  # weight types in safetensors
+_SCALES = ".int8_scale"  # suffix of the tensor with the scales of a matrix in int8
+StoredType = Literal["float32", "float16", "int8"]
+"""Types of the weights in a model directory. int8: matrices, each row with a scale; the rest is float32."""
 _LFS_POINTER = b"version https://git-lfs"  # start of a placeholder file that git-lfs has not replaced
 
 
@@ -49,18 +52,20 @@ def read_shapes(path: Path, skipped: Sequence[str] = ()) -> dict[str, list[int]]
     """Return the shape of every tensor of a safetensors file, without reading the tensors.
 
     skipped: safetensors types that are ignored. Raises DocmtError if the file is missing or damaged, or has a tensor of
-    any other type than floating point.
+    any other type than floating point, or int8 with scales.
     """
     check_regular(path)
     with open_tensors(path) as file:
         slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - it is no mapping
         slices = {key: tensor for key, tensor in slices.items() if tensor.get_dtype() not in skipped}
         for name, tensor in slices.items():
-            if tensor.get_dtype() not in _FLOAT_TYPES:
+            is_quantized = tensor.get_dtype() == "I8" and name + _SCALES in slices
+            if not is_quantized and tensor.get_dtype() not in _FLOAT_TYPES:
                 raise DocmtError(
                     f"{path} has {name} as {tensor.get_dtype()}. Convert it to one of {', '.join(_FLOAT_TYPES)}"
                 )
-        return {name: tensor.get_shape() for name, tensor in slices.items()}
+        scales = {name for name in slices if name.removesuffix(_SCALES) in slices and name.endswith(_SCALES)}
+        return {name: tensor.get_shape() for name, tensor in slices.items() if name not in scales}
 
 
 def check_shapes(
@@ -110,6 +115,32 @@ def _read_checked_tensors(path: Path) -> dict[str, Tensor]:
     check_checksum(path, CONFIG_FILE, STATE_FILE)
     tensors = read_tensors(path)
     check_numbers(path, tensors)
+    return _restore_floats(tensors)
+
+
+def convert_weights(path: Path, tensors: Mapping[str, Tensor], stored: StoredType) -> dict[str, Tensor]:
+    """Convert float weights to the type in which they are stored at `path`. Raises DocmtError beyond its range."""
+    if stored != "int8":
+        result = {name: tensor.to(getattr(torch, stored)) for name, tensor in tensors.items()}
+        check_numbers(path, result)
+        return result
+    check_numbers(path, tensors)
+    result = {}
+    for name, tensor in tensors.items():
+        if tensor.dim() == 2:
+            scales = tensor.abs().amax(dim=1).float() / 127
+            result[name + _SCALES] = scales
+            tensor = (tensor / scales.clamp(min=torch.finfo(torch.float32).tiny)[:, None]).round().to(torch.int8)
+        result[name] = tensor
+    return result
+
+
+def _restore_floats(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Multiply matrices in int8 by the scales of their rows."""
+    for name in [name for name in tensors if name.endswith(_SCALES)]:
+        scales = tensors.pop(name)
+        name = name.removesuffix(_SCALES)
+        tensors[name] = tensors[name] * scales[:, None]
     return tensors
 
 

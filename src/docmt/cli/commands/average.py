@@ -7,7 +7,7 @@ usage:
     MODEL MODEL ... -o DIRECTORY
     RUN ... --last N -o DIRECTORY
     RUN ... --best N -o DIRECTORY
-    MODEL --half -o DIRECTORY
+    MODEL --quantization TYPE -o DIRECTORY
 
 examples:
     docmt average runs/group --last 5 -o models/mean
@@ -38,8 +38,8 @@ class AverageOptions:
     """average the last N checkpoints of each run"""
     best: int = ranged(0, 0, 10_000)
     """average the N best checkpoints of each run on the dev split"""
-    half: bool = False
-    """store the weights as float16, at half the size; also of a single model"""
+    quantization: Literal["float32", "float16", "int8"] = option("float32", metavar="TYPE")
+    """type of the stored weights: float32, float16 or int8; also of a single model"""
 
 
 def parser() -> Parser[AverageOptions]:
@@ -60,11 +60,11 @@ def run(arguments: Sequence[str]) -> int:
     if count := options.last or options.best:
         which: Literal["last", "best"] = "last" if options.last else "best"
         models = [checkpoint for run in models for checkpoint in select_snapshots(run, which, count)]
-    elif len(models) == 1 and not options.half:
+    elif len(models) == 1 and options.quantization == "float32":
         raise DocmtError(
             f"{models[0]} is a single model: name several, or set --last N or --best N for the checkpoints of a run"
         )
-    average_models(models, options.output, options.half)
-    content = "mean" if models[1:] else "copy in float16"
+    average_models(models, options.output, options.quantization)
+    content = "mean" if models[1:] else f"copy in {options.quantization}"
     print(f"{options.output}: {content} of {', '.join(map(str, models))}")
     return 0
