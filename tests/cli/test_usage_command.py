@@ -184,8 +184,12 @@ def test_marked_tokens_and_translations_of_contrastive_items(run, corpus, tmp_pa
     lines = [json.dumps(json.loads(record) | {"document": str(number // 3)}) for number, record in enumerate(records)]
     suite.write_text("\n".join(lines))
     asked = ("probe", run, "--suite", suite, "--context-ablation")
-    outcome = call(*asked, "--translate", "--beam", 1, "--json", tmp_path / "found.json")
+    page = tmp_path / "page.md"
+    outcome = call(*asked, "--translate", "--beam", 1, "--json", tmp_path / "found.json", "--markdown", page)
     assert outcome.status == 0, outcome.err
+    gain = next(line for line in outcome.out.splitlines() if line.startswith("true - shuffled"))
+    cells = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| true - shuffled")]
+    assert [" ".join(row).split() for row in cells] == [["|", *gain.split(), "|"]]
     written = json.loads((tmp_path / "found.json").read_text())
     found = written["suites"][str(suite)]
     assert written["beam"] == 1 and found["marked_tokens"]["items"] + found["left_out"] == 12

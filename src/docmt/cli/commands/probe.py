@@ -30,6 +30,7 @@ from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.output import Report, print_table, write_results
 from docmt.cli.scored_systems import check_models, check_unique, short_names
 from docmt.core.errors import INTERRUPTED, DocmtError
+from docmt.core.plain_text import escape_markdown
 from docmt.core.progress import progress_prefix
 from docmt.core.settings import option
 from docmt.documents import ParallelDocument
@@ -252,6 +253,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     """
     options, prefix = command.options, command.prefix(model)
     rows, values, remarks, tables = list[SuiteRow](), dict[str, Any](), list[str](), list[str]()
+    pages = list[str]()
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         collect = partial(_collect, report, f"{prefix}{name}", suite)
         measure = partial(
@@ -266,6 +268,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
             values[name] = result.to_json()
             if result.marked:
                 tables.append(f"{short}: {result.marked.format()}")
+                pages.append(f"{escape_markdown(short)}: {result.marked.markdown()}")
             if result.skipped:
                 remarks.append(f"{result.skipped:,} items of {short} left out, as no other item has as many sentences")
     probe.usage |= {**asdict(options.contrastive), "suites": values}
@@ -274,7 +277,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     if not rows:
         return ""
     columns = [f"{name} context" for name in CONDITIONS]
-    probe.markdown = f"# {model}\n\n{suite_markdown(rows, columns)}"
+    probe.markdown = "\n".join([f"# {model}\n", suite_markdown(rows, columns), *pages])
     return "\n\n".join(["\n".join([suite_text(rows, columns, columns[0]), *remarks]), *tables])
 
 
