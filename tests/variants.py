@@ -4,7 +4,7 @@ import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
+from docmt.model.systems import Concat, Context, Flat, Group, Hierarchical, MultiHop
 
 
 def context(**options):
@@ -71,6 +71,8 @@ SYSTEMS = {
     "hierarchical in the decoder, as published": hierarchical(side="decoder", fusion="published", detach=True),
     "hierarchical on both sides": hierarchical(side="both", sentences=2),
     "hierarchical, pre-norm": {**hierarchical(side="both", sentences=1), "normalization": "pre"},
+    "flat": {"system": "flat"},
+    "flat, pre-norm": {"system": "flat", "flat": Flat(sentences=1, top_layers=0), "normalization": "pre"},
 }
 QUICK = {
     "group",
@@ -84,6 +86,7 @@ QUICK = {
     "context lstm",
     "multihop",
     "hierarchical on both sides",
+    "flat",
 }
 """Systems of the quick tier: every cache, kernel and order of decoding is among them."""
 
@@ -110,6 +113,7 @@ _WIDE = {"family": "bert", "encoder_width": 24, "encoder_heads": 3, "encoder_fee
 WIDE = {
     f"{name}, bert": {**_WIDE, **SYSTEMS[name]}
     for name in (
+        "flat",
         "global top",  # the decoder with pre-norm
         "concat, linear, gates",
         "group, linear over the document",

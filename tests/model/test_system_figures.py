@@ -21,6 +21,7 @@ SEEN = {
     "multihop": {"source": TWO_BEFORE, "target": OWN, "draft": TWO_BEFORE},
     "hierarchical-encoder": {"source": TWO_BEFORE, "target": OWN},
     "hierarchical-decoder": {"source": TWO_BEFORE, "target": TWO_BEFORE},
+    "flat": {"source": TWO_BEFORE, "target": OWN},
 }
 
 

@@ -15,7 +15,7 @@ from docmt.model.embeddings import SentenceRotation
 from docmt.model.model_config import Linear
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import SYSTEMS as KINDS
-from docmt.model.systems import Concat, Context, Group
+from docmt.model.systems import Concat, Context, Flat, Group
 from variants import SYSTEMS, context, hierarchical, in_tiers
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}
@@ -194,6 +194,38 @@ def test_positions_by_sentence_make_group_only_independent_of_the_place_in_the_d
     assert not torch.allclose(
         published.logits([(SOURCE, TARGET)])[0][3:], published.logits([(SOURCE[1:], TARGET[1:])])[0], atol=1e-4
     )
+
+
+def test_flat_with_all_layers_on_top_is_the_sentence_model_bit_for_bit():
+    sentence = build(system="sentence")
+    flat = build(system="flat", flat=Flat(sentences=2, top_layers=2))
+    flat.load_state_dict(sentence.state_dict() | {"segments.weight": torch.zeros(2, SIZES["width"])})
+    assert torch.equal(flat.logits([(SOURCE, TARGET)])[0], sentence.logits([(SOURCE, TARGET)])[0])
+
+
+@pytest.mark.parametrize("top_layers", [0, 1, 2])
+def test_flat_reads_its_context_in_the_lower_layers_alone(top_layers):
+    model = build(system="flat", flat=Flat(sentences=1, top_layers=top_layers))
+    read = inputs(model, [SOURCE], [2])
+    read.source.tokens[:] = torch.arange(5, 5 + len(read.source.tokens))  # each token once
+    model.compute_memories(read)["source"].states.square().sum().backward()
+    seen = model.tokens.weight.grad[read.source.tokens].abs().sum(-1) > 0
+    first, context, last = seen.split([len(sentence) for sentence in SOURCE])
+    assert not first.any() and last.all()
+    assert context.all() if top_layers < 2 else not context.any()
+
+
+def test_dropping_the_context_of_flat_equals_hiding_it():
+    """The states of the current sentence are the same if context states go through the top layers, unseen."""
+    model = build(system="flat", flat=Flat(sentences=2, top_layers=1))
+    read = inputs(model, [SOURCE])
+    windows, _, numbers = read.source.gather_windows(torch.arange(3), 2)
+    assert numbers.tolist() == [0, 0, 1, 0, 1, 2]
+    current = windows.sentences.select(torch.tensor([0, 2, 5])).indices()
+    is_current = torch.zeros(len(windows.tokens), dtype=torch.int64).index_fill(0, current, 1)
+    vectors = model.look_up_tokens("source", windows.tokens) + model.segments(is_current)
+    hidden = model.run_encoder(model.add_packed_positions("source", vectors, windows), FullContext(windows))
+    torch.testing.assert_close(model.compute_memories(read)["source"].states, hidden[current])
 
 
 @pytest.mark.parametrize("distances", [False, True])
@@ -377,6 +409,7 @@ OTHER_OPTIONS = {
         "sentence_encoders": "frozen", "fusion": "published",
     },
     "hierarchical": {"sentences": 2, "side": "both", "fusion": "published", "detach": True},
+    "flat": {"sentences": 3, "top_layers": 0},
 }  # fmt: skip
 
 

@@ -187,6 +187,20 @@ class Packed:
         totals = torch.zeros_like(sentences).index_add_(0, owners, lengths)
         return Spans.tile(totals), Spans(starts, lengths).indices()
 
+    def gather_windows(self, sentences: Tensor, before: int) -> tuple[Packed, Tensor, Tensor]:
+        """Pack each of these sentences [n] with the `before` ones before it in its document: n documents.
+
+        Returns also the position [T'] in this sequence of each token, and the number [S'] of each sentence.
+        """
+        documents = self.documents.find_segments(self.sentences.starts)  # [S] index of the document of each sentence
+        first = torch.maximum(sentences - before, torch.searchsorted(documents, documents)[sentences])
+        numbers = Spans(first, sentences - first + 1).indices()
+        parts = self.sentences.select(numbers)
+        totals = self.sentences.ends[sentences] - self.sentences.starts[first]
+        index = parts.indices()
+        tokens = self.tokens[index.to(self.tokens.device)]
+        return Packed(tokens, Spans.tile(parts.lengths), Spans.tile(totals)), index, numbers
+
     def _map_spans(self, tokens: Tensor, change: Callable[[Spans], Spans]) -> Packed:
         """Replace the tokens, and apply `change` to all spans."""
         position_documents = None if self.position_documents is None else change(self.position_documents)

@@ -310,9 +310,9 @@ class TranslationModel(Embeddings):
         """Encode a source into a memory."""
         return Memory.from_packed(self.encode(source), source)
 
-    def run_encoder(self, x: Tensor, context: AttentionContext) -> Tensor:
-        """Run the encoder on embedded source [Ts, d]: encoder states [Ts, d]."""
-        x = run_layers(self.encoder, x, context)
+    def run_encoder(self, x: Tensor, context: AttentionContext, first: int = 0) -> Tensor:
+        """Run the encoder on embedded source, or on the input of layer `first` [Ts, d]: encoder states [Ts, d]."""
+        x = run_layers(list(self.encoder)[first:], x, context)
         return run_layers(self.above_encoder, self.encoder_norm(x) if self.encoder_norm is not None else x, context)
 
     def decode(self, x: Tensor, context: AttentionContext) -> Tensor:

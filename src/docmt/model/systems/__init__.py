@@ -4,6 +4,7 @@ from docmt.model.scope import ContextSpec
 from docmt.model.systems.base import DecodingOrder, System
 from docmt.model.systems.concat import Concat, WholeDocument
 from docmt.model.systems.context import Context
+from docmt.model.systems.flat import Flat
 from docmt.model.systems.group import Group
 from docmt.model.systems.hierarchical import Hierarchical
 from docmt.model.systems.multihop import MultiHop
@@ -16,6 +17,7 @@ SYSTEMS: dict[str, type[System]] = {
     "context": Context,
     "multihop": MultiHop,
     "hierarchical": Hierarchical,
+    "flat": Flat,
 }
 """The systems by value of `model.system`."""
 
@@ -25,6 +27,7 @@ __all__ = [
     "Context",
     "ContextSpec",
     "DecodingOrder",
+    "Flat",
     "Group",
     "Hierarchical",
     "MultiHop",
