@@ -60,6 +60,9 @@ VARIANTS = [
     {"system": "context", "context": Context(sentences=1, layers=2, fusion="published"), "normalization": "pre"},
     {"system": "context", "context": Context(representation="bilstm", gating="residual", side="decoder")},
     {"system": "context", "context": Context(representation="embedding", side="encoder")},
+    {"group": Group(sentence_distances=True)},
+    {"system": "hierarchical", "hierarchical": Hierarchical(side="both")},
+    {"system": "flat"},
 ]
 
 

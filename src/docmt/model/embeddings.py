@@ -105,7 +105,8 @@ class SentenceRotation:
     def __init__(self, head_width: int) -> None:
         """head_width: k."""
         self.pairs = max(1, head_width // 4)
-        self._frequencies = 100.0 ** -(torch.arange(self.pairs, dtype=torch.float64) / self.pairs)
+        # Not on "meta", where loaded models are built.
+        self._frequencies = 100.0 ** -(torch.arange(self.pairs, dtype=torch.float64, device="cpu") / self.pairs)
 
     def __call__(self, x: Tensor, numbers: Tensor) -> Tensor:
         """Rotate x [..., H, k], whose sentences have the numbers [...]."""
