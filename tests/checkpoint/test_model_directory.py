@@ -14,7 +14,7 @@ from docmt.checkpoint.model_directory import ModelCard, load_languages, load_mod
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Group
+from docmt.model.systems import Concat, Context, Group, Hierarchical
 from docmt.text import BpeTokenizer
 
 
