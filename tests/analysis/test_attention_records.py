@@ -193,6 +193,14 @@ def test_even_attention_looks_at_sentences_by_their_length(name):
             assert shares == pytest.approx([expected[distance] / total] * 3, abs=1e-5), (site, distance)
 
 
+def test_windows_of_flat_show_the_translated_sentence_and_those_before_it():
+    model = build("flat")
+    report = report_attention(model, passes_of(model))
+    (sums,) = [sums for site, sums in report.attentions.items() if site.kind == "encoder_self_global"]
+    assert set(sums.shares()) == {0, 1, 2}
+    assert sum(weights[0] for weights in sums.shares().values()) == pytest.approx(1)
+
+
 @pytest.mark.parametrize("name", in_tiers(SYSTEMS))
 def test_tables_by_layer_say_what_the_mean_says(name):
     model = build(name)

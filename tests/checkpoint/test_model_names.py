@@ -12,6 +12,7 @@ from docmt import DocmtError, Translator
 from docmt.checkpoint import list_models, model_names
 from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import ModelCard, find_model, load_model, save_model
+from docmt.checkpoint.weights import convert_weights, read_weights
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import BpeTokenizer
 
@@ -143,9 +144,26 @@ def test_int8_quarters_the_file_and_rounds_each_row_to_127_steps(write, tmp_path
             continue
         step = tensor.abs().amax(dim=1, keepdim=True) / 127
         assert bool(((loaded[name] - tensor).abs() <= 0.5001 * step).all()), name
+    average_models([tmp_path / "small"], tmp_path / "whole", "float32")
+    assert torch.equal(load_file(tmp_path / "whole" / "model.safetensors")["tokens.weight"], loaded["tokens.weight"])
     average_models([tmp_path / "small"], tmp_path / "again", "int8")
     again = load_file(tmp_path / "again" / "model.safetensors")
     assert all(torch.equal(again[name], stored[name]) for name in matrices)
+
+
+def test_small_numbers_and_wrong_scales_of_int8(tmp_path):
+    rows = torch.tensor([[1e-38, 0.0], [0.0, 0.0], [3.0, -4.0]])
+    stored = convert_weights(tmp_path, {"m": rows.double(), "v": rows[0]}, "int8")
+    assert stored["m.int8_scale"].dtype == torch.float32
+    save_file(stored, tmp_path / "model.safetensors")
+    restored = read_weights(tmp_path / "model.safetensors")
+    torch.testing.assert_close(restored["m"], rows, atol=1e-37, rtol=4e-3)
+    assert restored["m"][1].tolist() == [0, 0] and torch.equal(restored["v"], rows[0])
+    save_file(stored | {"m.int8_scale": torch.ones(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(DocmtError, match="has 1 scales for m, one for each row is needed"):
+        read_weights(tmp_path / "model.safetensors")
+    with pytest.raises(DocmtError, match="NaN or infinite"):
+        convert_weights(tmp_path, {"m": rows.double() * 1e300}, "int8")
 
 
 def test_int8_without_scales_is_refused(write, tmp_path):

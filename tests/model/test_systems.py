@@ -13,7 +13,7 @@ from docmt.model import ModelConfig, ModelInput, Packed, Spans, TranslationModel
 from docmt.model.attention import FullContext
 from docmt.model.embeddings import SentenceRotation
 from docmt.model.model_config import Linear
-from docmt.model.scope import BoundaryTokens
+from docmt.model.scope import AttentionScope, BoundaryTokens
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Flat, Group
 from variants import SYSTEMS, context, hierarchical, in_tiers
@@ -235,13 +235,29 @@ def test_the_order_of_other_sentences_counts_with_sentence_distances_alone(dista
     assert torch.allclose(ordered, swapped, atol=1e-5) is not distances
 
 
+def test_numbers_of_sentences_begin_anew_in_each_document():
+    """States that are rotated by them are rounded, and must not depend on other documents of the batch."""
+    model = build(group=Group(sentence_distances=True))
+    both, alone = inputs(model, [SOURCE[:1], SOURCE], targets=[TARGET[:1], TARGET]), inputs(model, [SOURCE])
+    memories = model.compute_memories(both)
+    context = FullContext(both.target, memories, both.alignment)
+    for memory, sentences in (("self", TARGET), ("source", SOURCE)):
+        scope = AttentionScope(memory, "document", causal=memory == "self")
+        queries, keys = context.resolve_scope(scope, model.embed("target", both.target))[1].sentence_numbers()
+        for numbers, own in ((queries, TARGET), (keys, sentences)):
+            expected = [number for number, sentence in enumerate(own) for _ in sentence]
+            assert numbers.tolist() == [0] * len(own[0]) + expected
+    together = model.encode(both.source)[len(SOURCE[0]) :].bfloat16()
+    torch.testing.assert_close(together, model.encode(alone.source).bfloat16())
+
+
 def test_rotated_scores_depend_on_the_distance_in_sentences_alone():
     rotation = SentenceRotation(8)
     query, key = torch.randn(2, 5, 3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     numbers, others = torch.tensor([0, 1, 2, 7, 90]), torch.tensor([4, 1, 0, 3, 80])
     scores = (rotation(query, numbers) * rotation(key, others)).sum(-1)
-    shifted = (rotation(query, numbers + 1000) * rotation(key, others + 1000)).sum(-1)
-    torch.testing.assert_close(scores, shifted)
+    shifted = (rotation(query, numbers + 300) * rotation(key, others + 300)).sum(-1)
+    torch.testing.assert_close(scores, shifted, atol=1e-4, rtol=1e-4)  # angles are float32
     unrotated = (query * key).sum(-1)
     assert [torch.allclose(one, other) for one, other in zip(scores, unrotated, strict=True)] == [
         number == other for number, other in zip(numbers, others, strict=True)
@@ -438,6 +454,7 @@ def test_all_options_survive_their_dictionary(system):
     ("settings", "message"),
     [
         ({"linear": Linear(features=3)}, "model.linear is set, but this group model has no linear attention"),
+        ({"group": Group(sentence_distances=True), "heads": 16}, "needs heads of 2 dimensions or more"),
         (
             {"group": Group(global_attention="linear", sentence_distances=True)},
             "sentence_distances is for softmax attention, but model.group.global_attention is linear",
@@ -458,7 +475,7 @@ def test_all_options_survive_their_dictionary(system):
 )
 def test_options_of_linear_attention_that_would_do_nothing(settings, message):
     with pytest.raises(DocmtError, match=message):
-        ModelConfig(**SIZES, **settings)
+        ModelConfig(**{**SIZES, **settings})
 
 
 def test_context_layers_survive_their_dictionary():

@@ -67,6 +67,12 @@ class _Record:
         """Return [Tq] the source sentence number of each query."""
         return self.sentence_numbers().repeat_interleave(self.context.sequence.sentences.lengths)
 
+    def is_read(self) -> Tensor:
+        """Return [Tq] bool, whether the state of each query is read after the pass."""
+        sentences = self.context.sequence.sentences
+        read = torch.ones(len(sentences), dtype=torch.bool) if self.context.is_read is None else self.context.is_read
+        return read.repeat_interleave(sentences.lengths)
+
 
 class TokenAttentionRecord(_Record):
     """Record of an attention to tokens."""

@@ -203,7 +203,7 @@ class AttentionReport:
             if record.sees_several_sentences:
                 query_sentences = record.query_sentences()[block.queries.cpu()]  # [n, q]
                 key_sentences = record.key_sentences(source)[block.keys.cpu()]  # [n, l]
-                is_counted = block.is_query.cpu() & translated[query_sentences]
+                is_counted = block.is_query.cpu() & translated[query_sentences] & record.is_read()[block.queries.cpu()]
                 sums.add_distances(block, query_sentences[:, :, None] - key_sentences[:, None], is_counted)
         if isinstance(record, TokenAttentionRecord) and isinstance(record.attention, LinearAttention):
             temperatures = record.attention.features.temperatures().tolist()

@@ -115,7 +115,7 @@ def _read_checked_tensors(path: Path) -> dict[str, Tensor]:
     check_checksum(path, CONFIG_FILE, STATE_FILE)
     tensors = read_tensors(path)
     check_numbers(path, tensors)
-    return _restore_floats(tensors)
+    return _restore_floats(path, tensors)
 
 
 def convert_weights(path: Path, tensors: Mapping[str, Tensor], stored: StoredType) -> dict[str, Tensor]:
@@ -124,22 +124,21 @@ def convert_weights(path: Path, tensors: Mapping[str, Tensor], stored: StoredTyp
         result = {name: tensor.to(getattr(torch, stored)) for name, tensor in tensors.items()}
         check_numbers(path, result)
         return result
-    check_numbers(path, tensors)
-    result = {}
-    for name, tensor in tensors.items():
-        if tensor.dim() == 2:
-            scales = tensor.abs().amax(dim=1).float() / 127
-            result[name + _SCALES] = scales
-            tensor = (tensor / scales.clamp(min=torch.finfo(torch.float32).tiny)[:, None]).round().to(torch.int8)
-        result[name] = tensor
+    result = {name: tensor.float() for name, tensor in tensors.items()}
+    check_numbers(path, result)
+    for name, tensor in list(result.items()):
+        if tensor.dim() == 2 and tensor.numel():
+            scales = (tensor.abs().amax(dim=1) / 127).clamp(min=torch.finfo(torch.float32).tiny)
+            result |= {name: (tensor / scales[:, None]).round().to(torch.int8), name + _SCALES: scales}
     return result
 
 
-def _restore_floats(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Multiply matrices in int8 by the scales of their rows."""
-    for name in [name for name in tensors if name.endswith(_SCALES)]:
-        scales = tensors.pop(name)
-        name = name.removesuffix(_SCALES)
+def _restore_floats(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Multiply matrices in int8 by the scales of their rows. Raises DocmtError for another number of scales."""
+    for name in [name for name, tensor in tensors.items() if tensor.dtype == torch.int8]:
+        scales = tensors.pop(name + _SCALES).float()
+        if scales.shape != tensors[name].shape[:1]:
+            raise DocmtError(f"{path} has {len(scales)} scales for {name}, one for each row is needed. Copy it again")
         tensors[name] = tensors[name] * scales[:, None]
     return tensors
 

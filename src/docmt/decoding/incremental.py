@@ -29,7 +29,15 @@ from docmt.decoding.caches import (
 from docmt.decoding.ensembles import Memories, Model, list_members, list_memories
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
-from docmt.model.attention import Attention, FullContext, Memory, attend_pattern, visible_spans
+from docmt.model.attention import (
+    Attention,
+    FullContext,
+    Memory,
+    attend_pattern,
+    find_source,
+    number_in_documents,
+    visible_spans,
+)
 from docmt.model.linear_attention import KeyWeights, LinearAttention
 from docmt.model.linear_kernels import compute_states_after
 from docmt.model.scope import AttentionScope
@@ -242,7 +250,7 @@ class IncrementalDecoder:
             cache.begin_step(offsets, sentences)
         states = []
         for member, state in zip(self.members, self.incremental_states, strict=True):
-            state.sentences = sentences
+            state.begin_step(sentences)
             embedded = offsets if member.config.restarts_positions else torch.zeros_like(offsets) + positions
             states.append(member.decode(member.embed_step(tokens, embedded), state))
         return states
@@ -315,7 +323,10 @@ class IncrementalState:
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
                 by_kind.setdefault((type(module), module.scope.without_layer), []).append(module)
-        self.sentences = torch.empty(0, dtype=torch.int64)  # [R] of the step
+        rotates = any(attention.rotation is not None for attentions in by_kind.values() for attention in attentions)
+        source = find_source(memories) if rotates else None
+        self._numbers = None if source is None else number_in_documents(source).to(model.device)  # [S]
+        self.numbers = torch.empty(0, dtype=torch.int64)  # [R], see `begin_step`
         self.cache_slots: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
@@ -328,6 +339,11 @@ class IncrementalState:
             else:
                 self.caches.append(_build_cross_cache(scope, attentions, memories[scope.memory], rows, beams, single))
             self.cache_slots |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
+
+    def begin_step(self, sentences: Tensor) -> None:
+        """Look up the number in its document of the source sentence [R] of each hypothesis."""
+        if self._numbers is not None:
+            self.numbers = self._numbers[sentences]
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """Attend to the cache: x [R, d] -> [R, H k]."""
@@ -344,12 +360,12 @@ class IncrementalState:
             query, pair = attention.project_self(x)
             if attention.rotation is not None:
                 key, value = pair.unbind(-3)
-                pair = torch.stack((attention.rotation(key, self.sentences), value), dim=-3)
+                pair = torch.stack((attention.rotation(key, self.numbers), value), dim=-3)
             cache.store(number, pair)
         else:
             query = attention.project_query(x)
         if attention.rotation is not None:
-            query = attention.rotation(query, self.sentences)
+            query = attention.rotation(query, self.numbers)
         return cache.attend(number, query).flatten(-2)
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -407,7 +423,8 @@ def _build_cross_cache(
     keys, values = project_keys_values(attentions, states)
     rotation = attentions[0].rotation
     if rotation is not None:
-        keys = [rotation(key, memory.sentences.segment_numbers()) for key in keys]
+        numbers = number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
+        keys = [rotation(key, numbers) for key in keys]
     keys, values, spans = pad_empty_spans(keys, values, spans)
     if single or scope.extent == "document":
         return DocumentCrossCache(keys, values, spans, beams)

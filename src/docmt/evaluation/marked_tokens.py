@@ -95,7 +95,8 @@ class MarkedTokens:
         """Return a table in Markdown."""
         rows = [[escape_markdown(cell) for cell in row] for row in self._rows()]
         remarks = [f"- {escape_markdown(remark)}" for remark in self._remarks()]
-        return "\n".join([f"{escape_markdown(self._title())}\n", *markdown_table(rows), "", *remarks])
+        table = "\n".join(markdown_table(rows))
+        return "\n\n".join(filter(None, [escape_markdown(self._title()), table, "\n".join(remarks)]))
 
     def _title(self) -> str:
         return (

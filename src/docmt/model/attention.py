@@ -93,10 +93,12 @@ class FullContext:
         memories: Mapping[str, Memory] | None = None,
         alignment: Tensor | None = None,
         document_alignment: Tensor | None = None,
+        is_read: Tensor | None = None,
     ) -> None:
         """sequence: whose states are computed; alignment [S], document_alignment [D]: the sentence and document of the
-        memories for each sentence and document of the sequence (None: those with the same index)."""
-        self.sequence, self.memories = sequence, memories or {}
+        memories for each sentence and document of the sequence (None: those with the same index); is_read [S]: whether
+        the states of a sentence are read after this pass (None: all are)."""
+        self.sequence, self.memories, self.is_read = sequence, memories or {}, is_read
         self.alignment, self.document_alignment = alignment, document_alignment
         self._patterns: dict[AttentionScope, AttentionPattern] = {}
         self._preceding: dict[AttentionScope, tuple[AttentionPattern, Tensor]] = {}
@@ -137,9 +139,9 @@ class FullContext:
             queries = self.sequence.documents if scope.extent == "document" else self.sequence.sentences
             if queries is None:
                 raise ValueError(f"the computed sequence has no documents, but {scope} needs them")
-            sentences = self.sequence.sentences
-            others = None if scope.memory == "self" else self.memories[scope.memory].sentences
-            number = partial(number_sentences, sentences, self.alignment, others)  # refers to no pattern: no cycle
+            sentences, others = self.sequence.sentences, self.memories.get(scope.memory)
+            # It refers to no pattern: no cycle of references.
+            number = partial(number_sentences, self.sequence, self.alignment, find_source(self.memories), others)
             pattern = AttentionPattern(queries, self._keys(scope), scope.causal, len(memory), sentences, number)
             self._patterns[scope.without_layer] = pattern
         return memory, pattern
@@ -152,14 +154,33 @@ class FullContext:
         return spans if indices is None else spans.select(indices)
 
 
-def number_sentences(queries: Spans, alignment: Tensor | None, memory: Spans | None) -> tuple[Tensor, Tensor]:
-    """Return the number of the (aligned) sentence of each query [Tq], and of the sentence of each key [Tk].
+def find_source(memories: Mapping[str, Memory]) -> Memory | None:
+    """Return a memory with the sentences and documents of the packed source, if there is one."""
+    return next((memory for memory in memories.values() if memory.documents is not None), None)
 
-    alignment [S]: None: sentences keep their own numbers; memory: its sentences (None: that of the queries).
+
+def number_sentences(
+    sequence: PackedSentences, alignment: Tensor | None, source: Memory | None, memory: Memory | None
+) -> tuple[Tensor, Tensor]:
+    """Return the number in its document of the (aligned) sentence of each query [Tq], and of that of each key [Tk].
+
+    alignment [S]: numbers in the packed source; memory: that of the keys (None: the sequence).
     """
-    numbers = torch.arange(len(queries)) if alignment is None else alignment
-    own = numbers.repeat_interleave(queries.lengths)
-    return own, own if memory is None else memory.segment_numbers()
+    aligned = alignment is not None and source is not None
+    numbers = number_in_documents(source if source is not None and aligned else sequence)
+    queries = numbers[alignment] if aligned else numbers
+    own = queries.repeat_interleave(sequence.sentences.lengths)
+    return own, own if memory is None else number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
+
+
+def number_in_documents(sequence: PackedSentences) -> Tensor:
+    """Return the number of each sentence in its document: [S] int64, on the host. Raises ValueError without documents.
+
+    Numbers of a document must not depend on others in the batch, as rotated states are rounded.
+    """
+    if sequence.documents is None:
+        raise ValueError("distances in sentences need the documents of the sequence")
+    return sequence.sentences.numbers_within(sequence.documents)
 
 
 class SharedContext:

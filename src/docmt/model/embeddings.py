@@ -103,15 +103,14 @@ class SentenceRotation:
     """
 
     def __init__(self, head_width: int) -> None:
-        """head_width: k."""
+        """head_width: k, at least 2."""
         self.pairs = max(1, head_width // 4)
-        # Not on "meta", where loaded models are built.
-        self._frequencies = 100.0 ** -(torch.arange(self.pairs, dtype=torch.float64, device="cpu") / self.pairs)
 
     def __call__(self, x: Tensor, numbers: Tensor) -> Tensor:
         """Rotate x [..., H, k], whose sentences have the numbers [...]."""
-        angles = (numbers.cpu()[..., None, None] * self._frequencies).to(x.device)  # float64: numbers may be large
-        cosines, sines = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # [..., 1, pairs]
+        frequencies = 100.0 ** -(torch.arange(self.pairs, device=x.device) / self.pairs)
+        angles = numbers.to(x.device)[..., None, None] * frequencies  # [..., 1, pairs]
+        cosines, sines = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         first, second, rest = x.split((self.pairs, self.pairs, x.shape[-1] - 2 * self.pairs), dim=-1)
         return torch.cat((first * cosines - second * sines, first * sines + second * cosines, rest), dim=-1)
 

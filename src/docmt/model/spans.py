@@ -92,9 +92,10 @@ class Spans:
         begins = torch.repeat_interleave(self.lengths.cumsum(0) - self.lengths, self.lengths)
         return torch.arange(int(self.lengths.sum())) - begins
 
-    def segment_numbers(self) -> Tensor:
-        """Return [sum of lengths]: the number of the segment of every token, segment by segment."""
-        return torch.arange(len(self)).repeat_interleave(self.lengths)
+    def numbers_within(self, documents: Spans) -> Tensor:
+        """Return [S]: the number of each segment in its document, from 0."""
+        indices = documents.find_segments(self.starts)
+        return torch.arange(len(self)) - torch.searchsorted(indices, indices)
 
     def indices(self) -> Tensor:
         """Return [sum of lengths]: the position in the sequence of every token, segment by segment."""
@@ -174,9 +175,8 @@ class Packed:
         Example: with a count of 2, sentences A, B, C, D of a document have the contexts boundary token; A; A B; B C.
         """
         sentences = torch.arange(len(self.sentences))
-        documents = self.documents.find_segments(self.sentences.starts)  # [S] index of the document of each sentence
-        first_of_document = torch.searchsorted(documents, documents)  # [S]
-        visible = torch.minimum(sentences - first_of_document, torch.tensor(count))  # [S] number of context sentences
+        preceding = self.sentences.numbers_within(self.documents)  # [S]
+        visible = preceding.clamp(max=count)  # [S] number of context sentences
         owners = sentences.repeat_interleave(visible.clamp(min=1))  # [n] the sentence of each part of a context
         parts = self.sentences.select(Spans(sentences - visible, visible.clamp(min=1)).indices())
         is_placeholder, is_last = visible[owners] == 0, F.pad(owners.diff(), (0, 1), value=1) > 0
@@ -192,8 +192,7 @@ class Packed:
 
         Returns also the position [T'] in this sequence of each token, and the number [S'] of each sentence.
         """
-        documents = self.documents.find_segments(self.sentences.starts)  # [S] index of the document of each sentence
-        first = torch.maximum(sentences - before, torch.searchsorted(documents, documents)[sentences])
+        first = sentences - self.sentences.numbers_within(self.documents)[sentences].clamp(max=before)
         numbers = Spans(first, sentences - first + 1).indices()
         parts = self.sentences.select(numbers)
         totals = self.sentences.ends[sentences] - self.sentences.starts[first]

@@ -38,8 +38,8 @@ class AverageOptions:
     """average the last N checkpoints of each run"""
     best: int = ranged(0, 0, 10_000)
     """average the N best checkpoints of each run on the dev split"""
-    quantization: Literal["float32", "float16", "int8"] = option("float32", metavar="TYPE")
-    """type of the stored weights: float32, float16 or int8; also of a single model"""
+    quantization: Literal["float32", "float16", "int8"] | None = option(None, metavar="TYPE")
+    """type of the stored weights: float32 (default), float16 or int8; also of a single model"""
 
 
 def parser() -> Parser[AverageOptions]:
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     if count := options.last or options.best:
         which: Literal["last", "best"] = "last" if options.last else "best"
         models = [checkpoint for run in models for checkpoint in select_snapshots(run, which, count)]
-    elif len(models) == 1 and options.quantization == "float32":
+    elif len(models) == 1 and options.quantization is None:
         raise DocmtError(
             f"{models[0]} is a single model: name several, or set --last N or --best N for the checkpoints of a run"
         )

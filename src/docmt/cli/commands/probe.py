@@ -277,7 +277,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     if not rows:
         return ""
     columns = [f"{name} context" for name in CONDITIONS]
-    probe.markdown = "\n".join([f"# {model}\n", suite_markdown(rows, columns), *pages])
+    probe.markdown = "\n\n".join([f"# {model}", suite_markdown(rows, columns).rstrip(), *pages]) + "\n"
     return "\n\n".join(["\n".join([suite_text(rows, columns, columns[0]), *remarks]), *tables])
 
 

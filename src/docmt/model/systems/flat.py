@@ -69,14 +69,15 @@ class Flat(System):
 
         source, sentences = inputs.source, inputs.alignment.unique()
         windows, index, numbers = source.gather_windows(sentences, self.sentences)
-        ends, device = windows.documents.ends, source.tokens.device
-        is_current = torch.isin(windows.sentences.ends, ends).repeat_interleave(windows.sentences.lengths)  # [T']
+        is_last = torch.isin(windows.sentences.ends, windows.documents.ends)  # [S']
+        is_current = is_last.repeat_interleave(windows.sentences.lengths)  # [T']
+        device = source.tokens.device
         vectors = model.look_up_tokens("source", source.tokens).index_select(0, index.to(device))
         vectors = vectors + model.get_submodule("segments")(is_current.long().to(device))
         x = model.add_packed_positions("source", vectors, windows)
         layers = list(model.encoder)
         lower = len(layers) - self.top_layers
-        x = run_layers(layers[:lower], x, FullContext(windows, alignment=numbers))
+        x = run_layers(layers[:lower], x, FullContext(windows, alignment=numbers, is_read=is_last))
         current, _ = source.select_sentences(sentences)
         x = x.index_select(0, is_current.nonzero().flatten().to(device))
         states = model.run_encoder(x, FullContext(current, alignment=sentences), first=lower)

@@ -85,6 +85,10 @@ class Group(System):
                     f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
                 )
 
+        if self.sentence_distances and (sizes.head_width or sizes.width // sizes.heads) < 2:
+            raise DocmtError(
+                "model.group.sentence_distances needs heads of 2 dimensions or more: set fewer model.heads"
+            )
         if self.has_linear_attention and self.sentence_distances:
             raise DocmtError(
                 "model.group.sentence_distances is for softmax attention, but model.group.global_attention is linear: "

@@ -56,7 +56,11 @@ function nameLanguage(code) {
 // The form
 
 async function fillModels() {
-  models = await service.listModels();
+  try {
+    models = await service.listModels();
+  } finally {
+    element("start").querySelector("button.main").disabled = false;
+  }
   const pairs = models.map((each) => `${nameLanguage(each.source_language)} → ${nameLanguage(each.target_language)}`);
   const options = models.map((model, index) => {
     const isUnique = pairs.indexOf(pairs[index]) === pairs.lastIndexOf(pairs[index]);
@@ -65,7 +69,6 @@ async function fillModels() {
   element("model").replaceChildren(...options);
   element("model").value = localStorage.getItem("docmt-model") ?? models[0]?.name;
   if (element("model").selectedIndex < 0) element("model").selectedIndex = 0;
-  element("start").querySelector("button.main").disabled = false;
 }
 
 function chooseFile(file) {
