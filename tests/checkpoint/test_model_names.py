@@ -39,16 +39,19 @@ def write(tokenizer, home, package):
     return write
 
 
-def test_names_and_pairs_find_models(write, home, package, monkeypatch, tmp_path):
+def test_names_and_pairs_find_models(write, home, package, monkeypatch, tmp_path, caplog):
     marian = write("opus-mt-en-de", hub_id="Helsinki-NLP/opus-mt-en-de")
     nllb = write("nllb.eng_Latn-zho_Hans", "eng_Latn", "zho_Hans")
     shipped = write("en-fr", "en", "fr", folder=package)
     for name in ("opus-mt-en-de", "Helsinki-NLP/opus-mt-en-de", "en-de", "eng_Latn-deu_Latn", "en-GB-de"):
         assert find_model(name) == marian, name
     assert find_model("en-zh") == find_model("en-zh-Hans") == nllb
-    assert find_model("en-fr") == shipped
+    second = write("en-fr-sentence", "en", "fr", folder=package)
+    assert find_model("en-fr") == shipped and find_model("en-fr-sentence") == second
+    assert not caplog.messages, "the package has a first model for each pair"
     pulled = write("better", "en", "fr")
-    assert find_model("en-fr") == pulled
+    assert find_model("en-fr") == pulled and find_model("en-fr-sentence") == second
+    assert not caplog.messages
     monkeypatch.chdir(tmp_path)
     here = write("en-de", folder=tmp_path)
     assert find_model("en-de").resolve() == here

@@ -88,20 +88,20 @@ def list_models() -> list[InstalledModel]:
 def find_named_model(name: str) -> Path | None:
     """Return the directory of a model by name, hub id or language pair, or None.
 
-    Models in the data home count before those in the package, and names before pairs. Of several models of a pair, the
-    one pulled last counts. This is logged once.
+    Names count before pairs, but the name of a model in the package may be a pair: then pulled models of the pair come
+    first. Of several models of a pair, the one pulled last counts. This is logged once.
     """
     entries = [(path, _read_facts(path)) for path in _model_paths()]
     for path, facts in entries:
-        if name and name in (path.name, facts.get(HUB_ID_KEY)) and path.parent != PACKAGE_MODELS:
+        is_pair = path.parent == PACKAGE_MODELS and name == join_pair(*_languages(facts))
+        if name and name in (path.name, facts.get(HUB_ID_KEY)) and not is_pair:
             return path
     pairs = {_normalize_pair(name, number) for number in range(name.count("-"))}
     matches = [path for path, facts in entries if join_pair(*_languages(facts)) in pairs]
-    if not matches:
-        return next((path for path, _ in entries if path.name == name), None)
-    if len(matches) > 1:
-        _log_choice(name, matches[0].name, ", ".join(path.name for path in matches[1:]))
-    return matches[0]
+    others = [path.name for path in matches[1:] if path.parent != PACKAGE_MODELS]
+    if others:
+        _log_choice(name, matches[0].name, ", ".join(others))
+    return matches[0] if matches else None
 
 
 def is_model_name(name: str) -> bool:
