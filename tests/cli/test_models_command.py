@@ -69,6 +69,16 @@ def test_commands_take_a_pair(pulled, corpus, store, tmp_path, monkeypatch):
     assert str(pulled) in (tmp_path / "run" / "recipe.yaml").read_text()
 
 
+def test_a_setting_that_the_start_model_would_replace_is_refused(run, store, tmp_path):
+    """Also one that is set to its default."""
+    arguments = ("train", "--store", store, "--run", tmp_path / "new", "--initialize-from", run, "--max-steps", 1)
+    message = "model.group.encoder_layers is 2, but 1 in the start model .*Leave it out, or start from another model"
+    fails(*arguments, "--model.group.encoder-layers", 2, message=message)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("model: {group: {sentence_distances: false}, positions: auto}\n")
+    assert call(*arguments[:1], recipe, *arguments[1:]).status == 0
+
+
 def test_an_unknown_pair_names_the_command(pulled, corpus):
     message = "no model en-fi here. Get it with `docmt pull Helsinki-NLP/opus-mt-en-fi`"
     fails("translate", "en-fi", corpus / "test.en", message=message)

@@ -24,7 +24,7 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.core.errors import DocmtError
-from docmt.core.settings import quote
+from docmt.core.settings import flatten, quote, to_mapping
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.conventions import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS_SUFFIX
@@ -126,6 +126,21 @@ def adopt_architecture(config: ModelConfig, started: ModelConfig) -> ModelConfig
         config.system: _fill_defaults_from(config.system_options, start.system_options, vars(config.system_options))
     }
     return replace(_fill_defaults_from(config, start, [*names, "linear"]), **options)
+
+
+def check_explicit_settings(model: ModelConfig, directory: Path, names: Iterable[str]) -> None:
+    """Raise DocmtError for a setting that `adopt_architecture` would replace although it is set.
+
+    names: of the settings that are set, such as model.width.
+    """
+    adopted = adopt_architecture(model, load_model_config(directory, encoders=True))
+    wanted, used = (flatten({"model": to_mapping(config)}) for config in (model, adopted))
+    for name in names:
+        if name in wanted and wanted[name] not in ("auto", used[name]):
+            raise DocmtError(
+                f"{name} is {wanted[name]!r}, but {used[name]!r} in the start model {directory}. Leave it out, or "
+                "start from another model"
+            )
 
 
 def _fill_defaults_from(config: Options, other: Options, names: Iterable[str]) -> Options:
