@@ -102,7 +102,10 @@ def test_quick_translates_a_text_with_the_model_of_the_package(run, home, packag
     shutil.copytree(run / "model", package / "en-fr")
     outcome = call("demo", "--quick")
     assert outcome.status == 0, outcome.err
-    assert "Anna bought a lamp" in outcome.out and "try: docmt translate en-fr" in outcome.out
+    assert "I have read the" in outcome.out and "try: docmt translate en-fr" in outcome.out
+    assert "alone" not in outcome.out
+    shutil.copytree(run / "model", package / "en-fr-sentence")
+    assert "alone" in call("demo", "--quick").out
     assert [path.name for path in tmp_path.iterdir()] == ["package"]
 
 

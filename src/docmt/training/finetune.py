@@ -128,12 +128,11 @@ def adopt_architecture(config: ModelConfig, started: ModelConfig) -> ModelConfig
     return replace(_fill_defaults_from(config, start, [*names, "linear"]), **options)
 
 
-def check_explicit_settings(model: ModelConfig, directory: Path, names: Iterable[str]) -> None:
-    """Raise DocmtError for a setting that `adopt_architecture` would replace although it is set.
+def check_explicit_settings(model: ModelConfig, adopted: ModelConfig, directory: Path, names: Iterable[str]) -> None:
+    """Raise DocmtError for a setting that `adopt_architecture` has replaced although it was set.
 
-    names: of the settings that are set, such as model.width.
+    names: of the settings that were set, such as model.width. directory: of the start model.
     """
-    adopted = adopt_architecture(model, load_model_config(directory, encoders=True))
     wanted, used = (flatten({"model": to_mapping(config)}) for config in (model, adopted))
     for name in names:
         if name in wanted and wanted[name] not in ("auto", used[name]):

@@ -6,6 +6,7 @@ import logging
 import math
 import shlex
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from docmt.training.distributed import (
     stop_on_signals,
     sum_over_processes,
 )
-from docmt.training.finetune import adopt_architecture, initialize_from
+from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
 from docmt.training.objective import find_word_tokens
 from docmt.training.optimizer import Updater, derive_seed
 from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
@@ -65,8 +66,11 @@ class TrainingResult:
         return self.model is None
 
 
-def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
+def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = ()) -> TrainingResult:
     """Train a model in a new run directory, or resume an interrupted run.
+
+    explicit: names of settings that the start model must not replace, such as model.group.gate_bias, even if they are
+    at their default.
 
     A run killed at any moment resumes from its last checkpoint with the same batches. On a CPU it then gives
     bit-identical numbers. The run directory is locked: only one process at a time trains a run.
@@ -78,7 +82,7 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
             "checkpoints.average_count is set but checkpoints.average is none: choose last or best, or leave it out"
         )
     store = select_direction(PreparedStore.open(config.store), config)
-    config = _resolve_model_config(config, store, resume)
+    config = _resolve_model_config(config, store, resume, explicit)
     run = RunDirectory(config.run)
     is_main = is_main_process()
     with ExitStack() as stack:
@@ -95,13 +99,17 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
         return training.run_until_stopped(stop)
 
 
-def _resolve_model_config(config: TrainConfig, store: PreparedStore, resume: bool) -> TrainConfig:
+def _resolve_model_config(
+    config: TrainConfig, store: PreparedStore, resume: bool, explicit: Iterable[str]
+) -> TrainConfig:
     """Return the configuration with the sizes of the model to start from and the vocabulary of the store."""
     model = config.model
     if config.initialize_from is not None:
         # The recipe of a resumed run has all sizes, and the model that it started from may be gone.
         with suppress(DocmtError) if resume else nullcontext():
             model = adopt_architecture(model, load_model_config(config.initialize_from, encoders=True))
+            if not resume:
+                check_explicit_settings(config.model, model, config.initialize_from, explicit)
     return replace(config, model=fit_model_config(model, store))
 
 

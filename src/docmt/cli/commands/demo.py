@@ -40,9 +40,10 @@ if TYPE_CHECKING:
 SYSTEMS: tuple[Literal["sentence", "group"], ...] = ("sentence", "group")
 RESULTS = "results.json"
 QUICK_MODEL = "en-fr"
+QUICK_BASELINE = "en-fr-sentence"
 QUICK_TEXT = """\
-Anna bought a lamp yesterday. It is quite cheap. She put it on the table near the window.
-Tom found an old umbrella in the attic. It was broken, so he repaired it.
+I have read the proposal. It is very good, and I hope that it will be adopted.
+We discussed your questions yesterday. They are important. The Commission has to answer them.
 """
 
 
@@ -53,7 +54,7 @@ class DemoConfig:
     output: Path = Path("docmt-demo")
     """new directory for corpus, models and results; also continues an interrupted demo"""
     quick: bool = False
-    """translate a short text with the model in the package, in seconds, and train nothing"""
+    """translate a short text with the models in the package, in seconds, and train nothing"""
     documents: int = ranged(8000, 1, 1_000_000)
     """number of synthetic training documents"""
     steps: int = ranged(800, 1, MANY)
@@ -103,12 +104,14 @@ def _translate_quickly(console: Console) -> int:
             f"this docmt has no model {QUICK_MODEL} in its package: get one with `docmt pull "
             f"Helsinki-NLP/opus-mt-{QUICK_MODEL}`, or leave out --quick to train two models in minutes"
         )
-    translation = decoding.Translator(path).translate(Document.from_text(QUICK_TEXT))
-    table = Table(title=f"translated by the model {path.name}", show_lines=True)
-    for heading in ("English", "French"):
-        table.add_column(heading)
-    for sentence in translation.sentences:
-        table.add_row(Text(sentence.source), Text(sentence.target))
+    columns = {f"French, by {path.name}": path}
+    if (baseline := find_named_model(QUICK_BASELINE)) is not None:
+        columns = {"French, each sentence alone": baseline} | columns
+    document = Document.from_text(QUICK_TEXT)
+    translations = [decoding.Translator(model).translate(document) for model in columns.values()]
+    table = Table("English", *columns, show_lines=True)
+    for sentences in zip(*(translation.sentences for translation in translations), strict=True):
+        table.add_row(Text(sentences[0].source), *(Text(sentence.target) for sentence in sentences))
     console.print(table)
     _say(console, f"{time.monotonic() - started:.0f} seconds")
     _say(console, f"try: docmt translate {QUICK_MODEL} YOUR_FILE.docx -o TRANSLATION.docx")

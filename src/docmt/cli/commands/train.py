@@ -65,12 +65,8 @@ def run(arguments: Sequence[str]) -> int:
         arguments = [*arguments, *([] if "run" in explicit else [f"--run={run}"])]
     config = option_parser.parse(arguments, recipes)
     config = resolve_model_names(config, "initialize_from", "initialize_reverse_from", "drafter")
-    if config.initialize_from is not None and "resume" not in explicit:
-        from docmt.training.finetune import check_explicit_settings
-
-        check_explicit_settings(config.model, config.initialize_from, explicit)
     try:
-        result = training.train(config, resume="resume" in explicit)
+        result = training.train(config, resume="resume" in explicit, explicit=explicit)
     except training.LostProcessError as error:
         _log.error(str(error))
         os._exit(USAGE_ERROR)  # exit without cleanup, see LostProcessError
