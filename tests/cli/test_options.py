@@ -60,7 +60,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*TRAIN, "--gate-bias", "1e9"], r"--model.group.gate-bias is 1000000000.0: choose"),
         (
             [*TRAIN, "--sentences", "1"],
-            r"--sentences may be --model.concat.sentences or .*--model.hierarchical.sentences: wri",
+            r"--sentences may be --model.concat.sentences or .*--model.flat.sentences: wri",
         ),
         ([*TRAIN, "--batch-size", "1"], r"unknown option --batch-size; did you mean --batches.batch-tokens\?"),
         ([*TRAIN, "--lr", "1"], r"unknown option --lr; did you mean --optimizer.learning-rate\?"),
