@@ -255,8 +255,12 @@ def test_rotated_scores_depend_on_the_distance_in_sentences_alone():
     rotation = SentenceRotation(8)
     query, key = torch.randn(2, 5, 3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     numbers, others = torch.tensor([0, 1, 2, 7, 90]), torch.tensor([4, 1, 0, 3, 80])
-    scores = (rotation(query, numbers) * rotation(key, others)).sum(-1)
-    shifted = (rotation(query, numbers + 300) * rotation(key, others + 300)).sum(-1)
+
+    def rotate(x, numbers):
+        return rotation(x, rotation.look_up(numbers, "cpu"))
+
+    scores = (rotate(query, numbers) * rotate(key, others)).sum(-1)
+    shifted = (rotate(query, numbers + 300) * rotate(key, others + 300)).sum(-1)
     torch.testing.assert_close(scores, shifted, atol=1e-4, rtol=1e-4)  # angles are float32
     unrotated = (query * key).sum(-1)
     assert [torch.allclose(one, other) for one, other in zip(scores, unrotated, strict=True)] == [

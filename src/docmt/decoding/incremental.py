@@ -323,10 +323,12 @@ class IncrementalState:
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
                 by_kind.setdefault((type(module), module.scope.without_layer), []).append(module)
-        rotates = any(attention.rotation is not None for attentions in by_kind.values() for attention in attentions)
-        source = find_source(memories) if rotates else None
-        self._numbers = None if source is None else number_in_documents(source).to(model.device)  # [S]
-        self.numbers = torch.empty(0, dtype=torch.int64)  # [R], see `begin_step`
+        kinds = (attentions[0].rotation for attentions in by_kind.values())
+        rotation, source = next(filter(None, kinds), None), find_source(memories)
+        self._rotations: Tensor | None = None  # [S, 2 pairs]
+        if rotation is not None and source is not None:
+            self._rotations = rotation.look_up(number_in_documents(source), model.device)
+        self.rotations = torch.empty(0)  # [R, 2 pairs], see `begin_step`
         self.cache_slots: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
@@ -341,9 +343,9 @@ class IncrementalState:
             self.cache_slots |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
     def begin_step(self, sentences: Tensor) -> None:
-        """Look up the number in its document of the source sentence [R] of each hypothesis."""
-        if self._numbers is not None:
-            self.numbers = self._numbers[sentences]
+        """Look up by what states rotate in the source sentence [R] of each hypothesis."""
+        if self._rotations is not None:
+            self.rotations = self._rotations[sentences]
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """Attend to the cache: x [R, d] -> [R, H k]."""
@@ -360,12 +362,12 @@ class IncrementalState:
             query, pair = attention.project_self(x)
             if attention.rotation is not None:
                 key, value = pair.unbind(-3)
-                pair = torch.stack((attention.rotation(key, self.numbers), value), dim=-3)
+                pair = torch.stack((attention.rotation(key, self.rotations), value), dim=-3)
             cache.store(number, pair)
         else:
             query = attention.project_query(x)
         if attention.rotation is not None:
-            query = attention.rotation(query, self.numbers)
+            query = attention.rotation(query, self.rotations)
         return cache.attend(number, query).flatten(-2)
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -424,7 +426,8 @@ def _build_cross_cache(
     rotation = attentions[0].rotation
     if rotation is not None:
         numbers = number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
-        keys = [rotation(key, numbers) for key in keys]
+        vectors = rotation.look_up(numbers, memory.states.device)
+        keys = [rotation(key, vectors) for key in keys]
     keys, values, spans = pad_empty_spans(keys, values, spans)
     if single or scope.extent == "document":
         return DocumentCrossCache(keys, values, spans, beams)

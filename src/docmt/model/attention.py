@@ -166,9 +166,10 @@ def number_sentences(
 
     alignment [S]: numbers in the packed source; memory: that of the keys (None: the sequence).
     """
-    aligned = alignment is not None and source is not None
-    numbers = number_in_documents(source if source is not None and aligned else sequence)
-    queries = numbers[alignment] if aligned else numbers
+    if alignment is None or source is None:
+        queries = number_in_documents(sequence)
+    else:
+        queries = number_in_documents(source)[alignment]
     own = queries.repeat_interleave(sequence.sentences.lengths)
     return own, own if memory is None else number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
 
@@ -287,11 +288,11 @@ class Attention(nn.Module):
         biases: bool = True,
         scaled: bool = True,
         distances: DistanceBiases | None = None,
-        knows_sentence_distance: bool = False,
+        sentence_distances: bool = False,
     ) -> None:
         """memory_width: width of the visible states, if not `width`; output_bias: without it, an attention that sees
         nothing gives zero; head_width: k (0: width / heads); scaled: scores are divided by sqrt(k); distances: shared
-        biases of the scores, owned by the model; knows_sentence_distance: see `SentenceRotation`."""
+        biases of the scores, owned by the model; sentence_distances: see `SentenceRotation`."""
         super().__init__()
         self.heads, self.scope, self.dropout = heads, scope, dropout
         inner = heads * (head_width or width // heads)
@@ -302,7 +303,7 @@ class Attention(nn.Module):
         self.joint: nn.Module | None = None
         self.query_scale = 1.0 if scaled else (inner // heads) ** 0.5
         self._distances = (distances,)  # in a tuple, so that it is no submodule
-        self.rotation = SentenceRotation(inner // heads) if knows_sentence_distance else None
+        self.rotation = SentenceRotation(inner // heads) if sentence_distances else None
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.output.weight)
@@ -346,8 +347,12 @@ class Attention(nn.Module):
             query, pair = self.project_self(x)
             key, value = pair.unbind(-3)
         if self.rotation is not None:
-            query_numbers, key_numbers = pattern.sentence_numbers()
-            query, key = self.rotation(query, query_numbers), self.rotation(key, key_numbers)
+            look_up = self.rotation.look_up
+            queries, keys = pattern.get_or_build(
+                ("sentence rotation", x.device),
+                lambda: [look_up(numbers, x.device) for numbers in pattern.sentence_numbers()],
+            )
+            query, key = self.rotation(query, queries), self.rotation(key, keys)
         return query, key, value
 
     def project_self(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -106,11 +106,15 @@ class SentenceRotation:
         """head_width: k, at least 2."""
         self.pairs = max(1, head_width // 4)
 
-    def __call__(self, x: Tensor, numbers: Tensor) -> Tensor:
-        """Rotate x [..., H, k], whose sentences have the numbers [...]."""
-        frequencies = 100.0 ** -(torch.arange(self.pairs, device=x.device) / self.pairs)
-        angles = numbers.to(x.device)[..., None, None] * frequencies  # [..., 1, pairs]
-        cosines, sines = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    def look_up(self, numbers: Tensor, device: torch.device | str) -> Tensor:
+        """Return sines and cosines [n, 2 pairs] of the angles of these sentence numbers [n], on the host."""
+        last = int(numbers.max()) if numbers.numel() else 0
+        count = 1 << max(10, last.bit_length())  # powers of two, so few tables are computed
+        return build_sinusoids(count, 2 * self.pairs, 0, device, "vaswani", 100)[numbers.to(device)]
+
+    def __call__(self, x: Tensor, vectors: Tensor) -> Tensor:
+        """Rotate x [n, H, k] by the vectors [n, 2 pairs] of the sentences."""
+        sines, cosines = vectors.to(x.dtype)[:, None].chunk(2, dim=-1)  # [n, 1, pairs]
         first, second, rest = x.split((self.pairs, self.pairs, x.shape[-1] - 2 * self.pairs), dim=-1)
         return torch.cat((first * cosines - second * sines, first * sines + second * cosines, rest), dim=-1)
 
@@ -122,15 +126,17 @@ def build_sinusoids(
     first: int = FIRST_POSITION,
     device: torch.device | str = "cpu",
     frequencies: Literal["fairseq", "vaswani"] = "fairseq",
+    longest: float = 10000,
 ) -> Tensor:
     """Build position vectors [count, d], starting at index `first`: sines in the first half, cosines in the second.
 
-    Frequencies fall from 1 to 1/10000 (fairseq), or to one step before it (vaswani; in double precision, as in Marian).
+    Frequencies fall from 1 to 1/longest (fairseq), or to one step before it (vaswani; in double precision, as in
+    Marian).
     """
     half = width // 2
     is_vaswani = frequencies == "vaswani"
     dtype, steps = (torch.float64, half) if is_vaswani else (torch.float32, max(half - 1, 1))
-    falling_frequencies = torch.exp(torch.arange(half, dtype=dtype) * -(math.log(10000) / steps))
+    falling_frequencies = torch.exp(torch.arange(half, dtype=dtype) * -(math.log(longest) / steps))
     angles = torch.arange(first, count + first, dtype=dtype)[:, None] * falling_frequencies
     return torch.cat((angles.sin(), angles.cos()), dim=1).float().to(device)
 

@@ -66,12 +66,12 @@ class Parts:
         *,
         zero_init: bool = False,
         output_bias: bool = True,
-        knows_sentence_distance: bool = False,
+        sentence_distances: bool = False,
     ) -> Attention:
         """Build attention over the states of `scope`.
 
         memory_width: their width, if not that of the computing stack; zero_init: the initial output is zero;
-        output_bias, knows_sentence_distance: see `Attention`.
+        output_bias, sentence_distances: see `Attention`.
         """
         sizes, family = self.sizes, self.family
         has_distances = scope.memory == "self" and scope.extent != "neighbour"  # distances to others are undefined
@@ -82,7 +82,7 @@ class Parts:
             biases=family.biases,
             scaled=family.scaled,
             distances=self._distances.get(scope.causal) if has_distances else None,
-            knows_sentence_distance=knows_sentence_distance,
+            sentence_distances=sentence_distances,
         )
         if zero_init:
             nn.init.zeros_(attention.output.weight)
@@ -161,7 +161,7 @@ class Parts:
             over_document = (
                 self.build_linear_attention(whole)
                 if linear
-                else self.build_attention(whole, knows_sentence_distance=sentence_distances)
+                else self.build_attention(whole, sentence_distances=sentence_distances)
             )
             if both and identity:
                 nn.init.zeros_(over_document.output.weight)
