@@ -58,6 +58,7 @@ from docmt.evaluation.contrastive import SuiteRow, build_suite_rows, suite_markd
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
+    from docmt.evaluation.marked_tokens import MarkedTokens
 
 _log = logging.getLogger(__name__)
 
@@ -252,8 +253,8 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     Failed test sets are reported and left out.
     """
     options, prefix = command.options, command.prefix(model)
-    rows, values, remarks, tables = list[SuiteRow](), dict[str, Any](), list[str](), list[str]()
-    pages = list[str]()
+    rows, values, remarks = list[SuiteRow](), dict[str, Any](), list[str]()
+    marked: dict[str, MarkedTokens] = {}
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         collect = partial(_collect, report, f"{prefix}{name}", suite)
         measure = partial(
@@ -267,8 +268,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
             rows += result.rows(short)
             values[name] = result.to_json()
             if result.marked:
-                tables.append(f"{short}: {result.marked.format()}")
-                pages.append(f"{escape_markdown(short)}: {result.marked.markdown()}")
+                marked[short] = result.marked
             if result.skipped:
                 remarks.append(f"{result.skipped:,} items of {short} left out, as no other item has as many sentences")
     probe.usage |= {**asdict(options.contrastive), "suites": values}
@@ -277,7 +277,9 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     if not rows:
         return ""
     columns = [f"{name} context" for name in CONDITIONS]
+    pages = [f"{escape_markdown(short)}: {tokens.markdown()}" for short, tokens in marked.items()]
     probe.markdown = "\n\n".join([f"# {model}", suite_markdown(rows, columns).rstrip(), *pages]) + "\n"
+    tables = [f"{short}: {tokens.format()}" for short, tokens in marked.items()]
     return "\n\n".join(["\n".join([suite_text(rows, columns, columns[0]), *remarks]), *tables])
 
 
