@@ -32,6 +32,9 @@ SYSTEMS = {
     "global top": {"group": Group(top_attention="global"), "normalization": "pre"},
     "group, sentence distances": {"group": Group(sentence_distances=True), "positions": "sentence"},
     "global top, sentence distances": {"group": Group(top_attention="global", sentence_distances=True)},
+    "group, heads": {"group": Group(fusion="heads"), "positions": "sentence"},
+    "group, heads, sentence distances": {"group": Group(fusion="heads", decoder_layers=1, sentence_distances=True)},
+    "group, mean": {"group": Group(fusion="mean", cross_locality=False)},
     "document": {"system": "document"},
     "sentence": {"system": "sentence"},
     "concat, keep last": {"system": "concat", "concat": Concat(sentences=3)},
@@ -77,6 +80,7 @@ SYSTEMS = {
 QUICK = {
     "group",
     "group, sentence distances",
+    "group, heads",
     "global top",
     "document",
     "sentence",

@@ -3,7 +3,7 @@
 import gc
 import math
 import weakref
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -228,6 +228,49 @@ def test_dropping_the_context_of_flat_equals_hiding_it():
     torch.testing.assert_close(model.compute_memories(read)["source"].states, hidden[current])
 
 
+def start_halves(sentence: TranslationModel) -> TranslationModel:
+    """Build a group model whose layers have one head within sentences and one over the document, from this model."""
+    model = build(positions="sentence", group=Group(fusion="heads", global_start="random"))
+    weights = sentence.state_dict()
+    for name, tensor in model.state_dict().items():
+        tensor.copy_(model.system.cut_initial_weight(name, weights[model.system.initial_weight(name)], tensor.shape))
+    return model
+
+
+def test_halves_of_the_heads_are_all_heads_of_the_sentence_model():
+    """Without new weights: on one sentence both attentions see the same."""
+    sentence = build(system="sentence")
+    halves, pair = start_halves(sentence), (SOURCE[:1], TARGET[:1])
+    assert sum(map(torch.numel, halves.parameters())) == sum(map(torch.numel, sentence.parameters()))
+    torch.testing.assert_close(halves.logits([pair])[0], sentence.logits([pair])[0])
+    assert not torch.allclose(*(model.logits([(SOURCE, TARGET)])[0] for model in (halves, sentence)))
+
+
+@pytest.mark.parametrize(("silent", "system"), [("whole", "sentence"), ("local", "concat")])
+def test_with_half_of_the_heads_silent_the_others_are_a_simpler_system(silent, system):
+    """Heads over the document alone are the concat system, heads within sentences alone the sentence system."""
+    sentence = build(system="sentence")
+    silent_heads = slice(0, 8) if silent == "local" else slice(8, 16)
+    with torch.no_grad():
+        for name, tensor in sentence.state_dict().items():
+            if name.endswith("output.weight"):
+                tensor[:, silent_heads] = 0.0
+    halves = start_halves(sentence)
+    simpler = build(system=system, **({"concat": Concat(sentences=3)} if system == "concat" else {}))
+    simpler.config = replace(simpler.config, positions="sentence")
+    weights = sentence.state_dict()
+    simpler.load_state_dict({name: weights[simpler.system.initial_weight(name)] for name in simpler.state_dict()})
+    found, expected = (model.logits([(SOURCE, TARGET)])[0] for model in (halves, simpler))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_mean_of_group_and_global_attention_is_half_of_each():
+    model = build(group=Group(fusion="mean"))
+    x, context = torch.randn(len(pack([SOURCE]).tokens), 16), FullContext(pack([SOURCE]))
+    block = model.encoder[0].attention
+    torch.testing.assert_close(block(x, context), (block.local(x, context) + block.whole(x, context)) / 2)
+
+
 @pytest.mark.parametrize("distances", [False, True])
 def test_the_order_of_other_sentences_counts_with_sentence_distances_alone(distances):
     model = build(positions="sentence", group=Group(sentence_distances=distances))
@@ -366,6 +409,16 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
             "model.group.top_attention is 'all': choose one of combined, group, global",
         ),
         ({"group": Group(gate_bias=math.nan)}, "model.group.gate_bias is nan"),
+        ({"group": Group(gate_bias=1.0, fusion="mean")}, "model.group.gate_bias is set, but model.group.fusion mean"),
+        ({"group": Group(fusion="heads"), "heads": 1}, "model.group.fusion heads needs 2 model.heads or more"),
+        (
+            {"group": Group(fusion="heads", global_attention="linear")},
+            "model.group.fusion heads cannot be used with model.group.global_attention linear",
+        ),
+        (
+            {"group": Group(fusion="heads"), "position_encoding": "relative"},
+            "model.group.fusion heads cannot be used with model.position_encoding relative",
+        ),
         (
             {"system": "sentence", "group": Group(top_attention="group")},
             "model.group.top_attention is set, but model.system is sentence",

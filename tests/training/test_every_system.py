@@ -64,6 +64,7 @@ SYSTEMS = {
     },
     "flat": {"model__system": "flat"},
 }
+HALVES = {"model__group": Group(fusion="heads")}
 
 
 @pytest.fixture
@@ -189,6 +190,14 @@ def test_a_new_model_says_what_the_sentence_model_says(name, change, sentence_ru
     drafts = [[[0, 11, 2] for _ in source] for source, _ in pairs] if model.system.context_spec().drafts else ()
     for logits, expected in zip(model.logits(pairs, drafts), sentence.logits(pairs), strict=True):
         assert torch.equal(logits, expected)
+
+
+def test_halves_of_the_heads_start_from_a_sentence_model(change, sentence_run, store):
+    sentence = load_model(sentence_run)
+    model = TranslationModel(fit_model_config(change(**HALVES).model, store)).eval()
+    assert initialize_from(model, sentence_run, store.tokenizer) == []
+    pair = ([[0, 5, 6, 2]], [[0, 8, 2]])
+    torch.testing.assert_close(model.logits([pair])[0], sentence.logits([pair])[0])
 
 
 def test_models_without_a_place_are_refused(change, sentence_run, store, tmp_path):

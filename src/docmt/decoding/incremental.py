@@ -306,8 +306,9 @@ def _top_values(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class IncrementalState:
     """Caches of the decoder. At each step R = D * B hypotheses read one token each.
 
-    Results equal those of the full pass. All attentions of one scope (the memory's layer aside) share a cache. Where
-    every search row has a single sentence, it is treated as a document: then all beams share its keys.
+    Results equal those of the full pass. All attentions of one scope (the memory's layer aside) and number of heads
+    share a cache. Where every search row has a single sentence, it is treated as a document: then all beams share its
+    keys.
     """
 
     def __init__(
@@ -319,10 +320,10 @@ class IncrementalState:
         prefixes: Prefixes | None = None,
     ) -> None:
         """rows: the D search rows; prefixes: see `IncrementalDecoder`."""
-        by_kind: dict[tuple[type[Attention], AttentionScope], list[Attention]] = {}
+        by_kind: dict[tuple[type[Attention], AttentionScope, int], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
-                by_kind.setdefault((type(module), module.scope.without_layer), []).append(module)
+                by_kind.setdefault((type(module), module.scope.without_layer, module.heads), []).append(module)
         kinds = (attentions[0].rotation for attentions in by_kind.values())
         rotation, source = next(filter(None, kinds), None), find_source(memories)
         self._rotations: Tensor | None = None  # [S, 2 pairs]
@@ -332,9 +333,9 @@ class IncrementalState:
         self.cache_slots: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
-        for (_, scope), attentions in by_kind.items():
+        for (_, scope, heads), attentions in by_kind.items():
             if scope.memory == "self":
-                like = torch.empty(model.config.attention_width, dtype=_projected_dtype(model), device=model.device)
+                like = torch.empty(heads * attentions[0].head_width, dtype=_projected_dtype(model), device=model.device)
                 self.caches.append(_build_self_cache(scope, attentions, like, len(rows), beams, single))
                 if prefixes is not None:
                     prefixes.fill_cache(self.caches[-1], attentions)

@@ -295,15 +295,16 @@ class Attention(nn.Module):
         biases of the scores, owned by the model; sentence_distances: see `SentenceRotation`."""
         super().__init__()
         self.heads, self.scope, self.dropout = heads, scope, dropout
-        inner = heads * (head_width or width // heads)
+        self.head_width = head_width or width // heads
+        inner = heads * self.head_width
         self.query = nn.Linear(width, inner, bias=biases)
         self.key = nn.Linear(memory_width or width, inner, bias=biases)
         self.value = nn.Linear(memory_width or width, inner, bias=biases)
         self.output = nn.Linear(inner, width, bias=biases and output_bias)
         self.joint: nn.Module | None = None
-        self.query_scale = 1.0 if scaled else (inner // heads) ** 0.5
+        self.query_scale = 1.0 if scaled else self.head_width**0.5
         self._distances = (distances,)  # in a tuple, so that it is no submodule
-        self.rotation = SentenceRotation(inner // heads) if sentence_distances else None
+        self.rotation = SentenceRotation(self.head_width) if sentence_distances else None
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.output.weight)
@@ -407,16 +408,24 @@ class Gate(nn.Module):
 
 
 class GroupAttention(nn.Module):
-    """Attention within sentences (`local`), over the document (`whole`), or both, combined by a gate."""
+    """Attention within sentences (`local`), over the document (`whole`), or both: by a gate, or weighted equally."""
 
     def __init__(
-        self, local: Attention | None = None, whole: Attention | None = None, gate: Gate | None = None
+        self,
+        local: Attention | None = None,
+        whole: Attention | None = None,
+        gate: Gate | None = None,
+        weight: float = 1.0,
     ) -> None:
+        """weight: of each attention, without a gate."""
         super().__init__()
-        self.local, self.whole, self.gate = local, whole, gate
+        self.local, self.whole, self.gate, self.weight = local, whole, gate, weight
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
         outputs: list[Tensor] = [module(x, context) for module in (self.local, self.whole) if module is not None]
-        joined: Tensor = outputs[0] if self.gate is None else self.gate(*outputs)
-        return joined
+        if self.gate is not None:
+            joined: Tensor = self.gate(*outputs)
+            return joined
+        total = outputs[0] if len(outputs) == 1 else outputs[0] + outputs[1]
+        return total if self.weight == 1.0 else self.weight * total

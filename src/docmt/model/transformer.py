@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -67,18 +68,19 @@ class Parts:
         zero_init: bool = False,
         output_bias: bool = True,
         sentence_distances: bool = False,
+        heads: int = 0,
     ) -> Attention:
         """Build attention over the states of `scope`.
 
         memory_width: their width, if not that of the computing stack; zero_init: the initial output is zero;
-        output_bias, sentence_distances: see `Attention`.
+        output_bias, sentence_distances: see `Attention`; heads: how many of usual width (0: as in the model).
         """
         sizes, family = self.sizes, self.family
         has_distances = scope.memory == "self" and scope.extent != "neighbour"  # distances to others are undefined
         attention = Attention(
-            *(sizes.width, sizes.heads, scope, sizes.attention_dropout),
+            *(sizes.width, heads or sizes.heads, scope, sizes.attention_dropout),
             *(memory_width or self.memory_width(scope), output_bias),
-            head_width=sizes.head_width,
+            head_width=sizes.attention_width // sizes.heads,
             biases=family.biases,
             scaled=family.scaled,
             distances=self._distances.get(scope.causal) if has_distances else None,
@@ -146,27 +148,30 @@ class Parts:
         whole: AttentionScope | None = None,
         gate_bias: float = 0.0,
         linear: bool = False,
-        identity: bool = False,
+        fusion: Literal["published", "identity", "heads", "mean"] = "published",
         sentence_distances: bool = False,
     ) -> GroupAttention:
-        """Build attention within sentences (`local`), over the document (`whole`), or both, combined by a gate.
+        """Build attention within sentences (`local`), over the document (`whole`), or both, combined as `fusion` says.
 
-        gate_bias: initial bias of the gate; linear: attention over the document is linear; identity: both together
-        initially equal attention within sentences; sentence_distances: attention over the document knows them.
+        gate_bias: initial bias of the gate; linear: attention over the document is linear; fusion: a gate as published,
+        one that initially equals attention within sentences, half of the heads for each, or the mean;
+        sentence_distances: attention over the document knows them.
         """
         both = local is not None and whole is not None
-        within = None if local is None else self.build_attention(local)
-        over_document = None
-        if whole is not None:
-            over_document = (
-                self.build_linear_attention(whole)
-                if linear
-                else self.build_attention(whole, sentence_distances=sentence_distances)
+        heads = self.sizes.heads // 2 if both and fusion == "heads" else 0
+        within = None if local is None else self.build_attention(local, heads=heads and self.sizes.heads - heads)
+        over_document: Attention | None = None
+        if whole is not None and linear:
+            over_document = self.build_linear_attention(whole)
+        elif whole is not None:
+            over_document = self.build_attention(
+                whole, heads=heads, output_bias=not heads, sentence_distances=sentence_distances
             )
-            if both and identity:
-                nn.init.zeros_(over_document.output.weight)
-        gate = Gate(self.sizes.width, gate_bias, additive=identity) if both else None
-        return GroupAttention(within, over_document, gate)
+        if within is None or over_document is None or fusion in ("heads", "mean"):
+            return GroupAttention(within, over_document, weight=0.5 if both and fusion == "mean" else 1.0)
+        if fusion == "identity":
+            nn.init.zeros_(over_document.output.weight)
+        return GroupAttention(within, over_document, Gate(self.sizes.width, gate_bias, additive=fusion == "identity"))
 
     def build_feed_forward(self) -> FeedForward:
         """Build the feed-forward block."""

@@ -95,7 +95,8 @@ def initialize_from(
                 continue
             used_names.add(origin)
             if not name.endswith(DIRECTIONS_SUFFIX) or (same_drawing and tensor.shape == pretrained[origin].shape):
-                _copy_weight(name, tensor, pretrained[origin], directory)
+                part = model.system.cut_initial_weight(name, pretrained[origin], tensor.shape)
+                _copy_weight(name, tensor, part, directory)
     if unused := sorted(set(pretrained) - used_names):
         raise DocmtError(
             f"{directory} is a {started.system} model of {started.encoder_layers}+{started.decoder_layers} layers, and "

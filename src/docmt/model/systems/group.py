@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -13,6 +14,8 @@ from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import DecodingOrder, System
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from docmt.model.attention import GroupAttention
     from docmt.model.model_config import Sizes
     from docmt.model.transformer import Parts
@@ -20,7 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Group(System):
-    """Group attention in all layers, and also global attention in the top layers. Ablations are options."""
+    """Group attention in all layers, and also global attention in the top layers. Ablations are options.
+
+    The Long-Short Term Masking Transformer (Zhang et al. 2020) has both in all layers, on blocks of 4 sentences
+    (`model.instance_sentences`). How it combines them is not known to us: `fusion` heads and mean are two readings.
+    """
 
     encoder_layers: int = ranged(2, 0, 1000)
     """top encoder layers with combined self-attention (at most all)"""
@@ -34,8 +41,9 @@ class Group(System):
     """group attention in self-attention; false: all layers see the whole instance"""
     cross_locality: bool = True
     """group attention in cross-attention; false: all layers see the whole source"""
-    fusion: Literal["auto", "published", "identity"] = "auto"
-    """gate of group and global attention; identity: starts equal to the sentence model"""
+    fusion: Literal["auto", "published", "identity", "heads", "mean"] = "auto"
+    """join of group and global attention: a gate (identity: starts equal to the sentence model), half of the heads
+    each, or the mean"""
     gate_bias: float = ranged(0.0, -100, 100)
     """initial gate bias (at 3, global attention has weight 5 %)"""
     global_start: Literal["random", "local"] = "random"
@@ -94,12 +102,30 @@ class Group(System):
                 "model.group.sentence_distances is for softmax attention, but model.group.global_attention is linear: "
                 "set one of them"
             )
+        if self.fusion in ("heads", "mean") and self.gate_bias:
+            raise DocmtError(
+                f"model.group.gate_bias is set, but model.group.fusion {self.fusion} has no gate: leave it out"
+            )
+        if self.fusion == "heads":
+            self._check_heads(sizes)
         whole = self.top_attention != "group" and any((self.encoder_layers, self.decoder_layers, self.cross_layers))
         if self.has_linear_attention and not whole and self.self_locality and self.cross_locality:
             raise DocmtError(
                 "model.group.global_attention is linear, but no layer has global attention: leave it out, or set "
                 "model.group.top_attention and the numbers of layers"
             )
+
+    def _check_heads(self, sizes: Sizes) -> None:
+        if sizes.heads < 2:
+            raise DocmtError(
+                "model.group.fusion heads needs 2 model.heads or more, as each attention gets half of them"
+            )
+        for is_set, option in (
+            (self.has_linear_attention, "model.group.global_attention linear"),
+            (sizes.position_encoding == "relative", "model.position_encoding relative"),
+        ):
+            if is_set:
+                raise DocmtError(f"model.group.fusion heads cannot be used with {option}: set one of them")
 
     def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
         """Build the attention of a layer: local, or in the top layers what `top_attention` says.
@@ -121,13 +147,22 @@ class Group(System):
             return parts.build_group_attention(local=scope)
         if self.top_attention == "global":
             return build(whole=whole)
-        identity = self.fusion == "identity"  # "auto" is resolved in models
-        return build(local=scope, whole=whole, gate_bias=self.gate_bias, identity=identity)
+        fusion = "published" if self.fusion == "auto" else self.fusion  # "auto" is resolved in models
+        return build(local=scope, whole=whole, gate_bias=self.gate_bias, fusion=fusion)
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize group attention from the sentence model. Gates are new, global attention is new or a copy."""
-        if ".gate." in name or ".features." in name or (".whole." in name and self.global_start == "random"):
+        is_new = self.global_start == "random" and self.fusion != "heads"
+        if ".gate." in name or ".features." in name or (".whole." in name and is_new):
             return None
         if ".whole.output." in name and self.fusion == "identity":
             return None
         return name.replace(".whole.", ".local.")
+
+    def cut_initial_weight(self, name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return the heads of the sentence model that this attention has: the first within sentences, then the rest."""
+        axis = next((axis for axis, size in enumerate(weight.shape) if size != shape[axis]), 0)
+        if self.fusion != "heads" or weight.dim() != len(shape) or shape[axis] > weight.shape[axis]:
+            return weight
+        first = weight.shape[axis] - shape[axis] if ".whole." in name else 0
+        return weight.narrow(axis, first, shape[axis])
