@@ -4,7 +4,7 @@ import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Flat, Group, Hierarchical, MultiHop
+from docmt.model.systems import Concat, Context, Flat, Group, Hierarchical, Hybrid, MultiHop
 
 
 def context(**options):
@@ -75,6 +75,9 @@ SYSTEMS = {
     "hierarchical on both sides": hierarchical(side="both", sentences=2),
     "hierarchical, pre-norm": {**hierarchical(side="both", sentences=1), "normalization": "pre"},
     "flat": {"system": "flat"},
+    "hybrid": {"system": "hybrid"},
+    "hybrid, as published": {"system": "hybrid", "hybrid": Hybrid(history=2, farthest=1, fusion="published")},
+    "hybrid without history": {"system": "hybrid", "hybrid": Hybrid(history=0), "normalization": "pre"},
     "flat, pre-norm": {"system": "flat", "flat": Flat(sentences=1, top_layers=0), "normalization": "pre"},
 }
 QUICK = {
@@ -91,6 +94,7 @@ QUICK = {
     "multihop",
     "hierarchical on both sides",
     "flat",
+    "hybrid, as published",
 }
 """Systems of the quick tier: every cache, kernel and order of decoding is among them."""
 
@@ -118,6 +122,7 @@ WIDE = {
     f"{name}, bert": {**_WIDE, **SYSTEMS[name]}
     for name in (
         "flat",
+        "hybrid",
         "global top",  # the decoder with pre-norm
         "concat, linear, gates",
         "group, linear over the document",
@@ -158,6 +163,7 @@ CONVENTIONS = {
     "bart, hierarchical": {"family": "bart", **hierarchical(side="both")},
     "t5, hierarchical": {"family": "t5", **hierarchical(side="encoder")},
     "marian": {"family": "marian"},
+    "t5, hybrid": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "system": "hybrid"},
     "t5": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "target_language_ids": [21, 22]},
 }
 """Models in the conventions of other families."""

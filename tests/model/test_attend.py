@@ -32,6 +32,7 @@ PATTERNS = {
     "cross": (Spans.tile([5, 1, 9, 2]), Spans.tile([3, 7, 1, 20]), False),
     "one segment": (Spans.tile([17]), None, True),
     "windows that overlap": (Spans.tile([4, 4, 4]), Spans(torch.tensor([0, 2, 4]), torch.tensor([8, 8, 8])), False),
+    "causal after earlier keys": (Spans.tile([4, 2, 7]), Spans(torch.tensor([0, 0, 4]), torch.tensor([4, 6, 9])), True),
     "an empty key span": (Spans.tile([3, 4]), Spans.tile([0, 6]), False),
     "an empty segment": (Spans.tile([3, 0, 4]), Spans.tile([2, 5, 6]), False),
 }
@@ -91,8 +92,10 @@ def plain_varlen(query, key, value, query_ends, key_ends, longest_query, longest
         q = query[query_ends[i] : query_ends[i + 1]].transpose(0, 1)
         k, v = (x[key_ends[i] : key_ends[i + 1]].transpose(0, 1) for x in (key, value))
         assert 0 < q.shape[1] <= longest_query and 0 < k.shape[1] <= longest_key
-        causal = window_size == (-1, 0)
-        outputs.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(0, 1))
+        mask = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool)
+        if window_size == (-1, 0):  # the last query sees all keys
+            mask = mask.tril(k.shape[1] - q.shape[1])
+        outputs.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(0, 1))
     return torch.cat(outputs)
 
 
@@ -113,6 +116,21 @@ def counting(monkeypatch, owner, name):
     calls, original = [], getattr(owner, name)
     monkeypatch.setattr(owner, name, lambda *arguments, **named: calls.append(1) or original(*arguments, **named))
     return calls
+
+
+@pytest.mark.parametrize("longest", [9, 300], ids=["plain products", "one fused call"])
+def test_distances_after_earlier_keys_count_from_the_first_of_them(longest):
+    queries, keys = Spans.tile([4, longest]), Spans(torch.tensor([0, 1]), torch.tensor([4, longest + 3]))
+    q, k, v = (x.detach().float() for x in tensors(longest + 4, longest + 4))
+    distances = DistanceBiases(8, 20, HEADS, causal=True)
+    torch.nn.init.normal_(distances.table.weight)
+    expected, found = (
+        attend(q, k, v, queries, keys, True, kernel=kernel, distances=distances) for kernel in ("reference", "padded")
+    )
+    torch.testing.assert_close(found, expected)
+    scores = torch.einsum("hk,lhk->hl", q[5], k[1:6]) / WIDTH**0.5  # the second query: four keys are before it
+    scores = scores + distances(torch.tensor([4]), 5)[:, 0]
+    torch.testing.assert_close(found[5], torch.einsum("hl,lhk->hk", scores.softmax(-1), v[1:6]))
 
 
 @pytest.mark.parametrize("longest", [9, 300], ids=["plain products", "one fused call"])
@@ -187,7 +205,7 @@ def test_buckets_hold_similar_lengths():
     ("queries", "keys", "causal", "message"),
     [
         (Spans.tile([2, 3]), Spans.tile([5]), False, "2 query segments but 1 key spans"),
-        (Spans.tile([2, 3]), Spans.tile([3, 3]), True, "as long as"),
+        (Spans.tile([2, 3]), Spans.tile([3, 2]), True, "at least as long as"),
         (Spans(torch.tensor([0, 3]), torch.tensor([2, 2])), Spans.tile([2, 2]), False, "end to end"),
     ],
 )

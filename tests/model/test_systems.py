@@ -300,7 +300,7 @@ def test_rotated_scores_depend_on_the_distance_in_sentences_alone():
     numbers, others = torch.tensor([0, 1, 2, 7, 90]), torch.tensor([4, 1, 0, 3, 80])
 
     def rotate(x, numbers):
-        return rotation(x, rotation.look_up(numbers, "cpu"))
+        return rotation.rotate(x, rotation.describe_queries(numbers, 1000, "cpu"))
 
     scores = (rotate(query, numbers) * rotate(key, others)).sum(-1)
     shifted = (rotate(query, numbers + 300) * rotate(key, others + 300)).sum(-1)
@@ -483,6 +483,7 @@ OTHER_OPTIONS = {
     },
     "hierarchical": {"sentences": 2, "side": "both", "fusion": "published", "detach": True},
     "flat": {"sentences": 3, "top_layers": 0},
+    "hybrid": {"history": 3, "farthest": 4, "fusion": "published"},
 }  # fmt: skip
 
 

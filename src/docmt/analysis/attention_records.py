@@ -31,7 +31,7 @@ def entropy_bits(weights: Tensor) -> Tensor:
     return torch.special.entr(weights).sum(-1) / math.log(2)
 
 
-_SCOPES = {"sentence": "local", "document": "global", "neighbour": "before"}
+_SCOPES = {"sentence": "local", "document": "global", "neighbour": "before", "recent": "recent"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class TokenAttentionRecord(_Record):
         scope = self.attention.scope
         memory = self.context.memories.get(scope.memory)
         is_joined = memory is not None and memory.source_positions is not None
-        return scope.extent == "document" or (scope.extent == "sentence" and is_joined)
+        return scope.extent in ("document", "recent") or (scope.extent == "sentence" and is_joined)
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return [Tk] the source sentence number of each key. source: sentences of the packed source."""
@@ -137,7 +137,8 @@ class TokenAttentionRecord(_Record):
         numbers, spans, queries = self.key_sentences(source), self.pattern.keys, self.pattern.queries
         segments = torch.arange(len(queries)).repeat_interleave(queries.lengths)  # [Tq]
         first, length = spans.starts[segments], spans.lengths[segments]
-        last = first + (queries.positions() if self.pattern.causal else length - 1)
+        before = (spans.lengths - queries.lengths)[segments]
+        last = first + (queries.positions() + before if self.pattern.causal else length - 1)
         ends = (numbers[position.clamp(0, len(numbers) - 1)] for position in (first, last))
         query_sentences = self.query_sentences()
         return torch.stack([number != query_sentences for number in ends]).any(0) & (length > 0)

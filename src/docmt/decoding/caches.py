@@ -364,9 +364,7 @@ class SentencesBeforeCache(Cache):
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """See `Cache`."""
-        self.numbers = torch.cat((self.numbers, sentences[:, None]), dim=1)
-        self.offsets = torch.cat((self.offsets, offsets[:, None]), dim=1)
-        self.buffer = _with_capacity(self.buffer, self.numbers.shape[1])
+        self._add_position(offsets, sentences)
         opening, closing = self.scope.trim
         # A token is one of the last `closing` ones where the token that many positions later is of another sentence.
         later = F.pad(self.numbers, (0, closing), value=-1)[:, closing:]
@@ -377,6 +375,12 @@ class SentencesBeforeCache(Cache):
         # A missing sentence would give NaN: all keys are visible instead, and the result is set to zero.
         self.bias = build_mask_bias((visible | ~self.sentence_exists[..., None]).flatten(0, 1), self.buffer.dtype)
         self.bias = self.bias.view(len(visible), 1, *visible.shape[1:])  # [R, 1, K, L]
+
+    def _add_position(self, offsets: Tensor, sentences: Tensor) -> None:
+        """Make room for the new token; see `begin_step`."""
+        self.numbers = torch.cat((self.numbers, sentences[:, None]), dim=1)
+        self.offsets = torch.cat((self.offsets, offsets[:, None]), dim=1)
+        self.buffer = _with_capacity(self.buffer, self.numbers.shape[1])
 
     def store(self, layer: int, pair: Tensor) -> None:
         """See `Cache`."""
@@ -396,6 +400,24 @@ class SentencesBeforeCache(Cache):
         """Let hypothesis i continue hypothesis hypotheses[i]."""
         self.buffer = self.double_buffer.select(self.buffer, hypotheses)
         self.numbers, self.offsets = self.numbers[hypotheses], self.offsets[hypotheses]
+
+
+class RecentSelfCache(SentencesBeforeCache):
+    """Keys and values of all tokens of a hypothesis, of which it sees its sentence and the K before."""
+
+    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
+        """See `Cache`."""
+        self._add_position(offsets, sentences)
+        is_visible = self.numbers >= (sentences - self.scope.offset)[:, None]  # [R, L]
+        self.bias = build_mask_bias(is_visible, self.buffer.dtype)
+        if self.distances is not None:
+            last = torch.full((1,), self.numbers.shape[1] - 1, device=sentences.device)
+            self.bias = self.bias + self.distances(last, self.numbers.shape[1]).to(self.bias.dtype)
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """Attend to the sentence and those before it: [R, H, k]."""
+        keys, values = self.buffer[layer, :, :, :, : self.numbers.shape[1]]
+        return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=self.bias)[:, :, 0]
 
 
 class LinearSelfCache(Cache):

@@ -19,6 +19,7 @@ from docmt.decoding.caches import (
     DocumentSelfCache,
     LinearCrossCache,
     LinearSelfCache,
+    RecentSelfCache,
     SentenceCrossCache,
     SentencesBeforeCache,
     SentenceSelfCache,
@@ -29,15 +30,8 @@ from docmt.decoding.caches import (
 from docmt.decoding.ensembles import Memories, Model, list_members, list_memories
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
-from docmt.model.attention import (
-    Attention,
-    FullContext,
-    Memory,
-    attend_pattern,
-    find_source,
-    number_in_documents,
-    visible_spans,
-)
+from docmt.model.attention import Attention, FullContext, Memory, find_source, number_in_documents, visible_spans
+from docmt.model.embeddings import SentenceVectors
 from docmt.model.linear_attention import KeyWeights, LinearAttention
 from docmt.model.linear_kernels import compute_states_after
 from docmt.model.scope import AttentionScope
@@ -74,7 +68,7 @@ class RecordingContext(FullContext):
             return attention.attend_keys(x, key, value, weighing, pattern)
         query, key, value = attention.project(x, memory, pattern)
         self.recorded[attention] = AttentionRecord(key, value)
-        return attend_pattern(query, key, value, pattern, distances=attention.distances).flatten(-2)
+        return attention.attend_projected(query, key, value, pattern)
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """Attend to earlier sentences and record (see `AttentionContext`): x, states [T, d] -> [T, n, d] and [T, n]."""
@@ -324,18 +318,27 @@ class IncrementalState:
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
                 by_kind.setdefault((type(module), module.scope.without_layer, module.heads), []).append(module)
-        kinds = (attentions[0].rotation for attentions in by_kind.values())
-        rotation, source = next(filter(None, kinds), None), find_source(memories)
-        self._rotations: Tensor | None = None  # [S, 2 pairs]
-        if rotation is not None and source is not None:
-            self._rotations = rotation.look_up(number_in_documents(source), model.device)
-        self.rotations = torch.empty(0)  # [R, 2 pairs], see `begin_step`
+        source = find_source(memories)
+        numbers = None if source is None else number_in_documents(source)  # [S]
+        # By scope: what relations need of each source sentence, as query and as key.
+        self._sentences: dict[AttentionScope, tuple[Tensor, Tensor]] = {}
+        self.described: dict[AttentionScope, tuple[Tensor, Tensor]] = {}  # of each hypothesis, see `begin_step`
         self.cache_slots: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
         for (_, scope, heads), attentions in by_kind.items():
+            relation, width = attentions[0].relation, attentions[0].head_width
+            if relation is not None:
+                if numbers is None or (isinstance(relation, SentenceVectors) and scope.extent != "recent"):
+                    raise ValueError(f"a decoder cannot have vectors by sentence distance in {scope}")
+                count = 1 + int(numbers.max())
+                width += relation.extra_width(count)
+                self._sentences[scope] = (
+                    relation.describe_queries(numbers, count, model.device),
+                    relation.describe_keys(numbers, count, model.device),
+                )
             if scope.memory == "self":
-                like = torch.empty(heads * attentions[0].head_width, dtype=_projected_dtype(model), device=model.device)
+                like = torch.empty(heads * width, dtype=_projected_dtype(model), device=model.device)
                 self.caches.append(_build_self_cache(scope, attentions, like, len(rows), beams, single))
                 if prefixes is not None:
                     prefixes.fill_cache(self.caches[-1], attentions)
@@ -344,9 +347,8 @@ class IncrementalState:
             self.cache_slots |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
     def begin_step(self, sentences: Tensor) -> None:
-        """Look up by what states rotate in the source sentence [R] of each hypothesis."""
-        if self._rotations is not None:
-            self.rotations = self._rotations[sentences]
+        """Look up what relations need of the source sentence [R] of each hypothesis."""
+        self.described = {scope: (each[0][sentences], each[1][sentences]) for scope, each in self._sentences.items()}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """Attend to the cache: x [R, d] -> [R, H k]."""
@@ -359,17 +361,21 @@ class IncrementalState:
             else:
                 query = attention.project_query_features(x)
             return cache.attend(number, query).to(x.dtype).flatten(-2)
-        if attention.scope.memory == "self":
+        relation, is_self = attention.relation, attention.scope.memory == "self"
+        if is_self:
             query, pair = attention.project_self(x)
-            if attention.rotation is not None:
-                key, value = pair.unbind(-3)
-                pair = torch.stack((attention.rotation(key, self.rotations), value), dim=-3)
-            cache.store(number, pair)
         else:
             query = attention.project_query(x)
-        if attention.rotation is not None:
-            query = attention.rotation(query, self.rotations)
-        return cache.attend(number, query).flatten(-2)
+        if relation is None:
+            if is_self:
+                cache.store(number, pair)
+            return cache.attend(number, query).flatten(-2)
+        queries, keys = self.described[attention.scope.without_layer]
+        if is_self:
+            key, value = pair.unbind(-3)
+            cache.store(number, torch.stack(relation.change_pair(key, value, keys), dim=-3))
+        output = cache.attend(number, relation.change_query(query, queries))
+        return relation.read_output(output, queries).flatten(-2)
 
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """Attend to earlier sentences (see `AttentionContext`): x, states [R, d] -> [R, n, d] and [R, n]."""
@@ -392,14 +398,29 @@ def _build_self_cache(
     """Build the cache of self-attentions, whose keys are like `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
         return LinearSelfCache(len(attentions), attentions[0])
-    if scope.extent == "neighbour":
+    if scope.extent == "recent":
+        cache: Cache = RecentSelfCache(len(attentions), rows * beams, like, attentions[0].heads, scope)
+    elif scope.extent == "neighbour":
         return SentencesBeforeCache(len(attentions), rows * beams, like, attentions[0].heads, scope)
-    if scope.extent == "sentence" and not single:
-        cache: Cache = SentenceSelfCache(len(attentions), rows * beams, like, attentions[0].heads)
+    elif scope.extent == "sentence" and not single:
+        cache = SentenceSelfCache(len(attentions), rows * beams, like, attentions[0].heads)
     else:
         cache = DocumentSelfCache(len(attentions), rows, beams, like, attentions[0].heads)
     cache.distances = attentions[0].distances
     return cache
+
+
+def _relate_keys(
+    attentions: Sequence[Attention], keys: Sequence[Tensor], values: Sequence[Tensor], memory: Memory
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the keys and values [T, H, k] of a memory as the relation of each attention changes them."""
+    numbers = number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
+    pairs = []
+    for attention, key, value in zip(attentions, keys, values, strict=True):
+        assert attention.relation is not None
+        described = attention.relation.describe_keys(numbers, 1 + int(numbers.max()), key.device)
+        pairs.append(attention.relation.change_pair(key, value, described))
+    return [key for key, _ in pairs], [value for _, value in pairs]
 
 
 def _build_cross_cache(
@@ -424,11 +445,8 @@ def _build_cross_cache(
             compute_cross_states(attentions, states, spans), beams, attentions[0].features.min_denominator
         )
     keys, values = project_keys_values(attentions, states)
-    rotation = attentions[0].rotation
-    if rotation is not None:
-        numbers = number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
-        vectors = rotation.look_up(numbers, memory.states.device)
-        keys = [rotation(key, vectors) for key in keys]
+    if attentions[0].relation is not None:
+        keys, values = _relate_keys(attentions, keys, values, memory)
     keys, values, spans = pad_empty_spans(keys, values, spans)
     if single or scope.extent == "document":
         return DocumentCrossCache(keys, values, spans, beams)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from docmt.model import kernels
-from docmt.model.embeddings import DistanceBiases, SentenceRotation
+from docmt.model.embeddings import DistanceBiases, SentenceRelation
 from docmt.model.kernels import AttentionPattern
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed, Spans
@@ -216,6 +216,8 @@ def visible_spans(sequence: PackedSentences, scope: AttentionScope) -> Spans:
         raise ValueError(f"the memory {scope.memory!r} has no documents, but {scope} needs them")
     if scope.extent == "document":
         return sequence.documents
+    if scope.extent == "recent":
+        return sequence.sentences.extend_back(sequence.documents, scope.offset)
     return sequence.sentences.select_preceding(sequence.documents, scope.offset).trim(*scope.trim)
 
 
@@ -238,9 +240,10 @@ def attend(
     """Scaled dot-product attention in which segment i of the queries sees span i of the keys and nothing else.
 
     query [Tq, H, k]; key, value [Tk, H, k]; returns [Tq, H, k]. `queries` must tile the Tq positions; key spans
-    may lie anywhere. With `causal`, token j of a segment sees tokens 0..j of its span. `kernel` selects one of
-    `kernels.KERNELS`. `distances` biases scores by the distance of a key from a query, each counted from the start of
-    its segment or span. The cost is the sum of |segment| x |span|. Raises ValueError for incompatible spans.
+    may lie anywhere. With `causal`, token j of a segment sees its span up to the j-th of its last |segment| tokens.
+    `kernel` selects one of `kernels.KERNELS`. `distances` biases scores by the distance of a key from a query, each
+    counted from the start of its segment or span. The cost is the sum of |segment| x |span|. Raises ValueError for
+    incompatible spans.
     """
     pattern = AttentionPattern(queries, keys, causal, len(key))
     return attend_pattern(query, key, value, pattern, dropout=dropout, kernel=kernel, distances=distances)
@@ -288,11 +291,11 @@ class Attention(nn.Module):
         biases: bool = True,
         scaled: bool = True,
         distances: DistanceBiases | None = None,
-        sentence_distances: bool = False,
+        relation: SentenceRelation | None = None,
     ) -> None:
         """memory_width: width of the visible states, if not `width`; output_bias: without it, an attention that sees
         nothing gives zero; head_width: k (0: width / heads); scaled: scores are divided by sqrt(k); distances: shared
-        biases of the scores, owned by the model; sentence_distances: see `SentenceRotation`."""
+        biases of the scores, owned by the model; relation: what it knows of the distance in sentences."""
         super().__init__()
         self.heads, self.scope, self.dropout = heads, scope, dropout
         self.head_width = head_width or width // heads
@@ -304,7 +307,7 @@ class Attention(nn.Module):
         self.joint: nn.Module | None = None
         self.query_scale = 1.0 if scaled else self.head_width**0.5
         self._distances = (distances,)  # in a tuple, so that it is no submodule
-        self.rotation = SentenceRotation(self.head_width) if sentence_distances else None
+        self.relation = relation
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.output.weight)
@@ -347,14 +350,25 @@ class Attention(nn.Module):
         else:
             query, pair = self.project_self(x)
             key, value = pair.unbind(-3)
-        if self.rotation is not None:
-            look_up = self.rotation.look_up
-            queries, keys = pattern.get_or_build(
-                ("sentence rotation", x.device),
-                lambda: [look_up(numbers, x.device) for numbers in pattern.sentence_numbers()],
+        if self.relation is not None:
+            queries, keys = self.describe_sentences(pattern, x.device)
+            query, (key, value) = (
+                self.relation.change_query(query, queries),
+                self.relation.change_pair(key, value, keys),
             )
-            query, key = self.rotation(query, queries), self.rotation(key, keys)
         return query, key, value
+
+    def describe_sentences(self, pattern: AttentionPattern, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return what the relation needs of the sentences of queries and keys, once for all layers of this scope."""
+        relation = self.relation
+        assert relation is not None
+
+        def describe() -> tuple[Tensor, Tensor]:
+            queries, keys = pattern.sentence_numbers()
+            count = 1 + max((int(numbers.max()) for numbers in (queries, keys) if numbers.numel()), default=0)
+            return relation.describe_queries(queries, count, device), relation.describe_keys(keys, count, device)
+
+        return pattern.get_or_build(("sentences", type(relation), device), describe)
 
     def project_self(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Project x [..., d] to queries [..., H, k], and to keys and values [..., 2, H, k]."""
@@ -376,14 +390,15 @@ class Attention(nn.Module):
         repeats: how many copies of the queries the pattern has, one after the other. Then it is [repeats * Tq, H k].
         """
         query, key, value = self.project(x, memory, pattern)
-        return attend_pattern(
-            query if repeats == 1 else query.repeat(repeats, 1, 1),
-            key,
-            value,
-            pattern,
-            dropout=self.dropout if self.training else 0.0,
-            distances=self.distances,
-        ).flatten(-2)
+        return self.attend_projected(query if repeats == 1 else query.repeat(repeats, 1, 1), key, value, pattern)
+
+    def attend_projected(self, query: Tensor, key: Tensor, value: Tensor, pattern: AttentionPattern) -> Tensor:
+        """Attend with what `project` returns: [Tq, H k], before the output projection."""
+        dropout = self.dropout if self.training else 0.0
+        output = attend_pattern(query, key, value, pattern, dropout=dropout, distances=self.distances)
+        if self.relation is not None:
+            output = self.relation.read_output(output, self.describe_sentences(pattern, query.device)[0])
+        return output.flatten(-2)
 
 
 class Gate(nn.Module):

@@ -71,7 +71,8 @@ def weight_blocks(
         k_positions, is_key = _positions(keys, members, 0, int(keys.lengths[members].max()))
         visible = is_key[:, None, :]  # [n, 1, l]
         if causal:
-            visible = visible & (torch.arange(k_positions.shape[1]) <= torch.arange(first, last)[:, None])  # [n, q, l]
+            before = (keys.lengths - queries.lengths)[members, None, None]
+            visible = visible & (torch.arange(k_positions.shape[1]) <= torch.arange(first, last)[:, None] + before)
         with torch.autocast(query.device.type, enabled=False):
             q = query[q_positions.to(query.device)].float().transpose(1, 2) * width**-0.5  # [n, H, q, k]
             k = key[k_positions.to(key.device)].float().permute(0, 2, 3, 1)  # [n, H, k, l]

@@ -106,17 +106,98 @@ class SentenceRotation:
         """head_width: k, at least 2."""
         self.pairs = max(1, head_width // 4)
 
-    def look_up(self, numbers: Tensor, device: torch.device | str) -> Tensor:
-        """Return sines and cosines [n, 2 pairs] of the angles of these sentence numbers [n], on the host."""
-        last = int(numbers.max()) if numbers.numel() else 0
-        count = 1 << max(10, last.bit_length())  # powers of two, so few tables are computed
-        return build_sinusoids(count, 2 * self.pairs, 0, device, "vaswani", 100)[numbers.to(device)]
+    def describe_queries(self, numbers: Tensor, count: int, device: torch.device | str) -> Tensor:
+        """Return sines and cosines [n, 2 pairs] of the angles of sentence numbers [n] below `count`, on the host."""
+        length = 1 << max(10, (count - 1).bit_length())  # powers of two, so few tables are computed
+        return build_sinusoids(length, 2 * self.pairs, 0, device, "vaswani", 100)[numbers.to(device)]
 
-    def __call__(self, x: Tensor, vectors: Tensor) -> Tensor:
+    describe_keys = describe_queries
+
+    def extra_width(self, count: int) -> int:
+        """Return how much wider than a head its changed keys and values are."""
+        return 0
+
+    def change_query(self, query: Tensor, described: Tensor) -> Tensor:
+        """Rotate queries [n, H, k]."""
+        return self.rotate(query, described)
+
+    def change_pair(self, key: Tensor, value: Tensor, described: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate keys [n, H, k]; values [n, H, k] stay."""
+        return self.rotate(key, described), value
+
+    def read_output(self, output: Tensor, described: Tensor) -> Tensor:
+        """Return attention outputs [n, H, k] as they are."""
+        return output
+
+    def rotate(self, x: Tensor, vectors: Tensor) -> Tensor:
         """Rotate x [n, H, k] by the vectors [n, 2 pairs] of the sentences."""
         sines, cosines = vectors.to(x.dtype)[:, None].chunk(2, dim=-1)  # [n, 1, pairs]
         first, second, rest = x.split((self.pairs, self.pairs, x.shape[-1] - 2 * self.pairs), dim=-1)
         return torch.cat((first * cosines - second * sines, first * sines + second * cosines, rest), dim=-1)
+
+
+class SentenceVectors(nn.Module):
+    """Vectors by the distance of sentences, added to keys and values (Zheng et al. 2020; by token: Shaw et al. 2018).
+
+    The score of a query and a key is q (k + r[D]), the output the weighted mean of v + s[D]. D is the number of the
+    key's sentence minus that of the query. r and s start at zero.
+
+    Kernels see nothing of it: keys and values get the one-hot vector of their sentence, and queries their products with
+    r for each sentence. The output then has the weight of each sentence, which s is multiplied with.
+    """
+
+    def __init__(self, head_width: int, heads: int, recent: int | None, farthest: int = 0) -> None:
+        """heads: of r and s (1: all heads share them); recent: how many sentences before that of the query the
+        attention sees, in scopes of recent sentences; farthest: otherwise, the distance to which D is clipped."""
+        super().__init__()
+        self.recent, self.farthest = recent, farthest
+        rows = 2 * farthest + 1 if recent is None else recent + 1
+        self.keys, self.values = (nn.Parameter(torch.zeros(rows, heads, head_width)) for _ in range(2))
+
+    def extra_width(self, count: int) -> int:
+        """Return how many one-hot dimensions keys and values get, for `count` sentences of a document."""
+        return -(-(count if self.recent is None else self.recent + 1) // 8) * 8  # as kernels of GPUs like it
+
+    def describe_queries(self, numbers: Tensor, count: int, device: torch.device | str) -> Tensor:
+        """Return the row of r [n, w] for each one-hot dimension, by the sentence numbers [n] of the queries."""
+        numbers, sentences = numbers.to(device)[:, None], torch.arange(self.extra_width(count), device=device)
+        if self.recent is None:
+            return (sentences - numbers).clamp(-self.farthest, self.farthest) + self.farthest
+        # Dimensions repeat: no two visible sentences have the same one.
+        return ((numbers - sentences) % len(sentences)).clamp(max=self.recent)
+
+    def describe_keys(self, numbers: Tensor, count: int, device: torch.device | str) -> Tensor:
+        """Return the one-hot vector [n, w] of the sentence of each key, by its number [n]."""
+        width = self.extra_width(count)
+        return F.one_hot(numbers.to(device) % width, width)
+
+    def change_query(self, query: Tensor, described: Tensor) -> Tensor:
+        """Add products with r to queries: [n, H, k] -> [n, H, k + w]."""
+        width = query.shape[-1]
+        products = torch.einsum("nhk,rhk->nhr", query, self._table(self.keys, query))
+        products = products.gather(-1, described[:, None].expand(-1, query.shape[1], -1))
+        # Kernels divide by the square root of the whole width.
+        return torch.cat((query, products), dim=-1) * ((width + described.shape[-1]) / width) ** 0.5
+
+    def change_pair(self, key: Tensor, value: Tensor, described: Tensor) -> tuple[Tensor, Tensor]:
+        """Add one-hot vectors to keys and values: [n, H, k] -> [n, H, k + w] each."""
+        one_hot = described.to(key.dtype)[:, None].expand(-1, key.shape[1], -1)
+        return torch.cat((key, one_hot), dim=-1), torch.cat((value, one_hot), dim=-1)
+
+    def read_output(self, output: Tensor, described: Tensor) -> Tensor:
+        """Replace the weights of sentences in attention outputs by their mean of s: [n, H, k + w] -> [n, H, k]."""
+        width = described.shape[-1]
+        output, weights = output.split((output.shape[-1] - width, width), dim=-1)
+        rows = weights.new_zeros(*weights.shape[:-1], len(self.values))
+        rows = rows.scatter_add(-1, described[:, None].expand_as(weights), weights)
+        return output + torch.einsum("nhr,rhk->nhk", rows, self._table(self.values, output))
+
+    def _table(self, table: Tensor, like: Tensor) -> Tensor:
+        return table.to(like.dtype).expand(-1, like.shape[1], -1)
+
+
+SentenceRelation = SentenceRotation | SentenceVectors
+"""What an attention knows of the distance in sentences between a query and a key."""
 
 
 @lru_cache(maxsize=16)

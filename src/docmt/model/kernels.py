@@ -1,7 +1,8 @@
 """Kernels of `attend`: a plain reference, padded buckets for any device, and varlen for CUDA.
 
 Shapes: query [Tq, H, k], key and value [Tk, H, k], result [Tq, H, k]. Segment i of the queries attends to span i
-of the keys; with `causal`, token j of a segment sees tokens 0..j of its span. An empty key span gives zeros.
+of the keys. With `causal`, the last query of a segment sees its whole span, and each earlier one a token less. An empty
+key span gives zeros.
 """
 
 from __future__ import annotations
@@ -35,13 +36,16 @@ class Bucket:
     query_length: int
     key_length: int
     key_mask: Tensor | None
-    """[n, 1, 1, l] bool, True: attend; None if no key is padding, or causality hides it"""
+    """[n, 1, 1, l] or [n, 1, q, l] bool, True: attend; None if no key is padding, or causality hides it"""
     causal: bool
+    """each query sees keys up to its own number; otherwise `key_mask` says all"""
     device: torch.device
+    before: Tensor | None = None
+    """[n] keys before those of the first query, if its number in the span is not 0"""
     _built: dict[object, Tensor | None] = field(default_factory=dict)
 
     def mask_bias(self, dtype: torch.dtype) -> Tensor | None:
-        """Return 0 for visible keys and minus infinity elsewhere: [q, l] or [n, 1, 1, l]; None: all are visible."""
+        """Return 0 for visible keys and minus infinity elsewhere: [q, l], or as `key_mask`; None: all are visible."""
         if dtype not in self._built:
             bias: Tensor | None = None
             if self.causal:
@@ -54,10 +58,11 @@ class Bucket:
         return self._built[dtype]
 
     def look_up_distance_biases(self, distances: DistanceBiases) -> Tensor:
-        """Return the biases [H, q, l] of scores. The buckets of distances are computed once."""
+        """Return the biases [H, q, l] or [n, H, q, l] of scores. The buckets of distances are computed once."""
         name = (distances.buckets, distances.max_distance, distances.causal)
         if name not in self._built:
             queries = torch.arange(self.query_length, device=self.device)
+            queries = queries if self.before is None else queries + self.before[:, None].to(self.device)
             self._built[name] = distances.find_buckets(queries, self.key_length)
         bucket_indices = self._built[name]
         assert bucket_indices is not None
@@ -95,8 +100,8 @@ class AttentionPattern:
         returns the numbers of the sentences of queries [Tq] and keys [Tk], for attentions that know distances."""
         if len(queries) != len(keys):
             raise ValueError(f"{len(queries)} query segments but {len(keys)} key spans: pass one span per segment")
-        if causal and not torch.equal(queries.lengths, keys.lengths):
-            raise ValueError("causal attention needs key spans as long as their query segments")
+        if causal and bool((keys.lengths < queries.lengths).any()):
+            raise ValueError("causal attention needs key spans at least as long as their query segments")
         total = int(queries.lengths.sum())
         if not queries.is_tiling(total):
             raise ValueError("query segments must lie end to end from position 0")
@@ -182,9 +187,14 @@ class PaddedLayout:
             key_rows.append(_index_bucket_rows(pattern.keys, index, count, length, heads))
             mask = key_rows[-1][1].view(count, heads, length)[:, :1, None, :].clone()
             mask[len(members) :] = True  # a softmax of padding segments needs a visible key
-            masked = not pattern.causal and not bool(mask.all())
-            key_mask = mask.to(device) if masked else None
-            self.buckets.append(Bucket(count, q, length, key_mask, pattern.causal, device))
+            before = F.pad(pattern.keys.lengths[index] - pattern.queries.lengths[index], (0, count - len(members)))
+            causal = pattern.causal and not bool(before.any())
+            if pattern.causal and not causal:
+                visible = torch.arange(length) <= torch.arange(q)[:, None] + before[:, None, None]  # [n, q, l]
+                mask = mask & visible[:, None]
+            key_mask = None if causal or bool(mask.all()) else mask.to(device)
+            earlier = before if pattern.causal and not causal else None
+            self.buckets.append(Bucket(count, q, length, key_mask, causal, device, earlier))
         self.query = Rows(query_rows, pattern.query_total * heads, device)
         self.key = Rows(key_rows, -1 if pattern.keys.has_overlap() else pattern.key_total * heads, device)
 
@@ -296,7 +306,7 @@ def scatter_rows(x: Tensor, rows: Rows) -> Tensor:
 def _attend_bucket(
     q: Tensor, k: Tensor, v: Tensor, bucket: Bucket, dropout: float, bias: Tensor | None = None
 ) -> Tensor:
-    """Attend in a padded bucket: q [n, H, q, k], k and v [n, H, l, k], bias [H, q, l]."""
+    """Attend in a padded bucket: q [n, H, q, k], k and v [n, H, l, k], bias [H, q, l] or [n, H, q, l]."""
     if q.device.type != "cpu" or k.shape[2] > _PLAIN_MAX_KEY_LENGTH.get(q.dtype, 0):
         mask, causal = bucket.key_mask, bucket.causal
         if bias is not None:
@@ -309,7 +319,7 @@ def _attend_bucket(
     # autograd copy), and by sums, whose gradient is free.
     scores = torch.bmm(q.flatten(0, 1) * q.shape[-1] ** -0.5, k.flatten(0, 1).transpose(1, 2))  # [n * H, q, l]
     if bias is not None:
-        scores += bias.repeat(len(q), 1, 1)
+        scores += bias.repeat(len(q), 1, 1) if bias.dim() == 3 else bias.flatten(0, 1)
     mask_bias = bucket.mask_bias(scores.dtype)
     if mask_bias is not None:
         scores += mask_bias if bucket.causal else mask_bias.expand(-1, q.shape[1], -1, -1).flatten(0, 1)
@@ -342,10 +352,11 @@ def attend_reference(
             outputs.append(torch.zeros_like(query[q_start : q_start + q_length]))
             continue
         scores = q @ k.transpose(1, 2) / math.sqrt(query.shape[-1])
+        before = k_length - q_length if pattern.causal else 0
         if distances is not None:
-            scores = scores + distances(torch.arange(q_length, device=q.device), k_length)
+            scores = scores + distances(torch.arange(before, before + q_length, device=q.device), k_length)
         if pattern.causal:
-            scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(1), -math.inf)
+            scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(before + 1), -math.inf)
         weights = F.dropout(scores.softmax(-1), dropout)
         outputs.append((weights @ v).transpose(0, 1))
     return torch.cat(outputs)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
-from docmt.model.attention import Attention, AttentionContext, FullContext, GateSigmoid, Memory
+from docmt.model.attention import Attention, AttentionContext, FullContext, Gate, GateSigmoid, Memory
 from docmt.model.linear_attention import upcast
 from docmt.model.spans import Packed, Spans
 
@@ -281,6 +281,37 @@ class Hierarchy(nn.Module):
         # Not `lerp`: under autocast, x from a norm may have another precision.
         joined = x + gate * s if self.norm is None else self.norm(x + gate * (s - x))
         return torch.where(exists.any(-1, keepdim=True), joined, x)
+
+
+class DocumentLayer(nn.Module):
+    """Layer of attention to the document above sentence states x, joined with them by a gate (Zheng et al. 2020).
+
+    With y = layer(x), in pre-norm branches: g x + (1 - g) y, followed by a norm if published. As x + (1 - g) (y - x),
+    it is x bit for bit while the outputs of the layer are zero. The gate reads x and y - x, a reparametrisation.
+    """
+
+    def __init__(self, parts: Parts, attention: Attention, *, identity: bool) -> None:
+        """identity: the outputs of the layer start at zero, and no norm follows."""
+        super().__init__()
+        feed_forward = parts.build_feed_forward()
+        blocks: dict[str, nn.Module] = {"attention": attention, "feed_forward": feed_forward}
+        self.layer = Layer(
+            {
+                name: (block, Residual(parts.build_norm(), parts.sizes.dropout, pre_norm=True))
+                for name, block in blocks.items()
+            }
+        )
+        self.gate = Gate(parts.sizes.width, additive=True)
+        self.norm = None if identity else parts.build_norm()
+        for projection in (attention.output, feed_forward.outer) if identity else ():
+            nn.init.zeros_(projection.weight)
+            if projection.bias is not None:
+                nn.init.zeros_(projection.bias)
+
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        """x [..., d] -> [..., d]"""
+        joined: Tensor = self.gate(x, self.layer(x, context) - x)
+        return joined if self.norm is None else self.norm(joined)
 
 
 class SentenceAttention(nn.Module):

@@ -66,6 +66,14 @@ class Spans:
         exists = (indices == others) & (document_indices == document_indices[others])
         return Spans(self.starts[others], self.lengths[others] * exists)
 
+    def extend_back(self, documents: Spans, count: int) -> Spans:
+        """Return for each segment the span from `count` segments before it in its document up to its own end.
+
+        Segments must tile the documents.
+        """
+        first = torch.arange(len(self)) - self.numbers_within(documents).clamp(max=count)
+        return Spans(self.starts[first], self.ends - self.starts[first])
+
     def shift_boundaries(self, documents: Spans) -> Spans:
         """Move each segment boundary inside a document one position later. Segments must tile the documents."""
         inside = torch.ones(len(self), dtype=torch.int64)  # 1: starts inside a document

@@ -22,6 +22,9 @@ from docmt.model.embeddings import (
     HeadBias,
     LearnedPositions,
     OutputProjection,
+    SentenceRelation,
+    SentenceRotation,
+    SentenceVectors,
     SinusoidalPositions,
     SourceBias,
     build_token_embedding,
@@ -53,6 +56,7 @@ class Parts:
             self.family.tables == "either" and sizes.source_vocabulary_size > 0
         )
         self.has_separate_head = (self.family.head if sizes.output == "auto" else sizes.output) == "untied"
+        self.head_width = sizes.attention_width // sizes.heads
         self._distances: dict[bool, DistanceBiases] = {}
         if sizes.position_encoding == "relative":
             shape = (sizes.relative_buckets, sizes.relative_distance, sizes.heads)
@@ -67,28 +71,32 @@ class Parts:
         *,
         zero_init: bool = False,
         output_bias: bool = True,
-        sentence_distances: bool = False,
+        relation: SentenceRelation | None = None,
         heads: int = 0,
     ) -> Attention:
         """Build attention over the states of `scope`.
 
         memory_width: their width, if not that of the computing stack; zero_init: the initial output is zero;
-        output_bias, sentence_distances: see `Attention`; heads: how many of usual width (0: as in the model).
+        output_bias, relation: see `Attention`; heads: how many of usual width (0: as in the model).
         """
         sizes, family = self.sizes, self.family
         has_distances = scope.memory == "self" and scope.extent != "neighbour"  # distances to others are undefined
         attention = Attention(
             *(sizes.width, heads or sizes.heads, scope, sizes.attention_dropout),
             *(memory_width or self.memory_width(scope), output_bias),
-            head_width=sizes.attention_width // sizes.heads,
+            head_width=self.head_width,
             biases=family.biases,
             scaled=family.scaled,
             distances=self._distances.get(scope.causal) if has_distances else None,
-            sentence_distances=sentence_distances,
+            relation=relation,
         )
         if zero_init:
             nn.init.zeros_(attention.output.weight)
         return attention
+
+    def build_sentence_vectors(self, recent: int | None = None, farthest: int = 0) -> SentenceVectors:
+        """Build vectors by sentence distance: for each head in scopes of recent sentences, otherwise shared by all."""
+        return SentenceVectors(self.head_width, 1 if recent is None else self.sizes.heads, recent, farthest)
 
     def memory_width(self, scope: AttentionScope) -> int:
         """Return the width of the states of `scope`. The encoder computes those of source and context."""
@@ -164,9 +172,8 @@ class Parts:
         if whole is not None and linear:
             over_document = self.build_linear_attention(whole)
         elif whole is not None:
-            over_document = self.build_attention(
-                whole, heads=heads, output_bias=not heads, sentence_distances=sentence_distances
-            )
+            relation = SentenceRotation(self.head_width) if sentence_distances else None
+            over_document = self.build_attention(whole, heads=heads, output_bias=not heads, relation=relation)
         if within is None or over_document is None or fusion in ("heads", "mean"):
             return GroupAttention(within, over_document, weight=0.5 if both and fusion == "mean" else 1.0)
         if fusion == "identity":

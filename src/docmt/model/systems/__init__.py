@@ -7,6 +7,7 @@ from docmt.model.systems.context import Context
 from docmt.model.systems.flat import Flat
 from docmt.model.systems.group import Group
 from docmt.model.systems.hierarchical import Hierarchical
+from docmt.model.systems.hybrid import Hybrid
 from docmt.model.systems.multihop import MultiHop
 
 SYSTEMS: dict[str, type[System]] = {
@@ -18,6 +19,7 @@ SYSTEMS: dict[str, type[System]] = {
     "multihop": MultiHop,
     "hierarchical": Hierarchical,
     "flat": Flat,
+    "hybrid": Hybrid,
 }
 """The systems by value of `model.system`."""
 
@@ -30,6 +32,7 @@ __all__ = [
     "Flat",
     "Group",
     "Hierarchical",
+    "Hybrid",
     "MultiHop",
     "System",
     "WholeDocument",
