@@ -409,8 +409,8 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
             "model.group.top_attention is 'all': choose one of combined, group, global",
         ),
         ({"group": Group(gate_bias=math.nan)}, "model.group.gate_bias is nan"),
-        ({"group": Group(gate_bias=1.0, fusion="mean")}, "model.group.gate_bias is set, but model.group.fusion mean"),
-        ({"group": Group(fusion="heads"), "heads": 1}, "model.group.fusion heads needs 2 model.heads or more"),
+        ({"group": Group(gate_bias=1.0, fusion="mean")}, "model.group.gate_bias is set, but fusion mean has no gate"),
+        ({"group": Group(fusion="heads"), "heads": 1}, "model.group.fusion heads gives half of the heads to each"),
         (
             {"group": Group(fusion="heads", global_attention="linear")},
             "model.group.fusion heads cannot be used with model.group.global_attention linear",
@@ -515,7 +515,7 @@ def test_all_options_survive_their_dictionary(system):
         ({"group": Group(sentence_distances=True), "heads": 16}, "needs heads of 2 dimensions or more"),
         (
             {"group": Group(global_attention="linear", sentence_distances=True)},
-            "sentence_distances is for softmax attention, but model.group.global_attention is linear",
+            "sentence_distances cannot be used with model.group.global_attention linear",
         ),
         (
             {"group": Group(global_attention="linear", top_attention="group")},

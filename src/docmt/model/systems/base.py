@@ -64,6 +64,11 @@ class System:
         """Whether some attentions are linear."""
         return False
 
+    @property
+    def splits_heads(self) -> bool:
+        """Whether attentions within sentences and over the document have half of the heads each."""
+        return False
+
     def context_spec(self) -> ContextSpec:
         """Return which sentences it reads together."""
         return ContextSpec(sentences=1)
@@ -120,7 +125,14 @@ class System:
         return name
 
     def cut_initial_weight(self, name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return the part of the sentence model's weight that initializes this weight of the given shape."""
+        """Return the part of the sentence model's weight that initializes this weight of the given shape.
+
+        With half of the heads for each, attention within sentences gets the first heads, the other one the rest.
+        """
+        if self.splits_heads and weight.dim() == len(shape):
+            for axis, size in enumerate(shape):
+                if size < weight.shape[axis]:
+                    return weight.narrow(axis, weight.shape[axis] - size if ".whole." in name else 0, size)
         return weight
 
     def initial_reverse_weight(self, name: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -14,8 +13,6 @@ from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import DecodingOrder, System
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from docmt.model.attention import GroupAttention
     from docmt.model.model_config import Sizes
     from docmt.model.transformer import Parts
@@ -48,7 +45,6 @@ class Group(System):
     """initial gate bias (at 3, global attention has weight 5 %)"""
     global_start: Literal["random", "local"] = "random"
     """initial weights of global attention: random, or a copy of group attention"""
-
     global_attention: Literal["softmax", "linear"] = "softmax"
     """kind of attention over the document; linear uses the options of model.linear"""
     sentence_distances: bool = False
@@ -59,6 +55,11 @@ class Group(System):
     def has_linear_attention(self) -> bool:
         """As `global_attention` says."""
         return self.global_attention == "linear"
+
+    @property
+    def splits_heads(self) -> bool:
+        """As `fusion` says."""
+        return self.fusion == "heads"
 
     @property
     def decoding_order(self) -> DecodingOrder:
@@ -82,50 +83,29 @@ class Group(System):
 
     def check(self, sizes: Sizes) -> None:
         """Raise DocmtError for more combined layers than there are."""
-        for name, total in (
-            ("encoder_layers", sizes.encoder_layers),
-            ("decoder_layers", sizes.decoder_layers),
-            ("cross_layers", sizes.decoder_layers),
-        ):
-            # The default is valid for models of one layer.
-            if getattr(self, name) > max(total, getattr(Group, name)):
-                raise DocmtError(
-                    f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
-                )
-
-        if self.sentence_distances and (sizes.head_width or sizes.width // sizes.heads) < 2:
-            raise DocmtError(
-                "model.group.sentence_distances needs heads of 2 dimensions or more: set fewer model.heads"
-            )
-        if self.has_linear_attention and self.sentence_distances:
-            raise DocmtError(
-                "model.group.sentence_distances is for softmax attention, but model.group.global_attention is linear: "
-                "set one of them"
-            )
-        if self.fusion in ("heads", "mean") and self.gate_bias:
-            raise DocmtError(
-                f"model.group.gate_bias is set, but model.group.fusion {self.fusion} has no gate: leave it out"
-            )
-        if self.fusion == "heads":
-            self._check_heads(sizes)
+        totals = (sizes.encoder_layers, sizes.decoder_layers, sizes.decoder_layers)
+        for name, total in zip(("encoder_layers", "decoder_layers", "cross_layers"), totals, strict=True):
+            if (count := getattr(self, name)) > max(total, getattr(Group, name)):  # the default is valid for one layer
+                raise DocmtError(f"model.group.{name} is {count}: choose from 0 to the {total} layers there are")
+        linear, heads, distances = self.has_linear_attention, self.splits_heads, self.sentence_distances
+        narrow, relative = sizes.attention_width < 2 * sizes.heads, sizes.position_encoding == "relative"
+        has_gate = self.fusion not in ("heads", "mean")
         whole = self.top_attention != "group" and any((self.encoder_layers, self.decoder_layers, self.cross_layers))
-        if self.has_linear_attention and not whole and self.self_locality and self.cross_locality:
-            raise DocmtError(
-                "model.group.global_attention is linear, but no layer has global attention: leave it out, or set "
-                "model.group.top_attention and the numbers of layers"
-            )
-
-    def _check_heads(self, sizes: Sizes) -> None:
-        if sizes.heads < 2:
-            raise DocmtError(
-                "model.group.fusion heads needs 2 model.heads or more, as each attention gets half of them"
-            )
-        for is_set, option in (
-            (self.has_linear_attention, "model.group.global_attention linear"),
-            (sizes.position_encoding == "relative", "model.position_encoding relative"),
+        nowhere = not whole and self.self_locality and self.cross_locality
+        for is_wrong, message in (
+            (distances and narrow, "sentence_distances needs heads of 2 dimensions or more: set fewer model.heads"),
+            (
+                distances and linear,
+                "sentence_distances cannot be used with model.group.global_attention linear: set one",
+            ),
+            (heads and sizes.heads < 2, "fusion heads gives half of the heads to each attention: set 2 model.heads"),
+            (heads and linear, "fusion heads cannot be used with model.group.global_attention linear: set one of them"),
+            (heads and relative, "fusion heads cannot be used with model.position_encoding relative: set one of them"),
+            (self.gate_bias and not has_gate, f"gate_bias is set, but fusion {self.fusion} has no gate: leave it out"),
+            (linear and nowhere, "global_attention is linear, but no layer has global attention: set top_attention"),
         ):
-            if is_set:
-                raise DocmtError(f"model.group.fusion heads cannot be used with {option}: set one of them")
+            if is_wrong:
+                raise DocmtError(f"model.group.{message}")
 
     def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
         """Build the attention of a layer: local, or in the top layers what `top_attention` says.
@@ -152,17 +132,9 @@ class Group(System):
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize group attention from the sentence model. Gates are new, global attention is new or a copy."""
-        is_new = self.global_start == "random" and self.fusion != "heads"
+        is_new = self.global_start == "random" and not self.splits_heads
         if ".gate." in name or ".features." in name or (".whole." in name and is_new):
             return None
         if ".whole.output." in name and self.fusion == "identity":
             return None
         return name.replace(".whole.", ".local.")
-
-    def cut_initial_weight(self, name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return the heads of the sentence model that this attention has: the first within sentences, then the rest."""
-        axis = next((axis for axis, size in enumerate(weight.shape) if size != shape[axis]), 0)
-        if self.fusion != "heads" or weight.dim() != len(shape) or shape[axis] > weight.shape[axis]:
-            return weight
-        first = weight.shape[axis] - shape[axis] if ".whole." in name else 0
-        return weight.narrow(axis, first, shape[axis])
