@@ -1,3 +1,4 @@
+from .comparison import update_costs as update_costs
 from .experiment_files import SCALES as SCALES
 from .experiment_files import Axis as Axis
 from .experiment_files import Experiment as Experiment

@@ -15,6 +15,7 @@ from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.core.files import write_text
 from docmt.core.plain_text import escape_markdown, markdown_table
 from docmt.evaluation.contrastive import AnswerCounts, ContrastiveResult, distance_name
+from docmt.experiments.comparison import format_comparison
 from docmt.experiments.experiment_files import Variant
 from docmt.experiments.runs import EvaluationConfig, Plan, PlannedRun, determine_state, load_contrastive, load_scores
 from docmt.synthetic import PHENOMENA
@@ -90,6 +91,8 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     if evaluation.suite is not None:
         lines += ["", *format_contrastive_table(contrastive, evaluation.suite.name)]
         content["suite"] = {**(evaluation.suite_settings or {}), "rows": contrastive}
+    if evaluation.comparison:
+        lines += format_comparison(plan, evaluation)
     text = "\n".join(map(_wrap_note, lines)).rstrip() + "\n"
     write_text(plan.output_path(evaluation.context, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     write_text(plan.output_path(evaluation.context, ".md"), text)

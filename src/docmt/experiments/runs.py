@@ -34,6 +34,7 @@ from docmt.decoding.search_rules import supports_rounds
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,
+    compare_suite_contexts,
     evaluate_documents,
     evaluate_items,
     group_by_document,
@@ -54,6 +55,7 @@ from docmt.training.training_corpus import fit_model_config, select_direction
 
 RUNS_FOLDER = "runs"
 SCORES_FILE, SUITE_FILE = "test.json", "suite.json"
+TRANSLATIONS_FILE, CONTEXTS_FILE = "test-translations.json", "suite-contexts.json"
 START_SETTINGS = ("initialize_from", "initialize_reverse_from")
 # Settings that do not change the model. Of the run that initialises it, only the name counts, not the path.
 IRRELEVANT_SETTINGS = ("store", "run", "device", "log_every", "tensorboard", "checkpoints.keep")
@@ -263,6 +265,8 @@ class EvaluationConfig:
     suite: Suite | None = None
     """contrastive test set, scored by the runs in the direction of the store"""
     context: ContextConfig = ContextConfig()
+    comparison: bool = False
+    """keep translations for paired tests, and score contrastive items with other contexts, too"""
 
     def __post_init__(self) -> None:
         if self.suite is not None and not all(item.candidates for item in self.suite.items):
@@ -299,6 +303,9 @@ def determine_state(planned: PlannedRun, evaluation: EvaluationConfig) -> State:
     needs_suite = evaluation.suite is not None and not planned.config.reverse
     done = load_scores(planned.config.run, evaluation) is not None
     done &= not needs_suite or load_contrastive(planned.config.run, evaluation) is not None
+    if evaluation.comparison:
+        done &= load_translations(planned.config.run, evaluation) is not None
+        done &= not needs_suite or load_contexts(planned.config.run, evaluation) is not None
     return "done" if done else "trained"
 
 
@@ -417,6 +424,31 @@ def load_contrastive(directory: Path, evaluation: EvaluationConfig) -> Contrasti
     return None
 
 
+def load_translations(directory: Path, evaluation: EvaluationConfig) -> list[list[str]] | None:
+    """Return the stored translations of the test split, or None if they are missing, damaged or of another search."""
+    return _load_result(directory / TRANSLATIONS_FILE, _translation_settings(evaluation), "documents")
+
+
+def load_contexts(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
+    """Return the stored results of the test set in other contexts, or None if they are missing or of another set."""
+    return _load_result(directory / CONTEXTS_FILE, evaluation.suite_settings, "result")
+
+
+def _translation_settings(evaluation: EvaluationConfig) -> dict[str, Any]:
+    return {name: settings for name, settings in evaluation.score_settings.items() if name != "metrics"}
+
+
+def _load_result(path: Path, settings: Any, name: str) -> Any:
+    with suppress(DocmtError):
+        stored = read_json(path)
+        return stored.get(name) if stored.get("config") == settings else None
+    return None
+
+
+def _save_result(path: Path, settings: Any, name: str, result: Any) -> None:
+    write_text(path, json.dumps({"config": settings, name: result}, indent=2, ensure_ascii=False) + "\n")
+
+
 def evaluate_run(config: TrainConfig, store: PreparedStore, evaluation: EvaluationConfig) -> None:
     """Score a run on the test split and on the contrastive test set, unless stored results exist."""
     device = "cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu"
@@ -428,22 +460,27 @@ def evaluate_run(config: TrainConfig, store: PreparedStore, evaluation: Evaluati
         else replace(evaluation.search, rounds=0)
     )
     translator = Translator(config.run, search=search, context=context, device=device, precision=config.compute_dtype)
-    if load_scores(config.run, evaluation) is None:
-        scores = _score_test(translator, config, select_direction(store, config).split("test"), evaluation.metrics)
-        write_text(
-            config.run / SCORES_FILE,
-            json.dumps({"config": evaluation.score_settings, "scores": scores}, indent=2) + "\n",
-        )
-    if evaluation.suite is not None and not config.reverse and load_contrastive(config.run, evaluation) is None:
+    missing = evaluation.comparison and load_translations(config.run, evaluation) is None
+    if missing or load_scores(config.run, evaluation) is None:
+        test = select_direction(store, config).split("test")
+        scores, translations = _score_test(translator, config, test, evaluation.metrics)
+        _save_result(config.run / TRANSLATIONS_FILE, _translation_settings(evaluation), "documents", translations)
+        _save_result(config.run / SCORES_FILE, evaluation.score_settings, "scores", scores)
+    if evaluation.suite is None or config.reverse:
+        return
+    if load_contrastive(config.run, evaluation) is None:
         result = evaluate_items(translator, evaluation.suite.items)
         written = {"suite": evaluation.suite_settings, "result": result.to_json()}
         write_text(config.run / SUITE_FILE, json.dumps(written, indent=2) + "\n")
+    if evaluation.comparison and load_contexts(config.run, evaluation) is None:
+        contexts = compare_suite_contexts(translator, evaluation.suite.items).to_json()
+        _save_result(config.run / CONTEXTS_FILE, evaluation.suite_settings, "result", contexts)
 
 
 def _score_test(
     translator: Translator, config: TrainConfig, test: ParallelStore, metrics: MetricConfig
-) -> dict[str, Any]:
-    """Translate the test split from token ids and return the scores of `Evaluation.to_json`.
+) -> tuple[dict[str, Any], list[Sequence[str]]]:
+    """Translate the test split from token ids. Return the scores of `Evaluation.to_json`, and the translations.
 
     With unit instance, the instances of the split, packed as in training, are translated separately, like the
     published code.
@@ -469,4 +506,5 @@ def _score_test(
     best = [ranks[0] for ranks in translated]
     hypotheses = group_by_document([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
     miscounted = sum(len(unit.miscounted) for unit in best)
-    return evaluate_documents(hypotheses, references, metrics, instances, miscounted=miscounted).to_json()
+    scores = evaluate_documents(hypotheses, references, metrics, instances, miscounted=miscounted).to_json()
+    return scores, [list(document) for document in hypotheses]

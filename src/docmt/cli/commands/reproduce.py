@@ -52,6 +52,8 @@ class ReproduceOptions:
     """directory for runs, tables and figures; experiments can share runs there"""
     suite: Path | None = option(None, metavar="NAME")
     """contrastive test set for every run, a file or a name such as phenomena"""
+    comparison: bool = False
+    """also paired tests against the first variant, other contexts for the test set, speed, and memory"""
     seeds: str = option("", metavar="1,2,...")
     """random seeds of the runs (default: those of the experiment)"""
     list: bool = False
@@ -109,7 +111,9 @@ def _make_plan(
     if options.store is None or options.output is None:
         raise DocmtError(f"--{'output' if options.store else 'store'} is missing; see docmt reproduce --help")
     suite = read_suite(options.suite) if options.suite else None
-    evaluation = experiments.EvaluationConfig(options.search, options.metrics, suite, options.context)
+    evaluation = experiments.EvaluationConfig(
+        options.search, options.metrics, suite, options.context, options.comparison
+    )
     seeds = _parse_seeds(options.seeds)
     plan = experiments.make_plan(experiment, options.scale, options.store, options.output, seeds, overrides)
     from docmt.decoding.scheduler import check_context  # imported here because torch loads slowly
@@ -129,6 +133,8 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
     failures = experiments.reproduce(
         plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures)
     )
+    if evaluation.comparison:
+        experiments.update_costs(plan, evaluation)
     print(printable(experiments.write_report(plan, evaluation, failures), allowed="\n"), end="")
     paths = [plan.output_path(evaluation.context, ending) for ending in (".md", ".json")]
     _log.info(f"the table is in {paths[0]} and {paths[1]}")
