@@ -21,6 +21,7 @@ import torch
 import yaml
 
 from docmt.checkpoint.model_directory import find_model, load_model_config
+from docmt.checkpoint.model_names import find_named_model
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import json_checksum, lock_directory, read_json, stored_checksums, write_error, write_text
@@ -181,7 +182,8 @@ def _configure_run(
         raise _SkippedVariantError(f"it starts from {missing}, which is skipped")
     values |= {setting: str(planned[start].run) for setting, start in variant.starts.items()}
     config = TrainConfig.from_dict(nest(values, location), location)
-    paths = [config.store, *([config.initialize_from] if not variant.starts and config.initialize_from else [])]
+    start = None if variant.starts or config.initialize_from is None else _locate_start(config.initialize_from)
+    paths = [config.store, *([start] if start else [])]
     if missing_paths := [str(each) for each in paths if not each.exists()]:
         raise _SkippedVariantError(f"{' and '.join(missing_paths)} missing: see {path} for how to create them")
     store = plan.store if config.store == plan.store.directory else PreparedStore.open(config.store)
@@ -194,9 +196,9 @@ def _configure_run(
     name = f"{path.stem}-seed{config.seed}-{_hash_run(config, values, store, plan.output)}"
     if variant.start_from:
         config = replace(config, model=adopt_architecture(config.model, planned[variant.start_from].model))
-    elif config.initialize_from is not None:
-        start = load_model_config(config.initialize_from, encoders=True)
-        config = replace(config, model=adopt_architecture(config.model, start))
+    elif start is not None:
+        model = adopt_architecture(config.model, load_model_config(start, encoders=True))
+        config = replace(config, model=model, initialize_from=start)
     model = fit_model_config(config.model, select_direction(store, config))
     return replace(config, model=model, run=plan.output / RUNS_FOLDER / name)
 
@@ -246,12 +248,17 @@ def _hash_run(config: TrainConfig, names: Mapping[str, Any], store: PreparedStor
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
+def _locate_start(start: Path) -> Path:
+    """Return the path of a starting model that may be given by name."""
+    return start if start.exists() else find_named_model(str(start)) or start
+
+
 def _describe_start(start: Path | None, output: Path) -> str:
     """Return a string that identifies a starting model. Planned runs count by name, as paths may change."""
     if start is None or start.parent == output / RUNS_FOLDER:
         return str(start and start.name)
-    with suppress(DocmtError):  # another model at the same path makes another run
-        path = find_model(start) / CONFIG_FILE
+    with suppress(DocmtError):  # another model at the same path, or of the same name, makes another run
+        path = find_model(_locate_start(start)) / CONFIG_FILE
         return f"{start} {stored_checksums(read_json(path), path)}"
     return str(start)
 
