@@ -1,12 +1,20 @@
 """English-French data for pronouns: training documents that need context, and distances for a test set.
 
 python -m benchmarks.pronouns documents SOURCE TARGET SOURCE_OUTPUT TARGET_OUTPUT [--before N] [--whole N]
+python -m benchmarks.pronouns split SOURCE TARGET SOURCE_OUTPUT TARGET_OUTPUT
+python -m benchmarks.pronouns hide SOURCE TARGET SOURCE_OUTPUT TARGET_OUTPUT
 python -m benchmarks.pronouns distances CORPUS.fr SUITE.jsonl OUTPUT.jsonl [--before N]
 
 documents: short documents that end in a sentence with "it" or "they", and in French il or elle, ils or elles. Sentences
 with both genders are left out, and so is il with a verb that is mostly impersonal. There are as many il as elle, and as
 many ils as elles, both where they begin the sentence and elsewhere: frequencies help nobody. In many of them, not in
 all, an earlier sentence decides.
+
+split: sentences of 8 words or more become two, the target in proportion, so that each half needs the other (Lupo et al.
+2022, divide and rule).
+
+hide: in the last sentence of each document, a tenth of the source words becomes the sign ¤, and half of the words of
+five letters or more that also stand in a sentence before (CoWord dropout, Fernandes et al. 2021, there of any word).
 
 distances: each item gets its `document` (the id before the hyphen) and `ctx_dist`, the sentences back to the nearest
 one whose translation has a determiner and a noun of the gender and number of the right pronoun. The gender of a noun is
@@ -54,6 +62,8 @@ _PLURAL = re.compile(
     rf"\b(?:les|des|ces|aux|nos|vos|leurs|mes|ses|deux|trois|plusieurs|certains|certaines) {_NOUN}", re.IGNORECASE
 )
 _LEAST_COUNT, _LEAST_SHARE = 5, 0.9
+_SPLIT_WORDS, _CONTENT_LETTERS, _HIDDEN_SHARE, _REPEATED_SHARE = 8, 5, 0.1, 0.5
+HIDDEN = "¤"
 
 
 def find_pronoun(source: str, target: str) -> tuple[str, bool] | None:
@@ -89,6 +99,29 @@ def select_documents(
     print(f"{len(chosen):,} documents; sentences with a pronoun:", sizes)
     rng.shuffle(chosen)
     yield from chosen
+
+
+def split_sentences(document: ParallelDocument) -> ParallelDocument:
+    """Return the document with long sentence pairs split in two; see the head of this file."""
+    sides: tuple[list[str], list[str]] = ([], [])
+    for pair in document:
+        words = [sentence.split() for sentence in pair]
+        is_split = len(words[0]) >= _SPLIT_WORDS and len(words[1]) > 1
+        for side, parts in zip(sides, words, strict=True):
+            middle = len(parts) // 2
+            side += [" ".join(half) for half in ((parts[:middle], parts[middle:]) if is_split else (parts,))]
+    return ParallelDocument(document.id, *sides)
+
+
+def hide_words(document: ParallelDocument, rng: random.Random) -> ParallelDocument:
+    """Return the document with hidden source words in its last sentence; see the head of this file."""
+    *context, last = document.source
+    known = {word for sentence in context for word in sentence.lower().split() if len(word) >= _CONTENT_LETTERS}
+    words = [
+        HIDDEN if rng.random() < (_REPEATED_SHARE if word.lower() in known else _HIDDEN_SHARE) else word
+        for word in last.split()
+    ]
+    return ParallelDocument(document.id, [*context, " ".join(words)], document.target)
 
 
 def count_genders(lines: Iterable[str]) -> dict[str, str]:
@@ -135,15 +168,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.pronouns", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("task", choices=["documents", "distances"])
+    parser.add_argument("task", choices=["documents", "split", "hide", "distances"])
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--before", type=int, default=1000)
     parser.add_argument("--whole", type=int, default=0)
     options = parser.parse_args()
     if options.task == "distances":
         add_distances(*options.files, options.before)
+        return
+    source, target, *outputs = options.files
+    if options.task == "split":
+        write_parallel(map(split_sentences, read_parallel(source, target)), *outputs)
+    elif options.task == "hide":
+        rng = random.Random(1)
+        write_parallel((hide_words(document, rng) for document in read_parallel(source, target)), *outputs)
     else:
-        source, target, *outputs = options.files
         write_parallel(select_documents(read_parallel(source, target), options.before, options.whole), *outputs)
 
 

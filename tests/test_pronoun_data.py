@@ -1,6 +1,7 @@
 """The pronoun data of the experiments: which sentences qualify, how they are balanced, and distances."""
 
 import json
+import random
 import sys
 from collections import Counter
 from pathlib import Path
@@ -9,7 +10,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not installed
 
-from benchmarks.pronouns import add_distances, count_genders, find_distance, find_pronoun, select_documents
+from benchmarks.pronouns import (
+    HIDDEN,
+    add_distances,
+    count_genders,
+    find_distance,
+    find_pronoun,
+    hide_words,
+    select_documents,
+    split_sentences,
+)
 
 from docmt.documents import ParallelDocument
 
@@ -67,3 +77,23 @@ def test_distances_are_those_of_nouns_of_the_right_gender(tmp_path):
         written = json.loads(output.read_text())
         assert (written["document"], written["ctx_dist"]) == ("96", wanted)
         assert written["tgt_context"] == context[-before:]
+
+
+def test_long_sentences_are_split_in_proportion():
+    long, short = "a b c d e f g h i", "a b c"
+    document = ParallelDocument("x", (long, short, ""), ("1 2 3 4", "1 2", ""))
+    split = split_sentences(document)
+    assert split.source == ["a b c d", "e f g h i", short, ""]
+    assert split.target == ["1 2", "3 4", "1 2", ""]
+    assert split_sentences(ParallelDocument("x", (long,), ("1",))).source == [long], "one word cannot be split"
+
+
+def test_words_of_the_context_are_hidden_more_often():
+    words = [f"letter{number}" for number in range(200)]
+    new = [f"other{number}" for number in range(200)]
+    document = ParallelDocument("x", (" ".join(words), " ".join(words + new)), ("A.", "B."))
+    hidden = hide_words(document, random.Random(1))
+    assert hidden.source[0] == document.source[0] and hidden.target == document.target
+    last = hidden.source[1].split()
+    assert len(last) == 400
+    assert 80 < last[:200].count(HIDDEN) < 120 and 8 < last[200:].count(HIDDEN) < 35
