@@ -15,7 +15,7 @@ import torch
 from docmt.decoding import SearchConfig
 from docmt.decoding.scoring import score_documents
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.systems import Concat, Context, Flat, Hierarchical, MultiHop
+from docmt.model.systems import Concat, Context, Flat, Hierarchical, MultiHop, Selective
 from docmt.text import SpecialTokens
 
 FOLDER = Path(__file__).parent / "images"
@@ -34,6 +34,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "hierarchical": Hierarchical(sentences=2, side="decoder", fusion="published"),
     },
     "flat": {"system": "flat", "flat": Flat(sentences=2)},
+    "selective": {"system": "selective", "selective": Selective(fusion="published", attention="word")},
 }
 _SPECIALS = SpecialTokens(vocabulary_size=40)
 _FIRST_WORD = SpecialTokens.first_word

@@ -4,7 +4,7 @@ import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Flat, Group, Hierarchical, MultiHop
+from docmt.model.systems import Concat, Context, Flat, Group, Hierarchical, MultiHop, Selective
 
 
 def context(**options):
@@ -20,6 +20,11 @@ def multihop(**options):
 def hierarchical(**options):
     """A hierarchical system with these options."""
     return {"system": "hierarchical", "hierarchical": Hierarchical(**options)}
+
+
+def selective(**options):
+    """A selective system with these options."""
+    return {"system": "selective", "selective": Selective(**options)}
 
 
 SYSTEMS = {
@@ -73,6 +78,11 @@ SYSTEMS = {
     "hierarchical, pre-norm": {**hierarchical(side="both", sentences=1), "normalization": "pre"},
     "flat": {"system": "flat"},
     "flat, pre-norm": {"system": "flat", "flat": Flat(sentences=1, top_layers=0), "normalization": "pre"},
+    "selective": selective(),
+    "selective, as published": selective(fusion="published", detach=True),
+    "selective, before": selective(reach="before", words="sparsemax"),
+    "selective, to words": selective(attention="word", reach="before", fusion="published"),
+    "selective, to sentences": {**selective(attention="sentence"), "normalization": "pre"},
 }
 QUICK = {
     "group",
@@ -87,6 +97,8 @@ QUICK = {
     "multihop",
     "hierarchical on both sides",
     "flat",
+    "selective",
+    "selective, before",
 }
 """Systems of the quick tier: every cache, kernel and order of decoding is among them."""
 
@@ -122,6 +134,7 @@ WIDE = {
         "context, pre-norm",
         "multihop over the source",
         "hierarchical on both sides",
+        "selective",
     )
 }
 

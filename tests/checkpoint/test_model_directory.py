@@ -63,6 +63,7 @@ VARIANTS = [
     {"group": Group(sentence_distances=True)},
     {"system": "hierarchical", "hierarchical": Hierarchical(side="both")},
     {"system": "flat"},
+    {"system": "selective"},
 ]
 
 

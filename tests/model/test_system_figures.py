@@ -22,6 +22,7 @@ SEEN = {
     "hierarchical-encoder": {"source": TWO_BEFORE, "target": OWN},
     "hierarchical-decoder": {"source": TWO_BEFORE, "target": TWO_BEFORE},
     "flat": {"source": TWO_BEFORE, "target": OWN},
+    "selective": {"source": ALL, "target": OWN},
 }
 
 

@@ -12,7 +12,7 @@ from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.linear_kernels import CHUNK
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
+from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop, Selective
 from docmt.model.transformer import Parts
 from docmt.training import train
 from docmt.training.distributed import start_fabric
@@ -63,6 +63,11 @@ SYSTEMS = {
         "model__hierarchical": Hierarchical(side="both", sentences=2),
     },
     "flat": {"model__system": "flat"},
+    "selective": {"model__system": "selective"},
+    "selective, as published": {
+        "model__system": "selective",
+        "model__selective": Selective(fusion="published", detach=True),
+    },
 }
 
 
@@ -123,6 +128,8 @@ PROMISED = {
     "hierarchical in the decoder": ("above_decoder.",),
     "hierarchical on both sides": ("above_",),
     "flat": ("segments",),
+    "selective": ("above_encoder.",),
+    "selective, as published": ("above_encoder.",),
 }
 
 

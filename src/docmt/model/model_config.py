@@ -21,7 +21,7 @@ from docmt.core.settings import (
 from docmt.model.earlier_versions import with_current_names
 from docmt.model.families import FAMILIES, Family
 from docmt.model.families.conventions import ENCODER_SIZES
-from docmt.model.systems import SYSTEMS, Concat, Context, Flat, Group, Hierarchical, MultiHop, System
+from docmt.model.systems import SYSTEMS, Concat, Context, Flat, Group, Hierarchical, MultiHop, Selective, System
 
 # Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
 PRESETS: dict[str, dict[str, int]] = {
@@ -158,7 +158,9 @@ class ModelConfig(Sizes):
     The options of a system form a group of its name. Those of another system cannot be set.
     """
 
-    system: Literal["sentence", "document", "group", "concat", "context", "multihop", "hierarchical", "flat"] = "group"
+    system: Literal[
+        "sentence", "document", "group", "concat", "context", "multihop", "hierarchical", "flat", "selective"
+    ] = "group"
     """architecture: the context that a model reads, and how"""
     group: Group = field(default_factory=Group)
     """G-Transformer (Bao et al. 2021)"""
@@ -172,6 +174,8 @@ class ModelConfig(Sizes):
     """hierarchical attention networks (Miculicich et al. 2018)"""
     flat: Flat = field(default_factory=Flat)
     """Flat-Transformer (Ma et al. 2020)"""
+    selective: Selective = field(default_factory=Selective)
+    """selective attention networks (Maruf et al. 2019)"""
 
     def __post_init__(self) -> None:
         check_fields(self, "model.")

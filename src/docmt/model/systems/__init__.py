@@ -8,6 +8,7 @@ from docmt.model.systems.flat import Flat
 from docmt.model.systems.group import Group
 from docmt.model.systems.hierarchical import Hierarchical
 from docmt.model.systems.multihop import MultiHop
+from docmt.model.systems.selective import Selective
 
 SYSTEMS: dict[str, type[System]] = {
     "sentence": System,
@@ -18,6 +19,7 @@ SYSTEMS: dict[str, type[System]] = {
     "multihop": MultiHop,
     "hierarchical": Hierarchical,
     "flat": Flat,
+    "selective": Selective,
 }
 """The systems by value of `model.system`."""
 
@@ -31,6 +33,7 @@ __all__ = [
     "Group",
     "Hierarchical",
     "MultiHop",
+    "Selective",
     "System",
     "WholeDocument",
 ]
