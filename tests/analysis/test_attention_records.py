@@ -18,6 +18,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention, Gate, GateSigmoid
 from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
+from docmt.model.selective_attention import SelectiveAttention
 from docmt.model.systems import Group
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, in_tiers
@@ -67,7 +68,7 @@ def same(one, other, within=1e-5):
 def test_the_weights_are_those_that_the_model_uses(name):
     model, outputs, looks = build(name), {}, []
     for path, module in model.named_modules():
-        if isinstance(module, Attention | SentenceAttention):
+        if isinstance(module, Attention | SentenceAttention | SelectiveAttention):
             module.register_forward_hook(lambda module, _, output, path=path: outputs.update({path: output}))
     for inputs, _ in passes_of(model):
         outputs.clear()
@@ -79,7 +80,8 @@ def test_the_weights_are_those_that_the_model_uses(name):
             module = model.get_submodule(record.site.name)
             if isinstance(record, SentenceAttentionRecord):
                 (block,) = record.blocks()
-                same(block.weights.sum(-1), torch.ones(block.weights.shape[:3]))
+                totals = block.weights.sum(-1)[record.exists.any(-1)]
+                same(totals, torch.ones_like(totals))
                 assert torch.equal(block.is_query.flatten(), record.exists.any(-1))
                 assert bool((block.weights[:, 0, 0][~record.exists & block.is_query] == 0).all())
                 continue
@@ -129,6 +131,8 @@ SEEN = {
     "hierarchical": {1, 2, 3},
     "hierarchical on both sides": {1, 2},
     "hierarchical in the decoder": {1},
+    "selective": ALL - {0},
+    "selective, before": {1, 2, 3, 4},
 }
 
 
@@ -236,6 +240,8 @@ GATES = {
     "multihop": {"encoder_hops", "decoder_hops"},
     "hierarchical": {"above_encoder"},
     "hierarchical on both sides": {"above_encoder", "above_decoder"},
+    "selective": {"above_encoder_context"},
+    "selective, before": {"above_encoder_context"},
 }
 
 
@@ -256,7 +262,7 @@ def test_gates_are_found_and_counted_where_there_is_context(name):
         assert mean_and_deviation(sums) == (pytest.approx(0.5), pytest.approx(0, abs=1e-6))
         documents = TARGETS if "decoder" in site.kind else SOURCES
         # A group of sentences is context from its first one on, but for who reads from left to right.
-        both_ways = name == "group" and site.kind != "decoder_self"
+        both_ways = name == "selective" or (name == "group" and site.kind != "decoder_self")
         first = 0 if both_ways else 1
         if "shown" not in site.kind and model.system.labelled_sentences == "all":
             several = [document for document in documents if len(document) > 1]

@@ -39,7 +39,8 @@ KINDS = tuple(
 )
 """Kinds of attention in most systems: local attention stays in a sentence, global attention sees the whole instance.
 Attention to another memory is named after it, such as encoder_context_local. Attention to a previous sentence ends in
-_before. Hierarchical attention attends to words (_before), then to sentences (_sentences)."""
+_before. Hierarchical attention attends to words (_before), then to sentences (_sentences). Selective
+attention has the weights of sentences (_sentences)."""
 
 
 class EntropyMeter:
