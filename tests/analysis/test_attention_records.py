@@ -148,6 +148,27 @@ def test_sentences_look_where_the_system_can_see(name, batch_tokens):
             assert sum(heads[head] for heads in by_distance.values()) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("name", ["selective", "hierarchical"])
+def test_the_report_tells_which_sentences_have_weight(name):
+    model = build(name)
+    report = report_attention(model, passes_of(model))
+    (sums,) = [sums for sums in report.attentions.values() if sums.sentences]
+    documents = [range(5), range(5, 7), range(7, 8)]
+    assert set(sums.sentences) == ({*range(7)} if name == "selective" else {1, 2, 3, 4, 6})
+    for number, weights in sums.sentences.items():
+        (own,) = [document for document in documents if number in document]
+        assert set(weights) <= (set(own) - {number} if name == "selective" else set(own[: number - own.start]))
+        assert all(weights.values()) and sum(weights.values()) == pytest.approx(1)
+    assert sums.sentences[6] == {5: pytest.approx(1)}
+    single = report_attention(model, passes_of(model, batch_tokens=16))
+    (alone,) = [sums for sums in single.attentions.values() if sums.sentences]
+    for number, weights in alone.sentences.items():
+        assert weights == pytest.approx(sums.sentences[number], abs=1e-5)
+    assert report_attention(model, passes_of(model), report).num_sentences == 16, "numbers continue"
+    rows = [row["sentence_weights"] for row in report.to_json()["attentions"] if "sentence_weights" in row]
+    assert len(rows) == 1 and rows[0]["7"] == {"6": 1.0} and rows[0]["15"] == {"14": 1.0}
+
+
 @pytest.mark.parametrize("name", ["sentence", "multihop", "group only"])
 def test_what_has_no_choice_has_no_map(name):
     model = build(name)

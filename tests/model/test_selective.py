@@ -284,10 +284,10 @@ def test_sentences_without_words_and_boundary_tokens_are_not_seen():
 # gradients
 
 
-def gradient_by_sentence(model, states, sentence, loss=lambda x: x.square().sum()):
-    """Whether a loss on the output of one sentence has a gradient in the states of each sentence."""
+def gradient_by_sentence(model, states, positions):
+    """Which states of each sentence the output at these positions has a gradient in."""
     states = states.clone().requires_grad_()
-    loss(rows(run(model, states))[sentence]).backward()
+    run(model, states)[positions].square().sum().backward()
     return [block.abs().sum(-1) > 0 for block in rows(states.grad)]
 
 
@@ -295,7 +295,10 @@ def gradient_by_sentence(model, states, sentence, loss=lambda x: x.square().sum(
 def test_detached_context_has_no_gradient(options):
     for detach in (False, True):
         model = build(detach=detach, fusion="published", **options)
-        moved = [bool(block.any()) for block in gradient_by_sentence(model, states_of(), 3)]
+        moved = [
+            bool(block.any())
+            for block in gradient_by_sentence(model, states_of(), slice(sum(LENGTHS[:3]), sum(LENGTHS[:4])))
+        ]
         assert moved[3]
         others = [flag for number, flag in enumerate(moved) if number != 3]
         assert any(others) != detach
@@ -306,13 +309,14 @@ def test_a_sentence_of_weight_zero_has_no_gradient():
     with torch.no_grad():
         layer_of(model).context.sentence_query.weight.mul_(4)
     weights, _, _ = layer_of(model).double().context.attention_weights(states, pack([SOURCE]))
-    for number, of_sentence in enumerate(rows(weights)):
-        unseen = [n for n in range(len(SOURCE)) if n != number and not of_sentence[:, :, n].any()]
-        seen = [n for n in range(len(SOURCE)) if of_sentence[:, :, n].any()]
-        gradients = gradient_by_sentence(model, states, number)
-        assert not any(bool(gradients[n].any()) for n in unseen)
-        assert all(bool(gradients[n][1:-1].all()) for n in seen)
-    assert unseen
+    zeros = 0
+    for number, start in enumerate(torch.tensor([0, *LENGTHS[:-1]]).cumsum(0).tolist()):
+        has_weight = weights[start + 1].any(0)
+        for other, gradient in enumerate(gradient_by_sentence(model, states, start + 1)):
+            if other != number:
+                assert gradient[1:-1].all() if has_weight[other] else not gradient.any()
+                zeros += not has_weight[other]
+    assert zeros > len(SOURCE)
 
 
 @every
@@ -332,7 +336,6 @@ def test_low_precision_is_finite(options):
     with torch.autocast("cpu", torch.bfloat16):
         states = model.encode(pack([SOURCE, SOURCE[:1]]))
         states.float().square().sum().backward()
-    assert states.dtype == torch.bfloat16
     assert bool(states.isfinite().all())
     assert all(bool(p.grad.isfinite().all()) for p in model.above_encoder.parameters())
     assert bool(build(**options).bfloat16().encode(pack([SOURCE])).isfinite().all())
