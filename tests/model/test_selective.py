@@ -338,7 +338,8 @@ def test_low_precision_is_finite(options):
         states.float().square().sum().backward()
     assert bool(states.isfinite().all())
     assert all(bool(p.grad.isfinite().all()) for p in model.above_encoder.parameters())
-    assert bool(build(**options).bfloat16().encode(pack([SOURCE])).isfinite().all())
+    layer = layer_of(build(**options)).bfloat16()
+    assert bool(layer(states_of().bfloat16(), FullContext(pack([SOURCE]))).isfinite().all())
 
 
 def test_weights_of_words_need_attention_to_words():
