@@ -4,7 +4,7 @@ import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Flat, Group, Hierarchical, Hybrid, MultiHop
+from docmt.model.systems import Concat, Context, Flat, Group, Hierarchical, Hybrid, MultiHop, Selective
 
 
 def context(**options):
@@ -20,6 +20,11 @@ def multihop(**options):
 def hierarchical(**options):
     """A hierarchical system with these options."""
     return {"system": "hierarchical", "hierarchical": Hierarchical(**options)}
+
+
+def selective(**options):
+    """A selective system with these options."""
+    return {"system": "selective", "selective": Selective(**options)}
 
 
 SYSTEMS = {
@@ -79,6 +84,11 @@ SYSTEMS = {
     "hybrid, as published": {"system": "hybrid", "hybrid": Hybrid(history=2, farthest=1, fusion="published")},
     "hybrid without history": {"system": "hybrid", "hybrid": Hybrid(history=0), "normalization": "pre"},
     "flat, pre-norm": {"system": "flat", "flat": Flat(sentences=1, top_layers=0), "normalization": "pre"},
+    "selective": selective(),
+    "selective, as published": selective(fusion="published", detach=True),
+    "selective, before": selective(reach="before", words="sparsemax"),
+    "selective, to words": selective(attention="word", reach="before", fusion="published"),
+    "selective, to sentences": {**selective(attention="sentence"), "normalization": "pre"},
 }
 QUICK = {
     "group",
@@ -95,6 +105,8 @@ QUICK = {
     "hierarchical on both sides",
     "flat",
     "hybrid, as published",
+    "selective",
+    "selective, before",
 }
 """Systems of the quick tier: every cache, kernel and order of decoding is among them."""
 
@@ -131,6 +143,7 @@ WIDE = {
         "context, pre-norm",
         "multihop over the source",
         "hierarchical on both sides",
+        "selective",
     )
 }
 

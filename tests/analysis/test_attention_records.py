@@ -18,6 +18,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention, Gate, GateSigmoid
 from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
+from docmt.model.selective_attention import SelectiveAttention
 from docmt.model.systems import Group
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, in_tiers
@@ -77,7 +78,7 @@ def same(one, other, within=1e-5):
 def test_the_weights_are_those_that_the_model_uses(name):
     model, outputs, looks = build(name), {}, []
     for path, module in model.named_modules():
-        if isinstance(module, Attention | SentenceAttention):
+        if isinstance(module, Attention | SentenceAttention | SelectiveAttention):
             module.register_forward_hook(lambda module, _, output, path=path: outputs.update({path: output}))
     for inputs, _ in passes_of(model):
         outputs.clear()
@@ -89,7 +90,8 @@ def test_the_weights_are_those_that_the_model_uses(name):
             module = model.get_submodule(record.site.name)
             if isinstance(record, SentenceAttentionRecord):
                 (block,) = record.blocks()
-                same(block.weights.sum(-1), torch.ones(block.weights.shape[:3]))
+                totals = block.weights.sum(-1)[record.exists.any(-1)]
+                same(totals, torch.ones_like(totals))
                 assert torch.equal(block.is_query.flatten(), record.exists.any(-1))
                 assert bool((block.weights[:, 0, 0][~record.exists & block.is_query] == 0).all())
                 continue
@@ -139,6 +141,8 @@ SEEN = {
     "hierarchical": {1, 2, 3},
     "hierarchical on both sides": {1, 2},
     "hierarchical in the decoder": {1},
+    "selective": ALL - {0},
+    "selective, before": {1, 2, 3, 4},
 }
 
 
@@ -152,6 +156,27 @@ def test_sentences_look_where_the_system_can_see(name, batch_tokens):
     for by_distance in shares:
         for head in range(3):  # the last one is even attention
             assert sum(heads[head] for heads in by_distance.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["selective", "hierarchical"])
+def test_the_report_tells_which_sentences_have_weight(name):
+    model = build(name)
+    report = report_attention(model, passes_of(model))
+    (sums,) = [sums for sums in report.attentions.values() if sums.sentences]
+    documents = [range(5), range(5, 7), range(7, 8)]
+    assert set(sums.sentences) == ({*range(7)} if name == "selective" else {1, 2, 3, 4, 6})
+    for number, weights in sums.sentences.items():
+        (own,) = [document for document in documents if number in document]
+        assert set(weights) <= (set(own) - {number} if name == "selective" else set(own[: number - own.start]))
+        assert all(weights.values()) and sum(weights.values()) == pytest.approx(1)
+    assert sums.sentences[6] == {5: pytest.approx(1)}
+    single = report_attention(model, passes_of(model, batch_tokens=16))
+    (alone,) = [sums for sums in single.attentions.values() if sums.sentences]
+    for number, weights in alone.sentences.items():
+        assert weights == pytest.approx(sums.sentences[number], abs=1e-5)
+    assert report_attention(model, passes_of(model), report).num_sentences == 16, "numbers continue"
+    rows = [row["sentence_weights"] for row in report.to_json()["attentions"] if "sentence_weights" in row]
+    assert len(rows) == 1 and rows[0]["7"] == {"6": 1.0} and rows[0]["15"] == {"14": 1.0}
 
 
 @pytest.mark.parametrize("name", ["sentence", "multihop", "group only"])
@@ -247,6 +272,8 @@ GATES = {
     "multihop": {"encoder_hops", "decoder_hops"},
     "hierarchical": {"above_encoder"},
     "hierarchical on both sides": {"above_encoder", "above_decoder"},
+    "selective": {"above_encoder_context"},
+    "selective, before": {"above_encoder_context"},
 }
 
 
@@ -267,7 +294,7 @@ def test_gates_are_found_and_counted_where_there_is_context(name):
         assert mean_and_deviation(sums) == (pytest.approx(0.5), pytest.approx(0, abs=1e-6))
         documents = TARGETS if "decoder" in site.kind else SOURCES
         # A group of sentences is context from its first one on, but for who reads from left to right.
-        both_ways = name == "group" and site.kind != "decoder_self"
+        both_ways = name == "selective" or (name == "group" and site.kind != "decoder_self")
         first = 0 if both_ways else 1
         if "shown" not in site.kind and model.system.labelled_sentences == "all":
             several = [document for document in documents if len(document) > 1]

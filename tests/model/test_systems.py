@@ -484,6 +484,9 @@ OTHER_OPTIONS = {
     "hierarchical": {"sentences": 2, "side": "both", "fusion": "published", "detach": True},
     "flat": {"sentences": 3, "top_layers": 0},
     "hybrid": {"history": 3, "farthest": 4, "fusion": "published"},
+    "selective": {
+        "reach": "before", "attention": "word", "words": "sparsemax", "fusion": "published", "detach": True,
+    },
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.linear_kernels import CHUNK
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
+from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop, Selective
 from docmt.model.transformer import Parts
 from docmt.training import train
 from docmt.training.distributed import start_fabric
@@ -64,6 +64,11 @@ SYSTEMS = {
     },
     "flat": {"model__system": "flat"},
     "hybrid": {"model__system": "hybrid"},
+    "selective": {"model__system": "selective"},
+    "selective, as published": {
+        "model__system": "selective",
+        "model__selective": Selective(fusion="published", detach=True),
+    },
 }
 HALVES = {"model__group": Group(fusion="heads")}
 
@@ -126,6 +131,8 @@ PROMISED = {
     "hierarchical on both sides": ("above_",),
     "flat": ("segments",),
     "hybrid": ("above_encoder.", ".relation."),
+    "selective": ("above_encoder.",),
+    "selective, as published": ("above_encoder.",),
 }
 
 

@@ -24,6 +24,7 @@ from docmt.model.attention_weights import WeightBlock, attention_weights
 from docmt.model.kernels import AttentionPattern
 from docmt.model.layers import Hierarchy, Layer, SentenceAttention
 from docmt.model.linear_attention import LinearAttention
+from docmt.model.selective_attention import SelectiveAttention
 
 
 def entropy_bits(weights: Tensor) -> Tensor:
@@ -32,6 +33,7 @@ def entropy_bits(weights: Tensor) -> Tensor:
 
 
 _SCOPES = {"sentence": "local", "document": "global", "neighbour": "before", "recent": "recent"}
+_ATTENTIONS = (Attention, SentenceAttention, SelectiveAttention)
 
 
 @dataclass(frozen=True)
@@ -145,24 +147,20 @@ class TokenAttentionRecord(_Record):
 
 
 class SentenceAttentionRecord(_Record):
-    """Record of a `SentenceAttention`, whose keys are whole sentences."""
+    """Record of an attention whose keys are whole sentences, or whose weights are summed over their words."""
 
-    def __init__(self, site: Site, context: FullContext, weights: Tensor, exists: Tensor) -> None:
-        """Record weights [T, H, k] and which sentences exist [T, k], oldest sentence first."""
+    def __init__(self, site: Site, context: FullContext, weights: Tensor, exists: Tensor, keys: Tensor) -> None:
+        """Record weights [T, H, n], which sentences are visible [T, n], and their numbers [T, n], arbitrary if not."""
         super().__init__(site, context)
-        self.weights, self.exists = weights, exists
+        self.weights, self.exists, self.keys = weights, exists, keys
 
     def blocks(self) -> Iterator[WeightBlock]:
         """Yield one block, whose keys are sentence numbers."""
-        count = self.weights.shape[-1]
-        lengths = self.context.sequence.sentences.lengths
-        sentences = torch.arange(len(lengths)).repeat_interleave(lengths)  # [T]
-        keys = (sentences[:, None] - torch.arange(count, 0, -1)).clamp(min=0)  # [T, k]
         device = self.weights.device
         is_query = self.exists.any(-1, keepdim=True).to(device)
-        queries = torch.arange(len(sentences), device=device)[:, None]
+        queries = torch.arange(len(self.weights), device=device)[:, None]
         visible = self.exists.to(device)[:, None]
-        yield WeightBlock(queries, is_query, keys.to(device), visible, self.weights.float()[:, :, None])
+        yield WeightBlock(queries, is_query, self.keys.to(device), visible, self.weights.float()[:, :, None])
 
     sees_several_sentences = True
 
@@ -171,7 +169,7 @@ class SentenceAttentionRecord(_Record):
         return self.sentence_numbers()
 
     def sees_other_sentences(self, source: Spans) -> Tensor:
-        """Return [T] bool, whether there is a previous sentence."""
+        """Return [T] bool, whether another sentence is visible."""
         return self.exists.any(-1).cpu()
 
 
@@ -192,17 +190,13 @@ class GateRecord:
 
 def attention_sites(model: TranslationModel) -> list[Site]:
     """Return the sites of the model's attentions, in the order of its modules."""
-    return [
-        _attention_site(name, module)
-        for name, module in model.named_modules()
-        if isinstance(module, Attention | SentenceAttention)
-    ]
+    return [_attention_site(name, module) for name, module in model.named_modules() if isinstance(module, _ATTENTIONS)]
 
 
-def _attention_site(name: str, module: Attention | SentenceAttention) -> Site:
+def _attention_site(name: str, module: Attention | SentenceAttention | SelectiveAttention) -> Site:
     """Return the site of an attention from its stack and scope."""
     stack, layer = _layer_of(name)
-    if isinstance(module, SentenceAttention):
+    if not isinstance(module, Attention):
         return Site(f"{stack}_self_sentences", layer, name=name)
     scope = module.scope
     memory = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
@@ -240,7 +234,7 @@ def record_attention(
         if isinstance(module, Layer | Hierarchy):
             handles.append(module.register_forward_pre_hook(recorder.enter_layer))
         # Hooks after the forward pass: the model itself then fills autocast's cache of cast weights, with gradients.
-        if isinstance(module, Attention | SentenceAttention):
+        if isinstance(module, _ATTENTIONS):
             site = _attention_site(name, module)
             handles.append(module.register_forward_hook(partial(recorder.record_attention, site)))
         elif isinstance(module, Hierarchy):
@@ -272,15 +266,21 @@ class _Recorder:
 
     @torch.no_grad()
     def record_attention(
-        self, site: Site, module: Attention | SentenceAttention, arguments: Any, output: Tensor
+        self, site: Site, module: Attention | SentenceAttention | SelectiveAttention, arguments: Any, output: Tensor
     ) -> None:
         """Hook after an attention to tokens or sentences."""
         context = self.context if isinstance(module, SentenceAttention) else arguments[1]
         if not isinstance(context, FullContext):
             return
         if isinstance(module, SentenceAttention):
-            weights = module.attention_weights(*arguments)
-            record: AttentionRecord = SentenceAttentionRecord(site, context, weights, arguments[-1])
+            weights, exists = module.attention_weights(*arguments), arguments[-1]
+            lengths = context.sequence.sentences.lengths
+            sentences = torch.arange(len(lengths)).repeat_interleave(lengths)  # [T]
+            keys = (sentences[:, None] - torch.arange(exists.shape[-1], 0, -1)).clamp(min=0)  # oldest first
+            record: AttentionRecord = SentenceAttentionRecord(site, context, weights, exists, keys)
+        elif isinstance(module, SelectiveAttention):
+            weights, exists, keys = module.attention_weights(arguments[0], context.sequence)
+            record = SentenceAttentionRecord(site, context, weights, exists, keys)
         else:
             memory, pattern = context.resolve_scope(module.scope, arguments[0])
             record = TokenAttentionRecord(site, context, module, arguments[0], memory, pattern)

@@ -21,6 +21,7 @@ from torch import Tensor
 from docmt.analysis.attention_records import (
     AttentionRecord,
     GateRecord,
+    SentenceAttentionRecord,
     Site,
     TokenAttentionRecord,
     attention_sites,
@@ -39,7 +40,8 @@ KINDS = tuple(
 )
 """Kinds of attention in most systems: local attention stays in a sentence, global attention sees the whole instance.
 Attention to another memory is named after it, such as encoder_context_local. Attention to a previous sentence ends in
-_before. Hierarchical attention attends to words (_before), then to sentences (_sentences)."""
+_before. Hierarchical attention attends to words (_before), then to sentences (_sentences). Selective
+attention has the weights of sentences (_sentences)."""
 
 
 class EntropyMeter:
@@ -140,6 +142,9 @@ class AttentionSums:
     distances: dict[int, Tensor] = field(default_factory=dict)
     """weights [H + 1] (last: of uniform attention) by distance: sentences from the key back to the query, negative for
     later keys"""
+    sentences: dict[int, dict[int, float]] = field(default_factory=dict)
+    """of attention to sentences: by the number of a sentence in the text, from 0, the weights of other sentences above
+    zero, by number, mean over heads and tokens"""
 
     def add_distances(self, block: WeightBlock, distances: Tensor, is_counted: Tensor) -> None:
         """Add the weights of one block.
@@ -156,6 +161,21 @@ class AttentionSums:
         for distance, total in enumerate(totals, least):
             if total.any():
                 self.distances[distance] = total + self.distances.get(distance, 0)
+
+    def add_sentences(self, block: WeightBlock, query_sentences: Tensor, numbers: Tensor) -> None:
+        """Add the weights of sentences in a block whose keys are sentences.
+
+        query_sentences [n, 1]: the sentence of each query; numbers [S]: its number in the text, or -1.
+        """
+        weights = (block.weights.mean(1) * block.visible)[:, 0].cpu()  # [n, l]
+        keys, is_query = block.keys.cpu(), block.is_query[:, 0].cpu()
+        for sentence in query_sentences[is_query].unique().tolist():
+            if (number := int(numbers[sentence])) < 0:
+                continue
+            rows = is_query & (query_sentences[:, 0] == sentence)
+            means = dict(zip(keys[rows][0].tolist(), weights[rows].mean(0).tolist(), strict=True))
+            # Sentences of an instance follow each other in the text.
+            self.sentences[number] = {number + key - sentence: mean for key, mean in means.items() if mean > 0}
 
     def shares(self) -> dict[int, list[float]]:
         """Return the share of the weight at each distance, by head and last for uniform attention."""
@@ -187,11 +207,14 @@ class AttentionReport:
     linear: dict[Site, LinearSums] = field(default_factory=dict)
     gates: dict[Site, RunningMean] = field(default_factory=dict)
     """share of the context that a gate lets in, and its square, over elements of tokens with context"""
+    num_sentences: int = 0
+    """number of translated sentences"""
 
-    def add_attention(self, record: AttentionRecord, source: Spans, translated: Tensor) -> None:
+    def add_attention(self, record: AttentionRecord, source: Spans, numbers: Tensor) -> None:
         """Add the record of one attention.
 
-        source: the S sentences of the packed source. translated: [S] bool, False for sentences read only as context.
+        source: the S sentences of the packed source. numbers: [S] int64, their numbers in the text, -1 for sentences
+        read only as context.
         """
         for block in record.blocks():
             if not block.is_query.any():
@@ -203,8 +226,11 @@ class AttentionReport:
             if record.sees_several_sentences:
                 query_sentences = record.query_sentences()[block.queries.cpu()]  # [n, q]
                 key_sentences = record.key_sentences(source)[block.keys.cpu()]  # [n, l]
-                is_counted = block.is_query.cpu() & translated[query_sentences] & record.is_read()[block.queries.cpu()]
+                is_translated = numbers[query_sentences] >= 0
+                is_counted = block.is_query.cpu() & is_translated & record.is_read()[block.queries.cpu()]
                 sums.add_distances(block, query_sentences[:, :, None] - key_sentences[:, None], is_counted)
+                if isinstance(record, SentenceAttentionRecord):
+                    sums.add_sentences(block._replace(keys=key_sentences), query_sentences, numbers)
         if isinstance(record, TokenAttentionRecord) and isinstance(record.attention, LinearAttention):
             temperatures = record.attention.features.temperatures().tolist()
             sentence_gates = self.linear.setdefault(record.site, LinearSums(temperatures)).sentence_gates
@@ -228,6 +254,7 @@ class AttentionReport:
                     "head_entropies": _rounded(sums.entropies.values()[1:]),
                     "shares_by_distance": {str(d): _rounded(shares[:-1]) for d, shares in sums.shares().items()},
                     "even_shares": {str(d): round(shares[-1], 6) for d, shares in sums.shares().items()},
+                    **({"sentence_weights": _by_sentence(sums.sentences)} if sums.sentences else {}),
                 }
                 for site, sums in self.attentions.items()
             ],
@@ -313,6 +340,14 @@ def _site_cells(site: Site) -> list[str]:
     return [f"{words} {abs(site.back)}" if site.back else words, str(site.layer)]
 
 
+def _by_sentence(weights: Mapping[int, Mapping[int, float]]) -> dict[str, dict[str, float]]:
+    """Return the weights of other sentences by sentence, numbered from 1."""
+    return {
+        str(number + 1): {str(other + 1): round(weight, 6) for other, weight in sorted(others.items())}
+        for number, others in sorted(weights.items())
+    }
+
+
 def _rounded(values: Iterable[float]) -> list[float]:
     return [round(value, 6) for value in values]
 
@@ -322,15 +357,18 @@ def report_attention(
 ) -> AttentionReport:
     """Add the attentions and gates of these passes to a report, or to a new one, and return it.
 
-    A pass is a model input and [S] bool, which source sentences are translated. Means are over all query tokens,
-    including context. Distances are only those of translated sentences. Dropout is off. The mode of the model is
-    restored.
+    A pass is a model input and [S] int64, the number of each source sentence in the text of these passes, or -1 if it
+    is only context. Numbers continue after those of the report. Means are over all query tokens, including context.
+    Distances are only those of translated sentences. Dropout is off. The mode of the model is restored.
     """
     report = AttentionReport() if report is None else report
+    first = report.num_sentences
     with evaluation_mode(model):
-        for inputs, translated in passes:
+        for inputs, numbers in passes:
             source = inputs.source.sentences
-            on_attention = partial(report.add_attention, source=source, translated=translated)
+            numbers = torch.where(numbers >= 0, numbers + first, -1)
+            report.num_sentences = max(report.num_sentences, int(numbers.max()) + 1)
+            on_attention = partial(report.add_attention, source=source, numbers=numbers)
             on_gate = partial(report.add_gate, source=source)
             with torch.no_grad(), record_attention(model, on_attention, on_gate):
                 model(inputs)

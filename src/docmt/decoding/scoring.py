@@ -265,9 +265,10 @@ def iterate_scoring_inputs(
     batch_tokens: int = BATCH_TOKENS,
     drafts: Sequence[WordIds] | None = None,
 ) -> Iterator[tuple[ModelInput, Tensor]]:
-    """Yield the model inputs for scoring these translations, on the model's device, and the translated sentences.
+    """Yield the model inputs for scoring these translations, on the model's device, and the numbers of their sentences.
 
-    The latter is [S] bool over the sentences of the packed source; the others are context. sources, targets and drafts
+    The latter is [S] int64 over the sentences of the packed source: which of all sentences of `sources` it is, or -1 if
+    it is only context. sources, targets and drafts
     as in `score_documents`, but without empty source sentences. Raises DocmtError where a sentence cannot fit.
     """
     task = Task.from_documents(model, sources, specials, config, context, batch_tokens, drafts)
@@ -275,5 +276,6 @@ def iterate_scoring_inputs(
     cut = task.instances
     for indices in task.batches():
         batch = collate(task.words, words, cut, indices, specials, model.parts.boundary_tokens, drafts=task.drafts)
-        translated = [torch.arange(int(cut.before[i]), int(cut.last[i])) >= int(cut.first_output[i]) for i in indices]
-        yield batch.inputs.to(model.device), torch.cat(translated)
+        numbers = [torch.arange(int(cut.before[i]), int(cut.last[i])) for i in indices]
+        numbers = [each.where(each >= int(cut.first_output[i]), -1) for i, each in zip(indices, numbers, strict=True)]
+        yield batch.inputs.to(model.device), torch.cat(numbers)

@@ -9,6 +9,7 @@ from docmt.model.systems.group import Group
 from docmt.model.systems.hierarchical import Hierarchical
 from docmt.model.systems.hybrid import Hybrid
 from docmt.model.systems.multihop import MultiHop
+from docmt.model.systems.selective import Selective
 
 SYSTEMS: dict[str, type[System]] = {
     "sentence": System,
@@ -20,6 +21,7 @@ SYSTEMS: dict[str, type[System]] = {
     "hierarchical": Hierarchical,
     "flat": Flat,
     "hybrid": Hybrid,
+    "selective": Selective,
 }
 """The systems by value of `model.system`."""
 
@@ -34,6 +36,7 @@ __all__ = [
     "Hierarchical",
     "Hybrid",
     "MultiHop",
+    "Selective",
     "System",
     "WholeDocument",
 ]
