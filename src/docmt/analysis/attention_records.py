@@ -31,7 +31,7 @@ def entropy_bits(weights: Tensor) -> Tensor:
     return torch.special.entr(weights).sum(-1) / math.log(2)
 
 
-_SCOPES = {"sentence": "local", "document": "global", "neighbour": "before"}
+_SCOPES = {"sentence": "local", "document": "global", "neighbour": "before", "preceding": "before"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class TokenAttentionRecord(_Record):
         scope = self.attention.scope
         memory = self.context.memories.get(scope.memory)
         is_joined = memory is not None and memory.source_positions is not None
-        return scope.extent == "document" or (scope.extent == "sentence" and is_joined)
+        return scope.extent in ("document", "preceding") or (scope.extent == "sentence" and is_joined)
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return [Tk] the source sentence number of each key. source: sentences of the packed source."""
@@ -152,10 +152,9 @@ class SentenceAttentionRecord(_Record):
         self.weights, self.exists = weights, exists
 
     def blocks(self) -> Iterator[WeightBlock]:
-        """Yield one block, whose keys are sentence numbers."""
+        """Yield one block, whose keys are numbers of source sentences."""
         count = self.weights.shape[-1]
-        lengths = self.context.sequence.sentences.lengths
-        sentences = torch.arange(len(lengths)).repeat_interleave(lengths)  # [T]
+        sentences = self.query_sentences()  # [T]
         keys = (sentences[:, None] - torch.arange(count, 0, -1)).clamp(min=0)  # [T, k]
         device = self.weights.device
         is_query = self.exists.any(-1, keepdim=True).to(device)
@@ -167,7 +166,7 @@ class SentenceAttentionRecord(_Record):
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return the source sentence number of each key."""
-        return self.sentence_numbers()
+        return torch.arange(len(source))
 
     def sees_other_sentences(self, source: Spans) -> Tensor:
         """Return [T] bool, whether there is a previous sentence."""
@@ -202,11 +201,11 @@ def _attention_site(name: str, module: Attention | SentenceAttention) -> Site:
     """Return the site of an attention from its stack and scope."""
     stack, layer = _layer_of(name)
     if isinstance(module, SentenceAttention):
-        return Site(f"{stack}_self_sentences", layer, name=name)
+        return Site(f"{stack}_{module.memory}_sentences", layer, name=name)
     scope = module.scope
     memory = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
     # An attention to several sentences at once (`AttentionContext.attend_preceding`) has one site for all of them.
-    back = 0 if scope.memory == "self" else scope.offset
+    back = scope.offset if scope.memory != "self" and scope.extent == "neighbour" else 0
     return Site(f"{stack}_{memory}_{_SCOPES[scope.extent]}", layer, back, name)
 
 

@@ -216,6 +216,8 @@ def visible_spans(sequence: PackedSentences, scope: AttentionScope) -> Spans:
         raise ValueError(f"the memory {scope.memory!r} has no documents, but {scope} needs them")
     if scope.extent == "document":
         return sequence.documents
+    if scope.extent == "preceding":
+        return sequence.sentences.join_preceding(sequence.documents, scope.offset)
     return sequence.sentences.select_preceding(sequence.documents, scope.offset).trim(*scope.trim)
 
 

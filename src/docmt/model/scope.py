@@ -89,11 +89,12 @@ class AttentionScope:
 
     memory: str = "self"
     """"self" (the computed sequence itself), or the name of a memory of the system, such as "source" """
-    extent: Literal["sentence", "document", "neighbour"] = "sentence"
-    """the (aligned) sentence, the whole document, or another sentence of the document"""
+    extent: Literal["sentence", "document", "neighbour", "preceding"] = "sentence"
+    """the (aligned) sentence, the whole document, another sentence of the document, or those before it together"""
     offset: int = 0
     """of a neighbour: how many sentences before, or after if negative; nothing is seen outside the document.
-    In `AttentionContext.attend_preceding`: each of the `offset` sentences before"""
+    In `AttentionContext.attend_preceding`: each of the `offset` sentences before.
+    of preceding sentences, which are in another memory than self: how many"""
     trim: tuple[int, int] = (0, 0)
     """of a neighbour: hidden boundary tokens at the start and end of that sentence"""
     layer: int | None = None

@@ -66,6 +66,14 @@ class Spans:
         exists = (indices == others) & (document_indices == document_indices[others])
         return Spans(self.starts[others], self.lengths[others] * exists)
 
+    def join_preceding(self, documents: Spans, count: int) -> Spans:
+        """Return for each segment one span over up to `count` ones before it in its document, empty without any.
+
+        Segments must lie end to end.
+        """
+        firsts = torch.arange(len(self)) - self.numbers_within(documents).clamp(max=count)
+        return Spans(self.starts[firsts], self.starts - self.starts[firsts])
+
     def shift_boundaries(self, documents: Spans) -> Spans:
         """Move each segment boundary inside a document one position later. Segments must tile the documents."""
         inside = torch.ones(len(self), dtype=torch.int64)  # 1: starts inside a document
