@@ -73,6 +73,8 @@ SYSTEMS = {
     "multihop over the source": multihop(side="source", keys="output"),
     "multihop over the target": multihop(side="target", sentences=1),
     "multihop, pre-norm": {**multihop(sentences=2), "normalization": "pre"},
+    "multihop, joined": multihop(context_attention="joined"),
+    "multihop, hierarchical": multihop(context_attention="hierarchical", sentences=2),
     "hierarchical": hierarchical(),
     "hierarchical, as published": hierarchical(fusion="published", detach=True, sentences=1),
     "hierarchical in the decoder": hierarchical(side="decoder", sentences=1),

@@ -138,6 +138,8 @@ SEEN = {
     "concat, keep prefix": {0, 1, 2},
     "context": {0, 1, 2},  # in the first sentence there is only its own mark
     "context, as published": {0, 1},
+    "multihop, joined": {1, 2, 3},
+    "multihop, hierarchical": {1, 2},
     "hierarchical": {1, 2, 3},
     "hierarchical on both sides": {1, 2},
     "hierarchical in the decoder": {1},

@@ -166,14 +166,17 @@ def test_languages_of_later_models_and_test_sets_are_looked_at_first(run, corpus
     fails("probe", run, *asked, message="en-fr|French|fr")
 
 
-def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
+def test_test_sets_with_true_empty_and_shuffled_context_and_noise(run, corpus, tmp_path):
     suite, expected = tmp_path / "suite.jsonl", corpus / "test.contrastive.jsonl"
     suite.write_text("".join(expected.read_text().splitlines(keepends=True)[:12]))
     ours = call("probe", run, "--suite", suite, "--context-ablation", "--json", tmp_path / "found.json")
     assert ours.status == 0, ours.err
-    assert ours.out.splitlines()[0].split()[:4] == ["items", "chance", "true", "context"]
+    conditions = ["true", "empty", "shuffled", "noise"]
+    assert ours.out.splitlines()[0].split() == ["items", "chance", *" context ".join([*conditions, ""]).split()]
     found = json.loads((tmp_path / "found.json").read_text())["suites"][str(suite)]
-    assert found["left_out"] + found["true"]["total"] == 12
+    assert {found["left_out"] + found[name]["total"] for name in conditions} == {12}
+    assert list(found["marked_tokens"]["likelihood"]) == conditions and "\ntrue - noise  " in ours.out
+    assert list(found["marked_tokens"]["gains"]) == conditions[1:]
     if not found["left_out"]:
         plain = json.loads(call("probe", run, "--suite", suite, "--json", "-").out)
         assert found["true"]["answers"] == plain["answers"]
@@ -280,7 +283,9 @@ def test_a_test_set_and_a_corpus_at_once(run, asked, suite, corpus, tmp_path):
     assert hidden.status == 0, hidden.err
     written = json.loads(found.read_text())
     assert {"suites", "context_gain", "other_context", "warnings"} <= written.keys()
-    assert page.read_text().startswith(f"# {run}\n\n|  | items | chance | true context | empty context |")
+    assert page.read_text().startswith(
+        f"# {run}\n\n|  | items | chance | true context | empty context | shuffled context | noise context |"
+    )
 
 
 def test_corpora_without_context(run, tmp_path):

@@ -18,8 +18,9 @@ from docmt.evaluation import (
     sentence_gains,
 )
 from docmt.evaluation.context_usage import build_windows, swap_contexts
-from docmt.evaluation.contrastive import SuiteItem
+from docmt.evaluation.contrastive import SuiteItem, evaluate_items, suite_markdown
 from docmt.evaluation.significance import estimate, ratio
+from docmt.model.noise import ContextNoise
 
 FEW = SignificanceConfig(samples=100, seed=1)
 MANY = SignificanceConfig(samples=5000, seed=1)
@@ -31,9 +32,9 @@ class Scorer:
     def __init__(self):
         self.asked = []
 
-    def score_all(self, pairs, free_at_limit=True, context=True):
-        self.asked.append((len(pairs), free_at_limit, context))
-        return [self._scored(source, target, context) for source, target in pairs]
+    def score_all(self, pairs, free_at_limit=True, context=True, noise=None):
+        self.asked.append((len(pairs), free_at_limit, context, noise))
+        return [self._scored(source, target, context and noise is None) for source, target in pairs]
 
     def _scored(self, source, target, context):
         results = []
@@ -65,7 +66,7 @@ CORPUS = [document("a", ("x y", "u"), ("z", "x y"), ("x", "x v")), document("b",
 
 def test_what_context_adds_summed_by_hand():
     gains = sentence_gains(scorer := Scorer(), CORPUS)
-    assert scorer.asked == [(2, False, True), (2, False, False)]
+    assert scorer.asked == [(2, False, True, None), (2, False, False, None)]
     by_document = [[(s.document, s.number, s.gain, s.tokens) for s in own] for own in gains]
     assert by_document == [[("a", 1, 0, 2), ("a", 2, 3, 3), ("a", 3, 1, 3)], [("b", 1, 1, 2), ("b", 3, 2, 3)]]
     gain = context_gain(gains, significance=FEW)
@@ -221,7 +222,7 @@ def test_fewer_sentences_stand_before_where_no_other_document_is_as_long():
 def test_true_empty_and_shuffled_context_by_hand():
     corpus = [document("a", ("x", "u"), ("y", "x")), document("b", ("z", "u"), ("w", "z z z"))]
     comparison = compare_contexts(scorer := Scorer(), corpus, significance=FEW)
-    assert scorer.asked == [(2, False, True), (2, False, False), (2, False, True), (2, False, True)]
+    assert scorer.asked == [(2, False, context, None) for context in (True, False, True, True)]
     means = {name: gain.per_sentence.value for name, gain in comparison.likelihood.items()}
     assert means == {"true": -18.0, "empty": -20.0, "shuffled": -20.0, "alone": -20.0}
     assert {name: gain.per_token.value for name, gain in comparison.gains.items()} == {
@@ -242,21 +243,49 @@ def item(id, context, right, wrong, sentence=1, phenomenon="p"):
 def test_items_are_right_for_what_their_context_says():
     items = [item("1", "m", "m", "f"), item("2", "f", "f", "m"), item("3", "n", "n", "f"), item("4", "x", "x", "y", 0)]
     comparison = compare_suite_contexts(scorer := Scorer(), items)
-    assert [asked[1:] for asked in scorer.asked] == [(False, True), (False, False), (False, True)]
+    *others, with_noise = [asked[1:] for asked in scorer.asked]
+    assert others == [(False, True, None), (False, False, None), (False, True, None)]
+    assert with_noise == (False, True, ContextNoise([1] * 6, SignificanceConfig().seed))
     heard = []
     compare_suite_contexts(
         Scorer(), [items[3], *items[:3]], on_item=lambda condition, number, result: heard.append((condition, number))
     )
-    assert heard == [(condition, number) for condition in ("true", "empty", "shuffled") for number in (1, 2, 3)]
+    assert heard == [
+        (condition, number) for condition in ("true", "empty", "shuffled", "noise") for number in (1, 2, 3)
+    ]
     assert comparison.skipped == 1
     assert {name: (result.overall.correct, result.overall.total) for name, result in comparison.results.items()} == {
         "true": (3, 3),
         "empty": (0, 3),
         "shuffled": (0, 3),
+        "noise": (0, 3),
     }
     (row,) = comparison.rows("suite")
-    assert (row.name, [count.accuracy for count in row.counts], row.p_values[1]) == ("suite", [1, 0, 0], 0.25)
+    assert (row.name, [count.accuracy for count in row.counts]) == ("suite", [1, 0, 0, 0])
+    assert row.p_values == (1, 0.25, 0.25, 0.25)
     assert json.loads(json.dumps(comparison.to_json()))["true"]["total"] == 3
+
+
+def test_after_noise_the_tested_sentence_alone_counts():
+    """The scorer finds the context of the wrong candidate more probable. Noise makes such scores meaningless."""
+    own = SuiteItem("1", "p", 1, ("m", "it"), (("a b c", "m"), ("a", "f f")), 0, 1)
+    assert evaluate_items(Scorer(), [own]).answers == "-"
+    assert evaluate_items(Scorer(), [own], noise_seed=1).answers == "+"
+
+
+def test_items_that_are_translated_have_no_noise():
+    """Test sets of both kinds share a table. Cells without counts are empty."""
+    scored = compare_suite_contexts(Scorer(), [item("1", "m", "m", "f"), item("2", "f", "f", "m")], translate=True)
+    assert list(scored.results) == ["true", "empty", "shuffled", "noise"]
+    assert list(scored.translated) == ["true", "empty", "shuffled"]
+    form = SuiteItem("1", "p", 1, ("m", "it"), (), 0, 1, expected="m")
+    asked = compare_suite_contexts(Scorer(), [form, replace(form, source=("f", "it"), expected="f")])
+    assert list(asked.to_json()) == ["left_out", "true", "empty", "shuffled"]
+    rows, columns = [*scored.rows("scored"), *asked.rows("asked")], ["true", "empty", "shuffled", "noise"]
+    lines = [line.split("|")[1:-1] for line in suite_markdown(rows, columns).splitlines() if line.startswith("|")]
+    assert {len(cells) for cells in lines} == {7}
+    last = {name.strip(): cell.strip() for name, *_, cell in lines if name.strip()}
+    assert last["scored"].startswith("0.0 [") and last["asked"] == last["scored, translated"] == ""
 
 
 def test_items_whose_candidates_have_contexts_of_their_own_are_left_out():

@@ -204,7 +204,7 @@ class Counting:
     def __init__(self):
         self.asked = []
 
-    def score_all(self, pairs, free_at_limit, context):
+    def score_all(self, pairs, free_at_limit, context, noise):
         self.asked.append(pairs)
         return [
             SimpleNamespace(sentences=[SimpleNamespace(score=-float(len(s)), token_ids=()) for s in target.sentences])
@@ -233,10 +233,10 @@ def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
     items = [replace(item(), id=id) for id in "abcd"]
 
     class Failing(Counting):
-        def score_all(self, pairs, free_at_limit, context):
+        def score_all(self, pairs, free_at_limit, context, noise):
             if bad := [source.id for source, _ in pairs if source.id in "bd"]:
                 raise DocmtError(f"{bad[0]} is too long")
-            result = super().score_all(pairs, free_at_limit, context)
+            result = super().score_all(pairs, free_at_limit, context, noise)
             for wrong in result[1::2]:  # the right one is the first
                 wrong.sentences[0].score -= 1
             return result
@@ -256,7 +256,7 @@ def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
 class Told:
     """Gives the sentences of a document, in turn, the losses and tokens that are written in them."""
 
-    def score_all(self, pairs, free_at_limit, context):
+    def score_all(self, pairs, free_at_limit, context, noise):
         def sentence(text):
             loss, tokens = map(float, text.split())
             return SimpleNamespace(score=-loss, tokens=int(tokens), token_ids=())

@@ -101,7 +101,7 @@ def test_vectors_of_zero_change_nothing():
 
 def test_spans_reach_back_within_their_document():
     packed = pack([SOURCE[:3], SOURCE[3:]])
-    spans = packed.sentences.extend_back(packed.documents, 1)
+    spans = packed.sentences.join_preceding(packed.documents, 1, itself=True)
     assert list(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)) == [
         (0, 4), (0, 9), (4, 12), (12, 16), (12, 19)
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import torch
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
 from docmt.model.attention import FullContext, Memory
-from docmt.model.layers import Hops, SentenceEncoder
+from docmt.model.layers import HierarchicalAttention, Hops, SentenceEncoder
 from docmt.model.scope import AttentionScope
 from docmt.model.systems import MultiHop
 
@@ -61,6 +61,10 @@ VARIANTS = {
     "published": {"fusion": "published"},
     "two sentences": {"sentences": 2},
     "pre-norm": {"normalization": "pre"},
+    "joined": {"context_attention": "joined"},
+    "joined, over the target": {"context_attention": "joined", "side": "target", "sentences": 2},
+    "hierarchical": {"context_attention": "hierarchical"},
+    "hierarchical, as published": {"context_attention": "hierarchical", "fusion": "published", "sentences": 2},
 }
 
 
@@ -128,12 +132,45 @@ def test_sentences_before_never_lie_in_another_document():
     assert sentences.select_preceding(documents, -1).lengths.tolist() == [3, 0, 5, 0]
 
 
+def test_a_joined_span_has_the_sentences_before_in_the_document():
+    sentences, documents = Spans.tile([2, 3, 4, 5, 6]), Spans.tile([9, 0, 11])
+    two, all_before = sentences.join_preceding(documents, 2), sentences.join_preceding(documents, 100)
+    assert (two.starts.tolist(), two.lengths.tolist()) == ([0, 0, 0, 9, 9], [0, 2, 5, 0, 5])
+    assert all_before.equals(two)
+    one, neighbour = sentences.join_preceding(documents, 1), sentences.select_preceding(documents, 1)
+    assert one.lengths.equal(neighbour.lengths) and one.starts[[1, 2, 4]].equal(neighbour.starts[[1, 2, 4]])
+
+
+def test_one_sentence_is_the_same_for_one_hop_and_a_joined_one():
+    hops, joined = build(sentences=1), build(sentences=1, context_attention="joined")
+    assert hops.state_dict().keys() == joined.state_dict().keys()
+    joined.load_state_dict(hops.state_dict())
+    for one, other in zip(logits(hops), logits(joined), strict=True):
+        assert torch.equal(one, other)
+    more = build(sentences=2, context_attention="joined")
+    more.load_state_dict(hops.state_dict())
+    assert rows_that_differ(logits(hops), logits(more)) == [row >= 2 for row in range(6)]
+
+
+def test_of_one_sentence_the_hierarchy_keeps_the_hop_if_it_changes_no_summary():
+    hops, hierarchical = build(sentences=1), build(sentences=1, context_attention="hierarchical")
+    weights = {name.replace("hops.hops", "hops.words"): tensor for name, tensor in hops.state_dict().items()}
+    new = {name: tensor for name, tensor in hierarchical.state_dict().items() if name not in weights}
+    assert new and all(".hops.sentences." in name for name in new)
+    for name, tensor in new.items():
+        weights[name] = torch.eye(len(tensor)) if name.endswith("weight") else torch.zeros_like(tensor)
+    hierarchical.load_state_dict(weights)
+    for one, other in zip(logits(hops), logits(hierarchical), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("context_attention", ["hops", "joined", "hierarchical"])
 @pytest.mark.parametrize("normalization", ["post", "pre"])
-def test_without_context_hops_add_nothing_whatever_their_weights(normalization):
-    model = build(normalization=normalization, fusion="published")
+def test_without_context_hops_add_nothing_whatever_their_weights(normalization, context_attention):
+    model = build(normalization=normalization, fusion="published", context_attention=context_attention)
     added = {}
     for name, module in model.named_modules():
-        if isinstance(module, Hops):
+        if isinstance(module, Hops | HierarchicalAttention):
             module.register_forward_hook(lambda module, inputs, output, name=name: added.__setitem__(name, output))
     model.logits([(DOCUMENT[:2], TARGET[:2])], [DRAFTS[:2]])
     for name, output in added.items():
@@ -165,7 +202,11 @@ def test_sentences_that_are_only_read_are_context_like_any_other():
 
 
 @pytest.mark.parametrize("normalization", ["post", "pre"])
-@pytest.mark.parametrize("options", [{}, {"side": "source"}, {"side": "target"}, {"keys": "output"}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"side": "source"}, {"side": "target"}, {"keys": "output"}]
+    + [{"context_attention": name} for name in ("joined", "hierarchical")],
+)
 def test_exact_branches_begin_as_the_sentence_model_bit_for_bit(normalization, options):
     torch.manual_seed(1)
     config = ModelConfig(**SIZES, dropout=0.0, normalization=normalization, system="sentence")
@@ -191,9 +232,10 @@ def test_published_branches_do_not():
     assert not torch.allclose(model.logits([pair], [DRAFTS])[0], sentence.logits([pair])[0], atol=1e-3)
 
 
+@pytest.mark.parametrize("context_attention", ["hops", "joined", "hierarchical"])
 @pytest.mark.parametrize("sentence_encoders", ["tuned", "frozen"])
-def test_gradients_reach_the_sentence_encoders_unless_they_are_frozen(sentence_encoders):
-    model = build(sentence_encoders=sentence_encoders).train()
+def test_gradients_reach_the_sentence_encoders_unless_they_are_frozen(sentence_encoders, context_attention):
+    model = build(sentence_encoders=sentence_encoders, context_attention=context_attention).train()
     source, target, drafts = (pack([side]) for side in (DOCUMENT, TARGET, DRAFTS))
     model(ModelInput(source, torch.arange(6), target, drafts=drafts)).square().sum().backward()
     for name, parameter in model.named_parameters():
@@ -237,6 +279,15 @@ def test_two_embedding_tables_have_their_names_in_what_reads_drafts():
 def test_references_are_refused_where_no_target_is_read():
     with pytest.raises(DocmtError, match=r"model\.multihop\.target_context is references, but side source reads"):
         build(side="source", target_context="references")
+
+
+@pytest.mark.parametrize("context_attention", ["joined", "hierarchical"])
+def test_a_direction_without_hops_is_refused(context_attention):
+    message = (
+        rf"model\.multihop\.direction is R2L, but context_attention {context_attention} has no order: leave it out"
+    )
+    with pytest.raises(DocmtError, match=message):
+        build(direction="R2L", context_attention=context_attention)
 
 
 def test_without_drafts_the_reading_is_refused():

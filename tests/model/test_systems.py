@@ -494,8 +494,8 @@ OTHER_OPTIONS = {
 def test_all_options_survive_their_dictionary(system):
     options = OTHER_OPTIONS.get(system, {})
     default = KINDS[system]()
-    # These go with the default loss, and with softmax attention, only.
-    without_value = set(vars(default)) - set(options) - {"padding_windows", "sentence_distances"}
+    # These go with the default loss, with softmax attention, and with the default direction only.
+    without_value = set(vars(default)) - set(options) - {"padding_windows", "sentence_distances", "context_attention"}
     assert not without_value, f"give {without_value} of {system} other values than the defaults in OTHER_OPTIONS"
     same = {name for name, value in options.items() if getattr(default, name) == value}
     assert same <= {"layers"}, "goes with the default representation only; see below"

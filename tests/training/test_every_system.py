@@ -49,6 +49,11 @@ SYSTEMS = {
         "model__system": "multihop",
         "model__multihop": MultiHop(side="source", keys="output"),
     },
+    "multihop, joined": {"model__system": "multihop", "model__multihop": MultiHop(context_attention="joined")},
+    "multihop, hierarchical": {
+        "model__system": "multihop",
+        "model__multihop": MultiHop(context_attention="hierarchical"),
+    },
     "hierarchical": {"model__system": "hierarchical"},
     "hierarchical, as published": {
         "model__system": "hierarchical",
@@ -125,6 +130,8 @@ PROMISED = {
     "multihop, as published": ("hops", "draft"),
     "multihop after references": ("hops", "draft"),
     "multihop over the source": ("hops",),
+    "multihop, joined": ("hops", "draft"),
+    "multihop, hierarchical": ("hops", "draft"),
     "hierarchical": ("above_encoder.",),
     "hierarchical, as published": ("above_encoder.",),
     "hierarchical in the decoder": ("above_decoder.",),

@@ -32,7 +32,7 @@ def entropy_bits(weights: Tensor) -> Tensor:
     return torch.special.entr(weights).sum(-1) / math.log(2)
 
 
-_SCOPES = {"sentence": "local", "document": "global", "neighbour": "before", "recent": "recent"}
+_SCOPES = {"sentence": "local", "document": "global", "neighbour": "before", "recent": "recent", "preceding": "before"}
 _ATTENTIONS = (Attention, SentenceAttention, SelectiveAttention)
 
 
@@ -118,7 +118,8 @@ class TokenAttentionRecord(_Record):
         scope = self.attention.scope
         memory = self.context.memories.get(scope.memory)
         is_joined = memory is not None and memory.source_positions is not None
-        return scope.extent in ("document", "recent") or (scope.extent == "sentence" and is_joined)
+        is_wide = scope.extent in ("document", "recent", "preceding")
+        return is_wide or (scope.extent == "sentence" and is_joined)
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return [Tk] the source sentence number of each key. source: sentences of the packed source."""
@@ -150,12 +151,12 @@ class SentenceAttentionRecord(_Record):
     """Record of an attention whose keys are whole sentences, or whose weights are summed over their words."""
 
     def __init__(self, site: Site, context: FullContext, weights: Tensor, exists: Tensor, keys: Tensor) -> None:
-        """Record weights [T, H, n], which sentences are visible [T, n], and their numbers [T, n], arbitrary if not."""
+        """Record weights [T, H, n], which sentences are visible [T, n], and their source sentences [T, n]."""
         super().__init__(site, context)
         self.weights, self.exists, self.keys = weights, exists, keys
 
     def blocks(self) -> Iterator[WeightBlock]:
-        """Yield one block, whose keys are sentence numbers."""
+        """Yield one block, whose keys are numbers of source sentences."""
         device = self.weights.device
         is_query = self.exists.any(-1, keepdim=True).to(device)
         queries = torch.arange(len(self.weights), device=device)[:, None]
@@ -166,7 +167,7 @@ class SentenceAttentionRecord(_Record):
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return the source sentence number of each key."""
-        return self.sentence_numbers()
+        return torch.arange(len(source))
 
     def sees_other_sentences(self, source: Spans) -> Tensor:
         """Return [T] bool, whether another sentence is visible."""
@@ -197,11 +198,12 @@ def _attention_site(name: str, module: Attention | SentenceAttention | Selective
     """Return the site of an attention from its stack and scope."""
     stack, layer = _layer_of(name)
     if not isinstance(module, Attention):
-        return Site(f"{stack}_self_sentences", layer, name=name)
+        memory = module.memory if isinstance(module, SentenceAttention) else "self"
+        return Site(f"{stack}_{memory}_sentences", layer, name=name)
     scope = module.scope
     memory = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
     # An attention to several sentences at once (`AttentionContext.attend_preceding`) has one site for all of them.
-    back = 0 if scope.memory == "self" else scope.offset
+    back = scope.offset if scope.memory != "self" and scope.extent == "neighbour" else 0
     return Site(f"{stack}_{memory}_{_SCOPES[scope.extent]}", layer, back, name)
 
 
@@ -272,15 +274,16 @@ class _Recorder:
         context = self.context if isinstance(module, SentenceAttention) else arguments[1]
         if not isinstance(context, FullContext):
             return
+        lengths = context.sequence.sentences.lengths
+        numbers = torch.arange(len(lengths)) if context.alignment is None else context.alignment  # of source sentences
         if isinstance(module, SentenceAttention):
             weights, exists = module.attention_weights(*arguments), arguments[-1]
-            lengths = context.sequence.sentences.lengths
-            sentences = torch.arange(len(lengths)).repeat_interleave(lengths)  # [T]
+            sentences = numbers.repeat_interleave(lengths)  # [T]
             keys = (sentences[:, None] - torch.arange(exists.shape[-1], 0, -1)).clamp(min=0)  # oldest first
             record: AttentionRecord = SentenceAttentionRecord(site, context, weights, exists, keys)
         elif isinstance(module, SelectiveAttention):
             weights, exists, keys = module.attention_weights(arguments[0], context.sequence)
-            record = SentenceAttentionRecord(site, context, weights, exists, keys)
+            record = SentenceAttentionRecord(site, context, weights, exists, numbers[keys.cpu()])
         else:
             memory, pattern = context.resolve_scope(module.scope, arguments[0])
             record = TokenAttentionRecord(site, context, module, arguments[0], memory, pattern)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
@@ -32,6 +33,7 @@ from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConf
 from docmt.decoding.search_rules import TargetBoundaries, WordIds, choose_rules
 from docmt.decoding.translation_results import Hypothesis, join_spans, non_finite_error
 from docmt.model import ModelInput, TranslationModel
+from docmt.model.noise import ContextNoise, replaced_words
 from docmt.model.spans import Packed
 from docmt.text import SpecialTokens
 
@@ -135,6 +137,7 @@ def score_documents(
     drafts: Sequence[WordIds] | None = None,
     free_at_limit: bool = True,
     without_context: bool = False,
+    noise: ContextNoise | None = None,
 ) -> list[Hypothesis]:
     """Return supplied translations with the log-probabilities that the search would give them.
 
@@ -142,15 +145,20 @@ def score_documents(
     source sentence, for a model that reads them. Instances are those of the translator. free_at_limit: the `</s>` of a
     sentence exactly at its length limit is forced as in the search, and costs nothing; where supplied texts are
     compared, one of just that length would gain by it. Pairs of empty sentences cost nothing. without_context: the same
-    instances and passes, but no sentence sees another (`ModelInput.isolate_sentences`). Raises ValueError where the
-    numbers of sentences differ, and DocmtError where scores are not numbers.
+    instances and passes, but no sentence sees another (`ModelInput.isolate_sentences`). noise: replaces the words that
+    the model reads of all sentences but one of each document; only scores of these have a meaning. Raises ValueError
+    where the numbers of sentences differ, and DocmtError where scores are not numbers.
     """
+    if noise is not None:
+        sources, targets = noise.replace_context(sources), noise.replace_context(targets)
+        drafts = None if drafts is None else noise.replace_context(drafts)
     positions, counts = find_nonempty_pairs(sources, targets), [len(document) for document in sources]
     drafts = select_drafts(positions, sources, drafts)
     sources, targets = select_sentences(positions, sources), select_sentences(positions, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))
     task = Task.from_documents(model, sources, specials, config, context, batch_tokens, drafts)
-    spans = score_task(task, SentenceTokens.from_documents(targets), on_sentences, free_at_limit, without_context)
+    with nullcontext() if noise is None else noise.readable():
+        spans = score_task(task, SentenceTokens.from_documents(targets), on_sentences, free_at_limit, without_context)
     hypotheses = []
     for (start, end), indices, count in zip(pairwise(task.offsets.tolist()), positions, counts, strict=True):
         (joined,) = join_spans([spans[number] for number in range(start, end) if number in spans], config, start)
@@ -176,7 +184,8 @@ def score_task(
             task.words, words, task.instances, indices, specials, model.parts.boundary_tokens, "last", task.drafts
         )
         inputs = share_sources(task, batch.inputs, batch_groups)
-        batch = replace(batch, inputs=inputs.isolate_sentences() if without_context else inputs).to(model.device)
+        inputs = inputs.isolate_sentences() if without_context else inputs
+        batch = Batch(inputs, replaced_words(batch.labels)).to(model.device)
         for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, free_at_limit), strict=True):
             for i in numbers:
                 span = task.make_span(int(task.instances.first_output[i]), int(task.instances.last[i]), [hypothesis])

@@ -39,6 +39,7 @@ from docmt.decoding.translation_results import (
 )
 from docmt.documents import Document, unwrap_lines
 from docmt.model import TranslationModel
+from docmt.model.noise import ContextNoise
 from docmt.text import Side
 from docmt.text.tokenizer import SIDES
 
@@ -351,12 +352,18 @@ class Translator:
         return self.score_all([(source, target)])[0]
 
     def score_all(
-        self, pairs: Sequence[tuple[Document | str, Document | str]], free_at_limit: bool = False, context: bool = True
+        self,
+        pairs: Sequence[tuple[Document | str, Document | str]],
+        free_at_limit: bool = False,
+        context: bool = True,
+        noise: ContextNoise | None = None,
     ) -> list[Translation]:
         """Score many documents (see `score`). Raises DocmtError where a pair has unequal numbers of sentences.
 
         free_at_limit: the end of a sentence at the length limit costs nothing, as in the search. context: without it no
         sentence sees another of its document, in the source or in the target, while all else (positions) is the same.
+        noise: replaces what the model reads of all sentences but one of each document, whose scores alone have a
+        meaning.
         """
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -384,6 +391,7 @@ class Translator:
                 drafts=drafts,
                 free_at_limit=free_at_limit,
                 without_context=not context,
+                noise=noise,
             )
         return [
             self._add_scores(*pair, [len(words) for words in source], hypothesis)

@@ -9,8 +9,9 @@ One model scores all conditions. All log-probabilities are in nats.
   before it (true), n sentences of another document (shuffled), its true context hidden (empty), or nothing (alone). A
   model that gains from true but not from shuffled context uses the content of the context. Empty and alone differ if
   positions continue through a document.
-- Test suites (`compare_suite_contexts`): the same conditions for items of a suite. Items that are right without their
-  context are right by default. The gain on the tokens in which candidates differ is measured alone (`marked_tokens`).
+- Test suites (`compare_suite_contexts`): true, empty and shuffled context for items of a suite, and noise for scored
+  ones (`ContextNoise`). Items that are right without their context are right by default. The gain on the tokens in
+  which candidates differ is measured alone (`marked_tokens`).
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 CONDITIONS = ("true", "empty", "shuffled")
 """Compared contexts: the true one, none, and that of another document or item."""
+SCORED_CONDITIONS = (*CONDITIONS, "noise")
+"""Contexts of contrastive items that are scored. A search after noise would read its own translations of it."""
 
 
 @dataclass(frozen=True)
@@ -342,7 +345,7 @@ OnItem = Callable[[str, int, Any], object]
 
 @dataclass(frozen=True)
 class SuiteContextComparison:
-    """Results of the same items with true, empty and shuffled context."""
+    """Results of the same items with true, empty and shuffled context, and with noise if they are scored."""
 
     items: Sequence[SuiteItem]
     results: dict[str, ContrastiveResult]
@@ -357,11 +360,10 @@ class SuiteContextComparison:
 
     def rows(self, name: str) -> list[SuiteRow]:
         """Return table rows with the conditions as columns. name: name of the test set."""
-        rows = build_suite_rows(name, self.items, [self.results[condition] for condition in CONDITIONS])
+        rows = build_suite_rows(name, self.items, list(self.results.values()))
         if self.translated:
             items = [replace(item, candidates=()) for item in self.items]
-            translated = [self.translated[condition] for condition in CONDITIONS]
-            rows += build_suite_rows(f"{name}, translated", items, translated)
+            rows += build_suite_rows(f"{name}, translated", items, list(self.translated.values()))
         return rows
 
     def to_json(self) -> dict[str, Any]:
@@ -381,9 +383,9 @@ def compare_suite_contexts(
     *,
     translate: bool = False,
 ) -> SuiteContextComparison:
-    """Evaluate items with their context, with none, and with the context of another item.
+    """Evaluate items with their context, with none, with the context of another item, and with noise if scored.
 
-    config: comparison of candidates. significance: its seed shuffles the items. on_item: see `evaluate_items`.
+    config: comparison of candidates. significance: its seed draws items and noise. on_item: see `evaluate_items`.
     translate: whether to translate contrastive items, too. Raises DocmtError if no item has a context, or no two items
     can exchange theirs.
     """
@@ -397,12 +399,14 @@ def compare_suite_contexts(
         name = f"{condition}, translated" if is_translated else condition
         callback = None if on_item is None else lambda index, result: on_item(name, numbers[index], result)
         if true[0].candidates and not is_translated:
-            return evaluate_items(translator, inputs, config, callback, context=condition != "empty")
+            seed = significance.seed if condition == "noise" else None
+            return evaluate_items(translator, inputs, config, callback, context=condition != "empty", noise_seed=seed)
         if condition == "empty":
             inputs = [_drop_context(item) for item in true]
         return evaluate_translations(translator, inputs, callback)
 
-    results = {condition: evaluate(condition) for condition in CONDITIONS}
+    conditions = SCORED_CONDITIONS if true[0].candidates else CONDITIONS
+    results = {condition: evaluate(condition) for condition in conditions}
     translated, marked = dict[str, ContrastiveResult](), None
     if true[0].candidates:
         marked = compare_marked(true, {name: result.marked for name, result in results.items()}, significance)

@@ -196,20 +196,29 @@ def evaluate_items(
     on_item: OnItem | None = None,
     *,
     context: bool = True,
+    noise_seed: int | None = None,
 ) -> ContrastiveResult:
     """Score every candidate of every item and count how often the right one is best.
 
     on_item: called for every item. With it an item that fails counts as unanswered, without it the error is raised.
-    context: whether sentences see the other sentences of their documents.
+    context: whether sentences see the other sentences of their documents. noise_seed: noise replaces the sentences
+    around the tested one (`ContextNoise`), which alone counts.
     """
     config = config or SuiteConfig()
+    if noise_seed is not None:
+        config = replace(config, sentences="deciding")
 
     def score_group(group: Sequence[SuiteItem]) -> list[list[Translation]]:
         pairs: list[tuple[Document | str, Document | str]] = []
         for item in group:
             source = Document.from_sentences(item.source, id=item.id)
             pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
-        results = iter(translator.score_all(pairs, free_at_limit=False, context=context))
+        noise = None
+        if noise_seed is not None:
+            from docmt.model.noise import ContextNoise  # imported here: it needs torch
+
+            noise = ContextNoise([item.sentence for item in group for _ in item.candidates], noise_seed)
+        results = iter(translator.score_all(pairs, free_at_limit=False, context=context, noise=noise))
         return [[next(results) for _ in item.candidates] for item in group]
 
     answers, marked = "", list[MarkedScore | None]()
@@ -445,14 +454,17 @@ def sign_test(first: str, other: str) -> float:
 
 
 def _table(rows: Sequence[SuiteRow], systems: Sequence[str]) -> list[list[str]]:
-    """Return a header and the rows. Counts of ties and other wrong answers follow each test set."""
+    """Return a header and the rows. Counts of ties and other wrong answers follow each test set.
+
+    Cells of systems without counts are empty.
+    """
     lines = [["", "items", "chance", *systems]]
     for _, group in groupby(rows, lambda row: row.suite):
         suite_row, *subset_rows = group
         lines += [[row.name, *row.cells()] for row in (suite_row, *subset_rows)]
         for name in ("ties", *_wrong_kinds([suite_row])):
             lines.append([f"{INDENT}{name}", "", "", *(f"{getattr(count, name):,}" for count in suite_row.counts)])
-    return lines
+    return [[*line, *[""] * (len(lines[0]) - len(line))] for line in lines]
 
 
 def _wrong_kinds(rows: Sequence[SuiteRow]) -> list[str]:

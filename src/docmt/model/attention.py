@@ -216,8 +216,8 @@ def visible_spans(sequence: PackedSentences, scope: AttentionScope) -> Spans:
         raise ValueError(f"the memory {scope.memory!r} has no documents, but {scope} needs them")
     if scope.extent == "document":
         return sequence.documents
-    if scope.extent == "recent":
-        return sequence.sentences.extend_back(sequence.documents, scope.offset)
+    if scope.extent in ("preceding", "recent"):
+        return sequence.sentences.join_preceding(sequence.documents, scope.offset, itself=scope.extent == "recent")
     return sequence.sentences.select_preceding(sequence.documents, scope.offset).trim(*scope.trim)
 
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.core.errors import DocmtError
+from docmt.model import noise
 from docmt.model.families.conventions import PADDING_ID
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ class Embeddings(nn.Module):
 
         side: source or target.
         """
-        vectors: Tensor = getattr(self, self.parts.table_name(side))(tokens)
+        vectors = noise.look_up(getattr(self, self.parts.table_name(side)), tokens)
         sizes = self.parts.for_side(side).sizes
         if sizes.scale_embeddings:
             vectors = vectors * math.sqrt(sizes.width)

@@ -199,6 +199,25 @@ class Hops(nn.Module):
         return total
 
 
+class HierarchicalAttention(nn.Module):
+    """Attention to each of n sentences, then to the n outputs (after Miculicich et al. 2018), as a block of a layer.
+
+    Attentions to sentences have no output bias. So the output of a missing sentence is zero, by which it is hidden.
+    """
+
+    def __init__(self, words: Sequence[Attention], sentences: SentenceAttention) -> None:
+        """words: one for each sentence, oldest first; sentences: attention to their outputs."""
+        super().__init__()
+        self.words, self.sentences = nn.ModuleList(words), sentences
+
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        """x [..., d] -> [..., d], zero without any sentence"""
+        summaries = torch.stack([attention(x, context) for attention in self.words], dim=-2)  # [..., n, d]
+        exists = summaries.detach().any(-1)  # [..., n]
+        output: Tensor = self.sentences(x, summaries, exists)
+        return output * exists.any(-1, keepdim=True)
+
+
 class SentenceEncoder(nn.Module):
     """Encoder of single sentences whose memory has the states of every layer."""
 
@@ -320,10 +339,11 @@ class SentenceAttention(nn.Module):
     It reads no other position, so it has no scope and needs no cache, and is no `Attention`.
     """
 
-    def __init__(self, width: int, heads: int, attention_width: int = 0) -> None:
-        """attention_width: of all heads together, if `width` is not a multiple of `heads`."""
+    def __init__(self, width: int, heads: int, attention_width: int = 0, memory: str = "self") -> None:
+        """attention_width: of all heads together, if `width` is not a multiple of `heads`; memory: that is summarized
+        (`AttentionScope.memory`)."""
         super().__init__()
-        self.heads = heads
+        self.heads, self.memory = heads, memory
         inner = width if width % heads == 0 else attention_width
         self.query, self.key, self.value = (nn.Linear(width, inner) for _ in range(3))
         self.output = nn.Linear(inner, width)

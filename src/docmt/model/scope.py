@@ -89,9 +89,9 @@ class AttentionScope:
 
     memory: str = "self"
     """"self" (the computed sequence itself), or the name of a memory of the system, such as "source" """
-    extent: Literal["sentence", "document", "neighbour", "recent"] = "sentence"
-    """the (aligned) sentence, the whole document, another sentence of the document, or recent ones: the (aligned)
-    sentence and the `offset` before it, as one span"""
+    extent: Literal["sentence", "document", "neighbour", "preceding", "recent"] = "sentence"
+    """the (aligned) sentence, the whole document, another sentence of the document, the `offset` sentences before as
+    one span (preceding, of another memory than self), or these and the sentence itself (recent)"""
     offset: int = 0
     """of a neighbour: how many sentences before, or after if negative; nothing is seen outside the document.
     In `AttentionContext.attend_preceding`: each of the `offset` sentences before"""

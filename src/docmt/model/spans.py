@@ -66,13 +66,13 @@ class Spans:
         exists = (indices == others) & (document_indices == document_indices[others])
         return Spans(self.starts[others], self.lengths[others] * exists)
 
-    def extend_back(self, documents: Spans, count: int) -> Spans:
-        """Return for each segment the span from `count` segments before it in its document up to its own end.
+    def join_preceding(self, documents: Spans, count: int, itself: bool = False) -> Spans:
+        """Return for each segment one span over up to `count` ones before it in its document, empty without any.
 
-        Segments must tile the documents.
+        itself: the segment too. Segments must lie end to end.
         """
-        first = torch.arange(len(self)) - self.numbers_within(documents).clamp(max=count)
-        return Spans(self.starts[first], self.ends - self.starts[first])
+        firsts = self.starts[torch.arange(len(self)) - self.numbers_within(documents).clamp(max=count)]
+        return Spans(firsts, (self.ends if itself else self.starts) - firsts)
 
     def shift_boundaries(self, documents: Spans) -> Spans:
         """Move each segment boundary inside a document one position later. Segments must tile the documents."""

@@ -30,7 +30,18 @@ from docmt.model.embeddings import (
     build_token_embedding,
 )
 from docmt.model.families import FAMILIES, Family
-from docmt.model.layers import Dropout, FeedForward, GatedResidual, Hops, Layer, Residual, SentenceEncoder, run_layers
+from docmt.model.layers import (
+    Dropout,
+    FeedForward,
+    GatedResidual,
+    HierarchicalAttention,
+    Hops,
+    Layer,
+    Residual,
+    SentenceAttention,
+    SentenceEncoder,
+    run_layers,
+)
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.model_config import ModelConfig, Sizes
 from docmt.model.scope import AttentionScope
@@ -105,6 +116,15 @@ class Parts:
     def build_hops(self, scopes: Sequence[AttentionScope], zero_init: bool) -> Hops:
         """Build successive attentions, one per scope. zero_init: their initial output is zero."""
         return Hops([self.build_attention(scope, zero_init=zero_init, output_bias=False) for scope in scopes])
+
+    def build_hierarchical_attention(self, scopes: Sequence[AttentionScope], zero_init: bool) -> HierarchicalAttention:
+        """Build attentions to a sentence each, one per scope, and to their outputs. zero_init: see `build_hops`."""
+        sizes = self.sizes
+        words = [self.build_attention(scope, output_bias=False) for scope in scopes]
+        sentences = SentenceAttention(sizes.width, sizes.heads, sizes.attention_width, scopes[0].memory)
+        if zero_init:
+            nn.init.zeros_(sentences.output.weight)
+        return HierarchicalAttention(words, sentences)
 
     def build_sentence_encoder(self, side: str, *, whole: bool, frozen: bool) -> SentenceEncoder:
         """Build an encoder of single sentences. Layer i of a side's stack reads its layer i.

@@ -49,6 +49,7 @@ from docmt.evaluation import (
 )
 from docmt.evaluation.context_usage import (
     CONDITIONS,
+    SCORED_CONDITIONS,
     check_has_context,
     document_gains,
     score_with_and_without_context,
@@ -76,7 +77,7 @@ class ProbeOptions(SearchOptions):
     reference: str | None = option(None, metavar="FILE")
     """reference sentences in the same format; not needed for JSONL with both sides"""
     context_ablation: bool = False
-    """also run --suite without context and with the context of another item"""
+    """also run --suite without context, with the context of another item, and with noise in its place"""
     translate: bool = False
     """with --context-ablation: also translate contrastive items, and count which candidate's form comes first"""
     json: str | None = option(None, metavar="FILE")
@@ -248,7 +249,7 @@ def _collect(
 
 
 def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
-    """Run a model on every test set with true, empty and shuffled context. Return the text table.
+    """Run a model on every test set with true, empty and shuffled context, and with noise. Return the text table.
 
     Failed test sets are reported and left out.
     """
@@ -276,7 +277,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
         probe.usage["beam"] = options.search.beam
     if not rows:
         return ""
-    columns = [f"{name} context" for name in CONDITIONS]
+    columns = [f"{name} context" for name in SCORED_CONDITIONS[: max(len(row.counts) for row in rows)]]
     pages = [f"{escape_markdown(short)}: {tokens.markdown()}" for short, tokens in marked.items()]
     probe.markdown = "\n\n".join([f"# {model}", suite_markdown(rows, columns).rstrip(), *pages]) + "\n"
     tables = [f"{short}: {tokens.format()}" for short, tokens in marked.items()]

@@ -37,6 +37,8 @@ class MultiHop(System):
 
     sentences: int = ranged(3, 1, 100)
     """preceding sentences to attend to"""
+    context_attention: Literal["hops", "joined", "hierarchical"] = "hops"
+    """hops: to one sentence after the other; joined: to all at once; hierarchical: to each, then to the results"""
     direction: Literal["L2R", "R2L"] = "L2R"
     """hops from the farthest sentence to the nearest (L2R), or reverse (R2L)"""
     side: Literal["both", "source", "target"] = "both"
@@ -56,7 +58,12 @@ class MultiHop(System):
         return "" if self.sentence_encoders == "tuned" else "sentence_encoders"
 
     def check(self, sizes: Sizes) -> None:
-        """Raise DocmtError for references without a target side."""
+        """Raise DocmtError for references without a target side, and for a direction without hops."""
+        if self.direction == "R2L" and self.context_attention != "hops":
+            raise DocmtError(
+                f"model.multihop.direction is R2L, but context_attention {self.context_attention} has no order: leave "
+                "it out"
+            )
         if self.side == "source" and self.target_context == "references":
             raise DocmtError(
                 "model.multihop.target_context is references, but side source reads no target: leave it out"
@@ -88,7 +95,10 @@ class MultiHop(System):
         offsets, identity = range(1, self.sentences + 1), self.fusion == "identity"
         offsets = offsets[::-1] if self.direction == "L2R" else offsets
         scopes = [replace(scope, extent="neighbour", offset=offset) for offset in offsets]
-        hops = parts.build_hops(scopes, zero_init=identity)
+        if self.context_attention == "joined":  # a single hop
+            scopes = [replace(scope, extent="preceding", offset=self.sentences)]
+        is_hierarchical = self.context_attention == "hierarchical"
+        hops = (parts.build_hierarchical_attention if is_hierarchical else parts.build_hops)(scopes, identity)
         layer.insert("hops", hops, parts.build_gated_residual(additive=True, has_norm=not identity), after)
 
     def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
