@@ -15,7 +15,7 @@ from variants import SYSTEMS, hierarchical
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}
 SOURCE = [[5, 6], [7, 8, 9], [10], [11, 12], [13, 14, 15], [16, 17], [18], [19, 20]]
 TARGET = [[15, 16], [17], [18, 19, 20], [21], [22, 23], [24, 25, 26], [27, 28], [29]]
-NAMES = [name for name in SYSTEMS if "hierarchical" in name]
+NAMES = [name for name in SYSTEMS if name.startswith("hierarchical")]
 
 
 def build(**options):

@@ -283,9 +283,7 @@ def test_references_are_refused_where_no_target_is_read():
 
 @pytest.mark.parametrize("context_attention", ["joined", "hierarchical"])
 def test_a_direction_without_hops_is_refused(context_attention):
-    message = (
-        rf"model\.multihop\.direction is R2L, but context_attention {context_attention} has no order: leave it out"
-    )
+    message = rf"model\.multihop\.direction is R2L, but context_attention {context_attention} has no order"
     with pytest.raises(DocmtError, match=message):
         build(direction="R2L", context_attention=context_attention)
 

@@ -39,9 +39,9 @@ KINDS = tuple(
     f"{site}_{scope}" for site in ("encoder_self", "decoder_self", "decoder_cross") for scope in ("local", "global")
 )
 """Kinds of attention in most systems: local attention stays in a sentence, global attention sees the whole instance.
-Attention to another memory is named after it, such as encoder_context_local. Attention to a previous sentence ends in
-_before. Hierarchical attention attends to words (_before), then to sentences (_sentences). Selective
-attention has the weights of sentences (_sentences)."""
+Attention to another memory is named after it, such as encoder_context_local. Attention to previous sentences ends in
+_before. Hierarchical attention attends to words (_before), then to sentences (_sentences). Selective attention has the
+weights of sentences (_sentences)."""
 
 
 class EntropyMeter:

@@ -59,15 +59,11 @@ class MultiHop(System):
 
     def check(self, sizes: Sizes) -> None:
         """Raise DocmtError for references without a target side, and for a direction without hops."""
-        if self.direction == "R2L" and self.context_attention != "hops":
-            raise DocmtError(
-                f"model.multihop.direction is R2L, but context_attention {self.context_attention} has no order: leave "
-                "it out"
-            )
+        name = self.context_attention
+        if self.direction == "R2L" and name != "hops":
+            raise DocmtError(f"model.multihop.direction is R2L, but context_attention {name} has no order")
         if self.side == "source" and self.target_context == "references":
-            raise DocmtError(
-                "model.multihop.target_context is references, but side source reads no target: leave it out"
-            )
+            raise DocmtError("model.multihop.target_context is references, but side source has no target: leave it out")
 
     def context_spec(self) -> ContextSpec:
         """Return sentences with the k before them, and drafts for the target side."""
@@ -92,14 +88,14 @@ class MultiHop(System):
         return layers
 
     def _insert_hops(self, layer: Layer, scope: AttentionScope, after: str, parts: Parts) -> None:
-        offsets, identity = range(1, self.sentences + 1), self.fusion == "identity"
-        offsets = offsets[::-1] if self.direction == "L2R" else offsets
-        scopes = [replace(scope, extent="neighbour", offset=offset) for offset in offsets]
+        step, identity = -1 if self.direction == "L2R" else 1, self.fusion == "identity"
+        scopes = [replace(scope, extent="neighbour", offset=n) for n in range(1, self.sentences + 1)[::step]]
         if self.context_attention == "joined":  # a single hop
             scopes = [replace(scope, extent="preceding", offset=self.sentences)]
-        is_hierarchical = self.context_attention == "hierarchical"
-        hops = (parts.build_hierarchical_attention if is_hierarchical else parts.build_hops)(scopes, identity)
-        layer.insert("hops", hops, parts.build_gated_residual(additive=True, has_norm=not identity), after)
+        build = parts.build_hierarchical_attention if self.context_attention == "hierarchical" else parts.build_hops
+        layer.insert(
+            "hops", build(scopes, identity), parts.build_gated_residual(additive=True, has_norm=not identity), after
+        )
 
     def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
         """Build the sentence encoders."""
