@@ -30,9 +30,8 @@ class MultiHop(System):
 
     One sentence encoder per side reads each sentence once. Layer n attends to its layer n. Choices where the paper is
     silent: hops have residual branches and separate weights, and add nothing for missing sentences. One gate without
-    bias, sigmoid(W a + U (b - a)), joins input a and output b of the hops (a reparametrised W a + U b). A feed-forward
-    block ends each layer. The draft encoder has separate embeddings, like the reverse model that initializes it. The
-    draft of the current sentence is never its reference.
+    bias, sigmoid(W a + U (b - a)), joins input a and output b of the hops (a reparametrised W a + U b). The draft
+    encoder has separate embeddings, like the reverse model that initializes it.
     """
 
     sentences: int = ranged(3, 1, 100)
@@ -63,13 +62,12 @@ class MultiHop(System):
         if self.direction == "R2L" and name != "hops":
             raise DocmtError(f"model.multihop.direction is R2L, but context_attention {name} has no order")
         if self.side == "source" and self.target_context == "references":
-            raise DocmtError("model.multihop.target_context is references, but side source has no target: leave it out")
+            raise DocmtError("model.multihop.target_context is references, but side source reads no target")
 
     def context_spec(self) -> ContextSpec:
         """Return sentences with the k before them, and drafts for the target side."""
-        drafts = self.side != "source"
-        references = drafts and self.target_context == "references"
-        return ContextSpec(source_context=self.sentences, drafts=drafts, references=references)
+        drafts, references = self.side != "source", self.target_context == "references"
+        return ContextSpec(source_context=self.sentences, drafts=drafts, references=drafts and references)
 
     def build_encoder(self, parts: Parts) -> list[Layer]:
         """Build layers of self-attention, hops, feed-forward."""
