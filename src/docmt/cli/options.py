@@ -57,7 +57,8 @@ Options = TypeVar("Options")
 # If two options of a command would share a short name, both need the full one there.
 SHORT_NAMES = {
     "input": "layout language join_lines",
-    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature implementation",
+    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature implementation "
+    "sampling seed",
     "context": "instance_tokens overlap window_decoding",
     "metrics": "protocol unit text language tokenize lowercase ter",
     "significance": "test resample samples seed",
@@ -559,6 +560,10 @@ def is_recipe(argument: str) -> bool:
 # Options of several commands
 
 
+FOR_TRANSLATE = ("n_best", "sampling", "seed")
+"""Settings of the search that only `docmt translate` has."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """Where and how a model runs."""
@@ -577,7 +582,7 @@ class ModelOptions:
 class SearchOptions(ModelOptions):
     """How a model runs and searches."""
 
-    search: SearchConfig = setting(SearchConfig(), skip=("n_best",))
+    search: SearchConfig = setting(SearchConfig(), skip=FOR_TRANSLATE)
     """beam search"""
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt import experiments
-from docmt.cli.options import EveryCommand, Parser, is_recipe
+from docmt.cli.options import FOR_TRANSLATE, EveryCommand, Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
 from docmt.core.settings import option, quote
 from docmt.decoding import ContextConfig, SearchConfig
@@ -60,7 +60,7 @@ class ReproduceOptions:
     """list the runs with their states, and exit"""
     metrics: MetricConfig = MetricConfig()
     """settings of the metrics"""
-    search: SearchConfig = option(SearchConfig(), skip=("n_best",))
+    search: SearchConfig = option(SearchConfig(), skip=FOR_TRANSLATE)
     """beam search on the test split"""
     context: ContextConfig = ContextConfig()
     """division of documents into instances"""
