@@ -1,9 +1,11 @@
 """Sampled translations: frequencies, scores, seeds, batches, ensembles, and what does not go together."""
 
+import json
 from collections import Counter
 
 import pytest
 import torch
+from commands import call
 from reference_search import (
     DOCUMENTS,
     SHORT_LIMITS,
@@ -14,6 +16,7 @@ from reference_search import (
     score_next,
     translate_documents,
 )
+from tiny_model import save_tiny_model
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
@@ -154,3 +157,18 @@ def test_a_sentence_has_the_least_and_the_most_words_that_are_allowed():
 def test_options_that_do_not_go_together(options, message):
     with pytest.raises(DocmtError, match=message):
         SearchConfig(**{"sampling": True, **options})
+
+
+def test_the_command_line_draws_the_same_samples_again(tmp_path):
+    model, source = save_tiny_model(tmp_path / "model"), tmp_path / "a.txt"
+    source.write_text("a few words\nmore words\n\na few words\n")
+    options = ["--layout", "lines", "--format", "jsonl", "--sampling", "--beam", 1, "-q"]
+    for name, more in (("1", []), ("again", ["--batch-tokens", 1]), ("other", ["--seed", 2])):
+        outcome = call("translate", model, source, "-o", tmp_path / f"{name}.jsonl", *options, *more)
+        assert outcome.status == 0, outcome.err
+    targets = {
+        name: [json.loads(line)["target"] for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("1", "again", "other")
+    }
+    assert targets["1"] == targets["again"] != targets["other"]
+    assert targets["1"][0] != targets["1"][2]  # of equal sentences
