@@ -8,7 +8,7 @@ from random import Random
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translator import Translator
 from docmt.documents import Document
-from docmt.documents.words import find_words
+from docmt.documents.words import Span, find_words
 
 
 def sample_round_trips(
@@ -26,17 +26,22 @@ def sample_round_trips(
 
 
 def list_words(documents: Iterable[Document]) -> list[str]:
-    """Return the distinct words of documents, in alphabetical order."""
+    """Return the distinct words of documents, without signs, in alphabetical order."""
     sentences = (sentence for document in documents for sentence in document.sentences)
-    return sorted({sentence[first:last] for sentence in sentences for first, last in find_words(sentence)})
+    return sorted({sentence[first:last] for sentence in sentences for first, last in _find_words(sentence)})
 
 
 def replace_words(sentence: str, share: float, vocabulary: Sequence[str], chance: Random) -> str:
-    """Return a sentence in which each word is, with probability `share`, another word of the vocabulary."""
+    """Return a sentence in which each word is, with probability `share`, a random word of the vocabulary."""
     parts, end = [], 0
-    for first, last in find_words(sentence):
-        if chance.random() < share:
+    for first, last in _find_words(sentence):
+        if vocabulary and chance.random() < share:
             # `random` gives the same numbers in every version of Python, `choice` does not.
             parts += [sentence[end:first], vocabulary[int(chance.random() * len(vocabulary))]]
             end = last
     return "".join([*parts, sentence[end:]])
+
+
+def _find_words(sentence: str) -> list[Span]:
+    """Return the words that are no signs."""
+    return [(first, last) for first, last in find_words(sentence) if sentence[first].isalnum()]
