@@ -167,7 +167,7 @@ def test_the_command_line_draws_the_same_samples_again(tmp_path):
         outcome = call("translate", model, source, "-o", tmp_path / f"{name}.jsonl", *options, *more)
         assert outcome.status == 0, outcome.err
     targets = {
-        name: [json.loads(line)["target"] for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        name: [json.loads(line)["target"] for line in (tmp_path / f"{name}.jsonl").read_bytes().splitlines()]
         for name in ("1", "again", "other")
     }
     assert targets["1"] == targets["again"] != targets["other"]
