@@ -44,7 +44,7 @@ from docmt.core.settings import (
     value_hint,
 )
 from docmt.core.settings import option as setting
-from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.decoding.search_config import BATCH_TOKENS, FOR_TRANSLATE, ContextConfig, SearchConfig
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -162,9 +162,7 @@ class Option:
     def invocation(self) -> str:
         """The flags with the placeholder of the value, for the help."""
         usual = {int: "N", float: "X", Path: "PATH"}.get(self.value_kind, "TEXT")
-        if self.has_choices:
-            usual = self.last_name.upper()
-        value = self.metavar or usual
+        value = self.metavar or (self.last_name.upper() if self.has_choices else usual)
         if not self.flags:
             return value
         value = f" {value} ..." if self.max_values == MANY else f" {value}"
@@ -558,10 +556,6 @@ def is_recipe(argument: str) -> bool:
 
 
 # Options of several commands
-
-
-FOR_TRANSLATE = ("n_best", "sampling", "seed")
-"""Settings of the search that only `docmt translate` has."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,8 @@ BATCH_TOKENS = 8192
 """Source tokens that are searched together by default, padding included."""
 USUAL_DRAFT_BEAM = 4
 """Beam size of drafts, first translations that other systems read."""
+FOR_TRANSLATE = ("n_best", "sampling", "seed")
+"""Settings of the search that `docmt translate` has, and no other command."""
 Number = TypeVar("Number", float, "Tensor")
 
 

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt import experiments
-from docmt.cli.options import FOR_TRANSLATE, EveryCommand, Parser, is_recipe
+from docmt.cli.options import EveryCommand, Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
 from docmt.core.settings import option, quote
 from docmt.decoding import ContextConfig, SearchConfig
+from docmt.decoding.search_config import FOR_TRANSLATE
 from docmt.evaluation import MetricConfig, read_suite
 from docmt.experiments import list_experiments, read_experiment
 from docmt.training import TrainConfig

@@ -25,10 +25,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from docmt.cli.options import FOR_TRANSLATE, Parser
+from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, option
-from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 
 if TYPE_CHECKING:
     import socket
