@@ -54,6 +54,7 @@ INPUTS = {
     "JSONL": (JSONL, "in.jsonl", []),
     "JSONL as text": (JSONL, "in.jsonl", ["--format", "text"]),
     "n best": (JSONL, "in.jsonl", ["--n-best", 2, "--format", "jsonl"]),
+    "sampled": (TEXT, "in.txt", ["--sampling", "--seed", 3]),
     "carried": (TEXT, "in.txt", ["--overlap", 2]),
     "compressed": (TEXT, "in.txt", []),
 }

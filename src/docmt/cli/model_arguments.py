@@ -24,3 +24,10 @@ def resolve_model_names(config: Config, *fields: str) -> Config:
         if (path := find_named_model(str(value))) is not None:
             paths[name] = type(value)(str(path))
     return replace(config, **paths)  # type: ignore[type-var]
+
+
+def read_languages(model: str) -> tuple[str, str]:
+    """Return the language codes of a model, whose weights are not loaded. Raises DocmtError as `Translator` does."""
+    from docmt.decoding.ensembles import parse_model_paths, read_tokenizer_and_languages  # torch takes seconds
+
+    return read_tokenizer_and_languages(parse_model_paths(model))[1]

@@ -44,7 +44,7 @@ from docmt.core.settings import (
     value_hint,
 )
 from docmt.core.settings import option as setting
-from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.decoding.search_config import BATCH_TOKENS, FOR_TRANSLATE, ContextConfig, SearchConfig
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -57,7 +57,8 @@ Options = TypeVar("Options")
 # If two options of a command would share a short name, both need the full one there.
 SHORT_NAMES = {
     "input": "layout language join_lines",
-    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature implementation",
+    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature implementation "
+    "sampling seed",
     "context": "instance_tokens overlap window_decoding",
     "metrics": "protocol unit text language tokenize lowercase ter",
     "significance": "test resample samples seed",
@@ -161,9 +162,7 @@ class Option:
     def invocation(self) -> str:
         """The flags with the placeholder of the value, for the help."""
         usual = {int: "N", float: "X", Path: "PATH"}.get(self.value_kind, "TEXT")
-        if self.has_choices:
-            usual = self.last_name.upper()
-        value = self.metavar or usual
+        value = self.metavar or (self.last_name.upper() if self.has_choices else usual)
         if not self.flags:
             return value
         value = f" {value} ..." if self.max_values == MANY else f" {value}"
@@ -577,7 +576,7 @@ class ModelOptions:
 class SearchOptions(ModelOptions):
     """How a model runs and searches."""
 
-    search: SearchConfig = setting(SearchConfig(), skip=("n_best",))
+    search: SearchConfig = setting(SearchConfig(), skip=FOR_TRANSLATE)
     """beam search"""
 
 

@@ -18,6 +18,7 @@ from docmt.decoding.caches import can_synchronize
 from docmt.decoding.ensembles import Memories, Model, compute_next_logits, list_members
 from docmt.decoding.incremental import IncrementalDecoder, can_read_prefixes, log_normalizers, read_prefixes, top_tokens
 from docmt.decoding.published_searches import GenerateSearch, PooledSearch, ThumtSearch
+from docmt.decoding.sampling import draw_tokens, draw_uniform
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import BeamState, SearchRow, TargetBoundaries, WordIds, choose_rules
 from docmt.decoding.translation_results import Hypothesis, non_finite_error
@@ -53,6 +54,7 @@ class BeamSearch:
         self.prefix_tokens = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]
         self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
+        self.row_numbers = torch.tensor([row.number for row in rows], device=device)  # [D] see `SearchRow`
         # [D, S] index in the packed source of each sentence of a search row
         self.numbers = pad_sequence([torch.tensor(row.sentences) for row in rows], batch_first=True).to(device)
         hypotheses = len(rows) * config.beam
@@ -152,17 +154,24 @@ class BeamSearch:
             logits = compute_next_logits(self.model, states, self.config.temperature)
             normalizer = log_normalizers(logits)
             self.rules.restrict(logits, state, rows)
-            values, ids = top_tokens(logits, count)
+            values, ids = self._choose_tokens(logits, state, rows, count)
             fixed = forced[:, None]
             return torch.where(fixed, scores, values - normalizer), torch.where(fixed, tokens, ids), forced
         free = (~forced).nonzero().flatten()
         if len(free):  # forced hypotheses need no projection to the vocabulary
             logits = compute_next_logits(self.model, [x[free] for x in states], self.config.temperature)
             normalizer = log_normalizers(logits)
-            self.rules.restrict(logits, state.select(free), rows[free])
-            values, tokens[free] = top_tokens(logits, count)
+            free_state, free_rows = state.select(free), rows[free]
+            self.rules.restrict(logits, free_state, free_rows)
+            values, tokens[free] = self._choose_tokens(logits, free_state, free_rows, count)
             scores[free] = values - normalizer
         return scores, tokens, forced
+
+    def _choose_tokens(self, logits: Tensor, state: BeamState, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Return logits and ids of the best next tokens, or of a sampled one: [R, count] each; logits: [R, V]."""
+        if not self.config.sampling:
+            return top_tokens(logits, count)
+        return draw_tokens(logits, draw_uniform(self.config.seed, self.row_numbers[rows], state.free))
 
     def _collect_finished(self, ends: Tensor, parents: Tensor, best: Tensor, log_probs: Tensor, forced: Tensor) -> None:
         """Add the hypotheses that end here; ends [D, B], the others as in `step`."""
@@ -227,7 +236,7 @@ class BeamSearch:
         self.state, self.begins = self.state.select(hypotheses), self.begins[hypotheses]
         self.generated, self.log_probs = self.generated[hypotheses], self.log_probs[hypotheses]
         self.total = self.total[rows]
-        self.counts, self.numbers = self.counts[rows], self.numbers[rows]
+        self.counts, self.numbers, self.row_numbers = self.counts[rows], self.numbers[rows], self.row_numbers[rows]
         self.rules.select_rows(rows)
         self.decoder.select_rows(hypotheses, rows)
 

@@ -267,16 +267,16 @@ class IncrementalDecoder:
 
 def log_normalizers(logits: Tensor) -> Tensor:
     """Return the logarithm of the sum of exponentials, in float32: [n, V] -> [n, 1]."""
-    return torch.cat([block.logsumexp(-1, keepdim=True) for block in _float_blocks(logits)])
+    return torch.cat([block.logsumexp(-1, keepdim=True) for block in float_blocks(logits)])
 
 
 def top_tokens(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the `count` largest logits of each row [n, V], largest first, float32, and their ids: [n, count] each."""
-    values, ids = zip(*(_top_values(block, count) for block in _float_blocks(logits)), strict=True)
+    values, ids = zip(*(_top_values(block, count) for block in float_blocks(logits)), strict=True)
     return torch.cat(values), torch.cat(ids)
 
 
-def _float_blocks(logits: Tensor) -> Iterator[Tensor]:
+def float_blocks(logits: Tensor) -> Iterator[Tensor]:
     """Yield a few rows at a time in float32, so that they stay in the processor's cache."""
     for block in logits.split(max(1, _BLOCK_NUMBERS // logits.shape[1])):
         yield block.float()

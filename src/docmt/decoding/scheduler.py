@@ -392,7 +392,8 @@ def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool
             history = [task.history.ranked_translations(task.start + n)[0] for n in instance_sentences]
             for n in range(start, last):
                 part = slice(0 if with_prefixes else n - first, n + 1 - first)
-                rows.append(SearchRow(aligned[part].tolist(), lengths[first:last][part].tolist(), history[: n - first]))
+                sentences, words = aligned[part].tolist(), lengths[first:last][part].tolist()
+                rows.append(SearchRow(sentences, words, history[: n - first], task.start + n))
                 numbers.append(n)
         sizes = [
             (max(row.lengths[-1] + NUM_BOUNDARY_TOKENS, sum(map(len, row.prefix)) // _PREFIX_SHARE), index)
@@ -427,7 +428,8 @@ def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] |
     rows = []
     for i, aligned, prefix in zip(batch, task.split_aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
         lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
-        rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix))
+        number = task.start + int(task.instances.first_output[i])
+        rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix, number))
     return search(task.model, task.model.compute_memories(inputs), rows, task.specials, task.config)
 
 

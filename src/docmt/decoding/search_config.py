@@ -15,6 +15,8 @@ BATCH_TOKENS = 8192
 """Source tokens that are searched together by default, padding included."""
 USUAL_DRAFT_BEAM = 4
 """Beam size of drafts, first translations that other systems read."""
+FOR_TRANSLATE = ("n_best", "sampling", "seed")
+"""Settings of the search that `docmt translate` has, and no other command."""
 Number = TypeVar("Number", float, "Tensor")
 
 
@@ -40,6 +42,10 @@ class SearchConfig:
     """decode all sentences at once, in this many rounds of drafts; 0: one after the other"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each instance, window or sentence; at most the beam"""
+    sampling: bool = False
+    """draw each token from the model's distribution instead of taking the best; needs beam 1"""
+    seed: int = ranged(1, 0, 2**63 - 1)
+    """seed of the samples, which do not depend on the batches"""
 
     def __post_init__(self) -> None:
         check_fields(self, "search.")
@@ -49,6 +55,7 @@ class SearchConfig:
             raise DocmtError(
                 f"search.rounds has no effect with search.implementation {self.implementation}. Leave one of them out."
             )
+        self._check_sampling()
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best} but the beam is {self.beam}. Choose at most the beam.")
         if self.implementation != "thumt" and self.max_length_extra < max(self.min_length, 1):
@@ -56,6 +63,20 @@ class SearchConfig:
                 f"search.max_length_extra is {self.max_length_extra}: choose at least {max(self.min_length, 1)}, "
                 "the least number of tokens of a sentence"
             )
+
+    def _check_sampling(self) -> None:
+        """Raise DocmtError for settings that do not go together with sampling, or have no effect without it."""
+        if not self.sampling and self.seed != SearchConfig.seed:
+            raise DocmtError("search.seed has no effect without search.sampling. Leave it out, or add search.sampling.")
+        if self.sampling and self.beam != 1:
+            raise DocmtError(f"search.sampling needs search.beam 1, but the beam is {self.beam}. Set search.beam to 1.")
+        if self.sampling and self.implementation != "docmt":
+            raise DocmtError(
+                f"search.sampling does not go together with search.implementation {self.implementation}. "
+                "Leave one of them out."
+            )
+        if self.sampling and self.rounds:
+            raise DocmtError("search.sampling does not go together with search.rounds. Leave one of them out.")
 
     def __repr__(self) -> str:
         return short_repr(self)

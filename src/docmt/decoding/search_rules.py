@@ -119,6 +119,8 @@ class SearchRow:
     """words of each sentence, without boundary tokens"""
     prefix: WordIds = ()
     """forced translations of its first sentences"""
+    number: int = 0
+    """number of its first sentence without a forced translation in the whole task, which samples depend on"""
 
 
 @dataclass

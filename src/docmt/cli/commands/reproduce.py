@@ -26,6 +26,7 @@ from docmt.cli.options import EveryCommand, Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
 from docmt.core.settings import option, quote
 from docmt.decoding import ContextConfig, SearchConfig
+from docmt.decoding.search_config import FOR_TRANSLATE
 from docmt.evaluation import MetricConfig, read_suite
 from docmt.experiments import list_experiments, read_experiment
 from docmt.training import TrainConfig
@@ -62,7 +63,7 @@ class ReproduceOptions:
     """list the runs with their states, and exit"""
     metrics: MetricConfig = MetricConfig()
     """settings of the metrics"""
-    search: SearchConfig = option(SearchConfig(), skip=("n_best",))
+    search: SearchConfig = option(SearchConfig(), skip=FOR_TRANSLATE)
     """beam search on the test split"""
     context: ContextConfig = ContextConfig()
     """division of documents into instances"""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, option
-from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 
 if TYPE_CHECKING:
     import socket
@@ -79,7 +79,7 @@ class ServeOptions:
     """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
     """number format of matrix products; lower is faster where the processor has it, and less exact"""
-    search: SearchConfig = option(SearchConfig(), skip=("n_best",))
+    search: SearchConfig = option(SearchConfig(), skip=FOR_TRANSLATE)
     """beam search"""
 
 

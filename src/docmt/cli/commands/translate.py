@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpus_io import check_outputs, make_directory
+from docmt.cli.model_arguments import read_languages
 from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
@@ -127,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         if not is_resumable(output):
             name = "standard output" if output == STANDARD else f"{output}, a device or pipe,"
             raise DocmtError(f"--resume cannot continue {name}; write to a file with -o FILE")
-    languages = _read_languages(options.model)
+    languages = read_languages(options.model)
     report = Report()
     language = options.input.language or languages[0] or DEFAULT_LANGUAGE
     markup = FileConfig(*languages, language, tuple(options.fields), options.bilingual)
@@ -165,13 +166,6 @@ def _log_partial(writers: Iterable[TranslationWriter]) -> None:
     if paths := [writer.partial for writer in writers if writer.partial]:
         others = f" (and {len(paths) - 1} others)" if len(paths) > 1 else ""
         _log.warning(f"{paths[0]}{others} is for --resume, which translates only what is missing: delete it otherwise")
-
-
-def _read_languages(model: str) -> tuple[str, str]:
-    """Return the language codes of a model, whose weights are not loaded. Raises DocmtError as `Translator` does."""
-    from docmt.decoding.ensembles import parse_model_paths, read_tokenizer_and_languages  # torch takes seconds
-
-    return read_tokenizer_and_languages(parse_model_paths(model))[1]
 
 
 def _check_n_best(search: SearchConfig, formats: Iterable[str]) -> None:

@@ -1,0 +1,54 @@
+"""Sampling of tokens by inversion: the first token whose cumulative probability reaches a random number.
+
+The random number is a hash of the seed, the sentence and the number of the token. So a sample does not depend on the
+other sentences of its batch, and no generator has a state that would have to be kept.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from docmt.decoding.incremental import float_blocks
+
+# SplitMix64 (Steele, Lea and Flood 2014), in integers with a sign.
+_INCREMENT, _FIRST_FACTOR, _SECOND_FACTOR = (
+    number - 2**64 for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+_BITS = 53  # of a float64
+
+
+def draw_uniform(seed: int, rows: Tensor, positions: Tensor) -> Tensor:
+    """Return a random number in (0, 1], float64, for each row and position: int64 [n], int64 [n] -> [n]."""
+    state = torch.full_like(rows, seed)
+    for number in (torch.zeros_like(rows), rows, positions):
+        state = _hash(state, number)
+    return (_shift(state, 64 - _BITS) + 1).double() * 2.0**-_BITS
+
+
+def _hash(state: Tensor, number: Tensor) -> Tensor:
+    """Return output `number` of the generator SplitMix64 with this state: int64 [n], int64 [n] -> int64 [n]."""
+    x = state + (number + 1) * _INCREMENT
+    x = (x ^ _shift(x, 30)) * _FIRST_FACTOR
+    x = (x ^ _shift(x, 27)) * _SECOND_FACTOR
+    return x ^ _shift(x, 31)
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """Return integers without a sign, shifted to the right: int64 [n] -> int64 [n]."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def draw_tokens(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logit (float32) and the id of one token of each row, drawn from its softmax: [n, 1] each.
+
+    logits: [n, V], minus infinity for tokens that may not follow. uniform: random numbers in (0, 1], float64 [n].
+    """
+    ids, first = [], 0
+    for block in float_blocks(logits):
+        sums = block.softmax(-1, dtype=torch.float64).cumsum(-1)
+        # The product is above 0 and at most the last sum, so the token has a probability.
+        ids.append(torch.searchsorted(sums, uniform[first : first + len(block), None] * sums[:, -1:]))
+        first += len(block)
+    tokens = torch.cat(ids).clamp_(max=logits.shape[1] - 1)  # weights that are not numbers have no sums
+    return logits.gather(1, tokens).float(), tokens
