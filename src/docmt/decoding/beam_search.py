@@ -202,11 +202,8 @@ class BeamSearch:
             counts = self.boundaries.count_chosen(tokens, set(forced_labels))
             score = self.config.normalize_score(float(best[i, j]), free)
             at_limit = self.rules.find_at_limit(i, lengths, chosen_before)
-            result = Hypothesis(sentences, sentence_scores, counts, score, free, at_limit)
-            if states is not None:
-                word_states = split_states(states[number], stream, sentences, self.specials)
-                result = replace(result, word_states=word_states)
-            finished.append(result)
+            keys = [] if states is None else split_states(states[number], stream, sentences, self.specials)
+            finished.append(Hypothesis(sentences, sentence_scores, counts, score, free, at_limit, word_states=keys))
 
     def _share_positions(self) -> None:
         """Move positions that are the same in all beams of every search row to shared storage."""
