@@ -106,11 +106,8 @@ class ReferenceRow:
         return [token for sentence in self.prefix for token in (*sentence, *separators)]
 
 
-def score_next(model, row, tokens):
-    """Return log-probabilities of every next token after `tokens`, by the full forward pass.
-
-    Those of an ensemble are of the mean of its members' probabilities.
-    """
+def compute_states(model, row, tokens):
+    """Return the decoder states of each member after `tokens`, by the full forward pass."""
     sentences = []
     for token in [SPECIALS.eos if is_joined(model) else SPECIALS.bos, *tokens]:
         if token == SPECIALS.bos or not sentences:
@@ -119,7 +116,13 @@ def score_next(model, row, tokens):
     # The forward pass wants as many target sentences as are aligned; those not yet begun must not matter.
     sentences += [[SPECIALS.bos]] * (len(row.aligned) - len(sentences))
     inputs = make_inputs(model, [row.source], row.aligned, pack([sentences]))
-    probabilities = [member.project(member(inputs)[len(tokens)]).softmax(-1) for member in list_members(model)]
+    return [member(inputs)[len(tokens)] for member in list_members(model)]
+
+
+def score_next(model, row, tokens):
+    """Return log-probabilities of every next token after `tokens`, those of the mean of the members' probabilities."""
+    pairs = zip(list_members(model), compute_states(model, row, tokens), strict=True)
+    probabilities = [member.project(state).softmax(-1) for member, state in pairs]
     return (sum(probabilities) / len(probabilities)).log()
 
 

@@ -17,6 +17,7 @@ from docmt.core.errors import DocmtError
 from docmt.decoding.caches import can_synchronize
 from docmt.decoding.ensembles import Memories, Model, compute_next_logits, list_members
 from docmt.decoding.incremental import IncrementalDecoder, can_read_prefixes, log_normalizers, read_prefixes, top_tokens
+from docmt.decoding.output_cache import CacheReader, split_states
 from docmt.decoding.published_searches import GenerateSearch, PooledSearch, ThumtSearch
 from docmt.decoding.sampling import draw_tokens, draw_uniform
 from docmt.decoding.search_config import SearchConfig
@@ -46,6 +47,7 @@ class BeamSearch:
         self.decoder = IncrementalDecoder(model, memories, rows, config.beam, prefixes)
         begins = prefixes[0].lengths if prefixes else torch.zeros(len(rows), dtype=torch.int64)
         self.begins = begins.to(device).repeat_interleave(config.beam)  # [R] tokens before the first step
+        self.cache = CacheReader([row.cache for row in rows], config) if config.cache_weight else None
         forced_rows = [replace(row, prefix=()) for row in rows] if prefixes else rows
         self.rules = choose_rules(model, config)(forced_rows, config, self.boundaries, device)
         self.unfinished = list(range(len(rows)))  # search rows, by their number in the batch
@@ -115,6 +117,8 @@ class BeamSearch:
         self.generated = torch.cat((self.generated[hypotheses], new_tokens[:, None]), dim=1)
         self.log_probs = torch.cat((self.log_probs[hypotheses], log_probs[:, None]), dim=1)
         self.steps += 1
+        if self.cache is not None:
+            self.cache.advance(hypotheses)
         if beam > 1:
             self.decoder.reorder(hypotheses)
         if self.steps % _SHARE_EVERY == 0:
@@ -141,6 +145,8 @@ class BeamSearch:
         step = self.steps
         sentences = self.numbers[rows, state.sentence]
         states = self.decoder.step(state.last, state.offset, self.begins + step, sentences)  # [R, d] of each member
+        if self.cache is not None:
+            self.cache.read_states(states)
         forced_token = self.rules.find_forced(state, rows, step)
         forced = forced_token >= 0
         # A single beam needs no second candidate: when its best one ends the translation, the search is over.
@@ -151,7 +157,7 @@ class BeamSearch:
         scores[:, 0] = 0.0
         tokens[:, 0] = forced_token
         if not can_synchronize(forced.device):
-            logits = compute_next_logits(self.model, states, self.config.temperature)
+            logits = self._compute_logits(states)
             normalizer = log_normalizers(logits)
             self.rules.restrict(logits, state, rows)
             values, ids = self._choose_tokens(logits, state, rows, count)
@@ -159,7 +165,7 @@ class BeamSearch:
             return torch.where(fixed, scores, values - normalizer), torch.where(fixed, tokens, ids), forced
         free = (~forced).nonzero().flatten()
         if len(free):  # forced hypotheses need no projection to the vocabulary
-            logits = compute_next_logits(self.model, [x[free] for x in states], self.config.temperature)
+            logits = self._compute_logits(states, free)
             normalizer = log_normalizers(logits)
             free_state, free_rows = state.select(free), rows[free]
             self.rules.restrict(logits, free_state, free_rows)
@@ -173,9 +179,15 @@ class BeamSearch:
             return top_tokens(logits, count)
         return draw_tokens(logits, draw_uniform(self.config.seed, self.row_numbers[rows], state.free))
 
+    def _compute_logits(self, states: Sequence[Tensor], hypotheses: Tensor | slice = slice(None)) -> Tensor:
+        """Return the logits [n, V] of the next token of these hypotheses; states: [R, d] of each member."""
+        logits = compute_next_logits(self.model, [x[hypotheses] for x in states], self.config.temperature)
+        return logits if self.cache is None else self.cache.mix(logits, hypotheses)
+
     def _collect_finished(self, ends: Tensor, parents: Tensor, best: Tensor, log_probs: Tensor, forced: Tensor) -> None:
         """Add the hypotheses that end here; ends [D, B], the others as in `step`."""
-        for i, j in ends.nonzero().tolist():
+        states = None if self.cache is None else self.cache.trace_states(parents[:, : ends.shape[1]][ends])
+        for number, (i, j) in enumerate(ends.nonzero().tolist()):
             finished = self.finished[self.unfinished[i]]
             if len(finished) == self.config.beam:
                 continue
@@ -183,6 +195,7 @@ class BeamSearch:
             tokens, scores = self.shared_tokens[self.unfinished[i]]
             tokens = [*tokens, *self.generated[hypothesis].tolist(), self.boundaries.end]
             scores = [*scores, *self.log_probs[hypothesis].tolist(), float(log_probs[i, j])]
+            stream = tokens
             if not self.opening_is_labelled:
                 labels = [position for position, token in enumerate(tokens) if token != self.specials.pad]
                 tokens, scores = [tokens[position] for position in labels], [scores[position] for position in labels]
@@ -198,7 +211,8 @@ class BeamSearch:
             counts = self.boundaries.count_chosen(tokens, set(forced_labels))
             score = self.config.normalize_score(float(best[i, j]), free)
             at_limit = self.rules.find_at_limit(i, lengths, chosen_before)
-            finished.append(Hypothesis(sentences, sentence_scores, counts, score, free, at_limit))
+            keys = [] if states is None else split_states(states[number], stream, sentences, self.specials)
+            finished.append(Hypothesis(sentences, sentence_scores, counts, score, free, at_limit, word_states=keys))
 
     def _share_positions(self) -> None:
         """Move positions that are the same in all beams of every search row to shared storage."""
@@ -239,6 +253,8 @@ class BeamSearch:
         self.counts, self.numbers, self.row_numbers = self.counts[rows], self.numbers[rows], self.row_numbers[rows]
         self.rules.select_rows(rows)
         self.decoder.select_rows(hypotheses, rows)
+        if self.cache is not None:
+            self.cache.select_rows(hypotheses, rows)
 
 
 _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": GenerateSearch}

@@ -73,6 +73,7 @@ class DocumentStream:
         self._borders = np.searchsorted(self._task.instances.document, np.arange(len(positions) + 1))
         for document, resume_point in self._resume_points.items():
             if document not in self._errors:
+                self._check_cache(document, resume_point)
                 self._resume_document(document, resume_point)
         self._done = self._find_done()
 
@@ -98,6 +99,16 @@ class DocumentStream:
             if drafts is not None:
                 drafts[number] = []
         return cut_documents(numbers)
+
+    def _check_cache(self, document: int, resume_point: ResumePoint) -> None:
+        """Raise DocmtError for a document of which a part is left: the states in its output cache are not kept."""
+        start = self._first_untranslated(document, resume_point)
+        if self._config.cache_weight and self._offsets[document] < start < self._offsets[document + 1]:
+            raise DocmtError(
+                f"document {document + 1} cannot be continued after sentence {resume_point.sentences} with "
+                "search.cache_weight: the cache of what was translated before is not kept. Translate the document from "
+                "the beginning, or without that option."
+            )
 
     def _resume_document(self, document: int, resume_point: ResumePoint) -> None:
         """Restore the history of a resumed document. Raises DocmtError where no instance begins at that sentence."""
@@ -256,6 +267,8 @@ class DocumentStream:
 
     def _is_serial(self) -> bool:
         """Return whether instances wait for earlier ones."""
+        if self._config.cache_weight:
+            return True
         instances = self._task.instances
         return bool((instances.first_output > instances.first).any()) and self._order != "windows"
 
@@ -293,20 +306,22 @@ class DocumentStream:
 
     def _search_instances(self, indices: Sequence[int], on_sentences: OnSentences) -> list[InstanceSpans]:
         """Return the translations of these instances."""
-        task = self._task.select_instances(indices)
+        # What a failed search leaves in the output caches is dropped.
+        task = replace(self._task.select_instances(indices), caches=dict(self._task.caches))
         if self._drafts is not None:
             task = replace(task, drafts=SentenceTokens.from_documents([self._prepare_drafts(task)]))
         with torch.inference_mode():
             spans = ORDERS["rounds" if self._config.rounds else self._order](task, on_sentences)
         # Lower ranks were searched given the best translations of earlier sentences, not their own. The published
         # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
-        # boundary tokens than those of the translation.
+        # boundary tokens than those of the translation. Scores are of the model without an output cache.
         config, instances = self._config, task.instances
         has_prefixes = self._order != "sentences" and bool((instances.first_output > instances.first).any())
         other_context = self._order == "windows" or (has_prefixes and config.n_best > 1)
         other_tokens = config.implementation == "rfa" or (self._rules is OpenRules and config.implementation == "docmt")
-        if other_context or config.rounds or other_tokens:
+        if other_context or config.rounds or other_tokens or config.cache_weight:
             spans = _rescore(task, spans)
+        self._task.caches.update(task.caches)
         results: list[InstanceSpans] = []
         for start, last in zip(task.instances.first_output.tolist(), task.instances.last.tolist(), strict=True):
             numbers = range(task.start + start, task.start + last)
@@ -369,10 +384,13 @@ class DocumentStream:
         return self._first_untranslated(document, point) < int(self._offsets[document + 1])
 
     def _forget(self, instance: int) -> None:
-        """Drop the translations that no instance from this one on sees."""
+        """Drop the translations and output caches that no instance from this one on sees."""
         instances = self._task.instances
         first = int(instances.first[instance]) if instance < len(instances) else int(self._offsets[-1])
         self._task.history.forget(first)
+        document = int(instances.document[instance]) if instance < len(instances) else len(self._sizes)
+        for number in [number for number in self._task.caches if number < document]:
+            del self._task.caches[number]
 
 
 def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
@@ -386,11 +404,15 @@ def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
         targets = SentenceTokens.from_documents(
             [[translations[min(rank, len(translations) - 1)] for translations in history]]
         )
-        for number, span in score_task(task, targets).items():
-            if rank < len(spans[number].hypotheses):
-                old, (new,) = spans[number].hypotheses[rank], span.hypotheses
+        for scored in score_task(task, targets).values():
+            (whole,) = scored.hypotheses
+            for number in range(scored.first, scored.last):  # a span of the whole instance, or one of each sentence
+                if number not in spans or rank >= len(spans[number].hypotheses):
+                    continue
+                is_whole = spans[number].last - number == scored.last - scored.first
+                new = whole if is_whole else whole.drop_prefix(number - scored.first, only_next=True)
                 scores = {name: getattr(new, name) for name in ("sentence_scores", "sentence_tokens", "free_tokens")}
-                rescored[number].append(replace(old, **scores))
+                rescored[number].append(replace(spans[number].hypotheses[rank], **scores))
     return {number: replace(span, hypotheses=rescored[number]) for number, span in spans.items()}
 
 

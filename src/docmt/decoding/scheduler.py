@@ -23,6 +23,7 @@ from docmt.data.instances import context_lengths, instance_lengths, locate_sente
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Model, combine_context_specs, list_members
+from docmt.decoding.output_cache import OutputCache, extend_cache
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import SearchRow, WordIds, supports_rounds
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan, join_spans
@@ -82,6 +83,8 @@ class Task:
     """number of its first sentence in the whole task, of which this is a part"""
     history: History = field(default_factory=lambda: History())
     """translations of earlier sentences, shared by all parts of a task"""
+    caches: dict[int, OutputCache] = field(default_factory=dict)
+    """with `search.cache_weight`, the words of each document's finished sentences; they change during the search"""
 
     @classmethod
     def from_documents(
@@ -135,6 +138,11 @@ class Task:
         numbers = range(len(self.instances)) if indices is None else indices
         return batch_by_length([(self.lengths[i], i) for i in numbers], times * self.batch_tokens)
 
+    def batches_in_turn(self, times: int = 1) -> Iterator[list[int]]:
+        """Batch all instances (see `batches`); with an output cache, those of a document one after the other."""
+        groups = self.dependency_groups() if self.config.cache_weight else [None]
+        return (batch for group in groups for batch in self.batches(group, times))
+
     @cached_property
     def lengths(self) -> list[int]:
         """Tokens of each instance, boundary tokens included."""
@@ -143,8 +151,8 @@ class Task:
         return lengths
 
     def dependency_groups(self) -> list[list[int]]:
-        """Group instances so that each comes after all instances whose translations it sees."""
-        if (self.instances.first_output == self.instances.first).all():
+        """Group instances so that each comes after all instances whose translations it sees, in an output cache too."""
+        if not self.config.cache_weight and (self.instances.first_output == self.instances.first).all():
             return [list(range(len(self.instances)))]
         documents = self.instances.document  # in rising order
         levels = np.arange(len(documents)) - np.searchsorted(documents, documents)
@@ -162,6 +170,18 @@ class Task:
         """Split the aligned source sentences of a model input by instance."""
         counts = self.instances.last[batch] - self.instances.first[batch]
         return inputs.alignment.split(counts.tolist())
+
+    def find_cache(self, instance: int) -> OutputCache | None:
+        """Return the output cache of an instance's document, if it has finished sentences."""
+        return self.caches.get(int(self.instances.document[instance]))
+
+    def keep_output(self, instance: int, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """Return translations of an instance or its next sentence; words of the best enter the output cache, if any."""
+        if not self.config.cache_weight:
+            return hypotheses
+        cache = extend_cache(self.find_cache(instance), hypotheses[0], self.config.cache_tokens)
+        self.caches[int(self.instances.document[instance])] = cache
+        return [replace(each, word_states=[]) for each in hypotheses]
 
     def make_span(self, first: int, last: int, hypotheses: Sequence[Hypothesis]) -> TranslatedSpan:
         """Return the translations of the sentences first .. last - 1 of this task as a span of the whole one."""
@@ -364,6 +384,7 @@ def _search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
         prefixes = [[task.history.ranked_translations(task.start + n)[0] for n in numbers] for numbers in earlier]
         for i, prefix, results in zip(batch, prefixes, _search_rows(task, batch, prefixes), strict=True):
             hypotheses = [result.drop_prefix(len(prefix), only_next=only_next) for result in results]
+            hypotheses = task.keep_output(i, hypotheses)
             span = task.make_span(int(starts[i]), int(ends[i]), hypotheses)
             spans[span.first] = span
             task.history.add(span.first, [each.fit_sentences(span.last - span.first) for each in hypotheses])
@@ -375,15 +396,18 @@ def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool
     """Search single sentences, for the order "sentences".
 
     Many instances are read together, and sentences of similar length are searched together. with_prefixes: the
-    translations of the earlier sentences in the instance are the prefix.
+    translations of the earlier sentences in the instance are the prefix. With an output cache, the sentences of a
+    document are searched one after the other.
     """
     spans: SearchSpans = {}
     instances, lengths = task.instances, task.words.lengths
-    for batch in task.batches(times=1 if with_prefixes else POOL_FACTOR):
+    for batch in task.batches_in_turn(times=1 if with_prefixes else POOL_FACTOR):
         inputs = task.read_sources(batch)
         memories = task.model.compute_memories(inputs)
         rows: list[SearchRow] = []
         numbers: list[int] = []
+        owners: list[int] = []  # instance of each row
+        turns: dict[int, list[int]] = {}  # indices of rows, of one sentence a document with an output cache
         for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
             first, start, last = (
                 int(column[i]) for column in (instances.first, instances.first_output, instances.last)
@@ -391,20 +415,27 @@ def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool
             instance_sentences = range(first, last) if with_prefixes else ()
             history = [task.history.ranked_translations(task.start + n)[0] for n in instance_sentences]
             for n in range(start, last):
+                turns.setdefault(n - start if task.config.cache_weight else 0, []).append(len(rows))
+                owners.append(i)
                 part = slice(0 if with_prefixes else n - first, n + 1 - first)
                 sentences, words = aligned[part].tolist(), lengths[first:last][part].tolist()
                 rows.append(SearchRow(sentences, words, history[: n - first], task.start + n))
                 numbers.append(n)
-        sizes = [
-            (max(row.lengths[-1] + NUM_BOUNDARY_TOKENS, sum(map(len, row.prefix)) // _PREFIX_SHARE), index)
-            for index, row in enumerate(rows)
-        ]
-        for indices in batch_by_length(sizes, task.batch_tokens):
-            results = search(task.model, memories, [rows[index] for index in indices], task.specials, task.config)
+        sizes = [max(row.lengths[-1] + NUM_BOUNDARY_TOKENS, sum(map(len, row.prefix)) // _PREFIX_SHARE) for row in rows]
+        for indices in (
+            indices
+            for turn in turns.values()
+            for indices in batch_by_length([(sizes[index], index) for index in turn], task.batch_tokens)
+        ):
+            searched = [replace(rows[index], cache=task.find_cache(owners[index])) for index in indices]
+            results = search(task.model, memories, searched, task.specials, task.config)
             for index, row_results in zip(indices, results, strict=True):
                 hypotheses = [result.drop_prefix(len(rows[index].prefix)) for result in row_results]
+                hypotheses = task.keep_output(owners[index], hypotheses)
                 span = task.make_span(numbers[index], numbers[index] + 1, hypotheses)
                 spans[span.first] = span
+                if task.config.cache_weight:  # the scores are computed from the history
+                    task.history.add(span.first, [each.sentences for each in hypotheses])
             on_sentences(len(indices))
     return spans
 
@@ -412,9 +443,9 @@ def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool
 def _search_windows(task: Task, on_sentences: OnSentences) -> SearchSpans:
     """Search windows and keep the last sentence of each, for the order "windows"."""
     spans: SearchSpans = {}
-    for batch in task.batches():
+    for batch in task.batches_in_turn():
         for i, results in zip(batch, _search_rows(task, batch), strict=True):
-            hypotheses = [result.drop_prefix(len(result.sentences) - 1) for result in results]
+            hypotheses = task.keep_output(i, [result.drop_prefix(len(result.sentences) - 1) for result in results])
             span = task.make_span(int(task.instances.first_output[i]), int(task.instances.last[i]), hypotheses)
             spans[span.first] = span
             task.history.add(span.first, [each.sentences for each in hypotheses])
@@ -429,7 +460,7 @@ def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] |
     for i, aligned, prefix in zip(batch, task.split_aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
         lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
         number = task.start + int(task.instances.first_output[i])
-        rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix, number))
+        rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix, number, task.find_cache(i)))
     return search(task.model, task.model.compute_memories(inputs), rows, task.specials, task.config)
 
 

@@ -46,6 +46,12 @@ class SearchConfig:
     """draw each token from the model's distribution instead of taking the best; needs beam 1"""
     seed: int = ranged(1, 0, 2**63 - 1)
     """seed of the samples, which do not depend on the batches"""
+    cache_weight: float = ranged(0.0, 0, 0.99)
+    """weight of a cache of the document's own translation, which makes its words likelier to come again; 0: none"""
+    cache_sharpness: float = ranged(20.0, 0, 1000)
+    """factor of the cosines by which the cache compares decoder states"""
+    cache_tokens: int = ranged(500, 1, 1_000_000)
+    """latest target tokens of a document that the cache keeps"""
 
     def __post_init__(self) -> None:
         check_fields(self, "search.")
@@ -56,6 +62,12 @@ class SearchConfig:
                 f"search.rounds has no effect with search.implementation {self.implementation}. Leave one of them out."
             )
         self._check_sampling()
+        if self.cache_weight and (self.rounds or self.implementation != "docmt"):
+            other = "search.rounds" if self.rounds else f"search.implementation {self.implementation}"
+            raise DocmtError(f"search.cache_weight has no effect with {other}. Leave one of them out.")
+        for name in ("cache_sharpness", "cache_tokens"):
+            if not self.cache_weight and getattr(self, name) != getattr(SearchConfig, name):
+                raise DocmtError(f"search.{name} has no effect without search.cache_weight. Leave it out.")
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best} but the beam is {self.beam}. Choose at most the beam.")
         if self.implementation != "thumt" and self.max_length_extra < max(self.min_length, 1):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import DecodingOrder, System
 from docmt.text import SpecialTokens
+
+if TYPE_CHECKING:
+    from docmt.decoding.output_cache import OutputCache
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,8 @@ class SearchRow:
     """forced translations of its first sentences"""
     number: int = 0
     """number of its first sentence without a forced translation in the whole task, which samples depend on"""
+    cache: OutputCache | None = None
+    """words of the document's finished sentences, if there are any and the search has a cache"""
 
 
 @dataclass

@@ -248,7 +248,7 @@ class Translator:
         together (default: 4 times `batch_tokens`). Earlier translations stay in memory only while the model sees them.
         resume_points: progress of documents by number (from 0), the `resume_point` of their last part; only the rest is
         translated. A document that cannot be translated yields a part with an `error`, and stops no others. Raises
-        DocmtError for values that are not documents.
+        DocmtError for values that are not documents, and with `search.cache_weight` for documents translated in part.
         """
         if look_ahead is not None and (not isinstance(look_ahead, int) or look_ahead < 1):
             raise DocmtError(f"look_ahead is {look_ahead!r}. Choose at least 1 source token, or None.")
