@@ -119,11 +119,16 @@ def compute_states(model, row, tokens):
     return [member(inputs)[len(tokens)] for member in list_members(model)]
 
 
-def score_next(model, row, tokens):
-    """Return log-probabilities of every next token after `tokens`, those of the mean of the members' probabilities."""
-    pairs = zip(list_members(model), compute_states(model, row, tokens), strict=True)
+def score_states(model, states):
+    """Return log-probabilities of every next token: those of the mean of the members' probabilities."""
+    pairs = zip(list_members(model), states, strict=True)
     probabilities = [member.project(state).softmax(-1) for member, state in pairs]
     return (sum(probabilities) / len(probabilities)).log()
+
+
+def score_next(model, row, tokens):
+    """Return log-probabilities of every next token after `tokens`."""
+    return score_states(model, compute_states(model, row, tokens))
 
 
 def reference_rules(model, row, tokens, config):

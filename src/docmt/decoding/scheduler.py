@@ -177,7 +177,7 @@ class Task:
 
     def keep_output(self, instance: int, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """Return translations of an instance or its next sentence; words of the best enter the output cache, if any."""
-        if not self.config.cache_weight:
+        if not hypotheses[0].word_states:  # no cache, or (plain document system) not a single sentence
             return hypotheses
         cache = extend_cache(self.find_cache(instance), hypotheses[0], self.config.cache_tokens)
         self.caches[int(self.instances.document[instance])] = cache
