@@ -64,6 +64,7 @@ VARIANTS = [
     {"system": "hierarchical", "hierarchical": Hierarchical(side="both")},
     {"system": "flat"},
     {"system": "hybrid"},
+    {"system": "cadec"},
 ]
 
 

@@ -23,6 +23,7 @@ SEEN = {
     "hierarchical-decoder": {"source": TWO_BEFORE, "target": TWO_BEFORE},
     "flat": {"source": TWO_BEFORE, "target": OWN},
     "hybrid": {"source": ALL, "target": TWO_BEFORE},  # two decoder layers, which see one sentence before each
+    "cadec": {"source": TWO_BEFORE, "target": OWN, "draft": TWO_BEFORE},
 }
 
 

@@ -12,7 +12,7 @@ from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.linear_kernels import CHUNK
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
+from docmt.model.systems import Cadec, Concat, Context, Group, Hierarchical, MultiHop
 from docmt.model.transformer import Parts
 from docmt.training import train
 from docmt.training.distributed import start_fabric
@@ -64,15 +64,22 @@ SYSTEMS = {
     },
     "flat": {"model__system": "flat"},
     "hybrid": {"model__system": "hybrid"},
+    "cadec": {"model__system": "cadec"},
+    "cadec, as published": {"model__system": "cadec", "model__cadec": Cadec(sentences=1, fusion="published")},
 }
 HALVES = {"model__group": Group(fusion="heads")}
 
 
 @pytest.fixture
 def change(change, drafted, sentence_run):
-    """As elsewhere, but the store has drafts, and there is a drafter, for the systems that read them."""
+    """As elsewhere, but the store has drafts, and there is a drafter, for the systems that read them.
+
+    Systems with frozen layers start from the sentence model.
+    """
 
     def changed(**settings):
+        if settings.get("model__system") == "cadec":
+            settings = {"initialize_from": sentence_run, **settings}
         config = change(**{"store": drafted.directory, **settings})
         return replace(config, drafter=sentence_run) if config.model.system_options.context_spec().drafts else config
 
@@ -126,6 +133,7 @@ PROMISED = {
     "hierarchical on both sides": ("above_",),
     "flat": ("segments",),
     "hybrid": ("above_encoder.", ".relation."),
+    "cadec": (".cross.whole.", ".draft"),
 }
 
 

@@ -21,7 +21,7 @@ from docmt.core.settings import (
 from docmt.model.earlier_versions import with_current_names
 from docmt.model.families import FAMILIES, Family
 from docmt.model.families.conventions import ENCODER_SIZES
-from docmt.model.systems import SYSTEMS, Concat, Context, Flat, Group, Hierarchical, Hybrid, MultiHop, System
+from docmt.model.systems import SYSTEMS, Cadec, Concat, Context, Flat, Group, Hierarchical, Hybrid, MultiHop, System
 
 # Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
 PRESETS: dict[str, dict[str, int]] = {
@@ -159,7 +159,7 @@ class ModelConfig(Sizes):
     """
 
     system: Literal[
-        "sentence", "document", "group", "concat", "context", "multihop", "hierarchical", "flat", "hybrid"
+        "sentence", "document", "group", "concat", "context", "multihop", "hierarchical", "flat", "hybrid", "cadec"
     ] = "group"
     """architecture: the context that a model reads, and how"""
     group: Group = field(default_factory=Group)
@@ -176,6 +176,8 @@ class ModelConfig(Sizes):
     """Flat-Transformer (Ma et al. 2020)"""
     hybrid: Hybrid = field(default_factory=Hybrid)
     """Hybrid context (Zheng et al. 2020)"""
+    cadec: Cadec = field(default_factory=Cadec)
+    """context-aware decoder (Voita et al. 2019a)"""
 
     def __post_init__(self) -> None:
         check_fields(self, "model.")
