@@ -589,7 +589,8 @@ def test_filling_changes_nothing(system):
 
 
 @pytest.mark.parametrize(
-    "name", in_tiers(name for name in SYSTEMS if name == "sentence" or name.startswith(("context", "multihop", "cadec")))
+    "name",
+    in_tiers(name for name in SYSTEMS if name == "sentence" or name.startswith(("context", "multihop", "cadec"))),
 )
 def test_sentences_that_are_only_looked_back_at_change_nothing_else(name):
     """A sentence translated alone, the others before it only read, has the states that it has among all."""

@@ -177,7 +177,7 @@ class ModelConfig(Sizes):
     hybrid: Hybrid = field(default_factory=Hybrid)
     """Hybrid context (Zheng et al. 2020)"""
     cadec: Cadec = field(default_factory=Cadec)
-    """context-aware decoder (Voita et al. 2019a)"""
+    """context-aware decoder (Voita et al. 2019)"""
 
     def __post_init__(self) -> None:
         check_fields(self, "model.")

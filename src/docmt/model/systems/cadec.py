@@ -1,4 +1,4 @@
-"""The context-aware decoder (CADec, Voita et al. 2019a): a second decoder reads drafts of a frozen first model."""
+"""The context-aware decoder (CADec, Voita et al. 2019): a second decoder reads drafts of a frozen first model."""
 
 from __future__ import annotations
 
