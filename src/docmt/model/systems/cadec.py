@@ -13,7 +13,7 @@ from docmt.model.systems.base import System
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from docmt.model.attention import GroupAttention, Memory
+    from docmt.model.attention import Attention, GroupAttention, Memory
     from docmt.model.layers import Layer
     from docmt.model.spans import ModelInput, Packed
     from docmt.model.transformer import Parts, TranslationModel
@@ -63,7 +63,7 @@ class Cadec(System):
         local = parts.build_attention(scope) if self.fusion == "identity" else None
         return GroupAttention(local, self._build_recent(parts, scope))
 
-    def _build_recent(self, parts: Parts, scope: AttentionScope, memory_width: int | None = None) -> nn.Module:
+    def _build_recent(self, parts: Parts, scope: AttentionScope, memory_width: int | None = None) -> Attention:
         recent = replace(scope, extent="recent", offset=self.sentences)
         vectors, zero = parts.build_sentence_vectors(recent=self.sentences), self.fusion == "identity"
         return parts.build_attention(recent, memory_width, zero_init=zero, relation=vectors)
