@@ -15,7 +15,7 @@ import torch
 from docmt.decoding import SearchConfig
 from docmt.decoding.scoring import score_documents
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.systems import Concat, Context, Flat, Hierarchical, Hybrid, MultiHop, Selective
+from docmt.model.systems import Cadec, Concat, Context, Flat, Hierarchical, Hybrid, MultiHop, Selective
 from docmt.text import SpecialTokens
 
 FOLDER = Path(__file__).parent / "images"
@@ -36,6 +36,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "flat": {"system": "flat", "flat": Flat(sentences=2)},
     "hybrid": {"system": "hybrid", "hybrid": Hybrid(fusion="published")},
     "selective": {"system": "selective", "selective": Selective(fusion="published", attention="word")},
+    "cadec": {"system": "cadec", "cadec": Cadec(sentences=2, fusion="published")},
 }
 _SPECIALS = SpecialTokens(vocabulary_size=40)
 _FIRST_WORD = SpecialTokens.first_word

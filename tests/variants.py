@@ -4,7 +4,7 @@ import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Flat, Group, Hierarchical, Hybrid, MultiHop, Selective
+from docmt.model.systems import Cadec, Concat, Context, Flat, Group, Hierarchical, Hybrid, MultiHop, Selective
 
 
 def context(**options):
@@ -85,6 +85,9 @@ SYSTEMS = {
     "hybrid": {"system": "hybrid"},
     "hybrid, as published": {"system": "hybrid", "hybrid": Hybrid(history=2, farthest=1, fusion="published")},
     "hybrid without history": {"system": "hybrid", "hybrid": Hybrid(history=0), "normalization": "pre"},
+    "cadec": {"system": "cadec"},
+    "cadec, as published": {"system": "cadec", "cadec": Cadec(sentences=1, fusion="published")},
+    "cadec, pre-norm": {"system": "cadec", "cadec": Cadec(sentences=2), "normalization": "pre"},
     "flat, pre-norm": {"system": "flat", "flat": Flat(sentences=1, top_layers=0), "normalization": "pre"},
     "selective": selective(),
     "selective, as published": selective(fusion="published", detach=True),
@@ -109,6 +112,7 @@ QUICK = {
     "hybrid, as published",
     "selective",
     "selective, before",
+    "cadec",
 }
 """Systems of the quick tier: every cache, kernel and order of decoding is among them."""
 
@@ -179,6 +183,13 @@ CONVENTIONS = {
     "t5, hierarchical": {"family": "t5", **hierarchical(side="encoder")},
     "marian": {"family": "marian"},
     "t5, hybrid": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "system": "hybrid"},
+    "mbart50, cadec": {
+        "family": "mbart50",
+        "source_language_ids": [21],
+        "target_language_ids": [22],
+        "system": "cadec",
+    },
+    "t5, cadec": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "system": "cadec"},
     "t5": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "target_language_ids": [21, 22]},
 }
 """Models in the conventions of other families."""

@@ -65,6 +65,7 @@ VARIANTS = [
     {"system": "flat"},
     {"system": "hybrid"},
     {"system": "selective"},
+    {"system": "cadec"},
 ]
 
 
@@ -78,10 +79,13 @@ def test_a_saved_model_is_loaded(tmp_path, tokenizer, settings):
     assert torch.equal(before, torch.get_rng_state()), "loading must not draw random numbers"
     assert loaded.config == model.config
     assert not loaded.training
-    assert all(parameter.requires_grad for parameter in loaded.parameters())
+    trained = [[parameter.requires_grad for parameter in each.parameters()] for each in (loaded, model)]
+    assert trained[0] == trained[1]
+    assert all(trained[0]) == (model.config.system != "cadec")
     for name, tensor in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor)
-    assert torch.equal(loaded.logits(PAIR)[0], model.logits(PAIR)[0])
+    drafts = [PAIR[0][1]] if model.system.context_spec().drafts else ()
+    assert torch.equal(loaded.logits(PAIR, drafts)[0], model.logits(PAIR, drafts)[0])
     assert load_model_tokenizer(tmp_path / "m").encode("a few words") == tokenizer.encode("a few words")
 
 

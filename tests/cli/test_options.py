@@ -58,7 +58,10 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*TRAIN, "--model.widht=3"], r"unknown option --model.widht; did you mean --model.width\?"),
         ([*TRAIN, "--quickly"], r"unknown option --quickly; see docmt train --help"),
         ([*TRAIN, "--gate-bias", "1e9"], r"--model.group.gate-bias is 1000000000.0: choose"),
-        ([*TRAIN, "--sentences", "1"], r"--sentences may be --model.concat.sentences or .*--model.flat.sentences: wri"),
+        (
+            [*TRAIN, "--sentences", "1"],
+            r"--sentences may be --model.concat.sentences or .*--model.cadec.sentences: wri",
+        ),
         ([*TRAIN, "--batch-size", "1"], r"unknown option --batch-size; did you mean --batches.batch-tokens\?"),
         ([*TRAIN, "--lr", "1"], r"unknown option --lr; did you mean --optimizer.learning-rate\?"),
         (

@@ -81,6 +81,7 @@ def test_weights_are_read_where_the_token_is_the_input():
         {"system": "context"},
         {"system": "hierarchical"},
         {"system": "multihop"},
+        {"system": "cadec"},
         {"system": "sentence", "family": "marian"},
         {"system": "sentence", "family": "bart"},
         {"system": "concat", "concat": Concat(sentences=3), "family": "rfa"},

@@ -27,6 +27,7 @@ def hopping(**options):
 VARIANTS = {
     "both sides": hopping(),
     "target, from the nearest": hopping(side="target", direction="R2L", sentences=1),
+    "second decoder": {"system": "cadec"},
     "as published, by references": hopping(fusion="published", target_context="references"),
 }
 MODELS = {

@@ -24,6 +24,7 @@ SEEN = {
     "flat": {"source": TWO_BEFORE, "target": OWN},
     "hybrid": {"source": ALL, "target": TWO_BEFORE},  # two decoder layers, which see one sentence before each
     "selective": {"source": ALL, "target": OWN},
+    "cadec": {"source": TWO_BEFORE, "target": OWN, "draft": TWO_BEFORE},
 }
 
 

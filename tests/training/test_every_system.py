@@ -12,7 +12,7 @@ from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.linear_kernels import CHUNK
 from docmt.model.model_config import Linear
-from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop, Selective
+from docmt.model.systems import Cadec, Concat, Context, Group, Hierarchical, MultiHop, Selective
 from docmt.model.transformer import Parts
 from docmt.training import train
 from docmt.training.distributed import start_fabric
@@ -74,15 +74,22 @@ SYSTEMS = {
         "model__system": "selective",
         "model__selective": Selective(fusion="published", detach=True),
     },
+    "cadec": {"model__system": "cadec"},
+    "cadec, as published": {"model__system": "cadec", "model__cadec": Cadec(sentences=1, fusion="published")},
 }
 HALVES = {"model__group": Group(fusion="heads")}
 
 
 @pytest.fixture
 def change(change, drafted, sentence_run):
-    """As elsewhere, but the store has drafts, and there is a drafter, for the systems that read them."""
+    """As elsewhere, but the store has drafts, and there is a drafter, for the systems that read them.
+
+    Systems with frozen layers start from the sentence model.
+    """
 
     def changed(**settings):
+        if settings.get("model__system") == "cadec":
+            settings = {"initialize_from": sentence_run, **settings}
         config = change(**{"store": drafted.directory, **settings})
         return replace(config, drafter=sentence_run) if config.model.system_options.context_spec().drafts else config
 
@@ -140,6 +147,7 @@ PROMISED = {
     "hybrid": ("above_encoder.", ".relation."),
     "selective": ("above_encoder.",),
     "selective, as published": ("above_encoder.",),
+    "cadec": (".cross.whole.", ".draft"),
 }
 
 

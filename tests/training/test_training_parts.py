@@ -105,6 +105,7 @@ def test_averages_are_means(tmp_path):
         ({"model__group__global_start": "local"}, "model.group.global_start is set but initialize_from is not"),
         ({"model__group__gate_bias": 101.0}, "model.group.gate_bias is 101.0: choose a number from -100 to 100"),
         ({"model__group__gate_bias": math.nan}, "model.group.gate_bias is nan"),
+        ({"model__system": "cadec"}, "model.system cadec is set but initialize_from is not: name the model to start"),
         ({"freeze": "pretrained"}, "freeze is set but initialize_from is not"),
         ({"freeze": "none,encoder"}, "freeze is 'none,encoder': choose none, pretrained, or any of embeddings, enc"),
         ({"freeze": "encoder,,decoder"}, "freeze is 'encoder,,decoder': choose"),

@@ -40,7 +40,7 @@ class PrepareConfig:
     test_docids: list[Path] = option([], metavar="FILE")
     """files with the document id of each line, one per test corpus"""
     drafts: list[Path] = option([], metavar="FILE")
-    """first translations (for multihop): one file per --train, then per --dev corpus"""
+    """first translations (for multihop, cadec): one file per --train, then per --dev corpus"""
     source_language: str = ""
     """code of the source language, such as en"""
     target_language: str = ""

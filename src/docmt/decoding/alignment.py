@@ -220,7 +220,7 @@ def _sentence_weights(
     words = target.sentences.trim(*boundaries.counts("target")).select(rows)
     queries = words if shifted else Spans(words.starts - 1, words.lengths)  # where the token before is the input
     memory, pattern = context.resolve_scope(attention.scope, x)
-    segments = rows if attention.scope.extent == "sentence" else target.documents.find_segments(words.starts)
+    segments = rows if attention.scope.extent != "document" else target.documents.find_segments(words.starts)
     keys = pattern.keys.select(segments)
     sources = context.memories["source"].sentences.trim(*boundaries.counts("source")).select(inputs.alignment[rows])
     lengths = zip(words.lengths.tolist(), sources.lengths.tolist(), strict=True)

@@ -411,10 +411,9 @@ def _build_self_cache(
 
 
 def _relate_keys(
-    attentions: Sequence[Attention], keys: Sequence[Tensor], values: Sequence[Tensor], memory: Memory
+    attentions: Sequence[Attention], keys: Sequence[Tensor], values: Sequence[Tensor], numbers: Tensor
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the keys and values [T, H, k] of a memory as the relation of each attention changes them."""
-    numbers = number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
+    """Return keys and values [T, H, k] as the relation of each attention changes them. numbers [T]: of sentences."""
     pairs = []
     for attention, key, value in zip(attentions, keys, values, strict=True):
         assert attention.relation is not None
@@ -433,20 +432,22 @@ def _build_cross_cache(
 ) -> Cache:
     """Build the cache of attentions to a memory, with the keys and values of the spans that the search rows see."""
     states = [memory.select_states(attention.scope) for attention in attentions]
-    spans = visible_spans(memory, scope)
+    spans, index = visible_spans(memory, scope), torch.arange(len(memory.states))
     if scope.extent == "document":
         spans = spans.select(_document_numbers([memory], rows))
     elif single:
         spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
-        index = spans.indices().to(memory.states.device)
-        states, spans = [x.index_select(0, index) for x in states], Spans.tile(spans.lengths)
+        index = spans.indices()
+        on_device = index.to(memory.states.device)
+        states, spans = [x.index_select(0, on_device) for x in states], Spans.tile(spans.lengths)
     if isinstance(attentions[0], LinearAttention):
         return LinearCrossCache(
             compute_cross_states(attentions, states, spans), beams, attentions[0].features.min_denominator
         )
     keys, values = project_keys_values(attentions, states)
     if attentions[0].relation is not None:
-        keys, values = _relate_keys(attentions, keys, values, memory)
+        numbers = number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
+        keys, values = _relate_keys(attentions, keys, values, numbers[index])
     keys, values, spans = pad_empty_spans(keys, values, spans)
     if single or scope.extent == "document":
         return DocumentCrossCache(keys, values, spans, beams)

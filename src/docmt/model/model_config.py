@@ -21,7 +21,19 @@ from docmt.core.settings import (
 from docmt.model.earlier_versions import with_current_names
 from docmt.model.families import FAMILIES, Family
 from docmt.model.families.conventions import ENCODER_SIZES
-from docmt.model.systems import SYSTEMS, Concat, Context, Flat, Group, Hierarchical, Hybrid, MultiHop, Selective, System
+from docmt.model.systems import (
+    SYSTEMS,
+    Cadec,
+    Concat,
+    Context,
+    Flat,
+    Group,
+    Hierarchical,
+    Hybrid,
+    MultiHop,
+    Selective,
+    System,
+)
 
 # Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
 PRESETS: dict[str, dict[str, int]] = {
@@ -159,7 +171,17 @@ class ModelConfig(Sizes):
     """
 
     system: Literal[
-        "sentence", "document", "group", "concat", "context", "multihop", "hierarchical", "flat", "hybrid", "selective"
+        "sentence",
+        "document",
+        "group",
+        "concat",
+        "context",
+        "multihop",
+        "hierarchical",
+        "flat",
+        "hybrid",
+        "selective",
+        "cadec",
     ] = "group"
     """architecture: the context that a model reads, and how"""
     group: Group = field(default_factory=Group)
@@ -178,6 +200,8 @@ class ModelConfig(Sizes):
     """Hybrid context (Zheng et al. 2020)"""
     selective: Selective = field(default_factory=Selective)
     """selective attention networks (Maruf et al. 2019)"""
+    cadec: Cadec = field(default_factory=Cadec)
+    """context-aware decoder (Voita et al. 2019)"""
 
     def __post_init__(self) -> None:
         check_fields(self, "model.")

@@ -166,14 +166,32 @@ class Packed:
         """Return only these sentences [n, ascending], and the former positions [T'] of their tokens."""
         index = self.sentences.select(sentences).indices()
         starts, lengths = self.sentences.starts[sentences], self.sentences.lengths[sentences]
+        return self._replace_tokens(self.tokens[index.to(self.tokens.device)], starts, lengths), index
 
-        def select_tokens(spans: Spans) -> Spans:
+    def replace_boundaries(
+        self, counts: tuple[int, int], opening: Sequence[int] = (), closing: Sequence[int] = ()
+    ) -> Packed:
+        """Replace the tokens that open and close each sentence. counts: how many there are of each now."""
+        words = self.sentences.trim(*counts)
+        sentences = Spans.tile(words.lengths + len(opening) + len(closing))
+        tokens = self.tokens.new_empty(int(sentences.lengths.sum()))
+        parts = [(sentences.trim(len(opening), len(closing)).indices(), self.tokens[words.indices().to(tokens.device)])]
+        parts += [(sentences.starts + offset, tokens.new_tensor(token)) for offset, token in enumerate(opening)]
+        parts += [(sentences.ends - offset, tokens.new_tensor(token)) for offset, token in enumerate(closing[::-1], 1)]
+        for positions, values in parts:
+            tokens[positions.to(tokens.device)] = values
+        return self._replace_tokens(tokens, self.sentences.starts, sentences.lengths)
+
+    def _replace_tokens(self, tokens: Tensor, starts: Tensor, lengths: Tensor) -> Packed:
+        """Return sentences of these tokens and lengths [n]. starts [n]: the former starts of these sentences."""
+
+        def sum_lengths(spans: Spans) -> Spans:
             if spans is self.sentences:
                 return Spans.tile(lengths)
             per_span = torch.zeros(len(spans), dtype=torch.int64)
             return Spans.tile(per_span.index_add_(0, spans.find_segments(starts), lengths))
 
-        return self._map_spans(self.tokens[index.to(self.tokens.device)], select_tokens), index
+        return self._map_spans(tokens, sum_lengths)
 
     def gather_contexts(self, count: int, boundary_tokens: BoundaryTokens) -> tuple[Spans, Tensor]:
         """Concatenate for each sentence the `count` ones before it in its document (Zhang et al. 2018, 3.1).

@@ -299,6 +299,9 @@ class TranslationModel(Embeddings):
         self.above_decoder = nn.ModuleList(self.system.build_above_decoder(self.parts))
         for name, module in self.system.build_modules(self.parts).items():
             self.add_module(name, module)
+        for name, weights in self.named_parameters():
+            if self.system.is_frozen(name):
+                weights.requires_grad_(False)
         self.dropout = Dropout(config.dropout)
         # Replaces the product with the head if a translator has rearranged its weights.
         self.projection: nn.Module | None = None

@@ -225,7 +225,7 @@ class TrainConfig:
     initialize_reverse_from: Path | None = None
     """reverse-direction sentence model to initialize target-text encoders (multihop)"""
     drafter: Path | None = None
-    """model directory that writes drafts at translation (multihop)"""
+    """model directory that writes drafts at translation (multihop, cadec)"""
     reverse: bool = False
     """exchange source and target of the store"""
     freeze: str = "none"
@@ -255,10 +255,7 @@ class TrainConfig:
                 ("initialize_reverse_from", self.initialize_reverse_from is not None),
                 ("freeze", bool(self.freeze_patterns)),
                 ("adapters.rank", self.adapters.rank > 0),
-                (
-                    f"model.{self.model.system}.{self.model.system_options.initialization_option}",
-                    bool(self.model.system_options.initialization_option),
-                ),
+                (setting := self.model.system_options.initialization_setting, bool(setting)),
             ):
                 if is_set:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")

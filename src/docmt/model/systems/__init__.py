@@ -2,6 +2,7 @@
 
 from docmt.model.scope import ContextSpec
 from docmt.model.systems.base import DecodingOrder, System
+from docmt.model.systems.cadec import Cadec
 from docmt.model.systems.concat import Concat, WholeDocument
 from docmt.model.systems.context import Context
 from docmt.model.systems.flat import Flat
@@ -22,11 +23,13 @@ SYSTEMS: dict[str, type[System]] = {
     "flat": Flat,
     "hybrid": Hybrid,
     "selective": Selective,
+    "cadec": Cadec,
 }
 """The systems by value of `model.system`."""
 
 __all__ = [
     "SYSTEMS",
+    "Cadec",
     "Concat",
     "Context",
     "ContextSpec",

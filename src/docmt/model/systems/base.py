@@ -55,8 +55,8 @@ class System:
         return "all"
 
     @property
-    def initialization_option(self) -> str:
-        """The name of an option that requires initialization from a model, or ""."""
+    def initialization_setting(self) -> str:
+        """The setting that requires initialization from a model, or ""."""
         return ""
 
     @property
@@ -119,6 +119,10 @@ class System:
     def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute the memories of the decoder once, by their names in scopes."""
         return {"source": model.encode_memory(inputs.source)}
+
+    def is_frozen(self, name: str) -> bool:
+        """Return whether this weight is never trained."""
+        return False
 
     def initial_weight(self, name: str) -> str | None:
         """Return the name of the sentence model's weight that initializes this weight; None: it is new."""

@@ -67,9 +67,9 @@ class Group(System):
         return "documents"
 
     @property
-    def initialization_option(self) -> str:
+    def initialization_setting(self) -> str:
         """Copied weights need a model to copy from."""
-        return "" if self.global_start == "random" else "global_start"
+        return "" if self.global_start == "random" else "model.group.global_start"
 
     def context_spec(self) -> ContextSpec:
         """Return a spec without limits."""

@@ -52,9 +52,9 @@ class MultiHop(System):
     """identity: starts equal to the sentence model; published: as in the paper"""
 
     @property
-    def initialization_option(self) -> str:
+    def initialization_setting(self) -> str:
         """Frozen encoders need pretrained weights."""
-        return "" if self.sentence_encoders == "tuned" else "sentence_encoders"
+        return "" if self.sentence_encoders == "tuned" else "model.multihop.sentence_encoders"
 
     def check(self, sizes: Sizes) -> None:
         """Raise DocmtError for references without a target side, and for a direction without hops."""
