@@ -16,6 +16,7 @@ from docmt.model.model_config import Linear
 from docmt.model.scope import AttentionScope, BoundaryTokens
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Flat, Group
+from docmt.training.finetune import cut_heads
 from variants import SYSTEMS, context, hierarchical, in_tiers
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}
@@ -233,7 +234,7 @@ def start_halves(sentence: TranslationModel) -> TranslationModel:
     model = build(positions="sentence", group=Group(fusion="heads", global_start="random"))
     weights = sentence.state_dict()
     for name, tensor in model.state_dict().items():
-        tensor.copy_(model.system.cut_initial_weight(name, weights[model.system.initial_weight(name)], tensor.shape))
+        tensor.copy_(cut_heads(name, weights[model.system.initial_weight(name)], tensor.shape))
     return model
 
 

@@ -95,8 +95,10 @@ def initialize_from(
                 continue
             used_names.add(origin)
             if not name.endswith(DIRECTIONS_SUFFIX) or (same_drawing and tensor.shape == pretrained[origin].shape):
-                part = model.system.cut_initial_weight(name, pretrained[origin], tensor.shape)
-                _copy_weight(name, tensor, part, directory)
+                weight = pretrained[origin]
+                if model.system.splits_heads and weight.dim() == tensor.dim():
+                    weight = cut_heads(name, weight, tensor.shape)
+                _copy_weight(name, tensor, weight, directory)
     if unused := sorted(set(pretrained) - used_names):
         raise DocmtError(
             f"{directory} is a {started.system} model of {started.encoder_layers}+{started.decoder_layers} layers, and "
@@ -196,6 +198,17 @@ def _load_base(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -
         )
     _check_architecture(directory, started, model.config)
     return started, load_model_weights(directory)
+
+
+def cut_heads(name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return the heads of a sentence model's attention that start an attention with fewer heads, of this shape.
+
+    Attention within sentences gets the first heads, that over the document the last ones.
+    """
+    for axis, size in enumerate(shape):
+        if size < weight.shape[axis]:
+            return weight.narrow(axis, weight.shape[axis] - size if ".whole." in name else 0, size)
+    return weight
 
 
 def _copy_weight(name: str, tensor: Tensor, pretrained: Tensor, directory: Path) -> None:

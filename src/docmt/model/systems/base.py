@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -10,7 +10,7 @@ from docmt.model.scope import AttentionScope, ContextSpec
 
 # Systems are also command-line options, whose help must not import torch. `parts` builds their modules.
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from docmt.model.attention import GroupAttention, Memory
     from docmt.model.layers import Layer
@@ -127,17 +127,6 @@ class System:
     def initial_weight(self, name: str) -> str | None:
         """Return the name of the sentence model's weight that initializes this weight; None: it is new."""
         return name
-
-    def cut_initial_weight(self, name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return the part of the sentence model's weight that initializes this weight of the given shape.
-
-        With half of the heads for each, attention within sentences gets the first heads, the other one the rest.
-        """
-        if self.splits_heads and weight.dim() == len(shape):
-            for axis, size in enumerate(shape):
-                if size < weight.shape[axis]:
-                    return weight.narrow(axis, weight.shape[axis] - size if ".whole." in name else 0, size)
-        return weight
 
     def initial_reverse_weight(self, name: str) -> str | None:
         """Return the name of the reverse sentence model's weight that initializes this weight, if any."""
