@@ -13,7 +13,16 @@ from threading import Timer
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import LOCK_FILE, atomic_directory, atomic_path, find_leftovers, lock, lock_directory, write_text
+from docmt.core.files import (
+    LOCK_FILE,
+    atomic_directory,
+    atomic_path,
+    check_writable,
+    find_leftovers,
+    lock,
+    lock_directory,
+    write_text,
+)
 
 
 @pytest.fixture
@@ -226,3 +235,9 @@ def test_without_locks_in_the_file_system_the_work_goes_on(tmp_path, monkeypatch
         message
         == f"files in {tmp_path} cannot be locked ({os.strerror(number)}): use the directory in one process at a time"
     )
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud83d\ude00"])
+def test_names_that_no_file_can_have_are_refused_before_the_work(name, tmp_path):
+    with pytest.raises(DocmtError, match="no file can have such a name; choose another path"):
+        check_writable(tmp_path / name)

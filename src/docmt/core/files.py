@@ -276,7 +276,10 @@ def write_text(path: Path, text: str) -> None:
 
 def check_writable(path: Path) -> None:
     """Raise DocmtError if a file cannot be written at `path`, before hours of work on its contents."""
-    folder = Path(os.path.realpath(path)).parent
+    try:
+        folder = Path(os.path.realpath(path)).parent
+    except ValueError as error:  # a null byte or a surrogate
+        raise DocmtError(f"cannot write {path}: no file can have such a name; choose another path") from error
     if path.is_dir():
         raise DocmtError(f"cannot write {path}: it is a directory; name a file")
     if not folder.is_dir():
