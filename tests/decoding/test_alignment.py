@@ -24,7 +24,7 @@ from docmt.decoding.alignment import (
     score_alignment_layers,
 )
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.systems import Concat, Group
+from docmt.model.systems import Cadec, Concat, Group
 from docmt.text import BpeTokenizer
 from variants import SYSTEMS, in_tiers
 
@@ -82,6 +82,7 @@ def test_weights_are_read_where_the_token_is_the_input():
         {"system": "hierarchical"},
         {"system": "multihop"},
         {"system": "cadec"},
+        {"system": "cadec", "cadec": Cadec(fusion="published")},
         {"system": "sentence", "family": "marian"},
         {"system": "sentence", "family": "bart"},
         {"system": "concat", "concat": Concat(sentences=3), "family": "rfa"},
@@ -97,7 +98,7 @@ def test_links_stay_in_the_sentence(settings):
     assert [weights[n].argmax(1).tolist() for n in range(3)] == expected
     shares = [weights[n].max(1).min() for n in range(3)]
     # Attention over the document is shared by equal words of all its sentences.
-    whole = settings["system"] in ("document", "concat")
+    whole = settings["system"] in ("document", "concat") or "cadec" in settings
     assert all(share < 0.6 for share in shares[1:2]) if whole else min(shares) > 0.99
 
 
