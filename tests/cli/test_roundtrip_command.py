@@ -53,7 +53,7 @@ def test_the_corpus_has_round_trips_and_the_documents(command, models, tmp_path)
     assert all(len(row["source"]) == len(row["target"]) for row in rows)
     reverse = docmt.Translator(models[0], search=docmt.SearchConfig(beam=4))
     sources = [each.document for each in reverse.translate_all(list(map(Document.from_sentences, DOCUMENTS)))]
-    search = docmt.SearchConfig(beam=1, sampling=True, temperature=0.5, seed=Random("1 1").getrandbits(63))
+    search = docmt.SearchConfig(beam=1, sampling=True, temperature=0.5, seed=1)
     sampled = docmt.Translator(models[1], search=search).translate_all([x for x in sources for _ in range(2)])
     assert [row["source"] for row in rows] == [list(each.document.sentences) for each in sampled]
     assert list(read_parallel(tmp_path / "a.jsonl"))

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from commands import call
@@ -19,9 +20,10 @@ from reference_search import (
 from tiny_model import save_tiny_model
 
 from docmt.core.errors import DocmtError
+from docmt.data import SentenceTokens
 from docmt.decoding import SearchConfig
 from docmt.decoding.ensembles import Ensemble
-from docmt.decoding.sampling import draw_tokens, draw_uniform
+from docmt.decoding.sampling import draw_tokens, draw_uniform, number_samples
 from variants import CONVENTIONS, JOINED, ONE_OF_EACH_ORDER, SYSTEMS, in_tiers
 
 VARIANTS = {**SYSTEMS, **JOINED, **CONVENTIONS}
@@ -139,7 +141,7 @@ def test_equal_documents_have_samples_of_their_own(system):
 
 def test_a_sentence_has_the_least_and_the_most_words_that_are_allowed():
     config = sampling(min_length=2, max_length_ratio=0.0, max_length_extra=3.0)
-    lengths = {len(words) for document in sample(build(), DOCUMENTS * 20, config) for words in document}
+    lengths = {len(words) for document in sample(build(), DOCUMENTS * 60, config) for words in document}
     assert lengths == {2, 3}
 
 
@@ -172,3 +174,24 @@ def test_the_command_line_draws_the_same_samples_again(tmp_path):
     }
     assert targets["1"] == targets["again"] != targets["other"]
     assert targets["1"][0] != targets["1"][2]  # of equal sentences
+
+
+def test_samples_do_not_depend_on_other_documents_but_on_copies():
+    model = build(2, **VARIANTS["sentence"]).double()
+    together = sample(model, DOCUMENTS, sampling())
+    alone = [sample(model, [document], sampling())[0] for document in DOCUMENTS]
+    distinct = [document for document in DOCUMENTS if DOCUMENTS.count(document) == 1]
+    assert distinct
+    for document, one, other in zip(DOCUMENTS, together, alone, strict=True):
+        assert one == other or document not in distinct
+    copies = sample(model, [[[8, 9, 10, 11]]] * 6, sampling())
+    assert len({str(each) for each in copies}) > 1
+    assert copies[:3] == sample(model, [[[8, 9, 10, 11]]] * 3, sampling())
+
+
+def test_numbers_of_samples_tell_documents_apart():
+    documents = [[[5, 6], [7]], [[5], [6, 7]], [[5, 6], [7]], []]
+    words, offsets = SentenceTokens.from_documents(documents), np.cumsum([0, *map(len, documents)])
+    numbers = number_samples(words, offsets)
+    assert len(set(numbers.tolist())) == 6 and numbers.min() >= 0
+    assert numbers[1] == numbers[0] + 1

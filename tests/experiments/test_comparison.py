@@ -2,12 +2,16 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import torch
+from tiny_model import save_tiny_model
 
 from docmt.cli.app import main
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
-from docmt.evaluation import read_suite
+from docmt.evaluation import MetricConfig, read_suite
 from docmt.experiments import (
     EvaluationConfig,
     comparison,
@@ -83,23 +87,70 @@ def test_everything_is_measured_once_and_written(write_experiment, store, suite,
     assert "| 1.00 | 1.00 | 2 |" in page
     translations = load_translations(plan.runs[0].config.run, evaluation)
     references = [4, 1, 2, 3]
-    assert sorted(map(len, translations)) == sorted(references)
+    assert sorted(map(len, translations["documents"])) == sorted(references)
     other = replace(evaluation, search=SearchConfig(beam=2))
     assert load_translations(plan.runs[0].config.run, other) is None
 
 
-def test_a_model_without_long_documents_has_no_memory(write_experiment, store, tmp_path):
-    """The process that scores one may fail or be ended."""
+@pytest.mark.full
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peak memory")
+@pytest.mark.parametrize("system", ["group", "sentence", "context", "hybrid", "cadec"])
+def test_memory_is_that_of_the_long_document(system, tmp_path, monkeypatch):
+    """Not that of the process that started the measurement, and known for every system."""
+    ballast = torch.ones(2**26)  # 256 MB
+    save_tiny_model(tmp_path / "model", system=system)
+    memory = costs._measure_memory(tmp_path / "model")
+    assert 1e6 < memory < 4e9 and ballast.sum() > 0
+
+
+def test_a_model_that_cannot_be_measured_has_no_memory(tmp_path):
     assert costs._measure_memory(tmp_path / "no such run") is None
 
 
-def test_costs_of_other_runs_are_not_used(tmp_path):
-    known = {"one": costs.Costs(1, 2.0, 3.0, None)}
-    costs.save_costs(tmp_path / "costs.json", known)
-    assert costs.load_costs(tmp_path / "costs.json", ["one"]) == known
-    assert costs.load_costs(tmp_path / "costs.json", ["one", "two"]) == {}
-    (tmp_path / "costs.json").write_text('{"costs": {"one"')
-    assert costs.load_costs(tmp_path / "costs.json", ["one"]) == {}
+def test_costs_of_other_runs_or_settings_are_not_used(tmp_path):
+    known, evaluation, path = {"one": costs.Costs(1, 2.0, 3.0, None)}, EvaluationConfig(), tmp_path / "costs.json"
+    costs.save_costs(path, known, evaluation)
+    assert costs.load_costs(path, ["one"], evaluation) == known
+    assert costs.load_costs(path, ["one"], EvaluationConfig(SearchConfig(beam=1))) == {}
+    assert costs.load_costs(path, ["one", "two"], evaluation) == {}
+    path.write_text('{"costs": {"one"')
+    assert costs.load_costs(path, ["one"], evaluation) == {}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["cadec", "frozen encoders", "copied attention"])
+def test_costs_of_systems_that_start_from_a_model(name, write_experiment, store, tmp_path, small_costs):
+    """Their training is measured as it was configured."""
+    settings = {
+        "cadec": {"model.system": "cadec"},
+        "frozen encoders": {"model.system": "multihop", "model.multihop.sentence_encoders": "frozen"},
+        "copied attention": {"model.group.global_start": "local", "optimizer.pretrained_lr_scale": 0.5},
+    }[name]
+    text = TEXT + f"    settings: {json.dumps(settings)}\n    start_from: sentence\n"
+    plan = make_plan(read_experiment(str(write_experiment(text))), "cpu", store, tmp_path / "out")
+    evaluation = EvaluationConfig(SearchConfig(beam=1, rounds=0), comparison=True)
+    if plan.skipped:  # the store has no drafts
+        pytest.skip(str(plan.skipped))
+    assert reproduce(plan, evaluation) == {}
+    update_costs(plan, evaluation)
+    assert "### Costs" in write_report(plan, evaluation, {})
+
+
+def test_without_a_paired_test_there_is_a_reason(write_experiment, store, tmp_path, monkeypatch):
+    """An experiment goes on, whatever cannot be compared."""
+    plan = make_plan(read_experiment(str(write_experiment(TEXT))), "cpu", store, tmp_path / "out")
+    evaluation = EvaluationConfig(SearchConfig(beam=1), comparison=True)
+    monkeypatch.setattr(comparison, "compare", lambda systems: (_ for _ in ()).throw(DocmtError("one document")))
+    assert reproduce(plan, evaluation, on_run_end=lambda failures: write_report(plan, evaluation, failures)) == {}
+    assert "- no paired tests: one document" in write_report(plan, evaluation, {})
+
+
+def test_scores_by_instance_are_compared_by_instance(write_experiment, store, tmp_path):
+    plan = make_plan(read_experiment(str(write_experiment(TEXT))), "cpu", store, tmp_path / "out")
+    evaluation = EvaluationConfig(SearchConfig(beam=1), MetricConfig(unit="instance"), comparison=True)
+    assert reproduce(plan, evaluation) == {}
+    page = write_report(plan, evaluation, {})
+    assert "no paired tests" not in page and "## Comparison" in page
 
 
 def test_the_option_of_the_command(write_experiment, store, suite, tmp_path, small_costs, capsys):

@@ -1,14 +1,21 @@
 """Sampling of tokens by inversion: the first token whose cumulative probability reaches a random number.
 
-The random number is a hash of the seed, the sentence and the number of the token. So a sample does not depend on the
-other sentences of its batch, and no generator has a state that would have to be kept.
+The random number is a hash of the seed, the document, the sentence and the number of the token. So a sample does not
+depend on other documents or batches, and no generator has a state that would have to be kept.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
+from zlib import crc32
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from docmt.data import SentenceTokens
 from docmt.decoding.incremental import float_blocks
 
 # SplitMix64 (Steele, Lea and Flood 2014), in integers with a sign.
@@ -52,3 +59,17 @@ def draw_tokens(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         first += len(block)
     tokens = torch.cat(ids).clamp_(max=logits.shape[1] - 1)  # weights that are not numbers have no sums
     return logits.gather(1, tokens).float(), tokens
+
+
+def number_samples(words: SentenceTokens, document_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers [S] that samples of sentences depend on: document, sentence, and how often the document came.
+
+    So samples do not depend on the documents of a call. Only copies of a document do, which get samples of their own.
+    """
+    lengths, copies, numbers = words.lengths, Counter[int](), []
+    for first, last in pairwise(document_offsets.tolist()):
+        tokens = words.tokens[words.offsets[first] : words.offsets[last]].astype(np.int64)
+        checksum = crc32(lengths[first:last].tobytes(), crc32(tokens.tobytes()))
+        numbers.append((checksum << 31) + (copies[checksum] % 2**16 << 15) + np.arange(last - first) % 2**15)
+        copies[checksum] += 1
+    return np.concatenate([np.zeros(0, np.int64), *numbers])

@@ -24,6 +24,7 @@ from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Model, combine_context_specs, list_members
 from docmt.decoding.output_cache import OutputCache, extend_cache
+from docmt.decoding.sampling import number_samples
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import SearchRow, WordIds, supports_rounds
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan, join_spans
@@ -32,7 +33,7 @@ from docmt.model.systems import ContextSpec, System
 from docmt.text import SpecialTokens
 
 _SYSTEMS = {
-    "instance_tokens": "see whole instances (group, document, concat)",
+    "instance_tokens": "see whole instances (group, document, concat, hybrid, selective)",
     "overlap": "translate whole instances sentence for sentence (group)",
     "window_decoding": "translate windows (concat)",
 }
@@ -83,6 +84,8 @@ class Task:
     """number of its first sentence in the whole task, of which this is a part"""
     history: History = field(default_factory=lambda: History())
     """translations of earlier sentences, shared by all parts of a task"""
+    sample_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """with `search.sampling`, see `number_samples`; of the whole task"""
     caches: dict[int, OutputCache] = field(default_factory=dict)
     """with `search.cache_weight`, the words of each document's finished sentences; they change during the search"""
 
@@ -109,7 +112,12 @@ class Task:
             else None
         )
         instances = cut_source(words, offsets, model, config, context, drafted)
-        return cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
+        task = cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
+        return replace(task, sample_numbers=number_samples(words, offsets)) if config.sampling else task
+
+    def sample_number(self, sentence: int) -> int:
+        """Return the number that the samples of this sentence depend on."""
+        return int(self.sample_numbers[self.start + sentence]) if self.config.sampling else 0
 
     def select_instances(self, indices: Sequence[int]) -> Task:
         """Return the task of some instances, in order, with no more sentences than they read.
@@ -287,11 +295,19 @@ def find_instance_limit(model: Model, context: ContextConfig) -> int:
 def select_effective_settings(context: ContextConfig, system: System) -> ContextConfig:
     """Return the settings that have an effect with this system, with all others at their defaults."""
     effective = {
-        "instance_tokens": system.decoding_order != "sentences" and not system.context_spec().target_context,
+        "instance_tokens": _reads_instances(system),
         "overlap": system.decoding_order == "documents" and system.rules == "frame",
         "window_decoding": bool(system.decoding_orders),
     }
     return ContextConfig(**{name: getattr(context, name) for name, has_effect in effective.items() if has_effect})
+
+
+def _reads_instances(system: System) -> bool:
+    """Return whether the sentences that it sees depend on the length of instances."""
+    spec = system.context_spec()
+    if spec.target_context:
+        return False
+    return system.decoding_order != "sentences" or (spec.sentences is None and not spec.source_context)
 
 
 def check_context(search: SearchConfig, context: ContextConfig, *models: ModelConfig) -> None:
@@ -419,7 +435,7 @@ def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool
                 owners.append(i)
                 part = slice(0 if with_prefixes else n - first, n + 1 - first)
                 sentences, words = aligned[part].tolist(), lengths[first:last][part].tolist()
-                rows.append(SearchRow(sentences, words, history[: n - first], task.start + n))
+                rows.append(SearchRow(sentences, words, history[: n - first], task.sample_number(n)))
                 numbers.append(n)
         sizes = [max(row.lengths[-1] + NUM_BOUNDARY_TOKENS, sum(map(len, row.prefix)) // _PREFIX_SHARE) for row in rows]
         for indices in (
@@ -459,7 +475,7 @@ def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] |
     rows = []
     for i, aligned, prefix in zip(batch, task.split_aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
         lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
-        number = task.start + int(task.instances.first_output[i])
+        number = task.sample_number(int(task.instances.first_output[i]))
         rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix, number, task.find_cache(i)))
     return search(task.model, task.model.compute_memories(inputs), rows, task.specials, task.config)
 

@@ -124,7 +124,7 @@ class SearchRow:
     prefix: WordIds = ()
     """forced translations of its first sentences"""
     number: int = 0
-    """number of its first sentence without a forced translation in the whole task, which samples depend on"""
+    """which samples depend on, see `number_samples`"""
     cache: OutputCache | None = None
     """words of the document's finished sentences, if there are any and the search has a cache"""
 

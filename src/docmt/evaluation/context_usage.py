@@ -405,7 +405,11 @@ def compare_suite_contexts(
             inputs = [_drop_context(item) for item in true]
         return evaluate_translations(translator, inputs, callback)
 
-    conditions = SCORED_CONDITIONS if true[0].candidates else CONDITIONS
+    config = config or SuiteConfig()
+    # Of noise, the tested sentence alone counts: the others must not count in the other conditions either.
+    last_alone = config.normalization == "sum" and all(item.sentence == len(item.source) - 1 for item in true)
+    has_noise = bool(true[0].candidates) and (config.sentences == "deciding" or last_alone)
+    conditions = SCORED_CONDITIONS if has_noise else CONDITIONS
     results = {condition: evaluate(condition) for condition in conditions}
     translated, marked = dict[str, ContrastiveResult](), None
     if true[0].candidates:

@@ -284,6 +284,11 @@ class EvaluationConfig:
         """Settings that translation scores depend on, without defaults."""
         return {name: _changed_settings(getattr(self, name)) for name in ("search", "context", "metrics")}
 
+    @property
+    def translation_settings(self) -> dict[str, Any]:
+        """Settings that translations depend on, without defaults."""
+        return {name: settings for name, settings in self.score_settings.items() if name != "metrics"}
+
     @cached_property
     def suite_settings(self) -> dict[str, Any] | None:
         """Settings that contrastive results depend on, or None without a test set."""
@@ -431,18 +436,18 @@ def load_contrastive(directory: Path, evaluation: EvaluationConfig) -> Contrasti
     return None
 
 
-def load_translations(directory: Path, evaluation: EvaluationConfig) -> list[list[str]] | None:
-    """Return the stored translations of the test split, or None if they are missing, damaged or of another search."""
-    return _load_result(directory / TRANSLATIONS_FILE, _translation_settings(evaluation), "documents")
+def load_translations(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
+    """Return the stored translations of the test split, or None if they are missing, damaged or of another search.
+
+    documents: their sentences. instances: sentence ranges by document. miscounted: instances with another number of
+    sentences than their source.
+    """
+    return _load_result(directory / TRANSLATIONS_FILE, evaluation.translation_settings, "test")
 
 
 def load_contexts(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
     """Return the stored results of the test set in other contexts, or None if they are missing or of another set."""
     return _load_result(directory / CONTEXTS_FILE, evaluation.suite_settings, "result")
-
-
-def _translation_settings(evaluation: EvaluationConfig) -> dict[str, Any]:
-    return {name: settings for name, settings in evaluation.score_settings.items() if name != "metrics"}
 
 
 def _load_result(path: Path, settings: Any, name: str) -> Any:
@@ -456,22 +461,24 @@ def _save_result(path: Path, settings: Any, name: str, result: Any) -> None:
     write_text(path, json.dumps({"config": settings, name: result}, indent=2, ensure_ascii=False) + "\n")
 
 
+def effective_settings(config: TrainConfig, evaluation: EvaluationConfig) -> tuple[SearchConfig, ContextConfig]:
+    """Return the settings of the evaluation that have an effect with the system of a run."""
+    system = config.model.system_options
+    has_rounds = supports_rounds(evaluation.context, system)
+    search = evaluation.search if has_rounds else replace(evaluation.search, rounds=0)
+    return search, select_effective_settings(evaluation.context, system)
+
+
 def evaluate_run(config: TrainConfig, store: PreparedStore, evaluation: EvaluationConfig) -> None:
     """Score a run on the test split and on the contrastive test set, unless stored results exist."""
     device = "cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu"
-    # The settings that have an effect with the system of the run.
-    context = select_effective_settings(evaluation.context, config.model.system_options)
-    search = (
-        evaluation.search
-        if supports_rounds(evaluation.context, config.model.system_options)
-        else replace(evaluation.search, rounds=0)
-    )
+    search, context = effective_settings(config, evaluation)
     translator = Translator(config.run, search=search, context=context, device=device, precision=config.compute_dtype)
     missing = evaluation.comparison and load_translations(config.run, evaluation) is None
     if missing or load_scores(config.run, evaluation) is None:
         test = select_direction(store, config).split("test")
         scores, translations = _score_test(translator, config, test, evaluation.metrics)
-        _save_result(config.run / TRANSLATIONS_FILE, _translation_settings(evaluation), "documents", translations)
+        _save_result(config.run / TRANSLATIONS_FILE, evaluation.translation_settings, "test", translations)
         _save_result(config.run / SCORES_FILE, evaluation.score_settings, "scores", scores)
     if evaluation.suite is None or config.reverse:
         return
@@ -486,8 +493,10 @@ def evaluate_run(config: TrainConfig, store: PreparedStore, evaluation: Evaluati
 
 def _score_test(
     translator: Translator, config: TrainConfig, test: ParallelStore, metrics: MetricConfig
-) -> tuple[dict[str, Any], list[Sequence[str]]]:
-    """Translate the test split from token ids. Return the scores of `Evaluation.to_json`, and the translations.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Translate the test split from token ids.
+
+    Return the scores of `Evaluation.to_json`, and the translations as `load_translations` does.
 
     With unit instance, the instances of the split, packed as in training, are translated separately, like the
     published code.
@@ -514,4 +523,5 @@ def _score_test(
     hypotheses = group_by_document([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
     miscounted = sum(len(unit.miscounted) for unit in best)
     scores = evaluate_documents(hypotheses, references, metrics, instances, miscounted=miscounted).to_json()
-    return scores, [list(document) for document in hypotheses]
+    documents = [list(document) for document in hypotheses]
+    return scores, {"documents": documents, "instances": instances, "miscounted": miscounted}

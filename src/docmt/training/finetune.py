@@ -96,7 +96,7 @@ def initialize_from(
             used_names.add(origin)
             if not name.endswith(DIRECTIONS_SUFFIX) or (same_drawing and tensor.shape == pretrained[origin].shape):
                 weight = pretrained[origin]
-                if model.system.splits_heads and weight.dim() == tensor.dim():
+                if model.system.splits_heads and (".local." in name or ".whole." in name):
                     weight = cut_heads(name, weight, tensor.shape)
                 _copy_weight(name, tensor, weight, directory)
     if unused := sorted(set(pretrained) - used_names):

@@ -203,12 +203,10 @@ def _make_records(
     from docmt.decoding.round_trips import replace_words, sample_round_trips
 
     documents = [document for _, document in group]
-    chance = Random(f"{options.seed} {group[0][0]}")
-    seed = chance.getrandbits(63)
-    samples = sample_round_trips(reverse, forward, documents, options.samples, options.temperature, seed)
+    samples = sample_round_trips(reverse, forward, documents, options.samples, options.temperature, options.seed)
     records = []
-    for document, round_trips in zip(documents, samples, strict=True):
-        lines = []
+    for (place, document), round_trips in zip(group, samples, strict=True):
+        lines, chance = [], Random(f"{options.seed} {place}")
         for number, round_trip in enumerate(round_trips, 1):
             source = [replace_words(text, options.word_noise, words, chance) for text in round_trip.sentences]
             record = {"id": f"{document.id}-{number}", "source": source, "target": document.sentences}

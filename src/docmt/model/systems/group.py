@@ -89,7 +89,7 @@ class Group(System):
                 raise DocmtError(f"model.group.{name} is {count}: choose from 0 to the {total} layers there are")
         linear, heads, distances = self.has_linear_attention, self.splits_heads, self.sentence_distances
         narrow, relative = sizes.attention_width < 2 * sizes.heads, sizes.position_encoding == "relative"
-        has_gate = self.fusion not in ("heads", "mean")
+        has_gate, both = self.fusion not in ("heads", "mean"), self.top_attention == "combined"
         whole = self.top_attention != "group" and any((self.encoder_layers, self.decoder_layers, self.cross_layers))
         nowhere = not whole and self.self_locality and self.cross_locality
         for is_wrong, message in (
@@ -99,9 +99,12 @@ class Group(System):
                 "sentence_distances cannot be used with model.group.global_attention linear: set one",
             ),
             (heads and sizes.heads < 2, "fusion heads gives half of the heads to each attention: set 2 model.heads"),
-            (heads and linear, "fusion heads cannot be used with model.group.global_attention linear: set one of them"),
-            (heads and relative, "fusion heads cannot be used with model.position_encoding relative: set one of them"),
+            (
+                heads and (linear or relative),
+                "fusion heads needs softmax attention and positions that are not relative",
+            ),
             (self.gate_bias and not has_gate, f"gate_bias is set, but fusion {self.fusion} has no gate: leave it out"),
+            (not (has_gate or both), f"fusion {self.fusion} joins two attentions: leave it or top_attention out"),
             (linear and nowhere, "global_attention is linear, but no layer has global attention: set top_attention"),
         ):
             if is_wrong:
