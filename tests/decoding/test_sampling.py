@@ -151,6 +151,7 @@ def test_a_sentence_has_the_least_and_the_most_words_that_are_allowed():
         ({}, "search.sampling needs search.beam 1, but the beam is 5. Set search.beam to 1."),
         ({"beam": 1, "implementation": "thumt"}, "does not go together with search.implementation thumt"),
         ({"beam": 1, "rounds": 2}, "search.sampling does not go together with search.rounds"),
+        ({"beam": 1, "cache_weight": 0.1}, "search.sampling does not go together with search.cache_weight"),
         ({"beam": 1, "n_best": 2}, "search.n_best is 2 but the beam is 1"),
         ({"beam": 1, "seed": -1}, "search.seed is -1: choose a number from 0 to"),
         ({"beam": 1, "sampling": False, "seed": 2}, "search.seed has no effect without search.sampling"),

@@ -412,6 +412,7 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
         ({"group": Group(gate_bias=math.nan)}, "model.group.gate_bias is nan"),
         ({"group": Group(gate_bias=1.0, fusion="mean")}, "model.group.gate_bias is set, but fusion mean has no gate"),
         ({"group": Group(fusion="mean", top_attention="global")}, "model.group.fusion mean joins two attentions"),
+        ({"group": Group(fusion="heads", global_start="local")}, "model.group.global_start has no effect"),
         ({"group": Group(fusion="heads"), "heads": 1}, "model.group.fusion heads gives half of the heads to each"),
         (
             {"group": Group(fusion="heads", global_attention="linear")},
@@ -419,7 +420,7 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
         ),
         (
             {"group": Group(fusion="heads"), "position_encoding": "relative"},
-            "model.group.fusion heads needs softmax attention and positions that are not relative",
+            "model.group.fusion heads needs softmax attention, and no relative positions",
         ),
         (
             {"system": "sentence", "group": Group(top_attention="group")},

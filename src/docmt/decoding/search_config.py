@@ -87,8 +87,9 @@ class SearchConfig:
                 f"search.sampling does not go together with search.implementation {self.implementation}. "
                 "Leave one of them out."
             )
-        if self.sampling and self.rounds:
-            raise DocmtError("search.sampling does not go together with search.rounds. Leave one of them out.")
+        for name in ("rounds", "cache_weight"):
+            if self.sampling and getattr(self, name):
+                raise DocmtError(f"search.sampling does not go together with search.{name}. Leave one of them out.")
 
     def __repr__(self) -> str:
         return short_repr(self)

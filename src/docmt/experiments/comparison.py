@@ -85,8 +85,11 @@ def _format_contexts(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
         row = [escape_markdown(variant), *(f"{100 * result[name]['accuracy']:.1f}" for name in conditions)]
         gains = (result.get("marked_tokens") or {}).get("gains", {})
         rows.append(row + [_format_gain(gains.get(name)) for name in conditions[1:]])
+    used = f"{first['true']['total']:,} items" if conditions else "no items"
+    if first.get("left_out"):
+        used += f"; {first['left_out']:,} are left out, as no other item has as many sentences"
     notes = [
-        "- percent of the items whose right candidate is the most probable, by the context that the model sees",
+        f"- percent of the items whose right candidate is the most probable, by the visible context ({used})",
         "- gain of true context on the tokens in which candidates differ, nats an item, with its p-value",
     ]
     return [*markdown_table(rows), "", *notes, ""]

@@ -101,6 +101,7 @@ def run(arguments: Sequence[str]) -> int:
     failures = _write(file, options, documents, reverse, forward)
     for failure in failures:
         _log.error(failure)
+    _log.info(f"{options.output}: {options.samples} round trips of {len(documents) - len(failures):,} documents")
     return 2 if failures else 0
 
 

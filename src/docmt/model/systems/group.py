@@ -94,16 +94,11 @@ class Group(System):
         nowhere = not whole and self.self_locality and self.cross_locality
         for is_wrong, message in (
             (distances and narrow, "sentence_distances needs heads of 2 dimensions or more: set fewer model.heads"),
-            (
-                distances and linear,
-                "sentence_distances cannot be used with model.group.global_attention linear: set one",
-            ),
+            (distances and linear, "sentence_distances cannot be used with model.group.global_attention linear"),
             (heads and sizes.heads < 2, "fusion heads gives half of the heads to each attention: set 2 model.heads"),
-            (
-                heads and (linear or relative),
-                "fusion heads needs softmax attention and positions that are not relative",
-            ),
+            (heads and (linear or relative), "fusion heads needs softmax attention, and no relative positions"),
             (self.gate_bias and not has_gate, f"gate_bias is set, but fusion {self.fusion} has no gate: leave it out"),
+            (heads and self.global_start != "random", "global_start has no effect with fusion heads: leave it out"),
             (not (has_gate or both), f"fusion {self.fusion} joins two attentions: leave it or top_attention out"),
             (linear and nowhere, "global_attention is linear, but no layer has global attention: set top_attention"),
         ):
