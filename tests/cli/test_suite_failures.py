@@ -13,11 +13,11 @@ from docmt.decoding import Translator
 def test_what_is_finished_is_kept_when_somebody_interrupts(run, others, suite, tmp_path, monkeypatch):
     score_all, asked = Translator.score_all, []
 
-    def interrupted(self, pairs, free_at_limit, context):
+    def interrupted(self, pairs, free_at_limit, context, noise=None):
         asked.append(pairs)
         if len(asked) == last:
             raise KeyboardInterrupt
-        return score_all(self, pairs, free_at_limit, context)
+        return score_all(self, pairs, free_at_limit, context=context, noise=noise)
 
     monkeypatch.setattr(Translator, "score_all", interrupted)
     found, page = tmp_path / "found.json", tmp_path / "found.md"

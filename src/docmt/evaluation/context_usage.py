@@ -406,9 +406,8 @@ def compare_suite_contexts(
         return evaluate_translations(translator, inputs, callback)
 
     config = config or SuiteConfig()
-    # Of noise, the tested sentence alone counts: the others must not count in the other conditions either.
-    last_alone = config.normalization == "sum" and all(item.sentence == len(item.source) - 1 for item in true)
-    has_noise = bool(true[0].candidates) and (config.sentences == "deciding" or last_alone)
+    # With noise the tested sentence alone counts. Means over other sentences, too, would not compare with that.
+    has_noise = bool(true[0].candidates) and not (config.normalization == "mean" and config.sentences == "all")
     conditions = SCORED_CONDITIONS if has_noise else CONDITIONS
     results = {condition: evaluate(condition) for condition in conditions}
     translated, marked = dict[str, ContrastiveResult](), None
