@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json, write_text
 from docmt.core.progress import progress
@@ -122,17 +123,14 @@ def _measure_memory(run: Path) -> int | None:
 def _score_long_document(run: Path, sender: Connection) -> None:
     with suppress(DocmtError, MemoryError, OSError):
         torch.set_num_threads(1)
-        translator = Translator(run, device="cpu")
-        specials, system = translator.tokenizer.specials, translator.model.system
+        model, specials = load_model(run), load_model_tokenizer(run).specials
         sentence = [specials.first_word + number for number in range(_LONG_SENTENCE)]
         document = [sentence] * (LONG_DOCUMENT // (_LONG_SENTENCE + 2))
-        drafts = [document] if system.context_spec().drafts else None
-        context = select_effective_settings(ContextConfig(instance_tokens=LONG_DOCUMENT + 1), system)
+        drafts = [document] if model.system.context_spec().drafts else None
+        context = select_effective_settings(ContextConfig(instance_tokens=LONG_DOCUMENT + 1), model.system)
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         before = _peak_memory()
-        score_documents(
-            translator.model, [document], [document], specials, SearchConfig(), context=context, drafts=drafts
-        )
+        score_documents(model, [document], [document], specials, SearchConfig(), context=context, drafts=drafts)
         sender.send(_peak_memory() - before)
 
 
