@@ -123,8 +123,7 @@ def _find_difference(one: TranslationModel, other: TranslationModel) -> str:
     if one.system.decoding_order != "sentences" and one.system.context_spec() != other.system.context_spec():
         return "their contexts have other numbers of sentences, or other sides. Choose models with the same context."
     specs = [member.system.context_spec() for member in (one, other)]
-    reads_instances = [spec.sentences is None and not spec.source_context for spec in specs]
-    if any(reads_instances) and any(spec.source_context for spec in specs):
+    if any(spec.reads_instances for spec in specs) and any(spec.source_context for spec in specs):
         return "one reads whole instances, the other a few sentences before. Choose models with the same context."
     if one.parts.boundary_tokens != other.parts.boundary_tokens:
         return f"families {one.config.family} and {other.config.family} have other boundary tokens. Choose one family."

@@ -318,7 +318,8 @@ class IncrementalState:
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
                 by_kind.setdefault((type(module), module.scope.without_layer, module.heads), []).append(module)
-        source = find_source(memories)
+        has_relations = any(attentions[0].relation is not None for attentions in by_kind.values())
+        source = find_source(memories) if has_relations else None
         numbers = None if source is None else number_in_documents(source)  # [S]
         # By scope: what relations need of each source sentence, as query and as key.
         self._sentences: dict[AttentionScope, tuple[Tensor, Tensor]] = {}

@@ -294,20 +294,13 @@ def find_instance_limit(model: Model, context: ContextConfig) -> int:
 
 def select_effective_settings(context: ContextConfig, system: System) -> ContextConfig:
     """Return the settings that have an effect with this system, with all others at their defaults."""
+    spec = system.context_spec()
     effective = {
-        "instance_tokens": _reads_instances(system),
+        "instance_tokens": spec.reads_instances or (system.decoding_order != "sentences" and not spec.target_context),
         "overlap": system.decoding_order == "documents" and system.rules == "frame",
         "window_decoding": bool(system.decoding_orders),
     }
     return ContextConfig(**{name: getattr(context, name) for name, has_effect in effective.items() if has_effect})
-
-
-def _reads_instances(system: System) -> bool:
-    """Return whether the sentences that it sees depend on the length of instances."""
-    spec = system.context_spec()
-    if spec.target_context:
-        return False
-    return system.decoding_order != "sentences" or (spec.sentences is None and not spec.source_context)
 
 
 def check_context(search: SearchConfig, context: ContextConfig, *models: ModelConfig) -> None:

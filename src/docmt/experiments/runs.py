@@ -421,10 +421,7 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
 
 def load_scores(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
     """Return the stored scores of a run, or None if they are missing, damaged or of other settings."""
-    with suppress(DocmtError):
-        stored = read_json(directory / SCORES_FILE)
-        return stored.get("scores") if stored.get("config") == evaluation.score_settings else None
-    return None
+    return _load_result(directory / SCORES_FILE, evaluation.score_settings, "scores")
 
 
 def load_contrastive(directory: Path, evaluation: EvaluationConfig) -> ContrastiveResult | None:

@@ -252,6 +252,12 @@ class SentenceEncoder(nn.Module):
         return Memory(states[-1], text.sentences, text.documents, states)
 
 
+def zero_projections(*projections: nn.Linear) -> None:
+    """Set weights and biases to zero, so that a new block starts without effect."""
+    for weights in (weights for projection in projections for weights in projection.parameters()):
+        nn.init.zeros_(weights)
+
+
 class Hierarchy(nn.Module):
     """Hierarchical attention above a stack, from each state to the n preceding sentences (Miculicich et al. 2018).
 
@@ -281,10 +287,7 @@ class Hierarchy(nn.Module):
         nn.init.zeros_(self.gate.bias)
         self.norm = None if identity else parts.build_norm()
         if identity:
-            for projection in (self.sentences.output, self.feed_forward.outer):
-                nn.init.zeros_(projection.weight)
-                if projection.bias is not None:
-                    nn.init.zeros_(projection.bias)
+            zero_projections(self.sentences.output, self.feed_forward.outer)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
@@ -322,10 +325,8 @@ class DocumentLayer(nn.Module):
         )
         self.gate = Gate(parts.sizes.width, additive=True)
         self.norm = None if identity else parts.build_norm()
-        for projection in (attention.output, feed_forward.outer) if identity else ():
-            nn.init.zeros_(projection.weight)
-            if projection.bias is not None:
-                nn.init.zeros_(projection.bias)
+        if identity:
+            zero_projections(attention.output, feed_forward.outer)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""

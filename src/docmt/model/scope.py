@@ -130,6 +130,11 @@ class ContextSpec:
     """training also reads the reference translation of each source sentence"""
 
     @property
+    def reads_instances(self) -> bool:
+        """Whether a sentence is read with as many others as an instance has."""
+        return self.sentences is None and not self.source_context and not self.target_context
+
+    @property
     def reads_context(self) -> bool:
         """Whether a sentence is read with others of its document."""
         return self.sentences != 1 or self.source_context > 0 or self.target_context > 0

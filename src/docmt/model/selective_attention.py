@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from docmt.model.attention import AttentionContext, FullContext, PackedSentences
 from docmt.model.attention_weights import MAX_SCORES
-from docmt.model.layers import Dropout
+from docmt.model.layers import Dropout, zero_projections
 from docmt.model.linear_attention import upcast
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ class SelectiveAttention(nn.Module):
         self.norm, self.feed_forward = parts.build_norm(), parts.build_feed_forward()
         self.last_norm = None if identity else parts.build_norm()
         if identity:
-            nn.init.zeros_(self.feed_forward.outer.weight)
-            if self.feed_forward.outer.bias is not None:
-                nn.init.zeros_(self.feed_forward.outer.bias)
+            zero_projections(self.feed_forward.outer)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [T, d] -> [T, d]"""
