@@ -31,7 +31,7 @@ from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.model.systems import SYSTEMS, ContextSpec, System
 from docmt.text import Tokenizer
 from docmt.training.reporting import describe_new_weights
-from docmt.training.train_config import AdapterConfig, OptimizerConfig
+from docmt.training.train_config import AdapterConfig, OptimizerConfig, TrainConfig
 
 Options = TypeVar("Options", ModelConfig, System)
 _log = logging.getLogger(__name__)
@@ -188,6 +188,13 @@ def _initialize_from_reverse(
 def _load_base(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Return architecture and weights of the model to start from. Raises DocmtError if it does not fit."""
     started = load_model_config(directory, encoders=True)
+    check_vocabulary(directory, started, tokenizer)
+    _check_architecture(directory, started, model.config)
+    return started, load_model_weights(directory)
+
+
+def check_vocabulary(directory: Path, started: ModelConfig, tokenizer: Tokenizer) -> None:
+    """Raise DocmtError if a model to start from has another vocabulary than the training data (tokenizer: of these)."""
     words, option = (
         (tokenizer.for_side("source"), "source-tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
     )
@@ -196,8 +203,6 @@ def _load_base(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
             f"(`docmt prepare --{option} {directory}`)"
         )
-    _check_architecture(directory, started, model.config)
-    return started, load_model_weights(directory)
 
 
 def cut_heads(name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
@@ -306,6 +311,17 @@ def _match_freeze_word(model: TranslationModel, word: str, loaded: Sequence[str]
     if modules is None:
         return match_names("freeze", word, loaded, "loaded weight")
     return [name for name in loaded if name.startswith(tuple(f"{module}." for module in modules))]
+
+
+def check_weight_patterns(config: TrainConfig) -> None:
+    """Raise DocmtError for a pattern of `freeze` or `optimizer.lr_factors` that matches no weight of the model."""
+    with torch.device("meta"):
+        model = TranslationModel(config.model)
+    names = [name for name, _ in model.named_parameters()]
+    for word in config.freeze_patterns:
+        _match_freeze_word(model, word, names)
+    for pattern, _ in config.optimizer.factors:
+        match_names("optimizer.lr_factors", pattern, names)
 
 
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
