@@ -268,11 +268,12 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     assert both == [f"{model}: {asked}: {each}: translating" for model in ("run", "second") for each in contexts]
 
 
-def test_progress_says_which_context_is_scored(run, suite, corpus, monkeypatch):
+def test_progress_says_which_context_is_scored(run, corpus, monkeypatch):
     """All four bars were called `scoring`."""
     monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
     sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
-    outcome = call("probe", run, "--suite", suite, "--context-ablation", *sides)
+    outcome = call("probe", run, "--suite", corpus / "test.contrastive.jsonl", "--context-ablation", *sides)
+    assert outcome.status == 0, outcome.err
     titles = [line.partition(": scoring on")[0] for line in outcome.err.splitlines() if ": scoring on" in line]
     contexts = [f"{condition} context" for condition in ("true", "empty", "shuffled", "noise")]
     others = ["true context", "empty context", "shuffled context", "no context"]

@@ -15,16 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.checkpoint.model_directory import (
-    languages_differ,
-    load_languages,
-    load_model_config,
-    load_model_tokenizer,
-    load_model_weights,
-)
+from docmt.checkpoint.model_directory import load_languages, load_model_config, load_model_tokenizer, load_model_weights
 from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.settings import flatten, quote, to_mapping
+from docmt.formats.language_codes import is_same_language
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.conventions import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS_SUFFIX
@@ -69,9 +64,11 @@ def initialize_from(
     warning. Raises DocmtError for another vocabulary, other shapes, or a model that does not fit.
     """
     started, pretrained = _load_base(directory, model, tokenizer)
-    if languages_differ(languages, start_languages := load_languages(directory)):
-        message = "%s translates from %s to %s, but this training translates from %s to %s"
-        _log.warning(message, directory, *start_languages, *languages)
+    if not all(map(is_same_language, languages, start_languages := load_languages(directory))):
+        is_reverse = all(map(is_same_language, languages, reversed(start_languages)))
+        message = "%s translates from %s to %s, but this training translates from %s to %s. If that is wrong, %s"
+        advice = "change --reverse" if is_reverse else "start from another model"
+        _log.warning(message, directory, *start_languages, *languages, advice)
     selectable = all(config.system_options.positions is None for config in (started, model.config))
     if selectable and started.restarts_positions != model.config.restarts_positions:
         _log.warning(
