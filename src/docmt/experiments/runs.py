@@ -226,14 +226,20 @@ def _configure_run(
     if variant.start_from:
         config = replace(config, model=adopt_architecture(config.model, planned[variant.start_from].model))
     elif start is not None:
-        started = load_model_config(start, encoders=True)
-        try:
-            check_vocabulary(start, started, store.tokenizer)
-        except DocmtError as error:
-            raise _SkippedVariantError(str(error)) from error
+        started = _load_start(start, store)
         config = replace(config, model=adopt_architecture(config.model, started), initialize_from=start)
     model = fit_model_config(config.model, select_direction(store, config))
     return replace(config, model=model, run=run)
+
+
+def _load_start(start: Path, store: PreparedStore) -> ModelConfig:
+    """Return the architecture of a starting model. Raises _SkippedVariantError if it has another vocabulary."""
+    started = load_model_config(start, encoders=True)
+    try:
+        check_vocabulary(start, started, store.tokenizer)
+    except DocmtError as error:
+        raise _SkippedVariantError(str(error)) from error
+    return started
 
 
 def _check_directions(variant: Variant, config: TrainConfig, planned: Mapping[str, TrainConfig], location: str) -> None:

@@ -90,15 +90,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     if file is not None and options.name:
         raise DocmtError(f"{file} and {options.name} both name an experiment: name one of them")
-    command_options = [setting.name for cls in (ReproduceOptions, EveryCommand) for setting in fields(cls)]
-    explicit = option_parser.parse_explicit(remaining)
-    overrides = {name: value for name, value in explicit.items() if name.split(".")[0] not in command_options}
-    try:
-        for name, value in overrides.items():
-            group, dot, setting = name.rpartition(".")
-            check_field(option_parser.names[name].owner, setting, value, group + dot)
-    except DocmtError as error:
-        raise option_parser.add_location(error, option_parser.read(remaining)[1]) from error
+    overrides = _read_overrides(option_parser, remaining)
     plan, evaluation = _make_plan(file or options.name, options, overrides)
     skipped = plan.group_skipped()
     if not plan.runs:
@@ -110,6 +102,20 @@ def run(arguments: Sequence[str]) -> int:
     for run in plan.unique_runs():
         print(printable(f"{experiments.determine_state(run, evaluation):<10} {run.title} ({run.config.run.name})"))
     return 0
+
+
+def _read_overrides(option_parser: Parser[ReproduceOptions], arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of all runs that are set, by full name. Raises DocmtError for wrong values."""
+    command_options = [setting.name for cls in (ReproduceOptions, EveryCommand) for setting in fields(cls)]
+    explicit = option_parser.parse_explicit(arguments)
+    overrides = {name: value for name, value in explicit.items() if name.split(".")[0] not in command_options}
+    try:
+        for name, value in overrides.items():
+            group, dot, setting = name.rpartition(".")
+            check_field(option_parser.names[name].owner, setting, value, group + dot)
+    except DocmtError as error:
+        raise option_parser.add_location(error, option_parser.read(arguments)[1]) from error
+    return overrides
 
 
 def _make_plan(
