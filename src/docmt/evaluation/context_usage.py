@@ -106,7 +106,7 @@ def score_with_and_without_context(
         (Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in documents
     ]
     with progress_prefix("with context"):
-        visible = translator.score_all(pairs, free_at_limit=False)
+        visible = translator.score_all(pairs, free_at_limit=False, context=True)
     with progress_prefix("without context"):
         hidden = translator.score_all(pairs, free_at_limit=False, context=False)
     return list(zip(visible, hidden, strict=True))
