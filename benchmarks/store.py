@@ -166,7 +166,9 @@ def _make_findings(settings: Settings, rows: list[dict[str, Any]]) -> list[Findi
     label = f"{max(settings.pairs):,} pairs"
     return [
         Finding(f"{label}: opening", opening, "s", at_most=settings.open_seconds),
-        Finding(f"{label}: peak of private memory above the imports", max(peak, 0.0), "MiB", at_most=settings.memory_mib),
+        Finding(
+            f"{label}: peak of private memory above the imports", max(peak, 0.0), "MiB", at_most=settings.memory_mib
+        ),
     ]
 
 

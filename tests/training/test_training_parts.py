@@ -278,13 +278,13 @@ def test_a_share_of_the_training_documents_is_its_first_documents(change, store)
     whole = TrainingCorpus(store, change())
     part = TrainingCorpus(store, change(batches__train_share=0.25))
     assert len(store.split("train").document_ids) == 24
-    assert set(part.train.instances.document.tolist()) == set(range(6))
-    count = len(part.train.instances)
+    assert set(part.train.instances.expand().document.tolist()) == set(range(6))
+    some, every = part.train.instances.expand(), whole.train.instances.expand()
     for name in ("first", "last", "cost"):
-        assert (getattr(part.train.instances, name) == getattr(whole.train.instances, name)[:count]).all()
+        assert (getattr(some, name) == getattr(every, name)[: len(some)]).all()
     assert len(part.dev.instances) == len(whole.dev.instances)
     least = TrainingCorpus(store, change(batches__train_share=1e-9))
-    assert set(least.train.instances.document.tolist()) == {0}
+    assert set(least.train.instances.expand().document.tolist()) == {0}
 
 
 def test_the_vocabulary_is_that_of_the_store(store):

@@ -5,22 +5,24 @@ Notation: I instances, S sentences, T_s and T_t packed source and target tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from docmt.data.compact_instances import CompactInstances
 from docmt.data.instances import Instances, Mixture, Numbers
 from docmt.data.store import SentenceTokens
 from docmt.model.scope import BoundaryTokens
 from docmt.model.spans import ModelInput, Packed, Spans
 from docmt.text.tokenizer import SpecialTokens
 
-Indices = NDArray[np.int64]
+Indices = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,7 @@ class Batch:
 def collate(
     source: SentenceTokens,
     target: SentenceTokens,
-    instances: Instances,
+    instances: Instances | CompactInstances,
     indices: Numbers,
     specials: SpecialTokens,
     boundaries: BoundaryTokens,
@@ -60,10 +62,10 @@ def collate(
     labelled: "last" gives labels to output sentences only. drafts: of every source sentence, if the system reads them.
     references: the model reads the target, too.
     """
-    inputs = collate_source(source, instances, indices, boundaries, drafts)
-    if references:
-        inputs = replace(inputs, references=_pack_source_side(target, instances.select(indices), boundaries))
     selected, closing = instances.select(indices), (specials.eos,) if boundaries.target_has_end else ()
+    inputs = _collate_selected(source, selected, boundaries, drafts)
+    if references:
+        inputs = replace(inputs, references=_pack_source_side(target, selected, boundaries))
     packed = _pack_sentences(
         target, selected.first, selected.last, boundaries.target_opening, closing, boundaries.joined
     )
@@ -99,7 +101,7 @@ def _sentence_indices(first: Indices, first_output: Indices, last: Indices) -> T
 
 def collate_source(
     source: SentenceTokens,
-    instances: Instances,
+    instances: Instances | CompactInstances,
     indices: Numbers,
     boundaries: BoundaryTokens,
     drafts: SentenceTokens | None = None,
@@ -108,7 +110,12 @@ def collate_source(
 
     drafts: of every source sentence, if the system reads them.
     """
-    selected = instances.select(indices)
+    return _collate_selected(source, instances.select(indices), boundaries, drafts)
+
+
+def _collate_selected(
+    source: SentenceTokens, selected: Instances, boundaries: BoundaryTokens, drafts: SentenceTokens | None
+) -> ModelInput:
     packed = _pack_source_side(source, selected, boundaries)
     packed_drafts = None if drafts is None else _pack_source_side(drafts, selected, boundaries)
     return ModelInput(packed, _sentence_indices(selected.before, selected.first, selected.last), drafts=packed_drafts)
@@ -173,7 +180,7 @@ class BatchPlan:
         """Return the batches of an epoch (0, 1, ...): every instance once, or with a mixture every sentence once."""
         # Sort raw random numbers: numpy guarantees the raw stream, but not that of Generator.permutation.
         draw = np.random.default_rng([self.seed, epoch]).bit_generator.random_raw
-        order = np.argsort(draw(len(self.lengths)), kind="stable")
+        order = _sort_random_numbers(draw, len(self.lengths))
         if self.mixture is None:
             return self._split_by_tokens(order)
         masks = self.mixture.draw(draw(int(self.mixture.stretch.max()) + 1))
@@ -185,12 +192,33 @@ class BatchPlan:
         return self._split_by_tokens(np.arange(len(self.lengths)))
 
     def _split_by_tokens(self, order: Indices) -> list[Indices]:
-        cumulative = np.cumsum(self.lengths[order])  # tokens up to and including each instance
-        borders, start = [], 0
+        cumulative = np.cumsum(self.lengths[order], dtype=np.int64)  # tokens up to and including each instance
+        borders, start = [0], 0
         while start < len(order):
-            if start:
-                borders.append(start)
             before = cumulative[start - 1] if start else 0
             end = int(np.searchsorted(cumulative, before + self.batch_tokens, side="right"))
-            start = max(end, start + 1)
-        return np.split(order, borders) if len(order) else []
+            borders.append(start := max(end, start + 1))
+        return [order[first:last] for first, last in pairwise(borders)]
+
+
+_PARTS = 16
+_DRAWN_AT_ONCE = 1 << 20
+
+
+def _sort_random_numbers(draw: Callable[[int], NDArray[np.uint64]], count: int) -> Indices:
+    """Return the stable order of the next `count` numbers, as `np.argsort` does.
+
+    Numbers are first parted by their highest bits, and indices have four bytes: half of the memory and time.
+    """
+    numbers, part = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.uint8)
+    for start in range(0, count, _DRAWN_AT_ONCE):
+        drawn = draw(min(_DRAWN_AT_ONCE, count - start))
+        numbers[start : start + len(drawn)] = drawn
+        part[start : start + len(drawn)] = drawn >> np.uint64(60)
+    order: Indices = np.empty(count, dtype=np.int32 if count <= np.iinfo(np.int32).max else np.int64)
+    done = 0
+    for number in range(_PARTS):
+        indices = np.flatnonzero(part == number)
+        order[done : done + len(indices)] = indices[np.argsort(numbers[indices], kind="stable")]
+        done += len(indices)
+    return order
