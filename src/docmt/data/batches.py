@@ -5,10 +5,10 @@ Notation: I instances, S sentences, T_s and T_t packed source and target tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, Literal
+from itertools import accumulate
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -176,49 +176,95 @@ class BatchPlan:
                 "1, 1 and 0"
             )
 
-    def batches_in_epoch(self, epoch: int) -> list[Indices]:
+    def batches_in_epoch(self, epoch: int) -> BatchList:
         """Return the batches of an epoch (0, 1, ...): every instance once, or with a mixture every sentence once."""
-        # Sort raw random numbers: numpy guarantees the raw stream, but not that of Generator.permutation.
-        draw = np.random.default_rng([self.seed, epoch]).bit_generator.random_raw
-        order = _sort_random_numbers(draw, len(self.lengths))
+        order, generator = _shuffle(len(self.lengths), [self.seed, epoch])
         if self.mixture is None:
             return self._split_by_tokens(order)
+        draw = generator.random_raw
         masks = self.mixture.draw(draw(int(self.mixture.stretch.max()) + 1))
-        batches = [batch for in_epoch in masks for batch in self._split_by_tokens(order[in_epoch[order]])]
-        return [batches[number] for number in np.argsort(draw(len(batches)), kind="stable")]
+        batches = BatchList.concatenate([self._split_by_tokens(order[in_epoch[order]]) for in_epoch in masks])
+        return batches.reorder(np.argsort(draw(len(batches)), kind="stable"))
 
-    def batches_in_order(self) -> list[Indices]:
+    def batches_in_order(self) -> BatchList:
         """Return the batches without shuffling, for validation."""
         return self._split_by_tokens(np.arange(len(self.lengths)))
 
-    def _split_by_tokens(self, order: Indices) -> list[Indices]:
-        cumulative = np.cumsum(self.lengths[order], dtype=np.int64)  # tokens up to and including each instance
+    def _split_by_tokens(self, order: Indices) -> BatchList:
+        # In four bytes if they suffice. Borders have the same type, as numpy would otherwise copy the array each time.
+        kind = np.min_scalar_type(int(self.lengths.sum(dtype=np.int64)) + self.batch_tokens).type
+        cumulative = np.cumsum(self.lengths[order], dtype=kind)  # tokens up to and including each instance
         borders, start = [0], 0
         while start < len(order):
-            before = cumulative[start - 1] if start else 0
-            end = int(np.searchsorted(cumulative, before + self.batch_tokens, side="right"))
+            before = int(cumulative[start - 1]) if start else 0
+            end = int(np.searchsorted(cumulative, kind(before + self.batch_tokens), side="right"))
             borders.append(start := max(end, start + 1))
-        return [order[first:last] for first, last in pairwise(borders)]
+        return BatchList(order, np.array(borders[:-1]), np.array(borders[1:]))
 
 
-_PARTS = 16
-_DRAWN_AT_ONCE = 1 << 20
+@dataclass(frozen=True, eq=False)
+class BatchList(Sequence[Indices]):
+    """Instance indices of B batches, without an object for each batch."""
+
+    order: Indices
+    """[I] instance indices"""
+    starts: Indices
+    """[B] where each batch starts in `order`"""
+    ends: Indices
+    """[B] where it ends"""
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[BatchList]) -> BatchList:
+        """Return the batches of all parts, in order."""
+        shifts = list(accumulate((len(part.order) for part in parts[:-1]), initial=0))
+        edges = [
+            np.concatenate([edge + shift for edge, shift in zip(column, shifts, strict=True)])
+            for column in ([part.starts for part in parts], [part.ends for part in parts])
+        ]
+        return cls(np.concatenate([part.order for part in parts]), *edges)
+
+    def reorder(self, numbers: Indices) -> BatchList:
+        """Return the batches with these numbers, in this order."""
+        return replace(self, starts=self.starts[numbers], ends=self.ends[numbers])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, number: int) -> Indices: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> BatchList: ...
+
+    def __getitem__(self, number: int | slice) -> Indices | BatchList:
+        """Return the instance indices (int64, a copy) of a batch, or some of the batches."""
+        if isinstance(number, slice):
+            return replace(self, starts=self.starts[number], ends=self.ends[number])
+        return self.order[self.starts[number] : self.ends[number]].astype(np.int64)
 
 
-def _sort_random_numbers(draw: Callable[[int], NDArray[np.uint64]], count: int) -> Indices:
-    """Return the stable order of the next `count` numbers, as `np.argsort` does.
+_SORTED_AT_ONCE = 1 << 20
+_DRAWN_AT_ONCE = 1 << 18
 
-    Numbers are first parted by their highest bits, and indices have four bytes: half of the memory and time.
+
+def _shuffle(count: int, seed: Sequence[int]) -> tuple[Indices, np.random.BitGenerator]:
+    """Return the stable order of `count` random numbers, and their generator, which goes on after them.
+
+    Raw numbers are sorted, as numpy guarantees their stream, but not that of Generator.permutation. For large counts
+    they are drawn several times: those with the highest bits 0 are sorted first, and so on. So they are never all in
+    memory.
     """
-    numbers, part = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.uint8)
-    for start in range(0, count, _DRAWN_AT_ONCE):
-        drawn = draw(min(_DRAWN_AT_ONCE, count - start))
-        numbers[start : start + len(drawn)] = drawn
-        part[start : start + len(drawn)] = drawn >> np.uint64(60)
     order: Indices = np.empty(count, dtype=np.int32 if count <= np.iinfo(np.int32).max else np.int64)
-    done = 0
-    for number in range(_PARTS):
-        indices = np.flatnonzero(part == number)
-        order[done : done + len(indices)] = indices[np.argsort(numbers[indices], kind="stable")]
-        done += len(indices)
-    return order
+    bits, done = (count // _SORTED_AT_ONCE).bit_length(), 0
+    for part in range(1 << bits):
+        generator = np.random.default_rng(seed).bit_generator
+        indices, numbers = [], []
+        for start in range(0, count, _DRAWN_AT_ONCE):
+            drawn = generator.random_raw(min(_DRAWN_AT_ONCE, count - start))
+            chosen = np.flatnonzero(drawn >> np.uint64(64 - bits) == part) if bits else np.arange(len(drawn))
+            indices.append(chosen + start)
+            numbers.append(drawn[chosen])
+        sorted_indices = np.concatenate(indices)[np.argsort(np.concatenate(numbers), kind="stable")]
+        order[done : done + len(sorted_indices)] = sorted_indices
+        done += len(sorted_indices)
+    return order, generator

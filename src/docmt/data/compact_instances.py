@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from docmt.data.instances import Instances, Integers, Numbers
 
-BLOCK_SENTENCES = 1 << 19
+BLOCK_SENTENCES = 1 << 17
 """Sentences that are cut at once: few enough for arrays of some MB, enough for numpy to be fast."""
 
 

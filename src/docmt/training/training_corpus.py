@@ -219,7 +219,7 @@ def _select_drafts(store: ParallelStore, model: ModelConfig) -> SentenceTokens |
 class UpdatePlan:
     """Batches of one update in this process, with their weights."""
 
-    batches: list[tuple[NDArray[np.int64], float]]
+    batches: list[tuple[Indices, float]]
     """instance indices and weight of each batch; weight 0 if the end of an epoch leaves this process without a batch"""
     label_tokens: int
     """label tokens of the whole update, over all processes"""
@@ -276,15 +276,16 @@ class TrainingCorpus:
                 f"the store {store.directory} has no dev split, so stop.patience cannot end the training: "
                 "set stop.max_steps, stop.max_epochs or stop.max_minutes, or run `docmt prepare` again with --dev"
             )
-        self._epoch_batches: tuple[int, list[Indices]] = (-1, [])
+        self._epoch_batches: tuple[int, Sequence[Indices]] = (-1, [])
 
-    def plan_epoch(self, epoch: int) -> list[Indices]:
+    def plan_epoch(self, epoch: int) -> Sequence[Indices]:
         """Return the instance indices of each batch of an epoch, in order, over all processes."""
-        cached = self._epoch_batches  # read once, as another thread may replace it
-        if cached[0] != epoch:
-            self._epoch_batches = (-1, [])  # so that two epochs are never in memory
-            cached = self._epoch_batches = (epoch, self.train.plan.batches_in_epoch(epoch))
-        return cached[1]
+        planned_epoch, batches = self._epoch_batches  # read once, as another thread may replace it
+        if planned_epoch != epoch:
+            self._epoch_batches, batches = (-1, []), []  # two epochs are never in memory
+            batches = self.train.plan.batches_in_epoch(epoch)
+            self._epoch_batches = epoch, batches
+        return batches
 
     def count_updates(self, epoch: int) -> int:
         """Return the number of updates of an epoch."""
@@ -306,9 +307,8 @@ class TrainingCorpus:
     def plan_update(self, epoch: int, position: int) -> UpdatePlan:
         """Return the update from batch `position` of `epoch` on: each process takes every `world_size`-th batch."""
         epoch_batches = self.plan_epoch(epoch)
-        taken = epoch_batches[position : position + self.world_size * self.gradient_accumulation]
-        batches = [batch.astype(np.int64) for batch in taken]  # a copy, that does not keep the whole epoch in memory
-        local: list[tuple[NDArray[np.int64], float]] = []
+        batches = list(epoch_batches[position : position + self.world_size * self.gradient_accumulation])
+        local: list[tuple[Indices, float]] = []
         for start in range(0, len(batches), self.world_size):
             index = start + self.rank
             # Every process must join each round: one without a batch repeats the first with weight 0.
