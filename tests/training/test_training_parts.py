@@ -1,6 +1,8 @@
 """Schedule, word dropout, early stopping, averages, configuration, accumulation."""
 
 import math
+import threading
+from copy import copy
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,7 +22,7 @@ from docmt.training.objective import drop_words, word_dropout_rate
 from docmt.training.optimizer import Updater, constant_with_warmup, derive_seed, inverse_square_root
 from docmt.training.run_directory import BestValidation
 from docmt.training.train_config import first_difference
-from docmt.training.training_corpus import TrainingCorpus, UpdatePlan, fit_model_config
+from docmt.training.training_corpus import BatchedSplit, TrainingCorpus, UpdatePlan, fit_model_config, prefetch
 
 
 def test_the_learning_rate_rises_and_falls():
@@ -266,6 +268,71 @@ def test_updates_go_on_for_ever_and_from_anywhere(change, store):
     assert [step[:2] for step in expected[: count + 1]] == [*((0, number + 1) for number in range(count)), (1, 1)]
     for start in range(count):
         assert steps(0, start, 3) == expected[start : start + 3]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"model__system": "sentence"}, {}, {"batches__instance_lengths": [16, 32, 64]}, {"batches__train_share": 0.4}],
+    ids=str,
+)
+def test_blocks_of_documents_change_nothing(change, store, settings, monkeypatch):
+    config = change(batches__batch_tokens=60, **settings)
+    whole = TrainingCorpus(store, config)
+    monkeypatch.setattr("docmt.data.compact_instances.BLOCK_SENTENCES", 5)
+    blocks = TrainingCorpus(store, config)
+    assert blocks.train.plan.lengths.tolist() == whole.train.plan.lengths.tolist()
+    assert blocks.train.size == whole.train.size and blocks.fingerprint == whole.fingerprint
+    epochs = [[batch.tolist() for batch in corpus.plan_epoch(1)] for corpus in (whole, blocks)]
+    assert epochs[0] == epochs[1] and len(epochs[0]) > 2
+    updates = zip(*(islice(corpus.iterate_updates(1, 2), len(epochs[0])) for corpus in (whole, blocks)), strict=True)
+    for (plan, (batch,)), (other_plan, (other,)) in updates:
+        assert (plan.label_tokens, plan.epoch, plan.position) == (
+            (other_plan.label_tokens, other_plan.epoch, other_plan.position)
+        )
+        assert torch.equal(batch.labels, other.labels)
+        assert torch.equal(batch.inputs.source.tokens, other.inputs.source.tokens)
+
+
+def test_the_longest_text_of_all_blocks_is_named(change, store, monkeypatch):
+    learned = {"model__position_encoding": "learned", "model__max_positions": 5}
+    with pytest.raises(DocmtError, match="instance that begins with sentence") as whole:
+        TrainingCorpus(store, change(**learned))
+    monkeypatch.setattr("docmt.data.compact_instances.BLOCK_SENTENCES", 5)
+    with pytest.raises(DocmtError) as blocks:
+        TrainingCorpus(store, change(**learned))
+    assert str(blocks.value) == str(whole.value)
+
+
+def test_ids_of_any_part_are_checked(change, store, monkeypatch):
+    monkeypatch.setattr("docmt.training.training_corpus._CHECKED_AT_ONCE", 7)
+    TrainingCorpus(store, change())
+    split = store.split("train")
+    for number in (0, 7, len(split.target.tokens) - 1):
+        tokens = np.array(split.target.tokens)
+        tokens[number] = store.tokenizer.vocabulary_size - 1
+        damaged = copy(split)
+        damaged.target = replace(split.target, tokens=tokens)
+        with pytest.raises(DocmtError, match=r"target_tokens.npy is damaged \(it has ids outside"):
+            BatchedSplit(damaged, change(), store.tokenizer.specials, training=True)
+
+
+def test_the_thread_that_lays_batches_out_ends(change, store):
+    def updates():
+        yield from islice(corpus.iterate_updates(0, 0), 3)
+        raise RuntimeError("no more")
+
+    corpus, before = TrainingCorpus(store, change(batches__batch_tokens=40)), set(threading.enumerate())
+    plain = [plan.position for plan, _ in islice(corpus.iterate_updates(0, 0), 3)]
+    ahead = prefetch(updates())
+    assert [plan.position for plan, _ in islice(ahead, 3)] == plain
+    assert len(set(threading.enumerate()) - before) == 1
+    with pytest.raises(RuntimeError, match="no more"):
+        next(ahead)
+    assert set(threading.enumerate()) == before
+    ahead = prefetch(corpus.iterate_updates(0, 0))
+    next(ahead)
+    ahead.close()
+    assert set(threading.enumerate()) == before
 
 
 def test_the_sentence_system_sees_single_sentences(change, store):
