@@ -21,6 +21,7 @@ from docmt.data import (
     cut_instances,
     instance_lengths,
 )
+from docmt.data import batches as batches_module
 from docmt.model.scope import BoundaryTokens
 from docmt.model.spans import Spans, pack
 from docmt.model.systems import ContextSpec

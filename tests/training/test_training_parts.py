@@ -293,9 +293,12 @@ def test_blocks_of_documents_change_nothing(change, store, settings, monkeypatch
         assert torch.equal(batch.inputs.source.tokens, other.inputs.source.tokens)
 
 
-def test_the_longest_text_of_all_blocks_is_named(change, store, monkeypatch):
-    learned = {"model__position_encoding": "learned", "model__max_positions": 5}
-    with pytest.raises(DocmtError, match="instance that begins with sentence") as whole:
+@pytest.mark.parametrize(
+    ("positions", "kind"), [("sentence", "the sentence"), ("document", "the instance that begins")]
+)
+def test_the_longest_text_of_all_blocks_is_named(change, store, positions, kind, monkeypatch):
+    learned = {"model__position_encoding": "learned", "model__positions": positions, "model__max_positions": 5}
+    with pytest.raises(DocmtError, match=rf"{kind} .* has \d+ tokens") as whole:
         TrainingCorpus(store, change(**learned))
     monkeypatch.setattr("docmt.data.compact_instances.BLOCK_SENTENCES", 5)
     with pytest.raises(DocmtError) as blocks:
