@@ -176,10 +176,11 @@ def _train_until_first_batches(store: Path, system: Any, batch_tokens: int, batc
     """Do in this process what a training does before its first updates; print a line of JSON after each step."""
 
     def step(name: str, work: Callable[[], Any], count: int = 1) -> Any:
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         result = work()
-        seconds = (time.perf_counter() - started) / count
-        print(json.dumps({"step": name, "seconds": [seconds], "best_seconds": seconds}), flush=True)
+        seconds, used = (time.perf_counter() - started) / count, (time.process_time() - used) / count
+        times = {"seconds": [seconds], "best_seconds": seconds, "processor_seconds": used}
+        print(json.dumps({"step": name, **times}), flush=True)
         sys.stdin.readline()
         return result
 

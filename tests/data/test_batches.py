@@ -93,6 +93,12 @@ def test_numbers_that_are_sorted_by_parts_are_sorted(count: int, monkeypatch: py
         assert generator.random_raw() == following
 
 
+def test_equal_numbers_keep_their_order() -> None:
+    numbers = np.random.default_rng(1).integers(0, 50, 1000, dtype=np.uint64)
+    wanted = sorted(range(1000), key=lambda index: numbers[index])
+    assert batches_module._stable_order(numbers).tolist() == wanted != np.argsort(numbers).tolist()
+
+
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=60), st.integers(1, 600), st.integers(0, 9))
 def test_an_epoch_is_laid_out_as_one_by_one(lengths: list[int], budget: int, epoch: int) -> None:
     numbers = np.random.default_rng([1, epoch]).bit_generator.random_raw(len(lengths)).tolist()
