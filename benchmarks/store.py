@@ -140,9 +140,9 @@ def _measure(store: Path, system: str, settings: Settings) -> list[dict[str, Any
     """Return the steps of one process, which waits after each until its memory is read."""
     numbers = map(str, (settings.batch_tokens, settings.batches))
     command = [sys.executable, "-m", "benchmarks.store", str(store), system, *numbers]
-    rows = []
+    rows, pipe, root = [], subprocess.PIPE, Path(__file__).parent.parent  # benchmarks/ is not installed
     with (
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1, cwd=root) as process,
         _watch(process.pid) as memory,
     ):
         assert process.stdout is not None and process.stdin is not None
