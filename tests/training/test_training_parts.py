@@ -306,6 +306,19 @@ def test_the_longest_text_of_all_blocks_is_named(change, store, positions, kind,
     assert str(blocks.value) == str(whole.value)
 
 
+def test_positions_need_not_hold_documents_that_are_not_used(change, store):
+    split = store.split("train")
+    sides = np.maximum(split.source.lengths, split.target.lengths) + 2
+    share = 1 / split.num_documents
+    longest = int(sides[: split.document_offsets[1]].max())
+    assert longest < sides.max()
+    learned = {"model__position_encoding": "learned", "model__max_positions": longest, "model__system": "sentence"}
+    config = change(batches__train_share=share, **learned)
+    assert BatchedSplit(split, config, store.tokenizer.specials, training=True).size[0] == 1
+    with pytest.raises(DocmtError, match="max_positions"):
+        BatchedSplit(split, change(**learned), store.tokenizer.specials, training=True)
+
+
 def test_ids_of_any_part_are_checked(change, store, monkeypatch):
     monkeypatch.setattr("docmt.training.training_corpus._CHECKED_AT_ONCE", 7)
     TrainingCorpus(store, change())
