@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX, decode_utf8, read_bytes, write_bytes, write_text
+from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes, write_text
 from docmt.decoding.stand_ins import hide_addresses, restore_addresses, restore_part
 from docmt.decoding.translation_results import (
     PartialTranslation,
@@ -100,7 +101,7 @@ class FileTranslation:
 
     def check_output(self, path: str) -> None:
         """Raise DocmtError for an output whose suffix is that of another format."""
-        given, suffix = (Path(name.removesuffix(GZIP_SUFFIX)).suffix.lower() for name in (self._path, path))
+        given, suffix = (Path(plain_name(name)).suffix.lower() for name in (self._path, path))
         suffixes = (given,) if given in _DISTINCT_SUFFIXES else self.format.suffixes
         if suffix and suffix not in suffixes and path != os.devnull:
             names = " or ".join(suffixes)
