@@ -31,10 +31,16 @@ def read_lines(path: Path | str) -> Iterator[tuple[int, str]]:
 
     Raises DocmtError as `read_text` does, naming the line.
     """
-    with _open_bytes(path) as (file, name):
-        for number, raw in enumerate(file, 1):
-            line = decode_utf8(raw, name, number)
-            yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+    name = "standard input" if str(path) == STANDARD else path
+    for number, raw in read_raw_lines(path):
+        line = decode_utf8(raw, name, number)
+        yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+
+
+def read_raw_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
+    """Yield (number, line) of a file, decompressed and not decoded. Raises DocmtError if it cannot be read."""
+    with _open_bytes(path) as (file, _):
+        yield from enumerate(file, 1)
 
 
 def read_text(path: Path | str) -> str:
