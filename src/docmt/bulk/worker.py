@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
 _LOOKS = 3  # after which a shard that is nowhere counts as lost
+_TOKEN_CHARACTERS = 4
 _log = logging.getLogger(__name__)
 
 
@@ -58,8 +59,13 @@ class Worker:
         return plan
 
     def _count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of source tokens of each text."""
-        return list(map(len, self._translator.prepare(Document.from_sentences(texts)).words))
+        """Return the number of source tokens of each text; about that of one which the tokenizer cannot read."""
+        try:
+            return list(map(len, self._translator.prepare(Document.from_sentences(texts)).words))
+        except Exception:  # whoever translates the document reports it
+            if len(texts) > 1:
+                return [count for text in texts for count in self._count_tokens([text])]
+            return [len(text) // _TOKEN_CHARACTERS for text in texts]
 
     def work(self, plan: Plan, share: tuple[int, int] = (1, 1)) -> None:
         """Translate shards until all of the share are done; see `select_shards`.
