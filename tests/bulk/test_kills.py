@@ -62,7 +62,7 @@ def test_killed_before_any_change_of_the_disk(model, corpus, tmp_path, whole, ki
     assert process.exitcode in ((-signal.SIGKILL,) if kill_at < 50 else (-signal.SIGKILL, 0))
     bulk(model, corpus, "-o", tmp_path / "job")
     assert read_parts(tmp_path / "job") == whole
-    assert is_clean(tmp_path / "job")
+    assert is_clean(tmp_path / "job"), list((tmp_path / "job").rglob("*"))
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.full)])

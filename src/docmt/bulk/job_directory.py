@@ -164,7 +164,7 @@ class JobDirectory:
                 path = self.claimed / f"{name}.{worker}"
                 if not _rename(self.waiting / name, path):
                     continue
-                if not (self.done / name).exists():
+                if not self._is_done(name):
                     return Claim(name, path)
                 path.unlink(missing_ok=True)  # a worker had finished it before it seemed dead
         return None
@@ -191,8 +191,11 @@ class JobDirectory:
         """Return the number of workers with a recent sign of life."""
         return sum(self._watch.look(patient=False).values())
 
+    def _is_done(self, name: str) -> bool:
+        return (self.path / PLAN_FILE if name == PLAN else self.done / name).exists()
+
     def _return(self, claim: Path, name: str) -> bool:
-        if (self.done / name).exists():
+        if self._is_done(name):
             claim.unlink(missing_ok=True)
             return False
         return _rename(claim, self.waiting / name)
