@@ -8,47 +8,61 @@ from pathlib import Path
 from typing import Any
 
 from docmt.bulk.job_directory import Claim, JobDirectory, Plan, Shard
+from docmt.bulk.shard_files import FileShards, list_files
 from docmt.bulk.shard_kinds import CountTokens, ShardKind
 from docmt.bulk.shard_rows import JsonlRows, ParquetRows, RowConfig
 from docmt.core.compression import find_suffix
 from docmt.core.errors import DocmtError
-from docmt.core.files import read_error
+from docmt.core.files import json_checksum, read_error
 from docmt.core.progress import progress
+from docmt.decoding.file_translation import FileConfig
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.row_files import is_parquet
 
 _ROW_KINDS = {kind.format: kind for kind in (JsonlRows, ParquetRows)}
 
 
-def choose_kind(paths: Sequence[Path], rows: RowConfig) -> ShardKind:
+def choose_kind(paths: Sequence[Path], rows: RowConfig, files: FileConfig) -> ShardKind:
     """Return how the input of a job is read. Raises DocmtError for input that bulk jobs do not read."""
     formats = {_find_format(path): path for path in paths}
     if len(formats) > 1:
         one, other, *_ = formats.values()
         raise DocmtError(f"{one} and {other} are input of different kinds: translate them in two jobs")
     format, path = next(iter(formats.items()))
+    if format == FileShards.format:
+        return FileShards(files, paths)
     return _ROW_KINDS[format](rows, f".{format}{find_suffix(path)}", paths)
 
 
 def _find_format(path: Path) -> str:
+    if path.is_dir():
+        return FileShards.format
     if is_parquet(path):
-        return "parquet"
+        return ParquetRows.format
     if has_jsonl_name(path):
-        return "jsonl"
-    raise DocmtError(f"{path} is no input of a bulk job: give JSONL or Parquet with a document a row")
+        return JsonlRows.format
+    raise DocmtError(f"{path} is no input of a bulk job: give JSONL or Parquet with a document a row, or a folder")
 
 
-def open_kind(values: Mapping[str, Any]) -> ShardKind:
-    """Return the kind that a plan describes."""
+def open_kind(values: Mapping[str, Any], folders: Sequence[Path] = ()) -> ShardKind:
+    """Return the kind that a plan describes. folders: where the input is, if not where the planner had it."""
     settings = dict(values)
-    format, suffix = settings.pop("format"), settings.pop("suffix")
+    format = settings.pop("format")
+    if format == FileShards.format:
+        return FileShards.from_description(settings, folders)
+    suffix = settings.pop("suffix")
     return _ROW_KINDS[format](RowConfig(**settings), suffix)
 
 
 def describe_input(paths: Sequence[Path]) -> list[list[Any]]:
-    """Return name and size of each file. Raises DocmtError for a missing one."""
+    """Return name and size of each file, and a checksum of those in a folder. Raises DocmtError for a missing one."""
     try:
-        return [[path.name, path.stat().st_size] for path in paths]
+        return [
+            [path.name, json_checksum([(str(name), (path / name).stat().st_size) for name in list_files(path)])]
+            if path.is_dir()
+            else [path.name, path.stat().st_size]
+            for path in paths
+        ]
     except OSError as error:
         raise read_error(error.filename, error) from error
 

@@ -13,6 +13,7 @@ from docmt.core.errors import DocmtError
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
+    from docmt.decoding.file_translation import Align, SourceFile
     from docmt.documents import Document
 
 CountTokens = Callable[[Sequence[str]], list[int]]
@@ -32,6 +33,8 @@ class Task:
     """what the kind needs to write it, and what is told if it fails"""
     error: str = ""
     """why it cannot be read"""
+    file: SourceFile | None = None
+    """the file, if it is none of rows"""
 
     def failure(self, reason: str) -> dict[str, Any]:
         """Return the record of a task that failed."""
@@ -41,6 +44,22 @@ class Task:
 Versions = Sequence[Sequence["Translation"]]
 """The translations of each document of a task, best first."""
 Result = tuple[Task, Versions]
+
+
+Failure = tuple[Task, str]
+"""A task that failed, and why."""
+
+
+def describe_error(error: Exception) -> str:
+    """Return why a task failed; errors that are no DocmtErrors are named."""
+    return str(error) if isinstance(error, DocmtError) else f"{type(error).__name__}: {error}"
+
+
+class ShardFile(NamedTuple):
+    """A shard that a worker has claimed."""
+
+    name: str
+    data: bytes
 
 
 class Part(NamedTuple):
@@ -67,8 +86,8 @@ class ShardKind(ABC):
         """Return the tasks of a shard."""
 
     @abstractmethod
-    def write(self, output: Path, name: str, data: bytes, results: Sequence[Result]) -> list[tuple[Task, DocmtError]]:
-        """Write the translations of shard `name`, whose file is `data`. Return the tasks that cannot be written."""
+    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
+        """Write the translations of a shard. align: `Translator.align`. Return the tasks that cannot be written."""
 
 
 def group_by_tokens(

@@ -9,7 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.bulk.shard_kinds import CountTokens, Part, Result, ShardKind, Task, group_by_tokens
+from docmt.bulk.shard_kinds import (
+    CountTokens,
+    Failure,
+    Part,
+    Result,
+    ShardFile,
+    ShardKind,
+    Task,
+    describe_error,
+    group_by_tokens,
+)
 from docmt.core.compression import ZSTD_SUFFIX, compress
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import write_bytes
@@ -19,6 +29,7 @@ from docmt.documents.row_files import Row, format_parquet, read_parquet_schema, 
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
+    from docmt.decoding.file_translation import Align
 
 TEXT_COLUMNS = ("source", "text", "sentences")
 """Columns of the text, the first of which a row has, unless an option names another."""
@@ -97,20 +108,23 @@ class ShardRows(ShardKind):
             error = f"`{name}` contains a lone surrogate (\\ud800 to \\udfff)"
         if error:
             return Task(row.location, [], row.values, error)
-        if isinstance(value, list):
-            document = Document.from_sentences([text.strip() for text in value], id=id)
-        else:
-            document = Document.from_text(str(value), language=self.config.language, id=id)
+        try:
+            if isinstance(value, list):
+                document = Document.from_sentences([text.strip() for text in value], id=id)
+            else:
+                document = Document.from_text(str(value), language=self.config.language, id=id)
+        except Exception as reason:  # of the rules of segmentation, for some strange text
+            return Task(row.location, [], row.values, describe_error(reason))
         return Task(row.location, [document], row.values)
 
     def _read_id(self, row: Row) -> str:
         value = row.values.get(self.config.id_column)
         return str(value) if isinstance(value, str | int) else f"{Path(row.path).name}:{row.number}"
 
-    def write(self, output: Path, name: str, data: bytes, results: Sequence[Result]) -> list[tuple[Task, DocmtError]]:
+    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
         """Write part-NAME, with a record for each translation."""
         records = [record for task, (versions,) in results for record in self._make_records(task, versions)]
-        write_bytes(output / f"part-{name}{self.suffix}", self.format_records(records, data))
+        write_bytes(output / f"part-{shard.name}{self.suffix}", self.format_records(records, shard.data))
         return []
 
     def _make_records(self, task: Task, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:

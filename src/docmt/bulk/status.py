@@ -88,7 +88,7 @@ def read_status(job: JobDirectory) -> JobStatus:
         True,
         shards=len(plan.shards),
         done=len(facts),
-        claimed=len(claimed - facts.keys()),
+        claimed=len(claimed & {shard.name for shard in plan.shards} - facts.keys()),
         workers=job.count_workers(),
         documents=sum(shard.documents for shard in plan.shards),
         translated=sum(each.documents for each in facts.values()) - failed,

@@ -6,11 +6,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
 from docmt.bulk.planning import check_settings, make_plan, open_kind, select_shards
-from docmt.bulk.shard_kinds import ShardKind, Task, Versions
+from docmt.bulk.shard_kinds import ShardFile, ShardKind, Task, Versions, describe_error
 from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error
 from docmt.core.progress import progress
 from docmt.decoding.translation_results import Translation, non_finite_error
@@ -67,12 +68,12 @@ class Worker:
                 return [count for text in texts for count in self._count_tokens([text])]
             return [len(text) // _TOKEN_CHARACTERS for text in texts]
 
-    def work(self, plan: Plan, share: tuple[int, int] = (1, 1)) -> None:
-        """Translate shards until all of the share are done; see `select_shards`.
+    def work(self, plan: Plan, share: tuple[int, int] = (1, 1), folders: Sequence[Path] = ()) -> None:
+        """Translate shards until all of the share are done; see `select_shards`. folders: see `open_kind`.
 
         Raises DocmtError if the worker cannot go on. Its claim is released then, as after Ctrl-C.
         """
-        kind = open_kind(plan.kind)
+        kind = open_kind(plan.kind, folders)
         shards = {shard.name: shard for shard in select_shards(plan, share)}
         done = len(self._job.list_done() & shards.keys())
         lost = Counter[str]()
@@ -107,7 +108,6 @@ class Worker:
         started = time.monotonic()
         data = self._job.read_shard(claim, shard)
         tasks = kind.read(data)
-        failures = [(task, task.error) for task in tasks if task.error]
         readable = [task for task in tasks if not task.error]
         outcomes = list(zip(readable, self._translate_tasks(readable), strict=True))
         errors = [(task, str(outcome)) for task, outcome in outcomes if isinstance(outcome, DocmtError)]
@@ -116,8 +116,8 @@ class Worker:
         if not claim.is_held:  # another worker has it, because this one seemed dead
             return
         results = [(task, outcome) for task, outcome in outcomes if not isinstance(outcome, DocmtError)]
-        unwritten = kind.write(self._job.output, shard.name, data, results)
-        failures += errors + [(task, str(error)) for task, error in unwritten]
+        errors += kind.write(self._job.output, ShardFile(shard.name, data), results, self._translator.align)
+        failures = [*((task, task.error) for task in tasks if task.error), *errors]
         facts = ShardFacts(
             len(tasks), len(failures), shard.tokens, round(time.monotonic() - started, 3), _count_warnings(results)
         )
@@ -144,7 +144,7 @@ class Worker:
         except Exception as error:  # whatever a document causes must not stop the others
             if is_out_of_memory(error):
                 raise
-            raise DocmtError(f"{type(error).__name__}: {error}") from error
+            raise DocmtError(describe_error(error)) from error
         groups = zip(*[iter(translations)] * self._samples, strict=True)
         versions = (tuple(version for each in group for version in _list_versions(each)) for group in groups)
         return [[next(versions) for _ in task.documents] for task in tasks]

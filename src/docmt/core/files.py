@@ -288,6 +288,14 @@ def check_writable(path: Path) -> None:
         raise DocmtError(f"cannot write {path}: there is no permission to write in {folder}; choose another path")
 
 
+def make_directory(path: Path) -> None:
+    """Create a directory, unless it exists. Raises DocmtError if it cannot be created."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
 def write_error(path: Path | str, error: OSError) -> DocmtError:
     """Return the DocmtError for a failed write."""
     reason, advice = error.strerror or str(error), "choose another path"

@@ -1,8 +1,8 @@
 """docmt bulk MODEL INPUT... -o DIRECTORY
 
 Translate the documents of a corpus, each once, with any number of workers. Input is JSONL or Parquet, in which a row is
-a document. The same command, on any machine that shares the directory, is one worker more. A worker may be killed at
-any time. `docmt bulk status DIRECTORY` shows how far the job is.
+a document, or folders of files that docmt translate reads. The same command, on any machine that shares the directory,
+is one worker more. A worker may be killed at any time. docmt bulk status DIRECTORY shows how far the job is.
 
 usage:
     MODEL INPUT ... -o DIRECTORY [options]
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for models without a source language
 _STATUS = "status"
 _SHARE = re.compile(r"(\d{1,9})/(\d{1,9})")
-_OF_ROWS = ("text_column", "id_column", "language", "swap")
-"""Options that all workers share, beside those of model and search."""
+_OF_ROWS = ("text_column", "id_column", "swap", "samples")
+"""Options that folders of files do not have."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +48,7 @@ class BulkOptions(ModelOptions):
     model: str = option(positional=True, metavar="MODEL")
     """model or run directory, or M1,M2 for an ensemble"""
     input: list[str] = option([], positional=True, metavar="INPUT")
-    """files of documents; only the worker that plans the job needs them"""
+    """JSONL or Parquet files, which only the worker that plans the job needs; or folders, which all need"""
     output: str = option("", flags=("-o",), metavar="DIRECTORY")
     """directory of the job, which all workers share"""
     text_column: str = option("", metavar="NAME")
@@ -123,36 +123,49 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Plan the job, if nobody has, and translate its shards. Return its status."""
     from docmt.bulk.job_directory import JobDirectory
     from docmt.bulk.planning import choose_kind, describe_input
+    from docmt.bulk.shard_files import FileShards
     from docmt.bulk.shard_rows import RowConfig
     from docmt.bulk.status import read_status
     from docmt.bulk.worker import Worker
     from docmt.bulk.workers import sign_of_life
+    from docmt.decoding.file_translation import FileConfig
 
     paths = [Path(path) for path in options.input]
-    language = options.language or read_languages(options.model)[0] or DEFAULT_LANGUAGE
+    names = describe_input(paths)
+    languages = read_languages(options.model)
+    language = options.language or languages[0] or DEFAULT_LANGUAGE
     rows = RowConfig(options.text_column, options.id_column, language, options.swap)
-    files = describe_input(paths)
-    kind = choose_kind(paths, rows) if paths else None
+    kind = choose_kind(paths, rows, FileConfig(*languages, language)) if paths else None
     if kind is None:
         JobDirectory(Path(options.output))  # there must be one
+    elif isinstance(kind, FileShards):
+        _check_options_of_files(options)
     translator = translator_of(options)
     job = JobDirectory.create(Path(options.output))
     settings = _settings(translator, options)
     with sign_of_life(job.workers) as name:
         job.sweep(complete=False)
         worker = Worker(job, name, translator, options.samples)
-        plan = worker.plan(kind, {**settings, "input": files} if paths else settings, options.shard_tokens)
+        plan = worker.plan(kind, {**settings, "input": names} if paths else settings, options.shard_tokens)
         if not options.plan_only:
-            worker.work(plan, share)
+            worker.work(plan, share, paths)
         status = read_status(job)
         job.sweep(complete=status.is_complete)
         return status
+
+
+def _check_options_of_files(options: BulkOptions) -> None:
+    """Raise DocmtError for options of rows where the input is folders of files."""
+    changed = {name: getattr(options, name) != getattr(BulkOptions, name) for name in _OF_ROWS}
+    changed["search.n_best"] = options.search.n_best > 1
+    if wrong := [name for name, is_changed in changed.items() if is_changed]:
+        raise DocmtError(f"{flag_of(wrong[0])} is for JSONL and Parquet, not for folders of files: leave it out")
 
 
 def _settings(translator: Translator, options: BulkOptions) -> dict[str, Any]:
     """Return what the workers of a job must agree on, by its names in messages."""
     search = {flag_of(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     context = {flag_of(f"context.{name}"): value for name, value in asdict(translator.context).items()}
-    names = ("precision", "batch_tokens", *_OF_ROWS, "samples", "shard_tokens")
+    names = ("precision", "batch_tokens", "language", *_OF_ROWS, "shard_tokens")
     others = {flag_of(name): getattr(options, name) for name in names}
     return {"model": translator.checksums(), **others, **search, **context}
