@@ -1,4 +1,8 @@
-"""Files of rows with named columns: JSON Lines (x.jsonl, also compressed) and Parquet (x.parquet)."""
+"""Files of rows with named columns: JSON Lines (x.jsonl), Parquet (x.parquet) and TSV (x.tsv).
+
+JSONL and TSV may be compressed (x.tsv.zst). Cells of TSV have no quotes; its columns have the names in its first line,
+or are numbered from 1.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, read_error
 from docmt.core.plain_text import BYTE_ORDER_MARK, decode_utf8, read_raw_lines
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from pyarrow import Schema
 
 PARQUET_SUFFIX = ".parquet"
+TSV_SUFFIX = ".tsv"
 _BATCH_ROWS = 256
 
 
@@ -42,12 +48,37 @@ def is_parquet(path: Path | str) -> bool:
     return str(path).lower().endswith(PARQUET_SUFFIX)
 
 
-def read_rows(path: Path | str) -> Iterator[Row]:
-    """Yield the rows of a JSONL or Parquet file. A line that is no JSON object is a row with an error.
+def is_tsv(path: Path | str) -> bool:
+    """Return whether a file is TSV, by its name (x.tsv, x.tsv.gz, x.tsv.zst)."""
+    return plain_name(path).lower().endswith(TSV_SUFFIX)
 
-    Raises DocmtError for a file that cannot be read.
+
+def read_rows(path: Path | str, header: bool = False) -> Iterator[Row]:
+    """Yield the rows of a file. A line that is no JSON object, or not UTF-8, is a row with an error.
+
+    header: whether the first line of TSV has the names of its columns. Raises DocmtError for a file that cannot be
+    read.
     """
-    return _read_parquet(path) if is_parquet(path) else _read_json_lines(path)
+    if is_parquet(path):
+        return _read_parquet(path)
+    return _read_tsv(path, header) if is_tsv(path) else _read_json_lines(path)
+
+
+def _read_tsv(path: Path | str, header: bool) -> Iterator[Row]:
+    names: list[str] = []
+    for number, raw in read_raw_lines(path):
+        row = Row(str(path), number, {})
+        try:
+            line = decode_utf8(raw, path, number).removeprefix(BYTE_ORDER_MARK if number == 1 else "")
+        except DocmtError as error:
+            yield row._replace(error=str(error).removeprefix(f"{row.location}, "))
+            continue
+        cells = line.rstrip("\r\n").split("\t")
+        if header and not names:
+            names = cells
+        elif any(cells):
+            columns = names or [str(column) for column in range(1, len(cells) + 1)]
+            yield row._replace(values=dict(zip(columns, cells, strict=False)))
 
 
 def _read_json_lines(path: Path | str) -> Iterator[Row]:
