@@ -432,9 +432,10 @@ def test_a_name_with_gz_is_a_jsonl_corpus_too(config: PrepareConfig, tmp_path: P
 
 
 def test_corpora_as_they_are_published(config: PrepareConfig, tmp_path: Path) -> None:
+    sides = ([sentence for document in side for sentence in document] for side in (DEV_SOURCE, DEV_TARGET))
     units = "".join(
         f'<tu><tuv xml:lang="en"><seg>{one}</seg></tuv><tuv xml:lang="fr"><seg>{other}</seg></tuv></tu>'
-        for one, other in zip(*([sentence for each in side for sentence in each] for side in (DEV_SOURCE, DEV_TARGET)))
+        for one, other in zip(*sides, strict=True)
     )
     (tmp_path / "dev.tmx").write_text(f"<tmx><body>{units}</body></tmx>", encoding="utf-8")
     pairs = [("the cat", "le chat", "a"), ("walk", "marche", "a"), ("a dog", "un chien", "b")]
