@@ -79,5 +79,6 @@ def test_several_folders_and_what_is_refused(model, folder, tmp_path):
     assert names == {"output/folder/a.txt", "output/folder/film.srt", "output/other/a.txt"}
     write_rows(other / "b.jsonl", [{"text": "a"}])
     fails("bulk", model, other, "-o", tmp_path / "b", *QUICK, message="b.jsonl has a document a row: name such files")
+    fails("bulk", model, folder, "-o", folder / "job", *QUICK, message="folder/job is inside the input")
     fails("bulk", model, folder, folder, "-o", tmp_path / "c", *QUICK, message="two folders have one name")
     fails("bulk", model, folder, "-o", tmp_path / "c", *QUICK, "--swap", message="--swap is for JSONL and Parquet")

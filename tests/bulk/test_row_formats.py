@@ -110,3 +110,12 @@ def test_columns_are_named_by_options(model, tmp_path):
     one, other = read_records(tmp_path / "job")
     assert (one["id"], one["source"]) == ("3", ["a few words"])
     assert (other["id"], other["source"], other["text"]) == ("x", ["a few", "words"], "not this")
+
+
+def test_documents_without_text(model, tmp_path):
+    rows = [{"text": ""}, {"text": " \n\n"}, {"source": []}, {"source": ["", "a few"]}]
+    bulk(model, write_rows(tmp_path / "a.jsonl", rows), "-o", tmp_path / "job")
+    records = read_records(tmp_path / "job")
+    assert [record["source"] for record in records] == [[], [], [], ["", "a few"]]
+    assert [record.get("translation") for record in records] == ["", " \n\n", None, None]
+    assert (records[3]["target"][0], records[3]["scores"][0]) == ("", 0.0)

@@ -76,7 +76,7 @@ class Worker:
         kind = open_kind(plan.kind, folders)
         shards = {shard.name: shard for shard in select_shards(plan, share)}
         done = len(self._job.list_done() & shards.keys())
-        lost = Counter[str]()
+        lost, is_told = Counter[str](), False
         with progress("shards", len(shards), done) as bar:
             while True:
                 if claim := self._job.claim(self._name, shards):
@@ -86,6 +86,9 @@ class Worker:
                     if not (left := self._find_left(shards)):
                         break
                     self._check_lost(left, lost)
+                    if not is_told:
+                        _log.info("waiting for other workers, which have %s shards", len(left))
+                    is_told = True
                     time.sleep(POLL_SECONDS)
                 bar.advance(len(self._job.list_done() & shards.keys()) - bar.done)
 

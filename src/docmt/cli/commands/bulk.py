@@ -139,7 +139,7 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     if kind is None:
         JobDirectory(Path(options.output))  # there must be one
     elif isinstance(kind, FileShards):
-        _check_options_of_files(options)
+        _check_folders(options, paths)
     translator = translator_of(options)
     job = JobDirectory.create(Path(options.output))
     settings = _settings(translator, options)
@@ -154,8 +154,11 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
         return status
 
 
-def _check_options_of_files(options: BulkOptions) -> None:
-    """Raise DocmtError for options of rows where the input is folders of files."""
+def _check_folders(options: BulkOptions, folders: Sequence[Path]) -> None:
+    """Raise DocmtError for options of rows, and for a job inside a folder of its input."""
+    for folder in folders:
+        if Path(options.output).resolve().is_relative_to(folder.resolve()):
+            raise DocmtError(f"{options.output} is inside the input {folder}: choose another -o DIR")
     changed = {name: getattr(options, name) != getattr(BulkOptions, name) for name in _OF_ROWS}
     changed["search.n_best"] = options.search.n_best > 1
     if wrong := [name for name, is_changed in changed.items() if is_changed]:
