@@ -19,7 +19,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,8 @@ class BulkOptions(ModelOptions):
     """translate the I-th of N parts of the job only; without it, workers share all of it as they come"""
     plan_only: bool = False
     """plan the job and end"""
+    ray: int = option(0, range=(0, 100_000))
+    """run so many workers as actors of a Ray cluster, each with a GPU if it has any; 0: work in this process"""
     search: SearchConfig = SearchConfig()
     """beam search"""
 
@@ -91,7 +94,8 @@ def run(arguments: Sequence[str]) -> int:
         return _print_status(options.input)
     if not options.output:
         raise DocmtError("-o is missing: name the directory of the job")
-    status = _work(options, _parse_share(options.shard))
+    share = _parse_share(options.shard)
+    status = _work_on_ray(options, share) if options.ray else _work(options, share)
     if not status.is_complete:
         _log.info(f"{status.done:,} of {status.shards:,} shards are done: docmt bulk status {options.output}")
         return 0
@@ -117,6 +121,16 @@ def _parse_share(text: str) -> tuple[int, int]:
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise DocmtError(f"--shard is {quote(text)}: give I/N with I from 1 to N, such as 1/8")
     return int(match[1]), int(match[2])
+
+
+def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
+    """Run workers as actors, whose working directories may differ from that of this process."""
+    from docmt.bulk.ray_actors import run_actors
+
+    input = [str(Path(path).absolute()) for path in options.input]
+    models = [str(Path(model).absolute()) if Path(model).exists() else model for model in options.model.split(",")]
+    moved = replace(options, model=",".join(models), input=input, output=str(Path(options.output).absolute()))
+    return run_actors(partial(_work, moved, share), options.ray, use_gpus=options.device != "cpu")
 
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
