@@ -7,7 +7,7 @@ import torch
 from reference_search import DOCUMENTS, SPECIALS, build, make_inputs, score_documents, translate_documents
 
 from docmt.decoding import SearchConfig
-from docmt.model import pack
+from docmt.model import kernels, pack
 from variants import CONVENTIONS, JOINED, SYSTEMS, WIDE
 
 pytestmark = [
@@ -19,9 +19,11 @@ TARGETS = [[[7, 5], [9, 9, 4], [6]], [[11]], [[4], [20, 21], [22, 5, 6, 7, 8], [
 
 
 def forward(model, dtype=None):
-    """Return the decoder states of documents with their targets, float32, on the processor, and the model's gradients."""
+    """Return the decoder states of documents with their targets, and the gradients, float32, on the processor."""
     targets = pack([[[SPECIALS.bos, *sentence] for sentence in document] for document in TARGETS])
     inputs = make_inputs(model, DOCUMENTS, target=targets).to(model.device)
+    for module in model.modules():
+        module.train(isinstance(module, torch.nn.LSTM))  # the CUDA LSTM has gradients in training alone
     with torch.autocast(model.device.type, dtype, enabled=dtype is not None):
         states = model(inputs).float()
     weights = torch.linspace(-1, 1, states.numel(), device=states.device).view_as(states)
@@ -56,18 +58,18 @@ def test_states_and_gradients_equal_those_of_the_processor(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_varlen_attention_in_bfloat16_stays_near_float32(name):
-    """The states of flash attention, with causal spans after earlier keys, differ by rounding alone."""
+def test_varlen_attention_in_bfloat16_stays_near_float32(name, monkeypatch):
+    """Flash attention, with causal spans after earlier keys, rounds about as much as the padded kernel does."""
     model = build(**MODELS[name])
     states, gradients = forward(model)
-    cuda_states, cuda_gradients = forward(on_cuda(model), torch.bfloat16)
-    plain_states, plain_gradients = forward(model, torch.bfloat16)  # padded, on the processor
-    for found, plain, exact in [
-        (cuda_states, plain_states, states),
-        *((cuda_gradients[each], plain_gradients[each], gradients[each]) for each in gradients),
-    ]:
-        rounding = float((plain - exact).norm())
-        assert float((found - exact).norm()) <= 2 * rounding + 2e-2 * float(exact.norm())
+    varlen = forward(on_cuda(model), torch.bfloat16)
+    monkeypatch.setattr(kernels, "choose_kernel", lambda *tensors: ("padded", "by the test"))
+    padded = forward(on_cuda(model), torch.bfloat16)
+    assert (varlen[0] - states).norm() <= 2 * (padded[0] - states).norm() + 1e-2 * states.norm()
+    whole = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
+    for weight, exact in gradients.items():  # some, as those of the biases of keys, are zero but for rounding
+        errors = [float((found[1][weight] - exact).norm()) for found in (varlen, padded)]
+        assert errors[0] <= 2 * errors[1] + 1e-2 * float(exact.norm() + whole), (weight, *errors)
 
 
 @pytest.mark.parametrize("name", MODELS)

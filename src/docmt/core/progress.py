@@ -100,8 +100,8 @@ def plain_progress() -> Iterator[None]:
 
 @contextmanager
 def progress_prefix(name: str) -> Iterator[None]:
-    """Put a name, such as that of a model, before the titles of progress while the block runs."""
-    token = _PREFIX.set(f"{printable(name)}: " if name else "")
+    """Put a name, such as that of a model, before the titles of progress while the block runs, after outer names."""
+    token = _PREFIX.set(f"{_PREFIX.get()}{printable(name)}: " if name else _PREFIX.get())
     try:
         yield
     finally:

@@ -57,14 +57,13 @@ class ResumableFile:
         for another fingerprint, and, without `resume`, for an unfinished file.
         """
         self.path = resolve_links(path)
-        name = shorten_name(self.path.name)
-        self.partial = self.path.with_name(f"{name}.partial")
+        self.partial = partial_path(path)
         self.notes: list[Note] = []
         """notes of the finished parts, in order"""
         self.finished = False
         """whether OUT is complete"""
         self._output = ""  # checksum of the complete OUT
-        self._lock_file = self.path.with_name(f".{name}.lock")
+        self._lock_file = self.path.with_name(f".{shorten_name(self.path.name)}.lock")
         self._fingerprint, self._resume = json.loads(json.dumps(fingerprint)), resume
         self._compression = find_suffix(path)
         self._make_output = render
@@ -224,6 +223,12 @@ class ResumableFile:
         data = json.dumps(values).encode()[:-1]
         self._checksum = zlib.crc32(data, self._checksum)
         return data + f', "crc32": "{self._checksum:08x}"}}\n'.encode()
+
+
+def partial_path(path: Path) -> Path:
+    """Return the path of OUT.partial."""
+    path = resolve_links(path)
+    return path.with_name(f"{shorten_name(path.name)}.partial")
 
 
 def _append(file: BinaryIO, data: bytes) -> None:

@@ -184,7 +184,7 @@ def _count_split(
     longest = int(costs.argmax())
     document, index = locate_sentence(longest, borders)
     return SplitStatistics(
-        documents=len(store.document_ids),
+        documents=store.num_documents,
         sentences=len(costs),
         instances=len(cut_instances(source, target, borders, ContextSpec(), limit=limit)),
         source_tokens=int(source.sum()),

@@ -122,7 +122,7 @@ class Suite:
             if code and _SHORT_CODES.get(code, code) != suite_language:
                 raise DocmtError(
                     f"the test set {self.name} is {'-'.join(self.languages or ())}, but {model} translates "
-                    f"{'-'.join(code or '?' for code in languages)}. Use a model of its languages"
+                    f"{'-'.join(code or '?' for code in languages)}. Name a test set and models of the same languages"
                 )
 
 

@@ -42,10 +42,10 @@ def is_main_process() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
 
 
-def start_fabric(config: TrainConfig) -> Fabric:
-    """Return a launched Fabric for the configured devices, or for the processes that torchrun started.
+def choose_devices(config: TrainConfig) -> tuple[str, int, int]:
+    """Return accelerator, devices of each machine and machines: as configured, or as torchrun started processes.
 
-    Raises DocmtError if the machine has too few GPUs or processor cores.
+    Raises DocmtError if this machine has too few GPUs or processor cores.
     """
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     accelerator = ("cuda" if gpus else "cpu") if config.device == "auto" else config.device
@@ -61,6 +61,12 @@ def start_fabric(config: TrainConfig) -> Fabric:
         if not gpus:
             raise DocmtError("device is cuda, but PyTorch sees no GPU here: choose --device cpu")
         raise DocmtError(f"devices is {devices}, but PyTorch sees {gpus} GPU(s): choose {gpus} or fewer")
+    return accelerator, devices, nodes
+
+
+def start_fabric(config: TrainConfig) -> Fabric:
+    """Return a launched Fabric for the devices of `choose_devices`."""
+    accelerator, devices, nodes = choose_devices(config)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs a greeting in every process
     fabric = Fabric(
         accelerator=accelerator,

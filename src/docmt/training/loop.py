@@ -37,7 +37,7 @@ from docmt.training.objective import find_word_tokens
 from docmt.training.optimizer import Updater, derive_seed
 from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
 from docmt.training.run_directory import BestValidation, RunDirectory, TrainingState, read_state, save_checkpoint
-from docmt.training.train_config import CheckpointConfig, TrainConfig
+from docmt.training.train_config import TrainConfig, check_averaging
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
 from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss
 
@@ -76,11 +76,8 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
     bit-identical numbers. The run directory is locked: only one process at a time trains a run.
     Raises DocmtError for errors that the user can fix.
     """
-    checkpoints = config.checkpoints
-    if not resume and checkpoints.average == "none" and checkpoints.average_count != CheckpointConfig.average_count:
-        raise DocmtError(
-            "checkpoints.average_count is set but checkpoints.average is none: choose last or best, or leave it out"
-        )
+    if not resume:
+        check_averaging(config)
     store = select_direction(PreparedStore.open(config.store), config)
     config = _resolve_model_config(config, store, resume, explicit)
     run = RunDirectory(config.run)
