@@ -126,7 +126,13 @@ def _read_corpus(corpus: Corpus, split: str, skipped: SkipReport) -> Iterator[Pa
     """Yield the documents of a corpus. Raises DocmtError if there are none."""
     empty = True
     for document in read_parallel(
-        corpus.source, corpus.target, docids=corpus.docids, drafts=corpus.drafts, skipped=skipped
+        corpus.source,
+        corpus.target,
+        docids=corpus.docids,
+        drafts=corpus.drafts,
+        columns=corpus.columns,
+        languages=corpus.languages,
+        skipped=skipped,
     ):
         empty = False
         yield document

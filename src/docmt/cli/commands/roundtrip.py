@@ -30,7 +30,6 @@ from docmt.cli.model_arguments import read_languages
 from docmt.cli.options import ModelOptions, Parser, translator_of
 from docmt.cli.output import is_resumable
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX
 from docmt.core.progress import progress
 from docmt.core.resumable_file import ResumableFile, partial_path
 from docmt.core.settings import field_range, flag_of, option, ranged
@@ -62,7 +61,7 @@ class RoundTripOptions(ModelOptions):
     documents: str = option(positional=True, metavar="DOCUMENTS")
     """documents of one sentence a line, an empty line between documents, or the target of JSONL"""
     output: str = option(flags=("-o",), metavar="FILE")
-    """corpus, JSONL of one document a line (x.jsonl.gz: compressed)"""
+    """corpus, JSONL of one document a line (x.jsonl.gz, x.jsonl.zst: compressed)"""
     samples: int = ranged(1, 1, 1000)
     """round trips of each document, each a document of the corpus"""
     temperature: float = ranged(0.5, *field_range(SearchConfig, "temperature"))
@@ -97,9 +96,8 @@ def run(arguments: Sequence[str]) -> int:
     _check_languages(options, documents)
     reverse = translator_of(options, options.reverse).with_search(SearchConfig(beam=options.beam))
     forward = translator_of(options, options.forward)
-    compressed = options.output.endswith(GZIP_SUFFIX)
     fingerprint = _fingerprint(options, documents, [reverse, forward])
-    file = ResumableFile(output, fingerprint, options.resume, compressed=compressed)
+    file = ResumableFile(output, fingerprint, options.resume)
     failures = _write(file, options, documents, reverse, forward)
     for failure in failures:
         _log.error(failure)
