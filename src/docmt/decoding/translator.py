@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -51,6 +52,10 @@ FILES_WITHOUT_EFFECT = {CARD_FILE, "candidates.safetensors"}
 """Files of a model directory that do not change translations; docmt 0.3.0 wrote tables of candidates."""
 _BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
+
+if hasattr(os, "register_at_fork"):
+    # Threads of products do not survive a fork: the first product of the child would wait for them for ever.
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 Source = TypeVar("Source")
 
 
