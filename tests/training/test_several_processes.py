@@ -117,7 +117,7 @@ def test_a_process_that_would_not_notice_is_ended(tmp_path):
         "import subprocess, sys, threading, time\n"
         "from pathlib import Path\n"
         "from docmt.training import distributed\n"
-        "distributed._GRACE_SECONDS = 0.1\n"
+        "distributed.watch.GRACE_SECONDS = 0.1\n"
         "others = [subprocess.Popen([sys.executable, '-c', c]) for c in ('exit(1)', 'import time; time.sleep(600)')]\n"
         "print(others[1].pid, flush=True)\n"
         "threading.Thread(target=distributed.exit_when_one_fails, args=(others, Path('r')), daemon=True).start()\n"
