@@ -1,4 +1,4 @@
-"""Trainings in several processes of this machine, started as torchrun starts them; as a program, one of the processes."""
+"""Trainings in several processes of this machine, as torchrun starts them; as a program, one of the processes."""
 
 import json
 import os

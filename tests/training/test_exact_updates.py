@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from test_every_system import SYSTEMS
 
 from docmt.model.systems import Group
-from docmt.training import ObjectiveConfig
 
 pytestmark = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")
 

@@ -225,6 +225,18 @@ def first_builds(fabric: Fabric, build: Callable[[], Item]) -> Item:
     return cast(Item, result)
 
 
+def raise_together(fabric: Fabric, check: Callable[[], object]) -> None:
+    """Run a check in every process. A DocmtError of one of them is raised in all."""
+    error = None
+    try:
+        with watch.local_work():
+            check()
+    except DocmtError as raised:
+        error = raised
+    if errors := [each for each in gather_shares(fabric, [error]) if each is not None]:
+        raise errors[0]
+
+
 def check_agreement(fabric: Fabric, strategy: str) -> None:
     """Raise DocmtError if the processes have chosen different strategies, as machines with other memory may."""
     if len(set(gather_shares(fabric, [strategy]))) > 1:

@@ -193,7 +193,8 @@ class Training:
         updates = corpus.iterate_updates(self.state.epoch, self.state.position)
         self.updates = prefetch(updates) if _uses_prefetching(fabric.device) else updates
         weighted = find_word_tokens(corpus.tokenizer, config.objective.weighted_words)
-        self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted)
+        tokens = int(corpus.train.plan.lengths.sum())
+        self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted, tokens)
         if fabric.is_global_zero:
             run.truncate_metrics(self.state.update)
         self.sums = torch.tensor(

@@ -15,8 +15,10 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.layers import Layer
+from docmt.training.objective import CHUNK_BYTES, MIN_CHUNK_TOKENS
 from docmt.training.sharding import is_sharded
 from docmt.training.train_config import TrainConfig
 
@@ -25,8 +27,6 @@ _log = logging.getLogger(__name__)
 _LEAST_TOKENS = 256
 """smallest batch that is proposed"""
 _MOST_PROCESSES = 1024
-_LOSS_BYTES = 3 * 2**26
-"""logits of a chunk of tokens, and what the softmax needs (`objective`)"""
 _LIMIT_FILE = Path("/sys/fs/cgroup/memory.max")
 Strategy = Literal["ddp", "fsdp"]
 
@@ -83,8 +83,13 @@ class Estimate:
         return self.weights + self.optimizer + self.activations
 
 
-def estimate(config: TrainConfig, size: ModelSize, strategy: Strategy, processes: int, on_gpu: bool) -> Estimate:
-    """Return the memory of a process. It is an estimate: activations vary with the lengths of sentences."""
+def estimate(
+    config: TrainConfig, size: ModelSize, strategy: Strategy, processes: int, on_gpu: bool, largest: int = MANY
+) -> Estimate:
+    """Return the memory of a process. Activations vary with the lengths of sentences.
+
+    largest: tokens of a batch without the limit `batches.batch_tokens`.
+    """
     short = config.precision != "float32"
     gathered = 2 if config.precision == "bfloat16-weights" else 4  # bytes of a weight that computes
     if strategy == "fsdp":
@@ -97,12 +102,12 @@ def estimate(config: TrainConfig, size: ModelSize, strategy: Strategy, processes
         weights = gathered * (size.weights + size.trainable) + exchanged
         masters = 8 * size.trainable if gathered == 2 else 0  # float32 weights and gradients
         optimizer = 8 * size.trainable + masters
-    tokens = config.batches.batch_tokens
-    values = size.activations
+    tokens, values = min(config.batches.batch_tokens, largest), size.activations
     if config.activation_checkpointing:
         values = size.layers * size.width + size.layer_activations
-    embedding = 4 * config.model.vocabulary_size * size.width
-    return Estimate(weights, optimizer, tokens * values * (2 if short else 4) + _LOSS_BYTES + embedding)
+    row, width = 4 * config.model.vocabulary_size, 2 if short else 4  # bytes of the logits of a token, of a value
+    logits = 3 * row * min(tokens, max(MIN_CHUNK_TOKENS, CHUNK_BYTES // max(row, 1)))  # with what the softmax needs
+    return Estimate(weights, optimizer, tokens * values * width + logits + row * size.width)
 
 
 def available_memory(on_gpu: bool, local_processes: int) -> int:
@@ -136,15 +141,15 @@ def _measure_config(model: ModelConfig) -> ModelSize:
         return ModelSize.measure(TranslationModel(model))
 
 
-def check_memory(fabric: Fabric, config: TrainConfig, model: TranslationModel) -> None:
+def check_memory(fabric: Fabric, config: TrainConfig, model: TranslationModel, largest: int) -> None:
     """Raise DocmtError if the training needs more memory than there is. Log the estimate otherwise.
 
-    model: with its frozen weights and adapters.
+    model: with its frozen weights and adapters. largest: see `estimate`.
     """
     size, on_gpu = ModelSize.measure(model), fabric.device.type == "cuda"
     strategy: Strategy = "fsdp" if is_sharded(fabric) else "ddp"
     processes, local = fabric.world_size, getattr(fabric.strategy, "num_processes", 1)
-    limit, need = available_memory(on_gpu, local), estimate(config, size, strategy, processes, on_gpu)
+    limit, need = available_memory(on_gpu, local), estimate(config, size, strategy, processes, on_gpu, largest)
     sentence = (
         f"{_gigabytes(need.total)} GB (weights and gradients {_gigabytes(need.weights)}, optimizer "
         f"{_gigabytes(need.optimizer)}, activations {_gigabytes(need.activations)})"
@@ -156,7 +161,7 @@ def check_memory(fabric: Fabric, config: TrainConfig, model: TranslationModel) -
     for option, changed, other_strategy, count in _changes(config, strategy, processes, on_gpu):
         # Further processes have machines of their own.
         machine = limit if on_gpu or count <= processes else limit * local
-        if estimate(changed, size, other_strategy, count, on_gpu).total <= machine:
+        if estimate(changed, size, other_strategy, count, on_gpu, largest).total <= machine:
             advice = option
             break
     raise DocmtError(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, read_shapes, read_weights
+from docmt.core.settings import MANY
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
 from docmt.model.attention import AttentionContext
@@ -22,6 +23,7 @@ from docmt.model.embeddings import OutputProjection
 from docmt.model.layers import Layer
 from docmt.text import SpecialTokens
 from docmt.text.tokenizer import Side
+from docmt.training.distributed import raise_together
 from docmt.training.finetune import (
     ADAPTERS_FILE,
     RUN_MISMATCH,
@@ -36,7 +38,16 @@ from docmt.training.finetune import (
 )
 from docmt.training.memory import check_memory
 from docmt.training.objective import batch_loss, drop_words, word_dropout_rate
-from docmt.training.sharding import collect, copy_like, has_shards, is_sharded, load_shards, spread_weights, whole
+from docmt.training.sharding import (
+    check_shards,
+    collect,
+    copy_like,
+    has_shards,
+    is_sharded,
+    load_shards,
+    spread_weights,
+    whole,
+)
 from docmt.training.train_config import ObjectiveConfig, TrainConfig
 from docmt.training.training_corpus import UpdatePlan
 from docmt.training.watch import note_progress
@@ -158,11 +169,14 @@ class Updater:
         new_weights: Collection[str] = (),
         checkpoint: Path | None = None,
         weighted_tokens: Sequence[int] = (),
+        corpus_tokens: int = MANY,
     ) -> None:
         """new_weights: parameters that `config.initialize_from` did not have. checkpoint: checkpoint to resume from,
         whose weights the model has. weighted_tokens: ids that have the loss weight `objective.word_weight`.
+        corpus_tokens: of all instances; no batch has more.
 
-        Raises DocmtError if everything would be frozen, if a pattern matches nothing, or if the checkpoint is damaged.
+        Raises DocmtError if everything would be frozen, if a pattern matches nothing, if the checkpoint is damaged, or
+        if memory is too small.
         """
         self.fabric, self.config, self.model = fabric, config, model
         self.is_sharded = is_sharded(fabric)
@@ -176,7 +190,7 @@ class Updater:
         freeze(model, config.freeze_patterns, new_weights)
         if config.activation_checkpointing:
             enable_activation_checkpointing(model)
-        check_memory(fabric, config, model)
+        check_memory(fabric, config, model, corpus_tokens)
         self._loss, self.master_weights = _BatchLoss(model, config.objective, weighted_tokens), None
         if self.is_sharded:
             weights = dict(model.state_dict())
@@ -204,6 +218,7 @@ class Updater:
 
     def _load_shards(self, checkpoint: Path) -> None:
         """Load weights and optimizer state of `sharded_tensors`, in any number of processes."""
+        raise_together(self.fabric, partial(check_shards, self.fabric, checkpoint))
         tensors = self.sharded_tensors()
         load_shards(checkpoint, tensors)
         if self.master_weights is not None:

@@ -22,9 +22,13 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from docmt.checkpoint.weights import STATE_FILE
 from docmt.core.errors import DocmtError
+from docmt.core.files import check_checksum, read_json, stored_checksums
 from docmt.model.layers import Layer, SentenceEncoder
 from docmt.training.train_config import TrainConfig
+
+_SHARD_SUFFIX = ".distcp"
 
 
 def is_sharded(fabric: Fabric) -> bool:
@@ -119,6 +123,14 @@ def collect(tensors: Mapping[str, Tensor], everywhere: bool) -> dict[str, Tensor
 def has_shards(checkpoint: Path) -> bool:
     """Return whether a checkpoint is one of `save_shards`."""
     return (checkpoint / ".metadata").is_file()
+
+
+def check_shards(fabric: Fabric, checkpoint: Path) -> None:
+    """Raise DocmtError for a missing or damaged file. Each process reads some of the files."""
+    sums = stored_checksums(read_json(checkpoint / STATE_FILE), checkpoint / STATE_FILE)
+    for name in sorted(sums)[fabric.global_rank :: fabric.world_size]:
+        if name.endswith(_SHARD_SUFFIX):
+            check_checksum(checkpoint / name, STATE_FILE)
 
 
 def save_shards(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
