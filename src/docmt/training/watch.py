@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -62,7 +61,7 @@ def exit_with(message: str) -> None:
 
 
 class _Counter:
-    """A number that others count up, and how many polls have seen no change."""
+    """A number that is counted up elsewhere, and how many polls have seen no change."""
 
     def __init__(self) -> None:
         self.value, self.unchanged = -1, 0
@@ -76,41 +75,58 @@ class _Counter:
 
 @contextmanager
 def watch_processes(run: Path) -> Iterator[None]:
-    """End this process if another is lost, or if none makes progress, while the block runs.
-
-    Polls are counted, not seconds, so a machine that sleeps wakes up in peace.
-    """
+    """End this process if another is lost, or if none makes progress, while the block runs."""
     if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
         yield
         return
-    ended = threading.Event()
-    # A connection of its own: a call that waits in another thread must not block it.
-    store: Store = distributed_c10d._get_default_store().clone()  # type: ignore[attr-defined]
-    store.set_timeout(timedelta(seconds=LOST_POLLS * POLL_SECONDS))
-    threading.Thread(target=_watch, args=(store, run, ended), daemon=True).start()
+    watch = _Watch(run)
+    for loop in (watch.exchange, watch.judge):
+        threading.Thread(target=loop, daemon=True).start()
     try:
         yield
     finally:
-        ended.set()
+        watch.ended.set()
 
 
-def _watch(store: Store, run: Path, ended: threading.Event) -> None:
-    rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    others = {number: _Counter() for number in range(size) if number != rank}
-    progress, steps = _Counter(), -1
-    while not ended.wait(POLL_SECONDS):
-        problem = ""
-        try:
-            store.add(f"{_ALIVE}/{rank}", 1)
-            if _local_work or steps != _steps:
-                store.add(_PROGRESS, 1)
-            steps = _steps
-            for number, seen in others.items():
-                if seen.see(store.add(f"{_ALIVE}/{number}", 0)) >= LOST_POLLS:
-                    problem = f"process {number} of this training failed, was killed or hangs; see its output"
-            if progress.see(store.add(_PROGRESS, 0)) >= STUCK_POLLS:
-                problem = f"no process of this training has gone on for {STUCK_POLLS * POLL_SECONDS / 60:.3g} minutes"
-        except RuntimeError:  # the process that keeps the store has ended
-            problem = "another process of this training failed or was killed; see its output"
-        if problem and not ended.wait(GRACE_SECONDS):
-            exit_with(lost_process_message(run, problem))
+class _Watch:
+    """Two threads: one exchanges signs with the other processes, and one notices if that or the others stop.
+
+    An exchange waits for the process that keeps the store, without end if that hangs. Polls are counted, not seconds,
+    so a machine that sleeps wakes up in peace.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run, self.ended, self.problem, self.exchanges = run, threading.Event(), "", 0
+        # A connection of its own: a call that waits in another thread must not block it.
+        self.store: Store = distributed_c10d._get_default_store().clone()  # type: ignore[attr-defined]
+
+    def exchange(self) -> None:
+        """Count signs of this process in the store and compare those of the others, until a problem is found."""
+        rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        others = {number: _Counter() for number in range(size) if number != rank}
+        progress, steps = _Counter(), -1
+        while not self.problem and not self.ended.wait(POLL_SECONDS):
+            try:
+                self.store.add(f"{_ALIVE}/{rank}", 1)
+                if _local_work or steps != _steps:
+                    self.store.add(_PROGRESS, 1)
+                steps = _steps
+                lost = [n for n, seen in others.items() if seen.see(self.store.add(f"{_ALIVE}/{n}", 0)) >= LOST_POLLS]
+                stuck = progress.see(self.store.add(_PROGRESS, 0)) >= STUCK_POLLS
+            except RuntimeError:  # the process that keeps the store has ended
+                lost, stuck = [0], False
+            if lost:
+                self.problem = f"process {lost[0]} of this training failed, was killed or hangs; see its output"
+            elif stuck:
+                minutes = STUCK_POLLS * POLL_SECONDS / 60
+                self.problem = f"no process of this training has gone on for {minutes:.3g} minutes"
+            self.exchanges += 1
+
+    def judge(self) -> None:
+        """End this process some seconds after a problem, or when exchanges stop."""
+        done = _Counter()
+        while not self.problem and not self.ended.wait(POLL_SECONDS):
+            if done.see(self.exchanges) > LOST_POLLS + 1:  # rather name the process that was found
+                self.problem = "process 0 of this training hangs; see its output"
+        if not self.ended.wait(GRACE_SECONDS):
+            exit_with(lost_process_message(self.run, self.problem))
