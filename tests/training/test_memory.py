@@ -62,7 +62,7 @@ def test_auto_shards_what_does_not_fit(tiny_config, limit, size):
     ("share", "advice"),
     [
         (0.9, "--activation-checkpointing true"),
-        (0.45, "--activation-checkpointing true --batch-tokens 256 --gradient-accumulation 16"),
+        (0.55, "--activation-checkpointing true --batch-tokens 256 --gradient-accumulation 16"),
         (0.01, "a smaller model, or adapters (--adapters.rank)"),
     ],
 )

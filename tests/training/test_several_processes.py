@@ -179,6 +179,7 @@ def test_every_process_says_that_one_is_lost_and_the_run_goes_on(stop, number, c
     survivor = processes[1 - number]
     out, err = survivor.communicate(timeout=120)
     processes[number].kill()
+    processes[number].wait()  # or it still holds the lock
     assert (survivor.returncode, out) == (2, ""), err
     assert err.splitlines()[-1].startswith("docmt: error: ")
     assert err.endswith(GOES_ON.format(config.run) + "\n")
