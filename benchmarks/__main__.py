@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import attention, books, decoding, linear, peers, systems, training
+from benchmarks import attention, books, decoding, linear, peers, store, systems, training
 from benchmarks.measure import describe_machine
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_text
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Any] = {
     "training": training,
     "systems": systems,
     "books": books,
+    "store": store,
     "peers": peers,
 }
 BY_NAME = ("peers",)

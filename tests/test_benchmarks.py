@@ -59,7 +59,7 @@ def test_report_of_all_benchmarks(report):
     written, printed = report
     assert written["quick"] is True
     assert written["machine"]["torch"] == torch.__version__ and written["machine"]["threads"] == 1
-    assert list(written["benchmarks"]) == ["attention", "decoding", "linear", "training", "systems", "books"]
+    assert list(written["benchmarks"]) == ["attention", "decoding", "linear", "training", "systems", "books", "store"]
     for name, result in written["benchmarks"].items():
         assert result["seconds"] > 0 and result["settings"], name
         for row in result["measurements"]:
@@ -94,6 +94,17 @@ def test_attention_findings(report):
     judged = {finding["what"]: finding["met"] for finding in result["findings"] if finding["met"] is not None}
     assert sum("difference" in label for label in judged) == 4 and sum("memory" in label for label in judged) == 2
     assert all(judged.values()), judged  # equality and linear memory hold at any size
+
+
+def test_store_findings(report):
+    result = report[0]["benchmarks"]["store"]
+    steps = [row["step"] for row in result["measurements"]]
+    assert steps[:2] == ["imports", "open"] and "first batch" in steps and len(steps) == len(set(steps))
+    for row in result["measurements"]:
+        assert row["pairs"] == 500 and row["private_mib"] <= row["peak_mib"] and row["mapped_mib"] > 0, row
+    opening, peak = result["findings"]
+    assert opening["value"] == next(row["seconds"][0] for row in result["measurements"] if row["step"] == "open")
+    assert peak["value"] == max(row["peak_mib"] for row in result["measurements"])
 
 
 def test_decoding_findings(report):

@@ -28,6 +28,7 @@ RANKS = {
     "experiments": 9,
     "__init__": 10,
     "serve": 11,
+    "bulk": 11,
     "cli": 12,
     "__main__": 13,
 }

@@ -72,7 +72,11 @@ def test_of_several_models_of_a_pair_the_last_one_counts(write, caplog):
     [
         ("en-xx", "no model en-xx here. Get it with `docmt pull Helsinki-NLP/opus-mt-en-xx`"),
         ("opus-mt-en-xx", "Get it with `docmt pull Helsinki-NLP/opus-mt-en-xx`"),
-        ("facebook/nllb-200", "Get it with `docmt pull facebook/nllb-200`"),
+        (
+            "runs/x",
+            "no directory runs/x. Name a model directory or a run directory, or get a model of the hub with `docmt "
+            "pull runs/x`",
+        ),
         ("none", "there is no directory none. Name a model directory"),
         ("../models/x", "there is no directory ../models/x. Name a model directory"),
     ],

@@ -274,6 +274,9 @@ def test_models_that_are_none(run, files):
     fails("score", files / "good.txt", *[files / "good.txt"] * 2, message="is not a model directory")
     (files / "unfinished" / "checkpoints").mkdir(parents=True)
     fails("translate", files / "unfinished", files / "good.txt", message="has no model yet")
+    (files / "unfinished" / "checkpoints").rename(files / "other")
+    (files / "unfinished" / "recipe.yaml").touch()  # killed before its first checkpoint
+    fails("translate", files / "unfinished", files / "good.txt", message="has no model yet: .* Continue the training")
 
 
 def test_a_foreign_tokenizer(run, files):

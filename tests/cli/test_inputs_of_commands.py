@@ -237,6 +237,24 @@ def test_ids_of_documents_beside_a_corpus(tmp_path, flag):
     assert json.loads((tmp_path / "store" / "train" / "documents.json").read_text()) == ["a", "b"]
 
 
+def test_prepare_suggests_a_system_that_reads_the_drafts(run, tmp_path):
+    """The next step was a system that ignores them."""
+    for name, text in (
+        ("s", "It is old.\nIt is cheap.\n"),
+        ("t", "Er ist alt.\nEr ist billig.\n"),
+        ("d", "Es.\nEr.\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    files = ["--train", tmp_path / "s", tmp_path / "t", "--drafts", tmp_path / "d"]
+    outcome = call("prepare", "--store", tmp_path / "a", *files, "--vocabulary-size", 270)
+    train = "docmt: try: docmt train --store {} --run RUN --system multihop --initialize-from {}\n"
+    model = "docmt: MODEL: the sentence model that wrote the drafts, which needs the tokenizer of this store\n"
+    assert outcome.err == train.format(tmp_path / "a", "MODEL") + model
+    languages = ["--source-language", "en", "--target-language", "de"]
+    outcome = call("prepare", "--store", tmp_path / "b", *files, *languages, "--tokenizer", run)
+    assert outcome.err == train.format(tmp_path / "b", run)
+
+
 def test_help_shows_a_line_of_each_form():
     for command in ("translate", "score", "prepare"):
         shown = " ".join(call(command, "--help").out.split())

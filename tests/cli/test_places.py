@@ -2,13 +2,13 @@
 
 import os
 import shutil
-import socket
 import stat
 import subprocess
-import zlib
 
 import pytest
 from commands import QUICK, TINY, call, fails
+
+from docmt.core.files import host_id
 
 DEAD = 2**22 + 1  # more than any process number
 SHORT = ["--stop.max-steps", 1]
@@ -40,8 +40,7 @@ def read_only(tmp_path):
 
 def leftover(path, kind):
     """What a killed process of this machine left of the writing of `path`."""
-    host = f"{zlib.crc32(socket.gethostname().encode()):08x}"
-    left = path.with_name(f".{path.name}.{DEAD}-{host}.0a1b2c3d.tmp")
+    left = path.with_name(f".{path.name}.{DEAD}-{host_id()}.0a1b2c3d.tmp")
     if kind == "file":
         left.write_text("half")
     else:

@@ -155,6 +155,73 @@ def test_what_an_experiment_has_no_use_for(experiment, tested, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--device", "cuda"], "device is cuda, but PyTorch sees no GPU here: choose --device cpu"),
+        (["--devices", 1000], r"devices is 1000, but this machine has \d+ processor core"),
+        (["--checkpoints.average-count", 3], "checkpoints.average_count is set but checkpoints.average is none"),
+        (["--optimizer.lr-factors", "nix*=2"], "optimizer.lr_factors has 'nix.*', which matches no weight"),
+        (["--objective.weighted-words", "zzz"], "'zzz' is no token of the target language"),
+        (["--stop.max-steps", -1], "--stop.max-steps is -1: choose a number from 0"),
+        (["--model.group.top-attention", "x"], "--model.group.top-attention is 'x': choose one of"),
+        (["--seeds", "1,-3"], "--seeds is -3: choose a number from 0"),
+    ],
+)
+def test_a_wrong_option_of_all_runs_is_told_once(experiment, tested, tmp_path, monkeypatch, options, message):
+    """Each run failed with it, one after the other, and --dry-run did not notice."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    fails(
+        "reproduce", experiment, "--store", tested, "--output", tmp_path / "out", *options, "--dry-run", message=message
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_option_with_which_some_runs_can_start_is_no_error(experiment, tested, tmp_path):
+    command = ["reproduce", experiment, "--store", tested, "--output", tmp_path / "out", "--dry-run"]
+    outcome = call(*command, "--optimizer.lr-factors", "*gate*=2")
+    assert (outcome.status, outcome.err) == (0, "")
+
+
+SYSTEMS = ["reproduce", "systems", "--scale", "cpu", "--dry-run"]
+
+
+def test_missing_drafts_are_told_once_and_the_other_systems_go_on(corpus, tmp_path):
+    """The experiment that compares all systems, on a store of the tokenizer of its start model."""
+    splits = [
+        part for name in ("train", "test") for part in (f"--{name}", *(corpus / f"{name}.{x}" for x in ("en", "de")))
+    ]
+    languages = ["--source-language", "en", "--target-language", "fr"]
+    store = tmp_path / "store"
+    assert call("prepare", "--store", store, *splits, *languages, "--tokenizer", "en-fr-sentence").status == 0
+    command = [*SYSTEMS, "--store", store, "--output", tmp_path / "out"]
+    outcome = call(*command)
+    assert outcome.status == 0
+    assert outcome.err == (
+        f"docmt: left out: multihop; cadec (drafts are missing in {store}: run `docmt prepare` again with --drafts)\n"
+    )
+    variants = [line.split(" ", 1)[1].strip().split(", seed")[0] for line in outcome.out.splitlines()]
+    assert variants == [name for name in list_experiments()["systems"].variants if name not in ("multihop", "cadec")]
+    fails(
+        *command, "--suite", "phenomena", message="phenomena is en-de, but a model of .*store translates en-fr. Name a"
+    )
+
+
+def test_a_store_of_another_tokenizer_is_refused_at_once(tested, tmp_path):
+    command = [*SYSTEMS, "--store", tested, "--output", tmp_path / "out"]
+    fails(*command, message="no variant can be trained here: .*en-fr-sentence has another vocabulary than the training")
+
+
+def test_ctrl_c_says_how_to_go_on(experiment, tested, tmp_path, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("docmt.experiments.runs.train", interrupt)
+    outcome = call("reproduce", experiment, "--store", tested, "--output", tmp_path / "out")
+    assert outcome.status == 130
+    assert "docmt: to continue, run the same command again: it skips finished runs and" in outcome.err
+
+
 def test_the_experiments_are_listed():
     outcome = call("reproduce", "--list")
     assert outcome.status == 0

@@ -3,6 +3,7 @@
 import gzip
 import json
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 from commands import TINY, assert_one_sentence, call, fails
@@ -111,7 +112,27 @@ def test_any_interruption_can_be_continued_to_the_same_bytes(command, tmp_path, 
     assert call(*command, output, "--samples", 3, "--resume", "--batch-tokens", 9).status == 0
     assert output.read_bytes() == expected.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl", "mono.fr"]
-    assert "no unfinished part to resume: making all of it again" in call(*command, output, "--resume").err
+
+
+def test_a_finished_corpus_is_kept(command, tmp_path):
+    """--resume made it again."""
+    output = tmp_path / "a.jsonl"
+    make(command, output)
+    output.write_text(output.read_text() + "edited")
+    spoken = [argument for argument in command if argument != "-q"]
+    outcome = call(*spoken, output, "--resume")
+    said = f"docmt: {output} is finished and stays as it is; without --resume it is made again\n"
+    assert outcome == (0, "", said)
+    assert output.read_text().endswith("edited")
+    make(command, output)
+    assert not output.read_text().endswith("edited")
+
+
+def test_ctrl_c_before_the_first_part_says_how_to_go_on(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(resumable_file, "_append", Mock(side_effect=KeyboardInterrupt))
+    outcome = call(*command, tmp_path / "a.jsonl")
+    assert outcome == (130, "", "docmt: no part is finished yet: run the same command again\ndocmt: interrupted\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mono.fr"]
 
 
 def test_documents_that_fail_are_left_out_and_named(models, tmp_path):

@@ -262,9 +262,23 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     assert both == [f"{model}: {line}" for model in ("run", "second") for line in work]
     forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
     asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
-    assert told(run, "--suite", asked, "--context-ablation") == ["translating"]
+    contexts = [f"{condition} context" for condition in ("true", "empty", "shuffled")]
+    assert told(run, "--suite", asked, "--context-ablation") == [f"{each}: translating" for each in contexts]
     both = told(run, others[0], "--suite", asked, "--context-ablation")
-    assert both == [f"{model}: {asked}: translating" for model in ("run", "second")]
+    assert both == [f"{model}: {asked}: {each}: translating" for model in ("run", "second") for each in contexts]
+
+
+def test_progress_says_which_context_is_scored(run, corpus, monkeypatch):
+    """All four bars were called `scoring`."""
+    monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
+    sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
+    outcome = call("probe", run, "--suite", corpus / "test.contrastive.jsonl", "--context-ablation", *sides)
+    assert outcome.status == 0, outcome.err
+    titles = [line.partition(": scoring on")[0] for line in outcome.err.splitlines() if ": scoring on" in line]
+    contexts = [f"{condition} context" for condition in ("true", "empty", "shuffled", "noise")]
+    others = ["true context", "empty context", "shuffled context", "no context"]
+    changes = [title for title, before in zip(titles, ["", *titles], strict=False) if title != before]
+    assert changes == [*contexts, "with context", "without context", *others]
 
 
 def test_each_model_is_loaded_once(run, others, suite, corpus, monkeypatch):

@@ -45,6 +45,8 @@ def test_what_the_work_belongs_to(clock, capsys, monkeypatch):
     name = "runs/[bold]\n"
     with progress_prefix(name):
         assert line() == "runs/[bold]\\n: work: 1  (0:20)\n"
+        with progress_prefix("inner"), progress_prefix(""):
+            assert line() == "runs/[bold]\\n: inner: work: 1  (0:20)\n"
     assert line() == "work: 1  (0:20)\n"
     screen = io.StringIO()
     monkeypatch.setattr(module, "Console", lambda file: Console(file=screen, force_terminal=True, width=120))

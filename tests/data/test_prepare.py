@@ -429,3 +429,30 @@ def test_a_name_with_gz_is_a_jsonl_corpus_too(config: PrepareConfig, tmp_path: P
     dev.write_bytes(gzip.compress(config.dev[0].read_bytes()))
     store = prepare(changed(config, dev=[config.dev[0], dev]))
     assert [counts.sentences for counts in store.statistics.splits["dev"].corpora.values()] == [3, 3]
+
+
+def test_corpora_as_they_are_published(config: PrepareConfig, tmp_path: Path) -> None:
+    sides = ([sentence for document in side for sentence in document] for side in (DEV_SOURCE, DEV_TARGET))
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{one}</seg></tuv><tuv xml:lang="fr"><seg>{other}</seg></tuv></tu>'
+        for one, other in zip(*sides, strict=True)
+    )
+    (tmp_path / "dev.tmx").write_text(f"<tmx><body>{units}</body></tmx>", encoding="utf-8")
+    pairs = [("the cat", "le chat", "a"), ("walk", "marche", "a"), ("a dog", "un chien", "b")]
+    (tmp_path / "train.tsv").write_text("".join("\t".join(row) + "\n" for row in pairs), encoding="utf-8")
+    published = {"train": [tmp_path / "train.tsv"] * 2, "dev": [tmp_path / "dev.tmx"], "vocabulary_size": 270}
+    store = prepare(changed(config, **published))
+    assert store.split("train").document_ids == ["train.tsv:a", "train.tsv:b"] * 2
+    assert store.statistics.splits["dev"].sentences == 3
+    other = changed(config, store=tmp_path / "b", columns=["source=2", "target=1"], **published)
+    assert prepare(other).tokenizer.vocabulary_size == 270
+    reversed_text = prepare(changed(other, overwrite=True)).split("train").documents("source")[0]
+    assert PreparedStore.open(tmp_path / "b").tokenizer.decode(reversed_text[0]) == "le chat"
+
+
+@pytest.mark.parametrize("column", ["source", "source=", "sauce=a", "=a"])
+def test_columns_that_are_none(config: PrepareConfig, column: str) -> None:
+    with pytest.raises(DocmtError, match=rf"--columns has '{column}': give NAME=COLUMN with a name of source, target"):
+        changed(config, columns=[column])
+    with pytest.raises(DocmtError, match=r"--columns has 'source=b'"):
+        changed(config, columns=["source=a", "source=b"])

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from docmt.core.errors import DocmtError
+from docmt.core.files import file_checksums
 from docmt.data import ParallelStore, PreparedStore, StoreWriter
+from docmt.data import store as store_module
 
 DOCUMENTS = [("ep-1", [[4, 5, 6], [7]], [[8], [9, 10]]), ("Grüße \n 2", [[11, 12]], [[13, 14, 15]])]
 FILES = [
@@ -72,6 +74,47 @@ def test_missing_and_truncated_files_are_named(file: str, damage: str, tmp_path:
             path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(DocmtError, match=rf"{file} is missing or damaged .*run `docmt prepare` again"):
         ParallelStore(tmp_path)
+
+
+def test_ids_are_read_when_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a million documents take 100 MB. The checksum tells whether they are as they were written."""
+    checksums = file_checksums(write(tmp_path), FILES)
+    read: list[Path] = []
+
+    def load(path: Path, documents: int) -> list[str]:
+        read.append(path)
+        return load_ids(path, documents)
+
+    load_ids = store_module._load_ids
+    monkeypatch.setattr(store_module, "_load_ids", load)
+    split = ParallelStore(tmp_path, checksums)
+    assert split.num_documents == 2 and not read
+    assert split.reversed().document_ids == split.document_ids == ["ep-1", "Grüße \n 2"] and len(read) == 2
+    assert ParallelStore(tmp_path).num_documents == 2 and len(read) == 3  # of a version that wrote no checksums
+    (tmp_path / "documents.json").write_text('["one"]')
+    for known in (checksums, {}):
+        with pytest.raises(DocmtError, match=r"documents\.json .*id for every document"):
+            ParallelStore(tmp_path, known)
+    (tmp_path / "documents.json").write_text('["one", "two"]')
+    with pytest.raises(DocmtError, match=r"documents\.json .*its checksum differs"):
+        ParallelStore(tmp_path, checksums)
+
+
+def test_offsets_are_checked_to_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are checked some at a time, and a step between two parts is a step, too."""
+    with StoreWriter(tmp_path, 100) as writer:
+        writer.add("a", [[4]] * 9, [[5, 6]] * 9)
+    offsets = np.load(tmp_path / "target_offsets.npy")
+    for at_once in (2, 3, 4, 100):
+        monkeypatch.setattr(store_module, "_CHECKED_AT_ONCE", at_once)
+        for number in range(1, 9):
+            damaged = offsets.copy()
+            damaged[number] = damaged[number + 1]
+            np.save(tmp_path / "target_offsets.npy", damaged)
+            with pytest.raises(DocmtError, match=r"target_offsets\.npy .*does not match"):
+                ParallelStore(tmp_path)
+        np.save(tmp_path / "target_offsets.npy", offsets)
+        assert len(ParallelStore(tmp_path).target.lengths) == 9
 
 
 def test_files_that_do_not_belong_together(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Output cache: its probabilities, a reference search that mixes them by definition, independence, and refusals."""
 
+import logging
 import math
 from dataclasses import replace
 
@@ -184,6 +185,19 @@ def test_no_cache_and_empty_caches_are_the_model(name, monkeypatch):
     results = translate(model, single, CACHED)
     assert [ranks[0].rank_scores for ranks in results] == [ranks[0].rank_scores for ranks in wanted]
     assert best(results) == best(wanted)
+
+
+@pytest.mark.parametrize(("name", "idle"), [("group", 3), ("document", 3), ("sentence", 0), ("context", 0)])
+def test_documents_of_one_instance_are_told(name, idle, caplog):
+    """The option had no effect on them, and nothing said so."""
+    model = build(**SYSTEMS[name])
+    with caplog.at_level(logging.WARNING):
+        translate(model, [*DOCUMENTS, [[5, 6], [7]]], CACHED)
+    start = f"search.cache_weight has no effect on {idle} of 4 documents: each is one instance, and the cache has"
+    assert [message.startswith(start) for message in caplog.messages] == [True] * bool(idle)
+    caplog.clear()
+    translate(model, DOCUMENTS, WITHOUT)
+    assert not caplog.messages
 
 
 def test_a_sentence_that_comes_again_gets_a_higher_score():

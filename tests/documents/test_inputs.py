@@ -7,9 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from docmt.core.compression import compress
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_text, write_text
 from docmt.documents import Document, read_documents, read_input, read_parallel
@@ -124,26 +126,35 @@ def test_compressed_files(tmp_path: Path) -> None:
     assert [d.source for d in read_parallel(*sides)] == [("A",), ("B",)]
 
 
+@pytest.mark.parametrize(("suffix", "library"), [(".gz", "gzip"), (".zst", "Zstandard")])
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-9], lambda data: data[:30], lambda data: b"A\n", lambda data: b""]
 )
-def test_damaged_compression_names_the_file(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
-    good = gzip.compress(b"".join(b"%d is a number.\n" % number for number in range(999)))
-    path = tmp_path / "x.gz"
+def test_damaged_compression_names_the_file(tmp_path: Path, damage, suffix, library) -> None:  # type: ignore[no-untyped-def]
+    good = compress(b"".join(b"%d is a number.\n" % number for number in range(999)), suffix)
+    path = tmp_path / f"x{suffix}"
     path.write_bytes(damage(good))
     for read in (read_text, lambda path: list(read_parallel(path, path)), read_input):
-        with pytest.raises(DocmtError, match=r"x\.gz is damaged, truncated, or not compressed by gzip: copy"):
+        with pytest.raises(
+            DocmtError, match=rf"x\{suffix} is damaged, truncated, or not compressed by {library}: copy"
+        ):
             read(path)  # type: ignore[operator]
     path.write_bytes(good[:40] + b"\0\0\0\0" + good[44:])
-    with pytest.raises(DocmtError, match=r"x\.gz is damaged"):
+    with pytest.raises(DocmtError, match=rf"x\{suffix} is damaged"):
         read_text(path)
 
 
-def test_compressed_output(tmp_path: Path) -> None:
-    for name in ("one.gz", "two.gz"):
-        write_text(tmp_path / name, "Grüße\r\n")
-    assert gzip.decompress((tmp_path / "one.gz").read_bytes()).decode() == "Grüße\r\n"
-    assert (tmp_path / "one.gz").read_bytes() == (tmp_path / "two.gz").read_bytes()
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_output(tmp_path: Path, suffix) -> None:  # type: ignore[no-untyped-def]
+    one, two = (tmp_path / f"{name}{suffix}" for name in ("one", "two"))
+    for path in (one, two):
+        write_text(path, "Grüße\r\n")
+    data = one.read_bytes()
+    assert data == two.read_bytes()
+    with gzip.open(one) if suffix == ".gz" else zstandard.open(one) as file:
+        assert file.read().decode() == "Grüße\r\n"
+    one.write_bytes(data + data)  # as `cat a.gz b.gz` writes them
+    assert read_text(one) == "Grüße\r\n" * 2
 
 
 REFUSED = {

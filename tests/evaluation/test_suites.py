@@ -293,7 +293,7 @@ def test_languages(write, name, languages, known):
     if languages is None or known[1] in ("", "fr_FR", "fra_Latn"):
         suite.check_languages("M", known)
     else:
-        with pytest.raises(DocmtError, match=f"{name} is en-fr, but M translates {'-'.join(known)}. Use a model of"):
+        with pytest.raises(DocmtError, match=f"{name} is en-fr, but M translates {'-'.join(known)}. Name a test set"):
             suite.check_languages("M", known)
 
 

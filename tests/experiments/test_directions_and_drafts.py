@@ -71,8 +71,7 @@ def test_variants_that_read_drafts_need_a_store_that_has_them(plan_of, write_exp
     plan = plan_of()
     assert [run.variant for run in plan.runs] == ["backward", "forward"]
     assert plan.skipped == {
-        "hops": f"the multihop system reads drafts but {plan.store.directory} has none: run `docmt prepare` again "
-        "with --drafts"
+        "hops": f"drafts are missing in {plan.store.directory}: run `docmt prepare` again with --drafts"
     }
 
 

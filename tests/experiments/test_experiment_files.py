@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from docmt.checkpoint.model_directory import find_model
 from docmt.core.errors import DocmtError
+from docmt.data import PrepareConfig, prepare
 from docmt.experiments import list_experiments, make_plan, read_experiment
 from docmt.training import TrainConfig
 
@@ -28,6 +30,10 @@ def test_shipped_experiments():
 @pytest.mark.parametrize("scale", ["cpu", pytest.param("full", marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
+    if name == "systems":  # it starts from a model that is there
+        files = {split: [store.parent / f"{split}.jsonl"] for split in ("train", "dev", "test")}
+        tokenizer = {"tokenizer": str(find_model("en-fr-sentence")), "source_language": "en", "target_language": "fr"}
+        store = prepare(PrepareConfig(store=tmp_path / "fitting", **tokenizer, **files)).directory
     plan = make_plan(SHIPPED[name], scale, store, tmp_path)
     directories = [run.config.run for run in plan.unique_runs()]
     assert len(directories) == len(set(directories)) > 1
@@ -53,7 +59,11 @@ def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
 
 @pytest.mark.full
 def test_experiments_share_what_they_have_in_common(store, tmp_path):
-    plans = {name: make_plan(experiment, "cpu", store, tmp_path) for name, experiment in SHIPPED.items()}
+    plans = {}
+    for name, experiment in SHIPPED.items():
+        plans[name] = make_plan(experiment, "cpu", store, tmp_path)
+        for planned in plans[name].runs:
+            planned.config.run.mkdir(parents=True, exist_ok=True)
     directories = {name: {run.config.run for run in plan.runs} for name, plan in plans.items()}
     assert directories["figure3"] < directories["table2"]
     assert directories["figure2"] < directories["figure7"]
@@ -144,6 +154,34 @@ def test_run_names_identify_runs(write_experiment, store, tmp_path):
     others = [names(overrides={"model.dropout": 0.2}), names(overrides={"stop.max_steps": 9}), names(scale="full")]
     assert len({*names(), *(name for other in others for name in other)}) == 16
     assert names(seeds=[2]) == names()[2:]
+
+
+def test_directories_tell_the_variant_and_are_found_by_what_was_trained(write_experiment, store, tmp_path):
+    """Variants that share a recipe had names that differed in the last eight digits alone."""
+
+    def names(text, output="out"):
+        experiment = read_experiment(str(write_experiment(text)))
+        return {run.title: run.config.run.name for run in make_plan(experiment, "cpu", store, tmp_path / output).runs}
+
+    text = (
+        "title: x\nvariants:\n  a, half: {recipe: group-cpu.yaml}\n  b: {recipe: group-cpu.yaml, start_from: 'a, half'}"
+    )
+    new = names(text)
+    assert [name[:-8] for name in new.values()] == ["a-half-seed1-", "b-seed1-"]
+    assert (
+        names(text + "\naxes: [{name: w, points: {1/2: {model.width: 8}}}]")["b, w 1/2, seed 1"][:-8]
+        == "b-w-1-2-seed1-"
+    )
+    # Earlier versions named them after the recipe, as the identifier of a run that starts from another still does.
+    old = {title: f"group-cpu-seed1-{name[-8:]}" for title, name in new.items()}
+    (tmp_path / "out" / "runs" / old["a, half, seed 1"]).mkdir(parents=True)
+    assert names(text) == {**new, "a, half, seed 1": old["a, half, seed 1"]}
+    (tmp_path / "out" / "runs" / old["b, seed 1"]).mkdir()
+    assert names(text) == old
+    # Another experiment has the same training under another name.
+    assert list(names("title: x\nvariants: {c: {recipe: group-cpu.yaml}}").values()) == [old["a, half, seed 1"]]
+    twice = names("title: x\nvariants: {c: {recipe: group-cpu.yaml}, d: {recipe: group-cpu.yaml}}", "else")
+    assert set(twice.values()) == {f"c-seed1-{new['a, half, seed 1'][-8:]}"}
 
 
 def test_a_new_option_with_a_default_renames_no_run(write_experiment, store, tmp_path, monkeypatch):

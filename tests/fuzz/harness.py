@@ -84,13 +84,14 @@ def options_of(command):
 class Child:
     """`docmt ARGUMENTS` in a process of its own, forked, so that it does not begin by importing for seconds.
 
-    Its standard output and error go to files, unless they are given: file descriptors, or CLOSED.
+    Its standard output and error go to files, unless they are given: file descriptors, or CLOSED. `before` is called
+    in the process, and may harm it.
     """
 
     CLOSED = -1
 
-    def __init__(self, folder, *arguments, out=None, err=None, encoding="utf-8"):
-        self.arguments = arguments
+    def __init__(self, folder, *arguments, out=None, err=None, encoding="utf-8", before=lambda: None):
+        self.arguments, self.before = arguments, before
         self.files = [folder / "stdout", folder / "stderr"]
         for file in self.files:
             file.write_bytes(b"")
@@ -113,6 +114,7 @@ class Child:
                     os.dup2(own, number)
                     errors = "strict" if number == 1 else "backslashreplace"
                     setattr(sys, name, open(number, "w", -1 if number == 1 else 1, encoding, errors))  # noqa: PTH123, SIM115
+            self.before()
             status = main([str(argument) for argument in self.arguments])
         except BaseException:
             self.files[1].write_text(traceback.format_exc())

@@ -33,6 +33,7 @@ NEEDED = {
     "demo": ["--output", "full"],
     "pull": ["none"],
     "serve": ["none"],
+    "bulk": ["none", "none.jsonl", "-o", "d"],
 }
 # The slow parsers are asked less often: those of train and reproduce take a third of a second.
 COUNTS = {"train": 18, "reproduce": 8}

@@ -1,5 +1,7 @@
 """Every kernel computes the same attention, and computes nothing outside the pattern."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -7,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from docmt.model import Spans, attend
 from docmt.model.attention import attend_pattern
 from docmt.model.embeddings import DistanceBiases
-from docmt.model.kernels import AttentionPattern
+from docmt.model.kernels import AttentionPattern, choose_kernel
 
 HEADS, WIDTH = 3, 8
 
@@ -22,7 +24,7 @@ def tensors(queries: int, keys: int) -> list[torch.Tensor]:
 
 def outputs_and_gradients(kernel, q, k, v, queries, keys, causal):
     result = attend(q, k, v, queries, keys, causal, kernel=kernel)
-    weights = torch.linspace(-1, 1, result.numel(), dtype=result.dtype).view_as(result)
+    weights = torch.linspace(-1, 1, result.numel(), dtype=result.dtype, device=result.device).view_as(result)
     return [result, *torch.autograd.grad((result * weights).sum(), (q, k, v))]
 
 
@@ -234,3 +236,12 @@ def test_spans_describe_themselves():
     assert not spans.has_overlap()
     assert Spans(torch.tensor([3, 0]), torch.tensor([2, 4])).has_overlap()
     assert "0+2" in repr(spans)
+
+
+@pytest.mark.parametrize("width", [10, 264])
+def test_heads_that_flash_attention_cannot_take_use_the_padded_kernel(width):
+    """Widths of no multiple of 8 have no gradients there; the widest are 256."""
+    heads = SimpleNamespace(device=torch.device("cuda"), dtype=torch.bfloat16, shape=(3, 2, width))
+    assert choose_kernel(heads, dropout=0.0)[0] == "padded"
+    heads.shape = (3, 2, 16)
+    assert choose_kernel(heads, dropout=0.0)[0] == "varlen"

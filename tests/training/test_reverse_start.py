@@ -90,10 +90,18 @@ def test_a_model_of_the_same_direction_is_no_reverse_model(change, store, two_mo
 
 
 def test_a_start_from_a_model_of_other_languages_is_told(change, store, two_models, caplog):
-    for languages, warnings in ((("xx", "yy"), 0), (("yy", "xx"), 1)):
+    def warnings(*languages):
+        caplog.clear()
         initialize_from(multihop(change, store), two_models[0], store.tokenizer, languages=languages)
-        assert sum(record.levelname == "WARNING" for record in caplog.records) == warnings
-    assert "translates from xx to yy, but this training translates from yy to xx" in caplog.text
+        return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+    assert warnings("xx", "yy") == warnings("xx_Latn", "") == []
+    (reverse,) = warnings("yy", "xx")
+    told = (
+        "forward translates from xx to yy, but this training translates from yy to xx. If that is wrong, change --rev"
+    )
+    assert told in reverse
+    assert warnings("xx", "zz")[0].endswith("from xx to zz. If that is wrong, start from another model")
 
 
 def test_a_reverse_model_alone_is_no_start(change, two_models):

@@ -1,6 +1,8 @@
 """Schedule, word dropout, early stopping, averages, configuration, accumulation."""
 
 import math
+import threading
+from copy import copy
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,7 +22,7 @@ from docmt.training.objective import drop_words, word_dropout_rate
 from docmt.training.optimizer import Updater, constant_with_warmup, derive_seed, inverse_square_root
 from docmt.training.run_directory import BestValidation
 from docmt.training.train_config import first_difference
-from docmt.training.training_corpus import TrainingCorpus, UpdatePlan, fit_model_config
+from docmt.training.training_corpus import BatchedSplit, TrainingCorpus, UpdatePlan, fit_model_config, prefetch
 
 
 def test_the_learning_rate_rises_and_falls():
@@ -268,6 +270,87 @@ def test_updates_go_on_for_ever_and_from_anywhere(change, store):
         assert steps(0, start, 3) == expected[start : start + 3]
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"model__system": "sentence"}, {}, {"batches__instance_lengths": [16, 32, 64]}, {"batches__train_share": 0.4}],
+    ids=str,
+)
+def test_blocks_of_documents_change_nothing(change, store, settings, monkeypatch):
+    config = change(batches__batch_tokens=60, **settings)
+    whole = TrainingCorpus(store, config)
+    monkeypatch.setattr("docmt.data.compact_instances.BLOCK_SENTENCES", 5)
+    blocks = TrainingCorpus(store, config)
+    assert blocks.train.plan.lengths.tolist() == whole.train.plan.lengths.tolist()
+    assert blocks.train.size == whole.train.size and blocks.fingerprint == whole.fingerprint
+    epochs = [[batch.tolist() for batch in corpus.plan_epoch(1)] for corpus in (whole, blocks)]
+    assert epochs[0] == epochs[1] and len(epochs[0]) > 2
+    updates = zip(*(islice(corpus.iterate_updates(1, 2), len(epochs[0])) for corpus in (whole, blocks)), strict=True)
+    for (plan, (batch,)), (other_plan, (other,)) in updates:
+        assert (plan.label_tokens, plan.epoch, plan.position) == (
+            (other_plan.label_tokens, other_plan.epoch, other_plan.position)
+        )
+        assert torch.equal(batch.labels, other.labels)
+        assert torch.equal(batch.inputs.source.tokens, other.inputs.source.tokens)
+
+
+@pytest.mark.parametrize(
+    ("positions", "kind"), [("sentence", "the sentence"), ("document", "the instance that begins")]
+)
+def test_the_longest_text_of_all_blocks_is_named(change, store, positions, kind, monkeypatch):
+    learned = {"model__position_encoding": "learned", "model__positions": positions, "model__max_positions": 5}
+    with pytest.raises(DocmtError, match=rf"{kind} .* has \d+ tokens") as whole:
+        TrainingCorpus(store, change(**learned))
+    monkeypatch.setattr("docmt.data.compact_instances.BLOCK_SENTENCES", 5)
+    with pytest.raises(DocmtError) as blocks:
+        TrainingCorpus(store, change(**learned))
+    assert str(blocks.value) == str(whole.value)
+
+
+def test_positions_need_not_hold_documents_that_are_not_used(change, store):
+    split = store.split("train")
+    sides = np.maximum(split.source.lengths, split.target.lengths) + 2
+    share = 1 / split.num_documents
+    longest = int(sides[: split.document_offsets[1]].max())
+    assert longest < sides.max()
+    learned = {"model__position_encoding": "learned", "model__max_positions": longest, "model__system": "sentence"}
+    config = change(batches__train_share=share, **learned)
+    assert BatchedSplit(split, config, store.tokenizer.specials, training=True).size[0] == 1
+    with pytest.raises(DocmtError, match="max_positions"):
+        BatchedSplit(split, change(**learned), store.tokenizer.specials, training=True)
+
+
+def test_ids_of_any_part_are_checked(change, store, monkeypatch):
+    monkeypatch.setattr("docmt.training.training_corpus._CHECKED_AT_ONCE", 7)
+    TrainingCorpus(store, change())
+    split = store.split("train")
+    for number in (0, 7, len(split.target.tokens) - 1):
+        tokens = np.array(split.target.tokens)
+        tokens[number] = store.tokenizer.vocabulary_size - 1
+        damaged = copy(split)
+        damaged.target = replace(split.target, tokens=tokens)
+        with pytest.raises(DocmtError, match=r"target_tokens.npy is damaged \(it has ids outside"):
+            BatchedSplit(damaged, change(), store.tokenizer.specials, training=True)
+
+
+def test_the_thread_that_lays_batches_out_ends(change, store):
+    def updates():
+        yield from islice(corpus.iterate_updates(0, 0), 3)
+        raise RuntimeError("no more")
+
+    corpus, before = TrainingCorpus(store, change(batches__batch_tokens=40)), set(threading.enumerate())
+    plain = [plan.position for plan, _ in islice(corpus.iterate_updates(0, 0), 3)]
+    ahead = prefetch(updates())
+    assert [plan.position for plan, _ in islice(ahead, 3)] == plain
+    assert len(set(threading.enumerate()) - before) == 1
+    with pytest.raises(RuntimeError, match="no more"):
+        next(ahead)
+    assert set(threading.enumerate()) == before
+    ahead = prefetch(corpus.iterate_updates(0, 0))
+    next(ahead)
+    ahead.close()
+    assert set(threading.enumerate()) == before
+
+
 def test_the_sentence_system_sees_single_sentences(change, store):
     config = change(model__system="sentence")
     corpus = TrainingCorpus(store, config)
@@ -278,13 +361,13 @@ def test_a_share_of_the_training_documents_is_its_first_documents(change, store)
     whole = TrainingCorpus(store, change())
     part = TrainingCorpus(store, change(batches__train_share=0.25))
     assert len(store.split("train").document_ids) == 24
-    assert set(part.train.instances.document.tolist()) == set(range(6))
-    count = len(part.train.instances)
+    assert set(part.train.instances.expand().document.tolist()) == set(range(6))
+    some, every = part.train.instances.expand(), whole.train.instances.expand()
     for name in ("first", "last", "cost"):
-        assert (getattr(part.train.instances, name) == getattr(whole.train.instances, name)[:count]).all()
+        assert (getattr(some, name) == getattr(every, name)[: len(some)]).all()
     assert len(part.dev.instances) == len(whole.dev.instances)
     least = TrainingCorpus(store, change(batches__train_share=1e-9))
-    assert set(least.train.instances.document.tolist()) == {0}
+    assert set(least.train.instances.expand().document.tolist()) == {0}
 
 
 def test_the_vocabulary_is_that_of_the_store(store):

@@ -48,9 +48,9 @@ def test_batches_have_the_drafts_of_their_sentences(hops, drafted, change):
     for name, split in (("train", corpus.train), ("dev", corpus.dev)):
         drafts, stored = drafted.split(name).drafts, drafted.split(name)
         for indices in split.plan.batches_in_order():
-            inputs = split.build_batch(indices).inputs
+            inputs, instances = split.build_batch(indices).inputs, split.instances.select(indices)
             assert inputs.references is None
-            numbers = [n for i in indices for n in range(split.instances.before[i], split.instances.last[i])]
+            numbers = [n for pair in zip(instances.before, instances.last, strict=True) for n in range(*pair)]
             for packed, words in ((inputs.drafts, drafts), (inputs.source, stored.source)):
                 sentences = packed.tokens.split(packed.sentences.lengths.tolist())
                 wanted = [[0, *words.tokens[words.offsets[n] : words.offsets[n + 1]], 2] for n in numbers]
@@ -233,7 +233,8 @@ def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):
     store, config = copy(drafted.split("train")), hops("run")
     store.drafts = long
     with_long = type(corpus.train)(store, config, corpus.specials)
-    sentences = with_long.instances.last - with_long.instances.before
+    instances = with_long.instances.expand()
+    sentences = instances.last - instances.before
     assert with_long.plan.lengths.tolist() == (42 * sentences).tolist()
     with pytest.raises(DocmtError, match=r"has 42 tokens, but model.max_positions is 41"):
         type(corpus.train)(store, hops("run", **settings, model__max_positions=41), corpus.specials)

@@ -59,6 +59,8 @@ RUN_MODEL = "model"
 """Folder of the final model in a run directory."""
 RUN_CHECKPOINTS = "checkpoints"
 """Folder of the checkpoints in a run directory."""
+RUN_RECIPE = "recipe.yaml"
+"""File with the configuration of a run, in its directory."""
 DRAFTER_FOLDER = "drafter"
 """Folder of the model that writes drafts, in a run or model directory."""
 DRAFTING_FILE = "drafting.json"
@@ -389,7 +391,13 @@ def find_model(directory: Path | str) -> Path:
     if not directory.exists():
         if (named := find_named_model(str(directory))) is not None:
             return named
-        if command := suggest_pull(str(directory)):
+        command = suggest_pull(str(directory))
+        if directory.name != str(directory) and command:  # a path, or a name on the hub
+            raise DocmtError(
+                f"there is no directory {directory}. Name a model directory or a run directory, or get a model of the "
+                f"hub with `{command}`"
+            )
+        if command:
             raise DocmtError(
                 f"there is no model {directory} here. Get it with `{command}`, or name a model directory (docmt models "
                 "lists what is there)"
@@ -398,7 +406,7 @@ def find_model(directory: Path | str) -> Path:
             f"there is no directory {directory}. Name a model directory or a run directory, or a model that "
             "`docmt models` lists; docmt pull gets one"
         )
-    if checkpoints.is_dir():
+    if checkpoints.is_dir() or (directory / RUN_RECIPE).is_file():
         raise DocmtError(
             f"the run {directory} has no model yet: {directory / RUN_MODEL} and checkpoints with a {CONFIG_FILE} are "
             "missing. Continue the training"

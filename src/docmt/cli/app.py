@@ -24,6 +24,7 @@ COMMANDS = {
     "prepare": "Learn a tokenizer and prepare parallel documents for training",
     "train": "Train a model on a prepared store",
     "translate": "Translate files with a model",
+    "bulk": "Translate a corpus of documents with any number of workers, each document once",
     "serve": "Translate for other programs and for people with a browser",
     "extract": "Write the text of a file, and a translation, to bilingual XLIFF",
     "merge": "Put an edited translation from XLIFF back into its file",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from docmt.core.errors import DocmtError, map_or_error
-from docmt.core.files import check_writable, write_error
+from docmt.core.files import check_writable
 from docmt.core.plain_text import STANDARD, read_lines
 from docmt.documents import Document, ParallelDocument, SkipReport, read_parallel
 from docmt.documents.input_formats import DOCUMENT_MARK, is_jsonl
@@ -100,14 +100,6 @@ def check_outputs(*outputs: str | None, inputs: Sequence[str | None] = ()) -> No
     for path in filter(None, inputs):
         if path != STANDARD and (output := known.get(_file_identity(path))):
             raise DocmtError(f"{path} is an input and would be overwritten by the output {output}: name another output")
-
-
-def make_directory(path: Path) -> None:
-    """Create a directory, unless it exists. Raises DocmtError if it cannot be created."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(path, error) from error
 
 
 def _file_identity(path: str) -> object | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
-from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_bytes, write_text
+from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
 from docmt.decoding.stand_ins import hide_addresses
 from docmt.decoding.translation_results import ResumePoint
@@ -289,8 +289,7 @@ class TranslationWriter:
         """whether a finished translation has failed documents, which are tried again"""
         if is_resumable(file.output):
             fingerprint = {**fingerprint, "--format": file.format, "input": file.checksum()}
-            compressed = file.output.endswith(GZIP_SUFFIX)
-            open_output = partial(ResumableFile, Path(file.output), fingerprint, compressed=compressed, render=render)
+            open_output = partial(ResumableFile, Path(file.output), fingerprint, render=render)
             self._output = open_output(resume=resume)
             notes = self._output.notes
             if notes and notes[-1]["state"]["failed"] and self._output.is_unchanged:

@@ -105,7 +105,7 @@ def _temporary_path(path: Path) -> Iterator[Path]:
     Temporary files of killed processes are removed first. Raises DocmtError for operating system errors.
     """
     remove_leftovers(path)
-    temporary = path.with_name(f".{shorten_name(path.name)}.{os.getpid()}-{_host_id()}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{shorten_name(path.name)}.{os.getpid()}-{host_id()}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
     except OSError as error:
@@ -139,7 +139,7 @@ class Leftover:
 
     def is_abandoned(self) -> bool:
         """Return whether its process has ended, or it has not been modified for a day."""
-        if self.pid and self.host == _host_id() and not _is_running(self.pid):
+        if self.pid and self.host == host_id() and not is_running(self.pid):
             return True
         try:
             return time.time() - self.path.lstat().st_mtime > _STALE_AFTER
@@ -288,6 +288,14 @@ def check_writable(path: Path) -> None:
         raise DocmtError(f"cannot write {path}: there is no permission to write in {folder}; choose another path")
 
 
+def make_directory(path: Path) -> None:
+    """Create a directory, unless it exists. Raises DocmtError if it cannot be created."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
 def write_error(path: Path | str, error: OSError) -> DocmtError:
     """Return the DocmtError for a failed write."""
     reason, advice = error.strerror or str(error), "choose another path"
@@ -320,12 +328,16 @@ def shorten_name(name: str) -> str:
     return f"{data[: _MAX_STEM_BYTES // 2].decode('utf-8', 'ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
 
 
-def _host_id() -> str:
-    """Return a checksum of the host name. PIDs have no meaning on other hosts that share the disk."""
-    return f"{zlib.crc32(socket.gethostname().encode('utf-8', 'replace')):08x}"
+def host_id() -> str:
+    """Return a checksum of the host name and the namespace of PIDs, which have no meaning elsewhere."""
+    name = socket.gethostname()
+    with suppress(OSError):  # two containers may have one host name
+        name += str(Path("/proc/self/ns/pid").readlink())
+    return f"{zlib.crc32(name.encode('utf-8', 'replace')):08x}"
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Return whether a process of this host runs. On Windows, every process counts as running."""
     if os.name == "nt":  # on Windows, signal 0 ends a process
         return True
     try:

@@ -1,19 +1,19 @@
 """Reading and writing of UTF-8 text, byte for byte, and tables in plain text and Markdown.
 
-Files compressed by gzip are decompressed, whatever their names. Files with names in .gz are written compressed.
+Files compressed by gzip or Zstandard are decompressed, whatever their names. Files with names in .gz or .zst are
+written compressed.
 """
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from docmt.core.compression import DamagedError, compress, find_suffix, open_decompressed
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import atomic_path, encode_utf8, open_for_reading, read_error, write_all, write_error
 from docmt.core.logging import discard_output
@@ -22,8 +22,6 @@ STANDARD = "-"
 """Path of standard input when reading, and of standard output when writing."""
 
 BYTE_ORDER_MARK = "\ufeff"
-GZIP_SUFFIX = ".gz"
-_GZIP_MAGIC = b"\x1f\x8b"
 # Markdown markup, and starts of tags (`<b`), links (`](`) and character references (`&lt;`).
 _MARKDOWN = re.compile(r"[\\`*_|~]|<(?=[a-zA-Z/!?])|\](?=\()|&(?=#?\w+;)")
 
@@ -33,10 +31,16 @@ def read_lines(path: Path | str) -> Iterator[tuple[int, str]]:
 
     Raises DocmtError as `read_text` does, naming the line.
     """
-    with _open_bytes(path) as (file, name):
-        for number, raw in enumerate(file, 1):
-            line = decode_utf8(raw, name, number)
-            yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+    name = "standard input" if str(path) == STANDARD else path
+    for number, raw in read_raw_lines(path):
+        line = decode_utf8(raw, name, number)
+        yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+
+
+def read_raw_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
+    """Yield (number, line) of a file, decompressed and not decoded. Raises DocmtError if it cannot be read."""
+    with _open_bytes(path) as (file, _):
+        yield from enumerate(file, 1)
 
 
 def read_text(path: Path | str) -> str:
@@ -59,18 +63,13 @@ def _open_bytes(path: Path | str) -> Iterator[tuple[io.BufferedReader, Path | st
     """Open a file or standard input, decompressed, and yield it with its name. Errors become DocmtErrors."""
     name = "standard input" if str(path) == STANDARD else path
     try:
-        with _standard_input() if str(path) == STANDARD else open_for_reading(path) as file:
-            start = file.peek(len(_GZIP_MAGIC))
-            if start.startswith(_GZIP_MAGIC):
-                yield io.BufferedReader(gzip.GzipFile(fileobj=file)), name
-            elif str(path).endswith(GZIP_SUFFIX):
-                raise gzip.BadGzipFile
-            else:
-                yield file, name
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DocmtError(
-            f"{name} is damaged, truncated, or not compressed by gzip: copy or compress it again"
-        ) from error
+        with (
+            _standard_input() if str(path) == STANDARD else open_for_reading(path) as file,
+            open_decompressed(file, path) as contents,
+        ):
+            yield contents, name
+    except DamagedError as error:
+        raise DocmtError(f"{name} is {error}: copy or compress it again") from error
     except OSError as error:
         raise read_error(name, error) from error
 
@@ -84,7 +83,7 @@ def _standard_input() -> io.BufferedReader:
 def write_text(path: Path | str, text: str) -> None:
     """Write UTF-8 text without newline translation, atomically to a file, or to standard output for "-".
 
-    A file whose name ends in .gz is compressed. A closed pipe (`| head`) is no error.
+    A file whose name ends in .gz or .zst is compressed. A closed pipe (`| head`) is no error.
     Raises DocmtError for lone surrogates and for operating system errors.
     """
     write_bytes(path, encode_utf8(text, path))
@@ -107,7 +106,7 @@ def write_bytes(path: Path | str, data: bytes) -> None:
         return
     with atomic_path(path) as temporary:
         # Without a time stamp, equal texts give equal files.
-        temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == GZIP_SUFFIX else data)
+        temporary.write_bytes(compress(data, find_suffix(path)))
 
 
 def decode_utf8(data: bytes, path: Path | str, first_line: int = 1) -> str:

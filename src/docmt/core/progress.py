@@ -62,9 +62,9 @@ class Bar:
         total = f" of {self.total}" if self.total else ""
         if seconds_left is None and self.total and self._initial < self.done <= self.total:
             seconds_left = elapsed * (self.total - self.done) / (self.done - self._initial)
-        remaining = "" if seconds_left is None else f", {_format_time(seconds_left)} left"
+        remaining = "" if seconds_left is None else f", {format_time(seconds_left)} left"
         print(
-            f"{self.title}: {self.done}{total} {note} ({_format_time(elapsed)}{remaining})",
+            f"{self.title}: {self.done}{total} {note} ({format_time(elapsed)}{remaining})",
             file=make_tolerant(sys.stderr),
             flush=True,
         )
@@ -76,7 +76,7 @@ class _TimeLeftColumn(TimeRemainingColumn):
     def render(self, task: Task) -> Text:
         """Return the remaining time."""
         seconds = task.fields["seconds_left"]
-        return super().render(task) if seconds is None else Text(_format_time(seconds), style="progress.remaining")
+        return super().render(task) if seconds is None else Text(format_time(seconds), style="progress.remaining")
 
 
 def is_terminal() -> bool:
@@ -100,8 +100,8 @@ def plain_progress() -> Iterator[None]:
 
 @contextmanager
 def progress_prefix(name: str) -> Iterator[None]:
-    """Put a name, such as that of a model, before the titles of progress while the block runs."""
-    token = _PREFIX.set(f"{printable(name)}: " if name else "")
+    """Put a name, such as that of a model, before the titles of progress while the block runs, after outer names."""
+    token = _PREFIX.set(f"{_PREFIX.get()}{printable(name)}: " if name else _PREFIX.get())
     try:
         yield
     finally:
@@ -142,7 +142,8 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
             _displays.pop()
 
 
-def _format_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
+    """Return a duration as minutes and seconds, 1:05, or hours, 1:00:05."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -10,16 +10,16 @@ until `remove` is called. So a command with several files can tell which of them
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from docmt.core.compression import find_suffix, open_compressing
 from docmt.core.errors import DocmtError
 from docmt.core.files import (
     atomic_path,
@@ -48,7 +48,6 @@ class ResumableFile:
         path: Path,
         fingerprint: Mapping[str, Any],
         resume: bool,
-        compressed: bool = False,
         render: Callable[[Iterator[str]], bytes] | None = None,
     ) -> None:
         """Read OUT.partial, if it exists. Nothing is written yet.
@@ -58,15 +57,15 @@ class ResumableFile:
         for another fingerprint, and, without `resume`, for an unfinished file.
         """
         self.path = resolve_links(path)
-        name = shorten_name(self.path.name)
-        self.partial = self.path.with_name(f"{name}.partial")
+        self.partial = partial_path(path)
         self.notes: list[Note] = []
         """notes of the finished parts, in order"""
         self.finished = False
         """whether OUT is complete"""
         self._output = ""  # checksum of the complete OUT
-        self._lock_file = self.path.with_name(f".{name}.lock")
-        self._fingerprint, self._resume, self._compressed = json.loads(json.dumps(fingerprint)), resume, compressed
+        self._lock_file = self.path.with_name(f".{shorten_name(self.path.name)}.lock")
+        self._fingerprint, self._resume = json.loads(json.dumps(fingerprint)), resume
+        self._compression = find_suffix(path)
         self._make_output = render
         self._locks = ExitStack()
         self._file: BinaryIO | None = None
@@ -204,17 +203,18 @@ class ResumableFile:
         return file
 
     def _render(self) -> None:
-        with atomic_path(self.path) as temporary, temporary.open("wb") as file:
-            # Without a name and a time stamp, equal texts give equal files.
-            gzipped = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if self._compressed else None
-            with gzipped or nullcontext(file) as target:
-                lines = self._lines()
-                next(lines)
-                texts = (line["text"] for line in lines)
-                if self._make_output is None:
-                    target.writelines(text.encode() for text in texts)
-                else:
-                    target.write(self._make_output(texts))
+        with (
+            atomic_path(self.path) as temporary,
+            temporary.open("wb") as file,
+            open_compressing(file, self._compression) as target,
+        ):
+            lines = self._lines()
+            next(lines)
+            texts = (line["text"] for line in lines)
+            if self._make_output is None:
+                target.writelines(text.encode() for text in texts)
+            else:
+                target.write(self._make_output(texts))
 
     def _header(self, finished: bool) -> dict[str, Any]:
         return {"docmt": "partial", "version": _VERSION, "finished": finished, "fingerprint": self._fingerprint}
@@ -223,6 +223,12 @@ class ResumableFile:
         data = json.dumps(values).encode()[:-1]
         self._checksum = zlib.crc32(data, self._checksum)
         return data + f', "crc32": "{self._checksum:08x}"}}\n'.encode()
+
+
+def partial_path(path: Path) -> Path:
+    """Return the path of OUT.partial."""
+    path = resolve_links(path)
+    return path.with_name(f"{shorten_name(path.name)}.partial")
 
 
 def _append(file: BinaryIO, data: bytes) -> None:

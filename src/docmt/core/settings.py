@@ -87,13 +87,21 @@ def check_fields(settings: Any, prefix: str) -> None:
     """
     cls: type = type(settings)
     for setting in fields(settings):
-        name, value, kind = f"{prefix}{setting.name}", getattr(settings, setting.name), field_types(cls)[setting.name]
-        if typing.get_origin(kind) is Literal:
-            check_choice(name, value, typing.get_args(kind))
-        elif kind in (int, float):
-            check_number(name, value, setting.metadata["range"], whole=kind is int)
+        value, kind = getattr(settings, setting.name), field_types(cls)[setting.name]
+        if typing.get_origin(kind) is Literal or kind in (int, float):
+            check_field(cls, setting.name, value, prefix)
         elif kind is Path or Path in typing.get_args(kind):
-            object.__setattr__(settings, setting.name, convert_or_raise(kind, value, name))  # the dataclass is frozen
+            value = convert_or_raise(kind, value, f"{prefix}{setting.name}")
+            object.__setattr__(settings, setting.name, value)  # the dataclass is frozen
+
+
+def check_field(cls: type, name: str, value: Any, prefix: str) -> None:
+    """Raise DocmtError for a number out of the range of a field, or a value that is none of its Literals."""
+    kind = field_types(cls)[name]
+    if typing.get_origin(kind) is Literal:
+        check_choice(f"{prefix}{name}", value, typing.get_args(kind))
+    elif kind in (int, float):
+        check_number(f"{prefix}{name}", value, field_range(cls, name), whole=kind is int)
 
 
 def check_choice(flag: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,7 @@ from docmt.model.systems import ContextSpec
 DEFAULT_MAX_SENTENCES = 1000
 
 Integers = NDArray[np.int64]
-Numbers = Sequence[int] | Integers
+Numbers = Sequence[int] | NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -134,14 +136,19 @@ def _cut_end_to_end(budgets: Sequence[Budget], borders: Integers, max_count: int
     for costs, limit in budgets:
         last = np.minimum(last, np.searchsorted(costs, costs[overlap_start] + limit) - 1)
     last = np.maximum(last, first_output + 1)
-    firsts, sentence = array("q"), int(borders[0])
-    while sentence < borders[-1]:
-        firsts.append(sentence)
-        sentence = int(last[sentence - borders[0]])
-    starts = np.array(firsts, dtype=np.int64)
+    starts = first_output if (last == first_output + 1).all() else _follow(last, int(borders[0]), int(borders[-1]))
     document = np.searchsorted(borders, starts, side="right") - 1
     rows = starts - borders[0]
     return document, overlap_start[rows], starts, last[rows]
+
+
+def _follow(last: Integers, start: int, end: int) -> Integers:
+    """Return the first sentence of each instance from `start` to `end`; last [end - start]: where one would end."""
+    firsts, sentence = array("q"), start
+    while sentence < end:
+        firsts.append(sentence)
+        sentence = int(last[sentence - start])
+    return np.array(firsts, dtype=np.int64)
 
 
 def _cut_windows(budgets: Sequence[Budget], borders: Integers, max_count: int, padding: int) -> tuple[Integers, ...]:
@@ -206,6 +213,15 @@ class Mixture:
     """[I] index of the limit of each instance"""
     num_limits: int
     """number of limits"""
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Mixture]) -> tuple[Mixture, Integers]:
+        """Return the mixture of successive documents, and the indices [I] in their instances of each of its own."""
+        stretches = accumulate((int(part.stretch.max()) + 1 for part in parts), initial=0)
+        stretch = np.concatenate([part.stretch + number for part, number in zip(parts, stretches, strict=False)])
+        limit = np.concatenate([part.limit for part in parts])
+        order = np.argsort(limit, kind="stable")
+        return cls(stretch[order], limit[order], parts[0].num_limits), order
 
     def draw(self, random_numbers: NDArray[np.uint64]) -> list[NDArray[np.bool_]]:
         """Return for each limit a mask [I] of the instances of an epoch, given a random number for each stretch."""

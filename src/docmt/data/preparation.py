@@ -126,7 +126,13 @@ def _read_corpus(corpus: Corpus, split: str, skipped: SkipReport) -> Iterator[Pa
     """Yield the documents of a corpus. Raises DocmtError if there are none."""
     empty = True
     for document in read_parallel(
-        corpus.source, corpus.target, docids=corpus.docids, drafts=corpus.drafts, skipped=skipped
+        corpus.source,
+        corpus.target,
+        docids=corpus.docids,
+        drafts=corpus.drafts,
+        columns=corpus.columns,
+        languages=corpus.languages,
+        skipped=skipped,
     ):
         empty = False
         yield document
@@ -178,7 +184,7 @@ def _count_split(
     longest = int(costs.argmax())
     document, index = locate_sentence(longest, borders)
     return SplitStatistics(
-        documents=len(store.document_ids),
+        documents=store.num_documents,
         sentences=len(costs),
         instances=len(cut_instances(source, target, borders, ContextSpec(), limit=limit)),
         source_tokens=int(source.sum()),

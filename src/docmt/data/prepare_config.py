@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, check_fields, option, quote, ranged
-from docmt.documents.input_formats import has_jsonl_name
+from docmt.documents.published_corpora import Columns, holds_both_sides
 from docmt.text.moses import moses_language
 
 SPLITS = ("train", "dev", "test")
@@ -28,7 +29,7 @@ class PrepareConfig:
     store: Path
     """directory to write"""
     train: list[Path] = option(metavar="FILE")
-    """training corpora: source and target text files, or JSONL files; may be gzipped"""
+    """training corpora: source and target text files, or JSONL, Parquet, TSV or TMX with both; may be compressed"""
     dev: list[Path] = option([], metavar="FILE")
     """development corpora in the same form; none = no validation"""
     test: list[Path] = option([], metavar="FILE")
@@ -41,6 +42,8 @@ class PrepareConfig:
     """files with the document id of each line, one per test corpus"""
     drafts: list[Path] = option([], metavar="FILE")
     """first translations (for multihop, cadec): one file per --train, then per --dev corpus"""
+    columns: list[str] = option([], metavar="NAME=COLUMN")
+    """columns of rows, such as source=eng target=deu; also document, source_context, target_context"""
     source_language: str = ""
     """code of the source language, such as en"""
     target_language: str = ""
@@ -60,6 +63,7 @@ class PrepareConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "")
+        parse_columns(self.columns)
         for name in SPLITS:
             if not self.corpora(name) and name == "train":
                 raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
@@ -97,7 +101,7 @@ class PrepareConfig:
     def corpora(self, split: str) -> list[Corpus]:
         """Return the corpora of "train", "dev" or "test"; none if the split is not given.
 
-        A .jsonl file is a corpus, and so is a single file. Other files are pairs of source and target.
+        A file that holds both sides is a corpus, and so is a single file. Others are pairs of source and target.
         Raises DocmtError for a source file without target file.
         """
         corpora = self._add_docids(split, self._pair_files(split))
@@ -110,18 +114,19 @@ class PrepareConfig:
     def _pair_files(self, split: str) -> list[Corpus]:
         """Return the corpora that the files of a split name."""
         files = [Path(path) for path in getattr(self, split)]
+        languages, columns = (self.source_language, self.target_language), parse_columns(self.columns)
         if len(files) == 1:
-            return [Corpus(files[0])]
+            return [Corpus(files[0], columns=columns, languages=languages)]
         corpora: list[Corpus] = []
         paths = iter(files)
         for source in paths:
-            target = None if has_jsonl_name(source) else next(paths, None)
-            if not has_jsonl_name(source) and (target is None or has_jsonl_name(target)):
+            target = None if holds_both_sides(source) else next(paths, None)
+            if not holds_both_sides(source) and (target is None or holds_both_sides(target)):
                 raise DocmtError(
                     f"--{split} names {len(files)} files; give one JSONL file, or a source and a target file, for each "
-                    f"corpus ({source} has no target file, and its name does not end in .jsonl)"
+                    f"corpus ({source} has no target file, and its name does not end in .jsonl, .parquet, .tsv or .tmx)"
                 )
-            corpora.append(Corpus(source, target))
+            corpora.append(Corpus(source, target, columns=columns, languages=languages))
         return corpora
 
     def _add_docids(self, split: str, corpora: list[Corpus]) -> list[Corpus]:
@@ -138,9 +143,21 @@ class PrepareConfig:
         return [replace(corpus, docids=None if str(ids) == NO_IDS else ids) for corpus, ids in pairs]
 
 
+def parse_columns(pairs: Sequence[str]) -> Columns:
+    """Return the columns of NAME=COLUMN options. Raises DocmtError for another form or name."""
+    columns: dict[str, str] = {}
+    names = [each.name for each in fields(Columns)]
+    for pair in pairs:
+        name, separator, column = pair.partition("=")
+        if not separator or not column or name not in names or name in columns:
+            raise DocmtError(f"--columns has {quote(pair)}: give NAME=COLUMN with a name of {', '.join(names)}")
+        columns[name] = column
+    return Columns(**columns)
+
+
 @dataclass(frozen=True)
 class Corpus:
-    """Files of a parallel corpus: two text files, or one JSONL file."""
+    """Files of a parallel corpus: two text files, or one file with both sides."""
 
     source: Path
     target: Path | None = None
@@ -148,6 +165,10 @@ class Corpus:
     """file with the document id of every line"""
     drafts: Path | None = None
     """file with first translations of the source sentences"""
+    columns: Columns = Columns()
+    """of a file with both sides"""
+    languages: tuple[str, str] = ("", "")
+    """codes of source and target"""
 
     @property
     def paths(self) -> list[Path]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +24,8 @@ from docmt.text.tokenizer import SIDES
 
 TOKENIZER_FOLDER = "tokenizer"
 DOCUMENTS_FILE = "documents.json"
+
+_CHECKED_AT_ONCE = 1 << 20  # offsets; the differences of all would be a copy of the file in memory
 
 Offsets = NDArray[np.int64]
 
@@ -61,7 +65,7 @@ class ParallelStore:
     """One split with D documents and S sentence pairs, memory-mapped from disk.
 
     `source`, `target`: word ids without boundary tokens; `document_offsets` [D + 1]: first sentence of each document;
-    `document_ids` [D]; `drafts`: first translations of the source, or None.
+    `drafts`: first translations of the source, or None. Nothing of them is in memory that other processes do not share.
     """
 
     def __init__(self, directory: Path, checksums: Mapping[str, str] | None = None) -> None:
@@ -80,13 +84,22 @@ class ParallelStore:
         has_drafts = any(name in checksums or (directory / name).exists() for name in drafts)
         self.drafts = _load_column(directory, "draft", sentences) if has_drafts else None
         self.document_offsets: Offsets = _load_offsets(directory / "document_offsets.npy", sentences)
-        self.document_ids: list[str] = _load_ids(directory / DOCUMENTS_FILE)
-        if len(self.document_ids) != len(self.document_offsets) - 1:
-            raise _damage_error(directory / DOCUMENTS_FILE, "it does not have an id for every document")
+        if not _matches(directory / DOCUMENTS_FILE, checksums.get(DOCUMENTS_FILE)):
+            _load_ids(directory / DOCUMENTS_FILE, self.num_documents)
         # Last, as other errors say more. Always, as 100 MB take 20 ms and are then in memory for training.
         for path in directory.iterdir():
             if path.name in checksums and file_checksum(path) != checksums[path.name]:
                 raise _damage_error(path, f"its checksum differs from that in {STATISTICS_FILE}")
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return len(self.document_offsets) - 1
+
+    @cached_property
+    def document_ids(self) -> list[str]:
+        """Ids of the documents [D]. They are read when they are first asked for: a training needs none."""
+        return _load_ids(self.directory / DOCUMENTS_FILE, self.num_documents)
 
     def reversed(self) -> Self:
         """Return the split with source and target exchanged."""
@@ -130,7 +143,7 @@ class PreparedStore:
         return cls(Path(directory))
 
     def __repr__(self) -> str:
-        sizes = [f"{name} {len(self.split(name).document_ids)} documents" for name in self.splits]
+        sizes = [f"{name} {self.split(name).num_documents} documents" for name in self.splits]
         return f"<PreparedStore {str(self.directory)!r}: {', '.join(sizes)}>"
 
     @property
@@ -257,13 +270,23 @@ class _NpyWriter:
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
-def _load_ids(path: Path) -> list[str]:
+def _matches(path: Path, checksum: str | None) -> bool:
+    """Return True if the file can be read and has this checksum."""
+    with suppress(DocmtError):
+        return checksum is not None and file_checksum(path) == checksum
+    return False
+
+
+def _load_ids(path: Path, documents: int) -> list[str]:
+    """Return the ids of this number of documents. Raises DocmtError for other contents."""
     try:
         ids = parse_json(read_bytes(path, regular=True))
     except (DocmtError, ValueError) as error:
         raise _damage_error(path, "it cannot be read, is truncated or not JSON") from error
     if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
         raise _damage_error(path, "it is not a list of document ids")
+    if len(ids) != documents:
+        raise _damage_error(path, "it does not have an id for every document")
     return ids
 
 
@@ -280,9 +303,14 @@ def _load_column(directory: Path, name: str, sentences: int | None = None) -> Se
 def _load_offsets(path: Path, end: int, min_step: int = 1) -> Offsets:
     """Return offsets that rise from 0 to `end` by at least `min_step`. Raises DocmtError for others."""
     offsets: Offsets = _load_array(path, "i")
-    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != end or bool((np.diff(offsets) < min_step).any()):
+    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != end or _smallest_step(offsets) < min_step:
         raise _damage_error(path, "it does not match the other files of the split")
     return offsets
+
+
+def _smallest_step(offsets: Offsets) -> int:
+    starts = range(0, len(offsets) - 1, _CHECKED_AT_ONCE)
+    return min(int(np.diff(offsets[start : start + _CHECKED_AT_ONCE + 1]).min()) for start in starts)
 
 
 def _load_array(path: Path, type_codes: str) -> NDArray[Any]:

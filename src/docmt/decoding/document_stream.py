@@ -6,6 +6,7 @@ order. Only those translations stay in memory that a later instance sees.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -27,6 +28,7 @@ from docmt.decoding.search_rules import OpenRules, WordIds, choose_order, choose
 from docmt.decoding.translation_results import Hypothesis, ResumePoint, TranslatedSpan, join_spans
 from docmt.text import SpecialTokens
 
+_log = logging.getLogger(__name__)
 Drafts = Callable[[int, int], Sequence[Sequence[int]]]
 """Returns the drafts of the sentences first .. last - 1 (non-empty ones, numbered through all documents); the numbers
 of successive calls rise."""
@@ -76,6 +78,7 @@ class DocumentStream:
                 self._check_cache(document, resume_point)
                 self._resume_document(document, resume_point)
         self._done = self._find_done()
+        self._warn_of_idle_caches()
 
     def _cut(self, documents: list[WordIds], specials: SpecialTokens, drafts: list[WordIds] | None) -> Task:
         """Return the task. With `yield_errors`, record errors of documents that cannot be cut and empty these."""
@@ -99,6 +102,19 @@ class DocumentStream:
             if drafts is not None:
                 drafts[number] = []
         return cut_documents(numbers)
+
+    def _warn_of_idle_caches(self) -> None:
+        """Log how many documents of several sentences are searched at once, so that no output cache is read."""
+        if not self._config.cache_weight or self._order == "sentences":
+            return
+        idle = (np.diff(self._borders) == 1) & (np.diff(self._offsets) > 1)
+        if idle.any():
+            _log.warning(
+                "search.cache_weight has no effect on %d of %d documents: each is one instance, and the cache has the "
+                "words of earlier instances. Set a smaller context.instance_tokens",
+                idle.sum(),
+                len(idle),
+            )
 
     def _check_cache(self, document: int, resume_point: ResumePoint) -> None:
         """Raise DocmtError for a document of which a part is left: the states in its output cache are not kept."""

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX, decode_utf8, read_bytes, write_bytes, write_text
+from docmt.core.files import encode_utf8
+from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes, write_text
 from docmt.decoding.stand_ins import hide_addresses, restore_addresses, restore_part
 from docmt.decoding.translation_results import (
     PartialTranslation,
@@ -100,7 +102,7 @@ class FileTranslation:
 
     def check_output(self, path: str) -> None:
         """Raise DocmtError for an output whose suffix is that of another format."""
-        given, suffix = (Path(name.removesuffix(GZIP_SUFFIX)).suffix.lower() for name in (self._path, path))
+        given, suffix = (Path(plain_name(name)).suffix.lower() for name in (self._path, path))
         suffixes = (given,) if given in _DISTINCT_SUFFIXES else self.format.suffixes
         if suffix and suffix not in suffixes and path != os.devnull:
             names = " or ".join(suffixes)
@@ -220,6 +222,55 @@ def _check_paths(path: str, output: str, bilingual: str) -> None:
         raise DocmtError(f"{output} is the target and the bilingual file. Name another file for one of them.")
 
 
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that is read, with its documents: the file with markup, or the bytes of text or JSONL."""
+
+    path: str
+    content: FileTranslation | bytes
+    documents: list[Document]
+
+    @classmethod
+    def read(cls, path: str, format: str, config: FileConfig) -> SourceFile:
+        """Read a file. Raises DocmtError if it cannot be read, and for settings that have no effect."""
+        content = read_file(path, format, config)
+        if isinstance(content, FileTranslation):
+            return cls(path, content, content.documents)
+        if config.fields or config.bilingual:
+            raise DocmtError(f"{path}: fields and bilingual are for files with markup, not for plain text and JSONL")
+        input = read_input(path, language=config.segmentation, text=decode_utf8(content, path))
+        return cls(path, content, input.documents)
+
+    @property
+    def hidden(self) -> list[Document]:
+        """The documents as the model reads them, without addresses."""
+        return list(map(hide_addresses, self.documents))
+
+    def check_output(self, path: str) -> None:
+        """Raise DocmtError for an output whose suffix is that of another format."""
+        if isinstance(self.content, FileTranslation):
+            self.content.check_output(path)
+
+    def render(self, translations: Sequence[Translation], align: Align) -> tuple[bytes, list[Translation]]:
+        """Return the file with the translations of `hidden`, and these with their addresses.
+
+        align: `Translator.align`. Raises DocmtError for scores that are not finite.
+        """
+        if not all(each.has_finite_scores for each in translations):
+            raise non_finite_error()
+        if isinstance(self.content, bytes):
+            restored = [restore_addresses(*pair) for pair in zip(translations, self.documents, strict=True)]
+            return encode_utf8("".join(each.text() for each in restored), self.path), restored
+        parts = [
+            PartialTranslation(number, 0, document, ResumePoint(len(document)), each)
+            for number, (document, each) in enumerate(zip(self.documents, translations, strict=True))
+        ]
+        aligned = align_parts(parts, self.content, align)
+        aligned = [restore_part(part, self.documents[part.document]) for part in aligned]
+        data = self.content.render(map(self.content.to_records, aligned))
+        return data, [each.translation for each in aligned if each.translation is not None]
+
+
 def translate_file(
     path: str,
     output: str,
@@ -230,27 +281,8 @@ def translate_file(
 ) -> list[Translation]:
     """Translate a file as `Translator.translate_file` does. translate, align: methods of the translator."""
     _check_paths(path, output, config.bilingual)
-    file = read_file(path, format, config)
-    if isinstance(file, bytes) and (config.fields or config.bilingual):
-        raise DocmtError(f"{path}: fields and bilingual are for files with markup, not for plain text and JSONL")
-    if not isinstance(file, bytes):
-        file.check_output(output)
-    documents = (
-        read_input(path, language=config.segmentation, text=decode_utf8(file, path)).documents
-        if isinstance(file, bytes)
-        else file.documents
-    )
-    translations = translate([hide_addresses(document) for document in documents])
-    if not all(each.has_finite_scores for each in translations):
-        raise non_finite_error()
-    if isinstance(file, bytes):
-        translations = [restore_addresses(*pair) for pair in zip(translations, documents, strict=True)]
-        write_text(output, "".join(each.text() for each in translations))
-        return translations
-    parts = [
-        PartialTranslation(number, 0, document, ResumePoint(len(document)), each)
-        for number, (document, each) in enumerate(zip(documents, translations, strict=True))
-    ]
-    aligned = [restore_part(part, documents[part.document]) for part in align_parts(parts, file, align)]
-    write_bytes(output, file.render(map(file.to_records, aligned)))
-    return [each.translation for each in aligned if each.translation is not None]
+    file = SourceFile.read(path, format, config)
+    file.check_output(output)
+    data, translations = file.render(translate(file.hidden), align)
+    write_bytes(output, data)
+    return translations

@@ -7,5 +7,6 @@ from .corpus_files import write_parallel as write_parallel
 from .document import Document as Document
 from .document import InputFile as InputFile
 from .document import read_input as read_input
+from .published_corpora import Columns as Columns
 from .segmentation import sentence_spans as sentence_spans
 from .segmentation import unwrap_lines as unwrap_lines

@@ -4,7 +4,7 @@ In text files, documents are separated by empty lines, or each begins with a lin
 if its first non-empty line is `<d>`. Or a third file names the document of every line. Line n of the source file is
 the translation of line n of the target file, empty lines and marks included. Only a line feed (with or without a
 carriage return) ends a line. `docmt.documents.input_formats` describes JSONL. One side may be JSONL and the other
-text. All files may be compressed by gzip.
+text. `docmt.documents.published_corpora` describes other files with both sides. Files may be compressed (x.gz, x.zst).
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from docmt.documents.input_formats import (
     parse_jsonl,
     parse_text,
 )
+from docmt.documents.published_corpora import Columns, is_published, read_published
+
+_OPUS_TABS = 3
 
 
 @dataclass(frozen=True)
@@ -86,19 +89,26 @@ def read_parallel(
     *,
     docids: Path | None = None,
     drafts: Path | None = None,
+    columns: Columns = Columns(),
+    languages: tuple[str, str] = ("", ""),
     skipped: SkipReport | None = None,
 ) -> Iterator[ParallelDocument]:
-    """Yield the documents of a parallel corpus: two files, or (without `target`) one JSONL file with both sides.
+    """Yield the documents of a parallel corpus: two files, or (without `target`) one file with both sides.
 
     For text files a document's id is its ordinal number ("1", "2", ...), or its name in the file `docids`, which has
     one name a line. Sentences are stripped of white space. Pairs with an empty side (where empty lines separate no
     documents) and documents without pairs are skipped and counted in `skipped`. The file `drafts` has a first
     translation of every source sentence: a text file parallel to the source, or JSONL with the same documents. Of
-    JSONL, `draft` is read, or `target` if no object has a `draft`. Raises DocmtError, naming file and line, for sides
-    that do not match, bad UTF-8 and bad JSON.
+    JSONL, `draft` is read, or `target` if no object has a `draft`. columns, languages: see `read_published`. Raises
+    DocmtError, naming file and line, for sides that do not match, bad UTF-8 and bad JSON.
     """
     skipped = SkipReport() if skipped is None else skipped
-    documents = _read_corpus(source, target, docids)
+    if target is None and (is_published(source) or columns != Columns()):
+        if docids is not None:
+            raise DocmtError(f"{source} contains document ids, or has none. Give - instead of {docids}.")
+        documents = read_published(source, columns, languages)
+    else:
+        documents = _read_corpus(source, target, docids)
     if drafts is not None:
         documents = _add_drafts(documents, source, target, drafts)
     for number, document in enumerate(documents, 1):
@@ -142,7 +152,9 @@ def read_documents(path: Path | str, side: str = "source") -> Iterator[tuple[str
 
 
 def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[FileDocument]:
-    """Yield the documents of two text files with a third that names them line by line.
+    """Yield the documents of two text files with a third that names them line by line, or of OPUS.
+
+    Lines of .ids files of OPUS have the files of both sides, and the numbers of the sentences there.
 
     Consecutive lines with the same id are one document. Lines that are empty in all files are ignored.
     """
@@ -158,6 +170,8 @@ def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[FileDoc
             raise DocmtError(f"{docids}, line {number}: the sentence has no id. Write one on every line.")
         if not id:
             continue
+        if id.count("\t") == _OPUS_TABS:
+            id = "\t".join(id.split("\t")[:2])
         if document is None or id != document.id:
             if document is not None:
                 yield document

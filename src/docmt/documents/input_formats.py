@@ -6,8 +6,9 @@ The name of a file decides its format, then its beginning:
     markdown   x.md, x.markdown
     text       any other text: running text, or one sentence a line, depending on the command
 
-Each may be compressed (x.txt.gz). Text formats with other content (subtitles, web pages, translation memories) and
-office documents are refused: their markup would be translated like sentences. `docmt.formats` reads them as units.
+Each may be compressed (x.txt.gz, x.txt.zst). Text formats with other content (subtitles, web pages, translation
+memories) and office documents are refused: their markup would be translated like sentences. `docmt.formats` reads them
+as units.
 
 JSON Lines have one JSON object a line. A document has one of three forms, which one file may mix.
 
@@ -32,8 +33,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import BYTE_ORDER_MARK, GZIP_SUFFIX, STANDARD, read_lines
+from docmt.core.plain_text import BYTE_ORDER_MARK, STANDARD, read_lines
 
 DOCUMENT_MARK = "<d>"
 """The line that opens a document in a text file of one sentence a line."""
@@ -145,7 +147,7 @@ def _unsupported(path: Path | str, refused: _Refused, more: str) -> DocmtError:
 
 
 def _suffix(path: Path | str) -> str:
-    return Path(str(path).removesuffix(GZIP_SUFFIX)).suffix.lower()
+    return Path(plain_name(path)).suffix.lower()
 
 
 Row = tuple[int, tuple[str, ...]]
@@ -219,8 +221,8 @@ Record = dict[str, object]
 
 
 def has_jsonl_name(path: Path | str) -> bool:
-    """Return whether the name of a file is that of JSONL (x.jsonl, x.ndjson, x.jsonl.gz)."""
-    return str(path).removesuffix(GZIP_SUFFIX).lower().endswith(_SUFFIXES)
+    """Return whether the name of a file is that of JSONL (x.jsonl, x.ndjson, x.jsonl.gz, x.jsonl.zst)."""
+    return plain_name(path).lower().endswith(_SUFFIXES)
 
 
 def starts_like_jsonl(line: str) -> bool:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import align_columns
+from docmt.core.progress import progress_prefix
 from docmt.core.settings import check_fields, ranged
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
@@ -104,7 +105,10 @@ def score_with_and_without_context(
     pairs = [
         (Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in documents
     ]
-    visible, hidden = (translator.score_all(pairs, free_at_limit=False, context=context) for context in (True, False))
+    with progress_prefix("with context"):
+        visible = translator.score_all(pairs, free_at_limit=False, context=True)
+    with progress_prefix("without context"):
+        hidden = translator.score_all(pairs, free_at_limit=False, context=False)
     return list(zip(visible, hidden, strict=True))
 
 
@@ -316,10 +320,11 @@ def compare_contexts(
     shuffled = [_document_pair(window.other_source, window.other_target) for window in windows]
     alone = [_document_pair(window.source[-1:], window.target[-1:]) for window in windows]
     conditions = {"true": (true, True), "empty": (true, False), "shuffled": (shuffled, True), "alone": (alone, True)}
-    last = {
-        name: [scored.sentences[-1] for scored in translator.score_all(pairs, free_at_limit=False, context=context)]
-        for name, (pairs, context) in conditions.items()
-    }
+    last = {}
+    for name, (pairs, context) in conditions.items():
+        with progress_prefix("no context" if name == "alone" else f"{name} context"):
+            scored = translator.score_all(pairs, free_at_limit=False, context=context)
+        last[name] = [translation.sentences[-1] for translation in scored]
     scores = {name: np.array([sentence.score for sentence in sentences]) for name, sentences in last.items()}
     tokens = np.array([sentence.tokens for sentence in last["true"]], dtype=np.float64)
     document_starts = np.flatnonzero(np.diff([window.document for window in windows], prepend=-1))
@@ -398,12 +403,14 @@ def compare_suite_contexts(
         inputs = list(shuffled.values()) if condition == "shuffled" else true
         name = f"{condition}, translated" if is_translated else condition
         callback = None if on_item is None else lambda index, result: on_item(name, numbers[index], result)
-        if true[0].candidates and not is_translated:
-            seed = significance.seed if condition == "noise" else None
-            return evaluate_items(translator, inputs, config, callback, context=condition != "empty", noise_seed=seed)
-        if condition == "empty":
-            inputs = [_drop_context(item) for item in true]
-        return evaluate_translations(translator, inputs, callback)
+        with progress_prefix(f"{condition} context"):
+            if true[0].candidates and not is_translated:
+                seed = significance.seed if condition == "noise" else None
+                seen = condition != "empty"
+                return evaluate_items(translator, inputs, config, callback, context=seen, noise_seed=seed)
+            if condition == "empty":
+                inputs = [_drop_context(item) for item in true]
+            return evaluate_translations(translator, inputs, callback)
 
     config = config or SuiteConfig()
     # With noise the tested sentence alone counts. Means over other sentences, too, would not compare with that.

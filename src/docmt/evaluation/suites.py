@@ -15,8 +15,9 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
+from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX, read_lines
+from docmt.core.plain_text import read_lines
 from docmt.documents.input_formats import LONE_SURROGATE
 
 Record = Mapping[str, object]
@@ -121,7 +122,7 @@ class Suite:
             if code and _SHORT_CODES.get(code, code) != suite_language:
                 raise DocmtError(
                     f"the test set {self.name} is {'-'.join(self.languages or ())}, but {model} translates "
-                    f"{'-'.join(code or '?' for code in languages)}. Use a model of its languages"
+                    f"{'-'.join(code or '?' for code in languages)}. Name a test set and models of the same languages"
                 )
 
 
@@ -136,7 +137,7 @@ def read_suite(name_or_path: Path | str) -> Suite:
         return Suite(name, tuple(read_items(_TEST_SETS / f"{name}.en-de.jsonl.gz")), ("en", "de"))
     if not path.exists() and path.name == name and not path.suffix:
         raise DocmtError(f"there is no test set {name!r}. Choose one of {', '.join(SHIPPED)}, or give a file")
-    languages = _LANGUAGES.search(path.name.removesuffix(GZIP_SUFFIX))
+    languages = _LANGUAGES.search(plain_name(path.name))
     return Suite(path.name, tuple(read_items(path)), (languages[1], languages[2]) if languages else None)
 
 

@@ -11,6 +11,7 @@ from .report import write_report as write_report
 from .runs import EvaluationConfig as EvaluationConfig
 from .runs import Plan as Plan
 from .runs import PlannedRun as PlannedRun
+from .runs import check_overrides as check_overrides
 from .runs import determine_state as determine_state
 from .runs import evaluate_run as evaluate_run
 from .runs import make_plan as make_plan

@@ -123,7 +123,7 @@ def _notes(
         yield f"- overrides of the recipes: {changed} (options of a system only for its variants)"
     if plan.experiment.source:
         yield f"- published: {plan.experiment.source}"
-    yield from (f"- skipped: {variant} ({reason})" for variant, reason in plan.skipped.items())
+    yield from (f"- skipped: {'; '.join(variants)} ({reason})" for reason, variants in plan.group_skipped().items())
     yield from (f"- failed: {run['title']}: {run['failure']}" for run in runs if run["failure"])
     if undone := sum(run["state"] not in ("done", "failed") for run in runs):
         yield f"- unfinished runs: {undone}; repeat the command to continue"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -12,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -20,11 +19,9 @@ from typing import Any, Literal
 import torch
 import yaml
 
-from docmt.checkpoint.model_directory import find_model, load_model_config
-from docmt.checkpoint.model_names import find_named_model
-from docmt.checkpoint.weights import CONFIG_FILE
+from docmt.checkpoint.model_directory import load_model_config
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.core.files import json_checksum, lock_directory, read_json, stored_checksums, write_error, write_text
+from docmt.core.files import json_checksum, lock_directory, read_json, write_error, write_text
 from docmt.core.progress import progress
 from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
@@ -45,21 +42,19 @@ from docmt.evaluation.contrastive import summarize_answers
 from docmt.evaluation.metrics import Ranges
 from docmt.evaluation.suites import Suite
 from docmt.experiments.experiment_files import Experiment, Variant
+from docmt.experiments.run_names import IRRELEVANT_SETTINGS, START_SETTINGS, RunNames, locate_start
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
 from docmt.training import TrainConfig, train
-from docmt.training.distributed import stop_on_signals
-from docmt.training.finetune import adopt_architecture
+from docmt.training.distributed import plan_processes, stop_on_signals
+from docmt.training.finetune import adopt_architecture, check_vocabulary, check_weight_patterns
+from docmt.training.objective import find_word_tokens
 from docmt.training.run_directory import RunDirectory, read_recipe
-from docmt.training.train_config import first_difference
+from docmt.training.train_config import check_averaging, first_difference
 from docmt.training.training_corpus import fit_model_config, select_direction
 
-RUNS_FOLDER = "runs"
 SCORES_FILE, SUITE_FILE = "test.json", "suite.json"
 TRANSLATIONS_FILE, CONTEXTS_FILE = "test-translations.json", "suite-contexts.json"
-START_SETTINGS = ("initialize_from", "initialize_reverse_from")
-# Settings that do not change the model. Of the run that initialises it, only the name counts, not the path.
-IRRELEVANT_SETTINGS = ("store", "run", "device", "log_every", "tensorboard", "checkpoints.keep")
 State = Literal["done", "trained", "resumable", "missing", "changed"]
 _STEP_NAMES = {"trained": "evaluating", "resumable": "resuming", "missing": "training", "changed": "skipping"}
 
@@ -105,6 +100,13 @@ class Plan:
     skipped: Mapping[str, str] = field(default_factory=dict)
     """variants that cannot be trained here, with the reason"""
 
+    def group_skipped(self) -> dict[str, list[str]]:
+        """Return the reasons why variants are skipped, each with its variants."""
+        groups: dict[str, list[str]] = {}
+        for variant, reason in self.skipped.items():
+            groups.setdefault(reason, []).append(variant)
+        return groups
+
     def output_path(self, context: ContextConfig, suffix: str) -> Path:
         """Return the path of a table or figure. Its name has the options of `context` that are not defaults."""
         options = "".join(f"-{name}-{value}" for name, value in context.changes().items())
@@ -132,6 +134,7 @@ def make_plan(
     store = PreparedStore.open(data)
     store.split("test")  # fail now, not after days of training
     plan = Plan(experiment, scale, output.resolve(), store, dict(overrides or {}))
+    names = RunNames(plan.output)
     variants = experiment.order_variants(scale)
     recipes = {variant.name: _read_recipe(_recipe_path(plan, variant)) for variant in variants}
     runs: list[PlannedRun] = []
@@ -140,13 +143,40 @@ def make_plan(
         for point, settings in axis.points[scale].items():
             configs: dict[str, TrainConfig] = {}
             for variant in variants:
+                title = f"{variant.name} {axis.name} {point} {scale if '{scale}' in variant.recipe else ''}"
+                find_run = partial(names.find, recipe=_recipe_path(plan, variant).stem, title=title)
                 try:
                     values = {**recipes[variant.name], "seed": seed}
-                    configs[variant.name] = _configure_run(plan, variant, values, settings, configs)
+                    configs[variant.name] = _configure_run(plan, variant, values, settings, configs, find_run)
                     runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
                 except _SkippedVariantError as error:
                     skipped[variant.name] = str(error)
     return replace(plan, runs=tuple(runs), skipped=skipped)
+
+
+def check_overrides(plan: Plan) -> None:
+    """Raise DocmtError for a setting of all runs (`Plan.overrides`) with which no run could start on this machine."""
+    errors = [_find_override_error(plan, planned.config) for planned in plan.unique_runs()]
+    if (first := next(iter(errors), None)) is not None and all(errors):
+        raise first
+
+
+def _find_override_error(plan: Plan, config: TrainConfig) -> DocmtError | None:
+    def is_set(*names: str) -> bool:
+        return any(is_selected(override, names) for override in plan.overrides)
+
+    try:
+        if is_set("device", "devices"):
+            plan_processes(config)
+        if is_set("checkpoints"):
+            check_averaging(config)
+        if is_set("freeze", "optimizer.lr_factors"):
+            check_weight_patterns(config)
+        if is_set("objective.weighted_words"):
+            find_word_tokens(plan.store.tokenizer, config.objective.weighted_words)
+    except DocmtError as error:
+        return error
+    return None
 
 
 def _recipe_path(plan: Plan, variant: Variant) -> Path:
@@ -167,11 +197,13 @@ def _configure_run(
     values: dict[str, Any],
     settings: Mapping[str, Any],
     planned: Mapping[str, TrainConfig],
+    find_run: Callable[[TrainConfig, Mapping[str, Any], PreparedStore], Path],
 ) -> TrainConfig:
     """Return the configuration of a run.
 
     values: recipe and seed, by dotted name. settings: those of the axis point. planned: configurations of the
-    same point and seed, by variant. Raises _SkippedVariantError for missing files and runs.
+    same point and seed, by variant. find_run: see `RunNames.find`. Raises _SkippedVariantError for missing files and
+    runs, and for a starting model of another vocabulary.
     """
     path = _recipe_path(plan, variant)
     location = f"{plan.experiment.path}, variant {variant.name} with {path.name}"
@@ -182,25 +214,32 @@ def _configure_run(
         raise _SkippedVariantError(f"it starts from {missing}, which is skipped")
     values |= {setting: str(planned[start].run) for setting, start in variant.starts.items()}
     config = TrainConfig.from_dict(nest(values, location), location)
-    start = None if variant.starts or config.initialize_from is None else _locate_start(config.initialize_from)
+    start = None if variant.starts or config.initialize_from is None else locate_start(config.initialize_from)
     paths = [config.store, *([start] if start else [])]
     if missing_paths := [str(each) for each in paths if not each.exists()]:
         raise _SkippedVariantError(f"{' and '.join(missing_paths)} missing: see {path} for how to create them")
     store = plan.store if config.store == plan.store.directory else PreparedStore.open(config.store)
     if config.model.system_options.context_spec().drafts and store.split("train").drafts is None:
-        raise _SkippedVariantError(
-            f"the {config.model.system} system reads drafts but {store.directory} has none: run `docmt prepare` again "
-            "with --drafts"
-        )
+        raise _SkippedVariantError(f"drafts are missing in {store.directory}: run `docmt prepare` again with --drafts")
     _check_directions(variant, config, planned, location)
-    name = f"{path.stem}-seed{config.seed}-{_hash_run(config, values, store, plan.output)}"
+    run = find_run(config, values, store)
     if variant.start_from:
         config = replace(config, model=adopt_architecture(config.model, planned[variant.start_from].model))
     elif start is not None:
-        model = adopt_architecture(config.model, load_model_config(start, encoders=True))
-        config = replace(config, model=model, initialize_from=start)
+        started = _load_start(start, store)
+        config = replace(config, model=adopt_architecture(config.model, started), initialize_from=start)
     model = fit_model_config(config.model, select_direction(store, config))
-    return replace(config, model=model, run=plan.output / RUNS_FOLDER / name)
+    return replace(config, model=model, run=run)
+
+
+def _load_start(start: Path, store: PreparedStore) -> ModelConfig:
+    """Return the architecture of a starting model. Raises _SkippedVariantError if it has another vocabulary."""
+    started = load_model_config(start, encoders=True)
+    try:
+        check_vocabulary(start, started, store.tokenizer)
+    except DocmtError as error:
+        raise _SkippedVariantError(str(error)) from error
+    return started
 
 
 def _check_directions(variant: Variant, config: TrainConfig, planned: Mapping[str, TrainConfig], location: str) -> None:
@@ -219,48 +258,6 @@ def _drop_foreign_overrides(settings: Mapping[str, Any], overrides: Mapping[str,
     system = settings.get("model.system", ModelConfig.system)
     foreign = tuple(f"model.{name}." for name in SYSTEMS if name != system)
     return {name: value for name, value in settings.items() if not (name in overrides and name.startswith(foreign))}
-
-
-def _hash_run(config: TrainConfig, names: Mapping[str, Any], store: PreparedStore, output: Path) -> str:
-    """Return eight hexadecimal digits that identify data, settings and starting models of a run.
-
-    names: settings of recipe, experiment and overrides. Settings with default values or without a name here do not
-    count, so that later versions may add options without changing the hash.
-    """
-    values, defaults = flatten(config.to_dict()), flatten(TrainConfig(store=Path(), run=Path()).to_dict())
-    drafts = config.model.system_options.context_spec().drafts
-    facts = {
-        "settings": {
-            name: values[name]
-            for name in sorted(names)
-            if not is_selected(name, (*IRRELEVANT_SETTINGS, *START_SETTINGS)) and values.get(name) != defaults.get(name)
-        },
-        "starts": [_describe_start(getattr(config, setting), output) for setting in START_SETTINGS],
-        "data": {
-            name: [
-                *(split.sentences, split.source_tokens, split.target_tokens),
-                *(checksum for file, checksum in split.crc32.items() if drafts or "draft" not in file),
-            ]
-            for name, split in store.statistics.splits.items()
-        },
-        "vocabulary": store.statistics.vocabulary_size,
-    }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _locate_start(start: Path) -> Path:
-    """Return the path of a starting model that may be given by name."""
-    return start if start.exists() else find_named_model(str(start)) or start
-
-
-def _describe_start(start: Path | None, output: Path) -> str:
-    """Return a string that identifies a starting model. Planned runs count by name, as paths may change."""
-    if start is None or start.parent == output / RUNS_FOLDER:
-        return str(start and start.name)
-    with suppress(DocmtError):  # another model at the same path, or of the same name, makes another run
-        path = find_model(_locate_start(start)) / CONFIG_FILE
-        return f"{start} {stored_checksums(read_json(path), path)}"
-    return str(start)
 
 
 @dataclass(frozen=True)
@@ -332,7 +329,9 @@ def _explain_change(planned: PlannedRun) -> str | None:
         stored = TrainConfig.from_dict(read_recipe(directory.recipe, directory.path), str(directory.recipe)).to_dict()
     except DocmtError as error:
         return f"the training settings of {directory.path} cannot be read ({error})"
-    difference = first_difference(stored, planned.config.to_dict(), IRRELEVANT_SETTINGS)
+    # The name of the directory tells the starting models, whose paths may change.
+    ignored = (*IRRELEVANT_SETTINGS, *START_SETTINGS)
+    difference = first_difference(stored, planned.config.to_dict(), ignored)
     if difference is None:
         return None
     return f"{directory.path} was trained with other settings ({difference}). Move it away to train again."

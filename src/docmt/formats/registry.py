@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from docmt.core.plain_text import GZIP_SUFFIX
+from docmt.core.compression import plain_name
 from docmt.documents.input_formats import check_known
 from docmt.formats.units import UnitFile
 
@@ -74,7 +74,7 @@ def find_format(path: Path | str, data: bytes = b"") -> FileFormat | None:
 
     Raises DocmtError for formats that docmt knows and does not read.
     """
-    suffix = Path(str(path).removesuffix(GZIP_SUFFIX)).suffix.lower()
+    suffix = Path(plain_name(path)).suffix.lower()
     check_known(path)
     if suffix == ".json" and _looks_like_jsonl(data):
         return None

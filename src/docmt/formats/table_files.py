@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX
 from docmt.documents.text_layout import has_letters
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.registry import FORMATS, ReadConfig
@@ -114,7 +114,7 @@ def _add_row(file: TableFile, row: Sequence[_Cell], number: int, columns: Sequen
 
 def _is_csv(path: str, text: str) -> bool:
     """Return whether a table is CSV: by its name or, without one, because its first row has no tab."""
-    suffix = Path(path.removesuffix(GZIP_SUFFIX)).suffix.lower()
+    suffix = Path(plain_name(path)).suffix.lower()
     return suffix == ".csv" if suffix in FORMATS["tsv"].suffixes else TAB not in _read_head(text)
 
 

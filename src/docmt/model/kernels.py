@@ -25,7 +25,7 @@ Built = TypeVar("Built")
 # products.
 _BUCKET_FILL = 0.55
 # Up to these key lengths, plain products beat scaled_dot_product_attention on a CPU (decision 0010).
-_VARLEN_MAX_WIDTH = 256
+_VARLEN_MAX_WIDTH, _VARLEN_WIDTH_UNIT = 256, 8
 _PLAIN_MAX_KEY_LENGTH = {torch.bfloat16: 1024, torch.float32: 256}
 
 
@@ -408,4 +408,6 @@ def choose_kernel(query: Tensor, dropout: float, has_biases: bool = False) -> tu
         return "padded", "varlen has no distance biases"
     if query.shape[-1] > _VARLEN_MAX_WIDTH:
         return "padded", f"varlen has heads of at most {_VARLEN_MAX_WIDTH} dimensions"
+    if query.shape[-1] % _VARLEN_WIDTH_UNIT:
+        return "padded", f"varlen has heads of a multiple of {_VARLEN_WIDTH_UNIT} dimensions"
     return "varlen", "CUDA with 16-bit floats"

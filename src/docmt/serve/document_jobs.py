@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8
 from docmt.documents import Document
@@ -485,7 +486,7 @@ def _format_time(seconds: float) -> str:
 
 def _result_name(facts: JobFacts, format: str) -> str:
     """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it."""
-    path = Path(facts.name.removesuffix(".gz"))
+    path = Path(plain_name(facts.name))
     codes = facts.source_language, facts.target_language
     source, target = (format_language_tag(code) if code else "" for code in codes)
     label = target or "translated"

@@ -15,23 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.checkpoint.model_directory import (
-    languages_differ,
-    load_languages,
-    load_model_config,
-    load_model_tokenizer,
-    load_model_weights,
-)
+from docmt.checkpoint.model_directory import load_languages, load_model_config, load_model_tokenizer, load_model_weights
 from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.settings import flatten, quote, to_mapping
+from docmt.formats.language_codes import is_same_language
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.conventions import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.model.systems import SYSTEMS, ContextSpec, System
 from docmt.text import Tokenizer
 from docmt.training.reporting import describe_new_weights
-from docmt.training.train_config import AdapterConfig, OptimizerConfig
+from docmt.training.train_config import AdapterConfig, OptimizerConfig, TrainConfig
 
 Options = TypeVar("Options", ModelConfig, System)
 _log = logging.getLogger(__name__)
@@ -69,9 +64,11 @@ def initialize_from(
     warning. Raises DocmtError for another vocabulary, other shapes, or a model that does not fit.
     """
     started, pretrained = _load_base(directory, model, tokenizer)
-    if languages_differ(languages, start_languages := load_languages(directory)):
-        message = "%s translates from %s to %s, but this training translates from %s to %s"
-        _log.warning(message, directory, *start_languages, *languages)
+    if not all(map(is_same_language, languages, start_languages := load_languages(directory))):
+        is_reverse = all(map(is_same_language, languages, reversed(start_languages)))
+        message = "%s translates from %s to %s, but this training translates from %s to %s. If that is wrong, %s"
+        advice = "change --reverse" if is_reverse else "start from another model"
+        _log.warning(message, directory, *start_languages, *languages, advice)
     selectable = all(config.system_options.positions is None for config in (started, model.config))
     if selectable and started.restarts_positions != model.config.restarts_positions:
         _log.warning(
@@ -188,6 +185,13 @@ def _initialize_from_reverse(
 def _load_base(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Return architecture and weights of the model to start from. Raises DocmtError if it does not fit."""
     started = load_model_config(directory, encoders=True)
+    check_vocabulary(directory, started, tokenizer)
+    _check_architecture(directory, started, model.config)
+    return started, load_model_weights(directory)
+
+
+def check_vocabulary(directory: Path, started: ModelConfig, tokenizer: Tokenizer) -> None:
+    """Raise DocmtError if a model to start from has another vocabulary than the training data (tokenizer: of these)."""
     words, option = (
         (tokenizer.for_side("source"), "source-tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
     )
@@ -196,8 +200,6 @@ def _load_base(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
             f"(`docmt prepare --{option} {directory}`)"
         )
-    _check_architecture(directory, started, model.config)
-    return started, load_model_weights(directory)
 
 
 def cut_heads(name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
@@ -306,6 +308,17 @@ def _match_freeze_word(model: TranslationModel, word: str, loaded: Sequence[str]
     if modules is None:
         return match_names("freeze", word, loaded, "loaded weight")
     return [name for name in loaded if name.startswith(tuple(f"{module}." for module in modules))]
+
+
+def check_weight_patterns(config: TrainConfig) -> None:
+    """Raise DocmtError for a pattern of `freeze` or `optimizer.lr_factors` that matches no weight of the model."""
+    with torch.device("meta"):
+        model = TranslationModel(config.model)
+    names = [name for name, _ in model.named_parameters()]
+    for word in config.freeze_patterns:
+        _match_freeze_word(model, word, names)
+    for pattern, _ in config.optimizer.factors:
+        match_names("optimizer.lr_factors", pattern, names)
 
 
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -52,7 +52,7 @@ from docmt.training.run_directory import (
     write_state,
 )
 from docmt.training.sharding import has_shards, is_sharded, local, save_shards
-from docmt.training.train_config import CheckpointConfig, TrainConfig
+from docmt.training.train_config import TrainConfig, check_averaging
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
 from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss, plain_loss
 from docmt.training.watch import local_work, watch_processes
@@ -92,11 +92,8 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
     bit-identical numbers. The run directory is locked: only one process at a time trains a run.
     Raises DocmtError for errors that the user can fix.
     """
-    checkpoints = config.checkpoints
-    if not resume and checkpoints.average == "none" and checkpoints.average_count != CheckpointConfig.average_count:
-        raise DocmtError(
-            "checkpoints.average_count is set but checkpoints.average is none: choose last or best, or leave it out"
-        )
+    if not resume:
+        check_averaging(config)
     store = select_direction(PreparedStore.open(config.store), config)
     config = _resolve_model_config(config, store, resume, explicit)
     run = RunDirectory(config.run)

@@ -16,7 +16,7 @@ import yaml
 from torch import Tensor
 
 from docmt.checkpoint.averaging import select_updates
-from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, copy_model
+from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, RUN_RECIPE, copy_model
 from docmt.checkpoint.weights import STATE_FILE, save_tensors
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import (
@@ -188,7 +188,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.recipe = path / "recipe.yaml"
+        self.recipe = path / RUN_RECIPE
         self.metrics = path / "metrics.jsonl"
         self.log = path / "train.log"
         self.checkpoints = path / RUN_CHECKPOINTS

@@ -322,6 +322,15 @@ class TrainConfig:
         return build(cls, values, source)
 
 
+def check_averaging(config: TrainConfig) -> None:
+    """Raise DocmtError if a new run sets the number of validations to average, but averages none."""
+    checkpoints = config.checkpoints
+    if checkpoints.average == "none" and checkpoints.average_count != CheckpointConfig.average_count:
+        raise DocmtError(
+            "checkpoints.average_count is set but checkpoints.average is none: choose last or best, or leave it out"
+        )
+
+
 # Fields that may differ between a run and its resumption: they change neither the data nor, but for rounding, weights.
 MAY_CHANGE = (
     *("store", "run", "stop", "device", "devices", "strategy", "cpu_offload", "activation_checkpointing"),

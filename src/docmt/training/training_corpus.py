@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,16 @@ from docmt.data import (
     cut_instances,
     instance_lengths,
 )
+from docmt.data.batches import Indices
+from docmt.data.compact_instances import CompactInstances, document_blocks, narrow
 from docmt.data.instances import Mixture, context_lengths, cut_mixed_instances, locate_sentence
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES
 from docmt.text import SpecialTokens, Tokenizer
 from docmt.training.train_config import TrainConfig
+
+_CHECKED_AT_ONCE = 1 << 20  # tokens
 
 
 class BatchedSplit:
@@ -44,7 +49,6 @@ class BatchedSplit:
         """
         model = config.model
         self.store, self.specials, self.drafts = store, specials, _select_drafts(store, model)
-        self._draft_lengths = None if self.drafts is None else self.drafts.lengths
         self.labelled, self.boundaries = (
             model.system_options.labelled_sentences,
             FAMILIES[model.family].boundary_tokens(model),
@@ -52,21 +56,39 @@ class BatchedSplit:
         self.references = training and model.system_options.context_spec().references
         self._check_token_ids(SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size))
         share = config.batches.train_share if training else 1.0
-        documents = max(round(share * len(store.document_ids)), 1)
-        self.instances, mixture = _cut_training_instances(store, documents, config, training)
-        self._check_positions(config)
+        documents = max(round(share * store.num_documents), 1)
+        self.instances, lengths, mixture = self._cut(store.document_offsets[: documents + 1], config, training)
         sentences = int(store.document_offsets[documents])
         source, target = (int(side.offsets[sentences]) for side in (store.source, store.target))
         self.size = documents, sentences, source, target
         """numbers of documents, sentence pairs, source tokens and target tokens, without boundary tokens"""
-        lengths = instance_lengths(self.instances, store.source.lengths, store.target.lengths, self._draft_lengths)
         self.plan = BatchPlan(lengths, config.batches.batch_tokens, config.seed, mixture)
-        first = self.instances.first_output if self.labelled == "last" else self.instances.first
-        last = self.instances.last
-        target_words = store.target.offsets[last] - store.target.offsets[first]
-        self._label_tokens: NDArray[np.int64] = target_words + (1 + self.boundaries.predicts_boundary) * (
-            last - first
-        )  # [I]
+
+    def _cut(
+        self, document_offsets: NDArray[np.int64], config: TrainConfig, training: bool
+    ) -> tuple[CompactInstances, NDArray[Any], Mixture | None]:
+        """Return the instances of documents, their lengths [I], and in training the mixture if lengths are mixed.
+
+        They are cut block by block, as arrays of all sentences would take a gigabyte. Raises DocmtError if learned
+        positions are too few.
+        """
+        positions = _PositionCheck(self, config)
+        parts, lengths, mixtures = [], [], []
+        for block in document_blocks(document_offsets):
+            offsets = document_offsets[block[0] : block[1] + 1]
+            columns = [self.store.source, self.store.target, *([] if self.drafts is None else [self.drafts])]
+            sides = [np.diff(column.offsets[offsets[0] : offsets[-1] + 1]) for column in columns]
+            instances, mixture = _cut_block(sides[0], sides[1], offsets - offsets[0], config, training)
+            positions.add(instances, sides, offsets)
+            parts.append(CompactInstances.pack(instances, document_offsets, int(offsets[0])))
+            lengths.append(narrow(instance_lengths(instances, *sides)))
+            mixtures += [] if mixture is None else [mixture]
+        positions.raise_if_exceeded()
+        joined, joined_lengths = CompactInstances.concatenate(parts), narrow(np.concatenate(lengths))
+        if not mixtures:
+            return joined, joined_lengths, None
+        mixed, order = Mixture.concatenate(mixtures)
+        return joined.reorder(order), joined_lengths[order], mixed
 
     def _check_token_ids(self, source_specials: SpecialTokens) -> None:
         """Raise DocmtError if a token file has ids outside of the vocabulary."""
@@ -74,46 +96,14 @@ class BatchedSplit:
         columns = [(source, self.store.source, source_specials), (target, self.store.target, self.specials)]
         for name, column, specials in [*columns, ("draft", self.drafts, self.specials)]:
             tokens = column.tokens if column is not None else np.empty(0)
-            if len(tokens) and (int(tokens.min()) < specials.unk or int(tokens.max()) >= specials.eod):
+            blocks = (tokens[start : start + _CHECKED_AT_ONCE] for start in range(0, len(tokens), _CHECKED_AT_ONCE))
+            if any(int(block.min()) < specials.unk or int(block.max()) >= specials.eod for block in blocks):
                 raise DocmtError(
                     f"{self.store.directory / f'{name}_tokens.npy'} is damaged (it has ids outside of the vocabulary): "
                     "run `docmt prepare` again to write the store anew"
                 )
 
-    def _check_positions(self, config: TrainConfig) -> None:
-        """Raise DocmtError if learned positions are too few, before training starts."""
-        model, store = config.model, self.store
-        if model.position_limit is None:
-            return
-        limited = (store.source.lengths, (store.target if model.limits_target else store.source).lengths)
-        if model.restarts_positions:
-            sentences = np.arange(len(limited[0]))
-            longest = np.max([side for side in (*limited, self._draft_lengths) if side is not None], axis=0)
-            context_spec = model.system_options.context_spec()
-            before = context_spec.source_context if context_spec.joined_context else 0
-            contexts = context_lengths(limited[0], store.document_offsets, before)
-            checks = [
-                ("sentence", longest + self.boundaries.max_per_sentence, sentences),
-                (f"context of {before} sentences before sentence", contexts, sentences),
-            ]
-        else:
-            lengths = instance_lengths(self.instances, *limited, self._draft_lengths)
-            extra = max(self.boundaries.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)  # beyond those in lengths
-            lengths = lengths + extra * (self.instances.last - self.instances.before)
-            checks = [("instance that begins with sentence", lengths, self.instances.first)]
-        for unit, sizes, sentences in checks:
-            longest_index = int(sizes.argmax())
-            if sizes[longest_index] > model.position_limit:
-                document, number = locate_sentence(int(sentences[longest_index]), store.document_offsets)
-                raising = "raise it, choose model.position_encoding sinusoidal, "
-                raise DocmtError(
-                    f"the {unit} {number + 1} of document {store.document_ids[document]!r} in {store.directory} "
-                    f"has {sizes[longest_index]} tokens, but model.max_positions is {model.position_limit}: "
-                    f"{'' if config.initialize_from else raising}lower model.instance_tokens, or leave out longer "
-                    "sentences"
-                )
-
-    def build_batch(self, indices: NDArray[np.int64]) -> Batch:
+    def build_batch(self, indices: Indices) -> Batch:
         """Return the batch of these instances, on the CPU."""
         return collate(
             *(self.store.source, self.store.target, self.instances, indices),
@@ -135,22 +125,80 @@ class BatchedSplit:
             crc = zlib.crc32(np.ascontiguousarray(column).data, crc)
         return f"{crc:08x}"
 
-    def count_label_tokens(self, indices: NDArray[np.int64]) -> int:
+    def count_label_tokens(self, indices: Indices) -> int:
         """Return the number of label tokens of these instances, without building a batch."""
-        return int(self._label_tokens[indices].sum())
+        selected, words = self.instances.select(indices), self.store.target.offsets
+        first = selected.first_output if self.labelled == "last" else selected.first
+        last, added = selected.last, 1 + self.boundaries.predicts_boundary
+        return int((words[last] - words[first] + added * (last - first)).sum())
 
 
-def _cut_training_instances(
-    store: ParallelStore, documents: int, config: TrainConfig, training: bool
+def _cut_block(
+    source_lengths: NDArray[np.int64],
+    target_lengths: NDArray[np.int64],
+    document_offsets: NDArray[np.int64],
+    config: TrainConfig,
+    training: bool,
 ) -> tuple[Instances, Mixture | None]:
-    """Return the instances of the first documents; in training, those of all mixed lengths."""
+    """Return the instances of documents; in training, those of all mixed lengths."""
     model, limits = config.model, config.batches.instance_lengths if training else []
-    lengths = store.source.lengths, store.target.lengths, store.document_offsets[: documents + 1]
+    lengths = source_lengths, target_lengths, document_offsets
     context_spec, max_sentences = model.system_options.context_spec(), model.instance_sentences
     if limits:
         return cut_mixed_instances(*lengths, context_spec, limits, max_sentences)
     limit = model.instance_tokens
     return cut_instances(*lengths, context_spec, limit=limit, max_sentences=max_sentences, training=training), None
+
+
+class _PositionCheck:
+    """Search for what needs more positions than a model has learned, before training starts."""
+
+    def __init__(self, split: BatchedSplit, config: TrainConfig) -> None:
+        self._split, self._config = split, config
+        self._longest: dict[str, tuple[int, int]] = {}  # its tokens and its first sentence, by kind of text
+
+    def add(self, instances: Instances, lengths: Sequence[NDArray[np.int64]], document_offsets: Any) -> None:
+        """Look at a block of documents.
+
+        lengths: [S] each, of source, target and perhaps drafts. document_offsets [D + 1] count from the first sentence
+        of the split, `instances` from that of the block.
+        """
+        model, boundaries = self._config.model, self._split.boundaries
+        if model.position_limit is None:
+            return
+        source, target, *drafts = lengths
+        limited = [source, target if model.limits_target else source, *drafts]
+        if model.restarts_positions:
+            sentences = np.arange(len(source))
+            context_spec = model.system_options.context_spec()
+            before = context_spec.source_context if context_spec.joined_context else 0
+            contexts = context_lengths(source, document_offsets - document_offsets[0], before)
+            checks = [
+                ("sentence", np.max(limited, axis=0) + boundaries.max_per_sentence, sentences),
+                (f"context of {before} sentences before sentence", contexts, sentences),
+            ]
+        else:
+            extra = max(boundaries.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)  # beyond those in lengths
+            sizes = instance_lengths(instances, *limited) + extra * (instances.last - instances.before)
+            checks = [("instance that begins with sentence", sizes, instances.first)]
+        for kind, sizes, sentences in checks:
+            index = int(sizes.argmax())
+            if kind not in self._longest or sizes[index] > self._longest[kind][0]:
+                self._longest[kind] = int(sizes[index]), int(sentences[index] + document_offsets[0])
+
+    def raise_if_exceeded(self) -> None:
+        """Raise DocmtError that names the longest text of all blocks, if it is too long."""
+        config, store = self._config, self._split.store
+        for kind, (tokens, sentence) in self._longest.items():
+            if config.model.position_limit is not None and tokens > config.model.position_limit:
+                document, number = locate_sentence(sentence, store.document_offsets)
+                raising = "raise it, choose model.position_encoding sinusoidal, "
+                raise DocmtError(
+                    f"the {kind} {number + 1} of document {store.document_ids[document]!r} in {store.directory} "
+                    f"has {tokens} tokens, but model.max_positions is {config.model.position_limit}: "
+                    f"{'' if config.initialize_from else raising}lower model.instance_tokens, or leave out longer "
+                    "sentences"
+                )
 
 
 def _select_drafts(store: ParallelStore, model: ModelConfig) -> SentenceTokens | None:
@@ -171,7 +219,7 @@ def _select_drafts(store: ParallelStore, model: ModelConfig) -> SentenceTokens |
 class UpdatePlan:
     """Batches of one update in this process, with their weights."""
 
-    batches: list[tuple[NDArray[np.int64], float]]
+    batches: list[tuple[Indices, float]]
     """instance indices and weight of each batch; weight 0 if the end of an epoch leaves this process without a batch"""
     label_tokens: int
     """label tokens of the whole update, over all processes"""
@@ -193,13 +241,17 @@ UpdateIterator = Generator[tuple[UpdatePlan, list[Batch]], None, None]
 def prefetch(updates: UpdateIterator, count: int = 2) -> UpdateIterator:
     """Yield the same updates, prepared by a background thread up to `count` ahead.
 
-    A GPU then need not wait for Python. Building batches draws no random numbers, so results stay the same.
+    A GPU then need not wait for Python. Building batches draws no random numbers, so results stay the same. An error in
+    the thread is raised for its update. When the generator is closed, the thread ends with the update that it prepares.
     """
     with ThreadPoolExecutor(1) as pool:
-        waiting = deque(pool.submit(next, updates) for _ in range(count))
-        while True:
-            waiting.append(pool.submit(next, updates))
-            yield waiting.popleft().result()
+        try:
+            waiting = deque(pool.submit(next, updates) for _ in range(count))
+            while True:
+                waiting.append(pool.submit(next, updates))
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class TrainingCorpus:
@@ -230,14 +282,16 @@ class TrainingCorpus:
                 f"the store {store.directory} has no dev split, so stop.patience cannot end the training: "
                 "set stop.max_steps, stop.max_epochs or stop.max_minutes, or run `docmt prepare` again with --dev"
             )
-        self._epoch_batches: tuple[int, list[NDArray[np.int64]]] = (-1, [])
+        self._epoch_batches: tuple[int, Sequence[Indices]] = (-1, [])
 
-    def plan_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
+    def plan_epoch(self, epoch: int) -> Sequence[Indices]:
         """Return the instance indices of each batch of an epoch, in order, over all processes."""
-        cached = self._epoch_batches  # read once, as another thread may replace it
-        if cached[0] != epoch:
-            cached = self._epoch_batches = (epoch, self.train.plan.batches_in_epoch(epoch))
-        return cached[1]
+        planned_epoch, batches = self._epoch_batches  # read once, as another thread may replace it
+        if planned_epoch != epoch:
+            self._epoch_batches, batches = (-1, []), []  # two epochs are never in memory
+            batches = self.train.plan.batches_in_epoch(epoch)
+            self._epoch_batches = epoch, batches
+        return batches
 
     def count_updates(self, epoch: int) -> int:
         """Return the number of updates of an epoch."""
@@ -248,8 +302,7 @@ class TrainingCorpus:
         context_spec = model.system_options.context_spec()
         context = max(context_spec.source_context, context_spec.target_context)
         required = context + 1 if context else (context_spec.sentences or 1) if context_spec.windows else 1
-        documents = np.unique(self.train.instances.document)
-        longest = int(np.diff(self.train.store.document_offsets)[documents].max())
+        longest = int(np.diff(self.train.store.document_offsets[: self.train.size[0] + 1]).max())
         if required > longest:
             raise DocmtError(
                 f"the {model.system} system reads {required} sentences at once, but the longest training document in "
@@ -260,8 +313,8 @@ class TrainingCorpus:
     def plan_update(self, epoch: int, position: int) -> UpdatePlan:
         """Return the update from batch `position` of `epoch` on: each process takes every `world_size`-th batch."""
         epoch_batches = self.plan_epoch(epoch)
-        batches = epoch_batches[position : position + self.update_batches]
-        local: list[tuple[NDArray[np.int64], float]] = []
+        batches = list(epoch_batches[position : position + self.update_batches])
+        local: list[tuple[Indices, float]] = []
         for start in range(0, len(batches), self.world_size):
             index = start + self.rank
             # Every process must join each round: one without a batch repeats the first with weight 0.

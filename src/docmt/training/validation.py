@@ -94,7 +94,7 @@ def choose_alignment(
 
     It takes some seconds. The documents at the beginning of the dev split decide.
     """
-    sentences = min(_ALIGNED_SENTENCES, len(dev.store.source.lengths))
+    sentences = min(_ALIGNED_SENTENCES, len(dev.store.source.offsets) - 1)
     offsets = np.unique(dev.store.document_offsets.clip(max=sentences))
 
     def read_documents(column: SentenceTokens) -> list[list[list[int]]]:
@@ -102,7 +102,7 @@ def choose_alignment(
 
     sources, targets = map(read_documents, (dev.store.source, dev.store.target))
     drafts = None if dev.drafts is None else read_documents(dev.drafts)
-    size = min(_EXAMPLES, len(train.source.lengths))
+    size = min(_EXAMPLES, len(train.source.offsets) - 1)
     source, target = (side.slice(0, size).to_documents([0, size])[0] for side in (train.source, train.target))
     examples, specials = (source, target), dev.specials
     try:

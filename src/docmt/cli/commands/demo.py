@@ -22,10 +22,9 @@ from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
 from docmt.cli.app import keep_freed_memory
-from docmt.cli.corpus_io import make_directory
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
-from docmt.core.files import read_json, write_text
+from docmt.core.files import make_directory, read_json, write_text
 from docmt.core.progress import plain_progress, progress_prefix
 from docmt.core.settings import MANY, check_fields, field_range, flatten, nest, ranged, read_yaml
 from docmt.decoding import SearchConfig

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.cli.alignment_scores import report_alignment_errors
-from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, make_directory, read_corpus
+from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.output import Report, print_table, write_results
 from docmt.cli.scored_systems import (
@@ -40,7 +40,7 @@ from docmt.cli.scored_systems import (
     translate_corpus,
 )
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_regular
+from docmt.core.files import check_regular, make_directory
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import is_terminal, progress
 from docmt.core.settings import flag_of, option

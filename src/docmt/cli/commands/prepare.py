@@ -52,9 +52,12 @@ def run(arguments: Sequence[str]) -> int:
     tokenizers = (settings.source_tokenizer, settings.ready_tokenizer)
     pretrained = next((path for path in tokenizers if _is_model(path)), None)
     model = "sentence --preset base"
-    if pretrained is not None:
-        model = f"group --initialize-from {shlex.quote(str(pretrained))}"
+    if settings.drafts or pretrained is not None:
+        start = "MODEL" if pretrained is None else shlex.quote(str(pretrained))
+        model = f"{'multihop' if settings.drafts else 'group'} --initialize-from {start}"
     _log.info(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system {model}")
+    if settings.drafts and pretrained is None:
+        _log.info("MODEL: the sentence model that wrote the drafts, which needs the tokenizer of this store")
     return 0
 
 

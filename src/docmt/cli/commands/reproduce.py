@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from docmt import experiments
 from docmt.cli.options import EveryCommand, Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
-from docmt.core.settings import option, quote
+from docmt.core.settings import check_field, check_number, field_range, option, quote
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.decoding.search_config import FOR_TRANSLATE
 from docmt.evaluation import MetricConfig, read_suite
@@ -90,17 +90,32 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     if file is not None and options.name:
         raise DocmtError(f"{file} and {options.name} both name an experiment: name one of them")
-    command_options = [setting.name for cls in (ReproduceOptions, EveryCommand) for setting in fields(cls)]
-    explicit = option_parser.parse_explicit(remaining)
-    overrides = {name: value for name, value in explicit.items() if name.split(".")[0] not in command_options}
+    overrides = _read_overrides(option_parser, remaining)
     plan, evaluation = _make_plan(file or options.name, options, overrides)
-    for variant, reason in plan.skipped.items():
-        _log.info(f"left out: {variant} ({reason})")
+    skipped = plan.group_skipped()
+    if not plan.runs:
+        raise DocmtError(f"no variant can be trained here: {' and '.join(skipped)}")
+    for reason, variants in skipped.items():
+        _log.info(f"left out: {'; '.join(variants)} ({reason})")
     if not options.dry_run:
         return _reproduce(plan, evaluation)
     for run in plan.unique_runs():
         print(printable(f"{experiments.determine_state(run, evaluation):<10} {run.title} ({run.config.run.name})"))
     return 0
+
+
+def _read_overrides(option_parser: Parser[ReproduceOptions], arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of all runs that are set, by full name. Raises DocmtError for wrong values."""
+    command_options = [setting.name for cls in (ReproduceOptions, EveryCommand) for setting in fields(cls)]
+    explicit = option_parser.parse_explicit(arguments)
+    overrides = {name: value for name, value in explicit.items() if name.split(".")[0] not in command_options}
+    try:
+        for name, value in overrides.items():
+            group, dot, setting = name.rpartition(".")
+            check_field(option_parser.names[name].owner, setting, value, group + dot)
+    except DocmtError as error:
+        raise option_parser.add_location(error, option_parser.read(arguments)[1]) from error
+    return overrides
 
 
 def _make_plan(
@@ -119,23 +134,34 @@ def _make_plan(
     plan = experiments.make_plan(experiment, options.scale, options.store, options.output, seeds, overrides)
     from docmt.decoding.scheduler import check_context  # imported here because torch loads slowly
 
-    check_context(evaluation.search, evaluation.context, *(run.config.model for run in plan.runs))
+    if plan.runs:
+        check_context(evaluation.search, evaluation.context, *(run.config.model for run in plan.runs))
+    experiments.check_overrides(plan)
+    if suite is not None:
+        suite.check_languages(f"a model of {options.store}", plan.store.statistics.languages)
     return plan, evaluation
 
 
 def _parse_seeds(text: str) -> list[int]:
     try:
-        return list(dict.fromkeys(map(int, text.split(",")))) if text else []
+        seeds = list(dict.fromkeys(map(int, text.split(",")))) if text else []
     except ValueError:
         raise DocmtError(f"--seeds is {quote(text)}: give whole numbers, such as 1,2,3") from None
+    for seed in seeds:
+        check_number("--seeds", seed, field_range(TrainConfig, "seed"))
+    return seeds
 
 
 def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
-    failures = experiments.reproduce(
-        plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures)
-    )
-    if evaluation.comparison:
-        experiments.update_costs(plan, evaluation)
+    try:
+        failures = experiments.reproduce(
+            plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures)
+        )
+        if evaluation.comparison:
+            experiments.update_costs(plan, evaluation)
+    except KeyboardInterrupt:
+        _log.warning("to continue, run the same command again: it skips finished runs and resumes the interrupted one")
+        raise
     print(printable(experiments.write_report(plan, evaluation, failures), allowed="\n"), end="")
     paths = [plan.output_path(evaluation.context, ending) for ending in (".md", ".json")]
     _log.info(f"the table is in {paths[0]} and {paths[1]}")

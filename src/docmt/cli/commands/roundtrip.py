@@ -30,9 +30,8 @@ from docmt.cli.model_arguments import read_languages
 from docmt.cli.options import ModelOptions, Parser, translator_of
 from docmt.cli.output import is_resumable
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX
 from docmt.core.progress import progress
-from docmt.core.resumable_file import ResumableFile
+from docmt.core.resumable_file import ResumableFile, partial_path
 from docmt.core.settings import field_range, flag_of, option, ranged
 from docmt.decoding.search_config import USUAL_DRAFT_BEAM, SearchConfig
 from docmt.documents import Document
@@ -62,7 +61,7 @@ class RoundTripOptions(ModelOptions):
     documents: str = option(positional=True, metavar="DOCUMENTS")
     """documents of one sentence a line, an empty line between documents, or the target of JSONL"""
     output: str = option(flags=("-o",), metavar="FILE")
-    """corpus, JSONL of one document a line (x.jsonl.gz: compressed)"""
+    """corpus, JSONL of one document a line (x.jsonl.gz, x.jsonl.zst: compressed)"""
     samples: int = ranged(1, 1, 1000)
     """round trips of each document, each a document of the corpus"""
     temperature: float = ranged(0.5, *field_range(SearchConfig, "temperature"))
@@ -89,15 +88,16 @@ def run(arguments: Sequence[str]) -> int:
     if not has_jsonl_name(options.output) or not is_resumable(options.output):
         raise DocmtError(f"{options.output} is not the name of a JSONL file: add -o FILE.jsonl")
     check_outputs(options.output, inputs=[options.documents])
+    output = Path(options.output)
+    if options.resume and output.is_file() and not partial_path(output).exists():
+        _log.info(f"{output} is finished and stays as it is; without --resume it is made again")
+        return 0
     documents = _read_documents(options.documents)
     _check_languages(options, documents)
     reverse = translator_of(options, options.reverse).with_search(SearchConfig(beam=options.beam))
     forward = translator_of(options, options.forward)
-    compressed = options.output.endswith(GZIP_SUFFIX)
     fingerprint = _fingerprint(options, documents, [reverse, forward])
-    file = ResumableFile(Path(options.output), fingerprint, options.resume, compressed=compressed)
-    if options.resume and not file.notes and Path(options.output).is_file():
-        _log.warning(f"{options.output} exists and has no unfinished part to resume: making all of it again")
+    file = ResumableFile(output, fingerprint, options.resume)
     failures = _write(file, options, documents, reverse, forward)
     for failure in failures:
         _log.error(failure)
@@ -175,9 +175,11 @@ def _write(
         file.finish()
         file.remove()
         return failures
-    except BaseException:
+    except BaseException as error:
         if file.notes and not file.finished:
             _log.warning(f"finished parts are in {file.partial}: run the same command with --resume to continue")
+        elif isinstance(error, KeyboardInterrupt):
+            _log.warning("no part is finished yet: run the same command again")
         raise
     finally:
         file.close()

@@ -2,7 +2,7 @@
 
 Select the training data where a model gains most from its context (MaxPCXMI; Mąka et al. 2025). The gain of a sentence
 is that of its token that gains most: its log-probability with, against without context. Each selected sentence becomes
-a document of its own, after the sentences before it.
+a document of its own, after the sentences before it. Existing outputs are replaced.
 
 usage:
     MODEL SOURCE TARGET -o SOURCE_OUTPUT TARGET_OUTPUT [options]

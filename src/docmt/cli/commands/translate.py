@@ -27,12 +27,14 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from docmt.cli.corpus_io import check_outputs, make_directory
+from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
 from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
+from docmt.core.compression import find_suffix, plain_name
 from docmt.core.errors import DocmtError, map_or_error
-from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, decode_utf8, read_bytes, write_text
+from docmt.core.files import make_directory
+from docmt.core.plain_text import STANDARD, decode_utf8, read_bytes, write_text
 from docmt.core.progress import plain_progress
 from docmt.core.settings import flag_of, option
 from docmt.decoding import SearchConfig
@@ -81,7 +83,7 @@ class TranslateOptions(SearchOptions):
     files: list[str] = option([], positional=True, metavar="FILE")
     """input files (default: standard input, also -)"""
     output: str = option(STANDARD, flags=("-o",), metavar="PATH")
-    """output file (x.gz: compressed), or directory for several files (-: standard output)"""
+    """output file (x.gz, x.zst: compressed), or directory for several files (-: standard output)"""
     format: Literal["auto", "text", "jsonl", FormatName] = "auto"
     """auto: that of the input, by its name and content; jsonl: one JSON object a sentence"""
     alignments: bool = False
@@ -251,12 +253,12 @@ def _outputs(options: TranslateOptions) -> dict[str, str]:
 def _output_name(file: str, format: str) -> str:
     """Return the name of the output file: that of the input, with a suffix for another format."""
     name = Path(file).name
-    stem = name.removesuffix(GZIP_SUFFIX)
+    stem = plain_name(name)
     if format == "text" and find_format(name) is not None:
         return f"{stem}.txt"
     if format in ("text", "jsonl") and has_jsonl_name(name) != (format == "jsonl"):
         stem += ".jsonl" if format == "jsonl" else ".txt"
-    return stem + GZIP_SUFFIX if name.endswith(GZIP_SUFFIX) else stem
+    return stem + find_suffix(name)
 
 
 def _read(
@@ -305,7 +307,7 @@ def _make_job(path: str, output: str, format: str, config: InputConfig, file: Fi
     if config.join_lines:
         raise DocmtError(f"{path} is {file.format.name}, where paragraphs are marked: leave out --join-lines")
     if format == "auto":
-        suffix = Path(output.removesuffix(GZIP_SUFFIX)).suffix.lower()
+        suffix = Path(plain_name(output)).suffix.lower()
         format = {".txt": "text", ".jsonl": "jsonl"}.get(suffix, file.format.name)
     if format == file.format.name:
         file.check_output(output)

@@ -1,0 +1,1 @@
+"""Bulk jobs: any number of workers translate the documents of a corpus, each document once."""

@@ -1,0 +1,275 @@
+"""The directory of a bulk job, which any number of workers share. Its state is in the names of files.
+
+    output/             translations: part-N, or files
+    failed/N.jsonl      documents that could not be translated, with the reasons
+    plan.json           settings, input and shards; written last, so that a job with it is planned
+    state/waiting/N     the documents of shard N, which no worker has claimed; `plan` until the job is planned
+    state/claimed/N.W   the same while worker W has it
+    state/done/N        facts of a finished shard
+    state/workers/W     sign of life of a worker
+
+A worker claims a shard by renaming its file, which one worker alone succeeds in. Results are written to temporary
+files, synced, and renamed; `state/done/N` comes last. So a worker may be killed at any moment: another one returns its
+claim and translates the shard again, to the same bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import shutil
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from docmt.bulk.workers import CLAIM_SECONDS, Watch
+from docmt.core.errors import DocmtError
+from docmt.core.files import find_leftovers, host_id, read_bytes, read_json, write_error, write_text
+from docmt.core.plain_text import write_bytes
+
+PLAN = "plan"
+"""Name of the claim to plan a job."""
+PLAN_FILE = "plan.json"
+_VERSION = 1
+_STATE = "state"
+_STATE_FOLDERS = ("waiting", "claimed", "done", "workers")
+_RESULT_FOLDERS = ("output", "failed")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of a job that one worker translates and writes once."""
+
+    name: str
+    documents: int
+    tokens: int
+    """source tokens"""
+    crc32: str
+    """checksum of its file"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all workers of a job agree on."""
+
+    settings: dict[str, Any]
+    """JSON values by the names that messages give them"""
+    shards: list[Shard]
+    kind: dict[str, Any]
+    """how documents are read and written, see `docmt.bulk.shard_kinds`"""
+
+
+@dataclass(frozen=True)
+class ShardFacts:
+    """Facts of a finished shard."""
+
+    documents: int
+    failed: int
+    tokens: int
+    seconds: float
+    """time of its worker"""
+    warnings: dict[str, int] = field(default_factory=dict)
+    """documents with each warning"""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A shard, or the planning, that a worker has claimed."""
+
+    name: str
+    path: Path
+
+    @property
+    def is_held(self) -> bool:
+        """Whether no other worker has returned it because this one seemed dead."""
+        return self.path.exists()
+
+
+class JobDirectory:
+    """The directory of a job. Operating system errors are raised as DocmtErrors."""
+
+    def __init__(self, path: Path, claim_seconds: float = CLAIM_SECONDS) -> None:
+        """Open an existing job. Raises DocmtError if there is none."""
+        if not (path / _STATE).is_dir():
+            raise DocmtError(f"{path} holds no bulk job: name the directory after -o of `docmt bulk`")
+        self.path = path
+        self.output, self.failed = (path / name for name in _RESULT_FOLDERS)
+        self.waiting, self.claimed, self.done, self.workers = (path / _STATE / name for name in _STATE_FOLDERS)
+        self._watch = Watch(self.workers, claim_seconds)
+        self._candidates: list[str] = []
+
+    @classmethod
+    def create(cls, path: Path, claim_seconds: float = CLAIM_SECONDS) -> JobDirectory:
+        """Open a job, or begin a new one in a new or empty directory. Raises DocmtError for any other directory."""
+        temporary = path / f".{_STATE}.{os.getpid()}-{host_id()}.{secrets.token_hex(4)}.tmp"
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            known = {_STATE, PLAN_FILE, *_RESULT_FOLDERS}
+            if other := next((name for name in _list(path) if name not in known), ""):
+                raise DocmtError(f"{path} holds something else, such as {other}: choose another -o DIR")
+            for name in _RESULT_FOLDERS:
+                (path / name).mkdir(exist_ok=True)
+            if not (path / _STATE).is_dir():
+                for name in _STATE_FOLDERS:
+                    (temporary / name).mkdir(parents=True)
+                (temporary / "waiting" / PLAN).touch()
+                with suppress(FileExistsError):  # another worker was faster
+                    _rename_new(temporary, path / _STATE)
+        except OSError as error:
+            raise write_error(path, error) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return cls(path, claim_seconds)
+
+    # The plan
+
+    def read_plan(self) -> Plan | None:
+        """Return the plan, or None if the job is not planned. Raises DocmtError for a damaged one."""
+        if not (self.path / PLAN_FILE).exists():
+            return None
+        values = read_json(self.path / PLAN_FILE)
+        if values.get("version") != _VERSION:
+            raise DocmtError(f"{self.path} is of another version of docmt: finish it there, or choose another -o DIR")
+        return Plan(values["settings"], [Shard(*each) for each in values["shards"]], values["kind"])
+
+    def write_plan(self, plan: Plan) -> None:
+        """Make a job planned, all of whose shards are written."""
+        shards = [list(asdict(shard).values()) for shard in plan.shards]
+        values = {"version": _VERSION, "settings": plan.settings, "kind": plan.kind, "shards": shards}
+        write_text(self.path / PLAN_FILE, json.dumps(values, indent=1) + "\n")
+
+    def clear_shards(self) -> None:
+        """Remove what a dead planner has written."""
+        for name in _list(self.waiting):
+            (self.waiting / name).unlink(missing_ok=True)
+
+    def write_shard(self, name: str, data: bytes) -> None:
+        """Write the documents of a shard that waits."""
+        write_bytes(self.waiting / name, data)
+
+    # Claims
+
+    def claim(self, worker: str, names: Collection[str]) -> Claim | None:
+        """Claim one of these shards, in their order; return None if none of them waits."""
+        for is_new in (False, True):
+            if is_new:
+                self._candidates = sorted(set(names).intersection(_list(self.waiting)), reverse=True)
+            while self._candidates:
+                name = self._candidates.pop()
+                path = self.claimed / f"{name}.{worker}"
+                if not _rename(self.waiting / name, path):
+                    continue
+                if not self._is_done(name):
+                    return Claim(name, path)
+                path.unlink(missing_ok=True)  # a worker had finished it before it seemed dead
+        return None
+
+    @contextmanager
+    def holding(self, claim: Claim) -> Iterator[Claim]:
+        """Release a claim after the block if its shard is not done, so that any worker can have it at once."""
+        try:
+            yield claim
+        finally:
+            _rename(claim.path, self.waiting / claim.name)
+
+    def return_dead_claims(self) -> int:
+        """Let the shards of dead workers wait again, and remove their signs of life. Return the number of claims."""
+        claims = self.list_claimed()  # first: a worker gives a sign of life before it claims
+        living = self._watch.look()
+        dead = [(name, worker) for name, worker in claims.items() if not living.get(worker)]
+        returned = sum([self._return(self.claimed / f"{name}.{worker}", name) for name, worker in dead])
+        for worker in (worker for worker, lives in living.items() if not lives):
+            (self.workers / worker).unlink(missing_ok=True)
+        return returned
+
+    def count_workers(self) -> int:
+        """Return the number of workers with a recent sign of life."""
+        return sum(self._watch.look(patient=False).values())
+
+    def _is_done(self, name: str) -> bool:
+        return (self.path / PLAN_FILE if name == PLAN else self.done / name).exists()
+
+    def _return(self, claim: Path, name: str) -> bool:
+        if self._is_done(name):
+            claim.unlink(missing_ok=True)
+            return False
+        return _rename(claim, self.waiting / name)
+
+    def read_shard(self, claim: Claim, shard: Shard) -> bytes:
+        """Return the documents of a claimed shard. Raises DocmtError if its file is damaged."""
+        data = read_bytes(claim.path)
+        if f"{zlib.crc32(data):08x}" != shard.crc32:
+            raise DocmtError(f"shard {shard.name} of {self.path} is damaged: start the job again in another directory")
+        return data
+
+    def finish(self, claim: Claim, facts: ShardFacts, failures: Sequence[Mapping[str, Any]]) -> None:
+        """Mark a shard as done whose translations are written."""
+        file = self.failed / f"{claim.name}.jsonl"
+        if failures:
+            write_text(file, "".join(json.dumps(each, default=str) + "\n" for each in failures))
+        else:
+            file.unlink(missing_ok=True)  # of a worker that had less memory, and was killed before the shard was done
+        write_text(self.done / claim.name, json.dumps(asdict(facts)) + "\n")
+        self.drop(claim)
+
+    def drop(self, claim: Claim) -> None:
+        """End a claim whose work is done."""
+        claim.path.unlink(missing_ok=True)
+
+    def read_facts(self) -> dict[str, ShardFacts]:
+        """Return the facts of all finished shards, by name."""
+        return {name: ShardFacts(**read_json(self.done / name)) for name in sorted(_list(self.done))}
+
+    def list_done(self) -> set[str]:
+        """Return the names of the finished shards."""
+        return set(_list(self.done))
+
+    def list_waiting(self) -> set[str]:
+        """Return the names of the shards that no worker has claimed."""
+        return set(_list(self.waiting))
+
+    def list_claimed(self) -> dict[str, str]:
+        """Return the worker of each claimed shard."""
+        return {name: worker for name, _, worker in (file.partition(".") for file in _list(self.claimed))}
+
+    def sweep(self, complete: bool) -> None:
+        """Remove temporary files of killed workers; complete: of all workers, as no shard is left."""
+        for folder, _, _ in os.walk(self.path):
+            with suppress(OSError):
+                for leftover in find_leftovers(Path(folder)):
+                    if complete or leftover.is_abandoned():
+                        leftover.clean_up()
+
+
+def _rename_new(source: Path, target: Path) -> None:
+    """Rename a directory. Raises FileExistsError if the target is there."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise FileExistsError from error
+        raise
+
+
+def _list(folder: Path) -> list[str]:
+    """Return the names in a folder, without temporary files. Raises DocmtError if it cannot be read."""
+    try:
+        return [name for name in os.listdir(folder) if not name.startswith(".")]  # noqa: PTH208 - names alone are read
+    except OSError as error:
+        raise write_error(folder, error) from error
+
+
+def _rename(source: Path, target: Path) -> bool:
+    """Rename a file. Return False if it is not there any more. The name of the target is used by one caller alone."""
+    try:
+        source.rename(target)
+    except FileNotFoundError:
+        return target.exists()  # NFS may repeat a request whose answer was lost
+    except OSError as error:
+        raise write_error(target, error) from error
+    return True

@@ -1,0 +1,110 @@
+"""Shards of files: folders of documents in any format that `docmt translate` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docmt.bulk.shard_kinds import (
+    CountTokens,
+    Failure,
+    Part,
+    Result,
+    ShardFile,
+    ShardKind,
+    Task,
+    describe_error,
+    group_by_tokens,
+)
+from docmt.core.errors import DocmtError
+from docmt.core.files import make_directory
+from docmt.core.plain_text import write_bytes
+from docmt.decoding.file_translation import FileConfig, SourceFile
+from docmt.documents.input_formats import has_jsonl_name
+from docmt.documents.row_files import is_parquet
+
+if TYPE_CHECKING:
+    from docmt.decoding.file_translation import Align
+
+
+def list_files(folder: Path) -> list[Path]:
+    """Return the files below a folder, relative to it, in order; names that begin with a dot are left out."""
+    files = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(parent, name).relative_to(folder) for name in names if not name.startswith(".")]
+    return sorted(files)
+
+
+class FileShards(ShardKind):
+    """Files in folders. A shard that waits has their paths, as (number of the folder, path in it)."""
+
+    format = "files"
+
+    def __init__(self, config: FileConfig, folders: Sequence[Path]) -> None:
+        """folders: with several, outputs are in a folder for each. Raises DocmtError for two of one name."""
+        self._config, self._folders = config, [folder.absolute() for folder in folders]
+        self._names = [folder.name for folder in self._folders] if len(self._folders) > 1 else [""]
+        if len(set(self._names)) < len(self._names):
+            raise DocmtError(f"two folders have one name among {', '.join(self._names)}: translate them in two jobs")
+
+    @classmethod
+    def from_description(cls, values: Mapping[str, Any], folders: Sequence[Path]) -> FileShards:
+        """Return the kind of a plan. folders: where this worker has them, if elsewhere."""
+        config = FileConfig(**{**values["config"], "fields": tuple(values["config"]["fields"])})
+        kind = cls(config, folders or list(map(Path, values["folders"])))
+        if missing := next((folder for folder in kind._folders if not folder.is_dir()), None):
+            raise DocmtError(f"there is no folder {missing}: name the input as this machine has it")
+        return kind
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON values for `from_description`."""
+        return {"format": self.format, "config": asdict(self._config), "folders": list(map(str, self._folders))}
+
+    def split(self, count: CountTokens, limit: int) -> Iterator[Part]:
+        """Yield shards of files. Raises DocmtError for files of rows."""
+        files = self._list_files()
+        for group, tokens in group_by_tokens(files, self._texts, count, limit):
+            yield Part(json.dumps(group).encode(), len(group), tokens)
+
+    def _list_files(self) -> Iterator[tuple[int, str]]:
+        for number, folder in enumerate(self._folders):
+            for path in list_files(folder):
+                if is_parquet(path) or has_jsonl_name(path):
+                    raise DocmtError(f"{folder / path} has a document a row: name such files, not their folder")
+                yield number, str(path)
+
+    def _texts(self, file: tuple[int, str]) -> list[str]:
+        """Return the sentences of a file, to count their tokens; none if it cannot be read."""
+        return [sentence for document in self._read(*file).documents for sentence in document.sentences]
+
+    def read(self, data: bytes) -> list[Task]:
+        """Return a task for each file."""
+        return [self._read(number, path) for number, path in json.loads(data)]
+
+    def _read(self, number: int, name: str) -> Task:
+        path, values = str(self._folders[number] / name), {"path": str(Path(self._names[number], name))}
+        try:
+            file = SourceFile.read(path, "auto", self._config)
+            return Task(path, file.hidden, values, file=file)
+        except Exception as error:  # whatever a damaged file causes must not stop the others
+            return Task(path, [], values, describe_error(error).removeprefix(f"{path}: "))
+
+    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
+        """Write each file to its path in the output folder."""
+        failures = []
+        for task, versions in results:
+            assert task.file is not None
+            try:
+                data, _ = task.file.render([best for best, *_ in versions], align)
+            except Exception as error:  # of a file that cannot be put together again
+                failures.append((task, describe_error(error)))
+                continue
+            path = output / task.values["path"]
+            make_directory(path.parent)
+            write_bytes(path, data)
+        return failures

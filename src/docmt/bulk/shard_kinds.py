@@ -1,0 +1,109 @@
+"""What a shard consists of: the seam between the worker and the files of a corpus."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from docmt.core.errors import DocmtError
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation
+    from docmt.decoding.file_translation import Align, SourceFile
+    from docmt.documents import Document
+
+CountTokens = Callable[[Sequence[str]], list[int]]
+"""Returns the number of tokens of each text."""
+_BLOCK = 256  # items whose tokens are counted together
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row or a file, which is translated whole or fails whole."""
+
+    name: str
+    """for messages"""
+    documents: list[Document]
+    values: dict[str, Any] = field(default_factory=dict)
+    """what the kind needs to write it, and what is told if it fails"""
+    error: str = ""
+    """why it cannot be read"""
+    file: SourceFile | None = None
+    """the file, if it is none of rows"""
+
+    def failure(self, reason: str) -> dict[str, Any]:
+        """Return the record of a task that failed."""
+        return {**self.values, "location": self.name, "error": reason}
+
+
+Versions = Sequence[Sequence["Translation"]]
+"""The translations of each document of a task, best first."""
+Result = tuple[Task, Versions]
+
+
+Failure = tuple[Task, str]
+"""A task that failed, and why."""
+
+
+def describe_error(error: Exception) -> str:
+    """Return why a task failed; errors that are no DocmtErrors are named."""
+    return str(error) if isinstance(error, DocmtError) else f"{type(error).__name__}: {error}"
+
+
+class ShardFile(NamedTuple):
+    """A shard that a worker has claimed."""
+
+    name: str
+    data: bytes
+
+
+class Part(NamedTuple):
+    """A shard of a plan."""
+
+    data: bytes
+    documents: int
+    tokens: int
+
+
+class ShardKind(ABC):
+    """How the input of a job is split, and its shards are read and written."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return JSON values from which `docmt.bulk.planning.open_kind` makes an equal kind."""
+
+    @abstractmethod
+    def split(self, count: CountTokens, limit: int) -> Iterator[Part]:
+        """Yield shards of about `limit` source tokens. Raises DocmtError for input that cannot be read."""
+
+    @abstractmethod
+    def read(self, data: bytes) -> list[Task]:
+        """Return the tasks of a shard."""
+
+    @abstractmethod
+    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
+        """Write the translations of a shard. align: `Translator.align`. Return the tasks that cannot be written."""
+
+
+def group_by_tokens(
+    items: Iterable[Item], texts: Callable[[Item], Sequence[str]], count: CountTokens, limit: int
+) -> Iterator[tuple[list[Item], int]]:
+    """Yield items in order, in groups that end when they have `limit` tokens or more, and the tokens of the group."""
+    group: list[Item] = []
+    tokens, iterator = 0, iter(items)
+    while block := list(islice(iterator, _BLOCK)):
+        block_texts = [texts(item) for item in block]
+        counts = iter(count([text for each in block_texts for text in each]))
+        for item, each in zip(block, block_texts, strict=True):
+            group.append(item)
+            tokens += sum(islice(counts, len(each)))
+            if tokens >= limit:
+                yield group, tokens
+                group, tokens = [], 0
+    if group:
+        yield group, tokens

@@ -1,0 +1,228 @@
+"""Shards of rows: JSONL and Parquet, in which a row is a document."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docmt.bulk.shard_kinds import (
+    CountTokens,
+    Failure,
+    Part,
+    Result,
+    ShardFile,
+    ShardKind,
+    Task,
+    describe_error,
+    group_by_tokens,
+)
+from docmt.core.compression import ZSTD_SUFFIX, compress
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import write_bytes
+from docmt.documents import Document
+from docmt.documents.input_formats import LONE_SURROGATE
+from docmt.documents.row_files import Row, format_parquet, read_parquet_schema, read_rows
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation
+    from docmt.decoding.file_translation import Align
+
+TEXT_COLUMNS = ("source", "text", "sentences")
+"""Columns of the text, the first of which a row has, unless an option names another."""
+_PATH, _NUMBER = "docmt.path", "docmt.number"
+_DIGITS = 4  # of scores, whose last digits depend on the processor
+
+
+@dataclass(frozen=True)
+class RowConfig:
+    """How rows are read and written."""
+
+    text_column: str
+    """running text, or a list of sentences; empty: the first of `TEXT_COLUMNS`"""
+    id_column: str
+    """name of the document; a row without it is named by its file and line"""
+    language: str
+    """code of the language whose rules cut sentences"""
+    swap: bool = False
+    """write translations as source and documents as target"""
+
+
+class ShardRows(ShardKind):
+    """Rows of documents."""
+
+    format = ""
+
+    def __init__(self, config: RowConfig, suffix: str, paths: Sequence[Path] = ()) -> None:
+        """suffix: of the names of parts, that of the input. paths: the input, to split it."""
+        self.config, self.suffix, self.paths = config, suffix, paths
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON values that make an equal kind."""
+        return {"format": self.format, "suffix": self.suffix, **asdict(self.config)}
+
+    def split(self, count: CountTokens, limit: int) -> Iterator[Part]:
+        """Yield shards of rows. Raises DocmtError if the first row has no text."""
+        rows = (row for path in self.paths for row in read_rows(path))
+        for number, (group, tokens) in enumerate(group_by_tokens(rows, self._texts, count, limit)):
+            if number == 0:
+                self._check_columns(group[0])
+            yield Part(self.pack(group), len(group), tokens)
+
+    def _check_columns(self, row: Row) -> None:
+        if row.error:
+            raise DocmtError(f"{row.location}: {row.error}; give JSONL or Parquet, a document a row")
+        if self._find_text_column(row) is None:
+            columns = ", ".join(row.values) or "none"
+            raise DocmtError(
+                f"{row.location} has no column {self.config.text_column or ', '.join(TEXT_COLUMNS)}: name the column "
+                f"of the text with --text-column (there are {columns})"
+            )
+
+    def _find_text_column(self, row: Row) -> str | None:
+        names = (self.config.text_column,) if self.config.text_column else TEXT_COLUMNS
+        return next((name for name in names if name in row.values), None)
+
+    def _texts(self, row: Row) -> list[str]:
+        """Return the texts of a row, to count their tokens."""
+        value = row.values.get(self._find_text_column(row) or "")
+        return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+
+    def read(self, data: bytes) -> list[Task]:
+        """Return a task for each row."""
+        return [self._read_row(row) for row in self.unpack(data)]
+
+    def _read_row(self, row: Row) -> Task:
+        name = self._find_text_column(row)
+        value = None if name is None else row.values[name]
+        error, id = row.error, self._read_id(row)
+        if not error and name is None:
+            error = f"there is no column {self.config.text_column or ', '.join(TEXT_COLUMNS)}"
+        texts = value if isinstance(value, list) else [value]
+        if not error and not all(isinstance(text, str) for text in texts):
+            error = f"`{name}` is neither a text nor a list of sentences"
+        if not error and any(LONE_SURROGATE.search(text) for text in [*texts, id]):
+            error = f"`{name}` contains a lone surrogate (\\ud800 to \\udfff)"
+        if error:
+            return Task(row.location, [], row.values, error)
+        try:
+            if isinstance(value, list):
+                document = Document.from_sentences([text.strip() for text in value], id=id)
+            else:
+                document = Document.from_text(str(value), language=self.config.language, id=id)
+        except Exception as reason:  # of the rules of segmentation, for some strange text
+            return Task(row.location, [], row.values, describe_error(reason))
+        return Task(row.location, [document], row.values)
+
+    def _read_id(self, row: Row) -> str:
+        value = row.values.get(self.config.id_column)
+        return str(value) if isinstance(value, str | int) else f"{Path(row.path).name}:{row.number}"
+
+    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
+        """Write part-NAME, with a record for each translation."""
+        records = [record for task, (versions,) in results for record in self._make_records(task, versions)]
+        write_bytes(output / f"part-{shard.name}{self.suffix}", self.format_records(records, shard.data))
+        return []
+
+    def _make_records(self, task: Task, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
+        (document,) = task.documents
+        column = self._find_text_column(Row("", 0, task.values))
+        others = {name: each for name, each in task.values.items() if name not in (column, self.config.id_column)}
+        is_text = column is not None and isinstance(task.values[column], str)
+        for number, translation in enumerate(versions, 1):
+            sides = [list(document.sentences), list(translation.document.sentences)]
+            source, target = reversed(sides) if self.config.swap else sides
+            yield {
+                **others,
+                "id": f"{document.id}-{number}" if len(versions) > 1 else document.id,
+                "source_id": document.id,
+                "source": source,
+                "target": target,
+                **({"translation": translation.text()} if is_text else {}),
+                "score": round(float(translation.score), _DIGITS),
+                "scores": [round(float(sentence.score), _DIGITS) for sentence in translation.sentences],
+                "warnings": sorted({name for names in translation.warnings() for name in names}),
+            }
+
+    @abstractmethod
+    def pack(self, rows: Sequence[Row]) -> bytes:
+        """Return the file of a shard that waits."""
+
+    @abstractmethod
+    def unpack(self, data: bytes) -> list[Row]:
+        """Return the rows of a shard."""
+
+    @abstractmethod
+    def format_records(self, records: Sequence[dict[str, Any]], data: bytes) -> bytes:
+        """Return the file of a part. data: the file of its shard."""
+
+
+class JsonlRows(ShardRows):
+    """Lines of JSON. A shard that waits has path, number, values and error of each."""
+
+    format = "jsonl"
+
+    def pack(self, rows: Sequence[Row]) -> bytes:
+        """Return the rows as compressed JSON lines."""
+        return compress("".join(json.dumps(row) + "\n" for row in rows).encode(), ZSTD_SUFFIX)
+
+    def unpack(self, data: bytes) -> list[Row]:
+        """Return the rows."""
+        import zstandard
+
+        return [Row(*json.loads(line)) for line in zstandard.decompress(data).splitlines()]
+
+    def format_records(self, records: Sequence[dict[str, Any]], data: bytes) -> bytes:
+        """Return JSON lines, compressed as the suffix says."""
+        return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
+
+
+class ParquetRows(ShardRows):
+    """Rows of Parquet, all of the same columns. A shard that waits has two columns more: path and number."""
+
+    format = "parquet"
+
+    def split(self, count: CountTokens, limit: int) -> Iterator[Part]:
+        """Yield shards of rows. Raises DocmtError for files with different columns."""
+        first, *others = self.paths
+        self._columns = read_parquet_schema(first).remove_metadata()
+        for path in others:
+            if read_parquet_schema(path).remove_metadata() != self._columns:
+                raise DocmtError(f"{path} has other columns than {first}: translate them in two jobs")
+        return super().split(count, limit)
+
+    def pack(self, rows: Sequence[Row]) -> bytes:
+        """Return the rows with path and number."""
+        import pyarrow
+
+        schema = self._columns.append(pyarrow.field(_PATH, pyarrow.string()))
+        schema = schema.append(pyarrow.field(_NUMBER, pyarrow.int64()))
+        return format_parquet([{**row.values, _PATH: row.path, _NUMBER: row.number} for row in rows], schema)
+
+    def unpack(self, data: bytes) -> list[Row]:
+        """Return the rows."""
+        from pyarrow import BufferReader, parquet
+
+        records = parquet.read_table(BufferReader(data)).to_pylist()
+        return [Row(record.pop(_PATH), record.pop(_NUMBER), record) for record in records]
+
+    def format_records(self, records: Sequence[dict[str, Any]], data: bytes) -> bytes:
+        """Return the other columns of the input, with their types, and those of translations."""
+        import pyarrow
+        from pyarrow import BufferReader, parquet
+
+        text, number, texts = pyarrow.string(), pyarrow.float64(), pyarrow.list_(pyarrow.string())
+        names = dict.fromkeys(("id", "source_id", "translation"), text) | {"source": texts, "target": texts}
+        names |= {"score": number, "scores": pyarrow.list_(number), "warnings": texts}
+        schema = parquet.read_schema(BufferReader(data))
+        column = self._find_text_column(Row("", 0, dict.fromkeys(schema.names)))
+        ours = {column, self.config.id_column, _PATH, _NUMBER, *names}
+        if not pyarrow.types.is_string(schema.field(column).type) and not pyarrow.types.is_large_string(
+            schema.field(column).type
+        ):
+            del names["translation"]
+        others = [field for field in schema if field.name not in ours]
+        return format_parquet(records, pyarrow.schema([*others, *map(pyarrow.field, names, names.values())]))

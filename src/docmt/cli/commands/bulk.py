@@ -1,0 +1,188 @@
+"""docmt bulk MODEL INPUT... -o DIRECTORY
+
+Translate the documents of a corpus, each once, with any number of workers. Input is JSONL or Parquet, in which a row is
+a document, or folders of files that docmt translate reads. The same command, on any machine that shares the directory,
+is one worker more. A worker may be killed at any time. docmt bulk status DIRECTORY shows how far the job is.
+
+usage:
+    MODEL INPUT ... -o DIRECTORY [options]
+    MODEL -o DIRECTORY [options]
+    status DIRECTORY
+
+examples:
+    docmt bulk en-fr corpus/*.jsonl.zst -o translated
+    docmt bulk status translated
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docmt.cli.model_arguments import read_languages
+from docmt.cli.options import ModelOptions, Parser, translator_of
+from docmt.core.errors import DocmtError, printable
+from docmt.core.settings import MANY, flag_of, option, quote
+from docmt.decoding.search_config import SearchConfig
+
+if TYPE_CHECKING:
+    from docmt.bulk.status import JobStatus
+    from docmt.decoding import Translator
+
+DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for models without a source language
+_STATUS = "status"
+_SHARE = re.compile(r"(\d{1,9})/(\d{1,9})")
+_OF_ROWS = ("text_column", "id_column", "swap", "samples")
+"""Options that folders of files do not have."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkOptions(ModelOptions):
+    """The options of the command."""
+
+    model: str = option(positional=True, metavar="MODEL")
+    """model or run directory, or M1,M2 for an ensemble"""
+    input: list[str] = option([], positional=True, metavar="INPUT")
+    """JSONL or Parquet files, which only the worker that plans the job needs; or folders, which all need"""
+    output: str = option("", flags=("-o",), metavar="DIRECTORY")
+    """directory of the job, which all workers share"""
+    text_column: str = option("", metavar="NAME")
+    """column with text, or with a list of sentences (default: source, text or sentences)"""
+    id_column: str = option("id", metavar="NAME")
+    """column that names the document"""
+    language: str = ""
+    """language code for sentence segmentation (default: that of the model, or en)"""
+    swap: bool = False
+    """write translations as source and documents as target, to train the other direction (back-translation)"""
+    samples: int = option(1, range=(1, 1000))
+    """translations of each document by --search.sampling"""
+    shard_tokens: int = option(100_000, range=(1, MANY))
+    """source tokens of a shard, about: what a killed worker may lose"""
+    shard: str = option("", metavar="I/N")
+    """translate the I-th of N parts of the job only; without it, workers share all of it as they come"""
+    plan_only: bool = False
+    """plan the job and end"""
+    ray: int = option(0, range=(0, 100_000))
+    """run so many workers as actors of a Ray cluster, each with a GPU if it has any; 0: work in this process"""
+    search: SearchConfig = SearchConfig()
+    """beam search"""
+
+    def __post_init__(self) -> None:
+        if self.samples > 1 and not self.search.sampling:
+            raise DocmtError("--samples has no effect without --search.sampling: add it, with --search.beam 1")
+
+
+def parser() -> Parser[BulkOptions]:
+    """Return the parser of the command."""
+    common = (
+        "output text_column id_column swap samples shard_tokens shard plan_only search.beam search.n_best "
+        "search.sampling batch_tokens device precision"
+    )
+    return Parser("bulk", BulkOptions, __doc__, common=common)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
+    options = parser().parse(arguments)
+    if options.model == _STATUS and not options.output:
+        return _print_status(options.input)
+    if not options.output:
+        raise DocmtError("-o is missing: name the directory of the job")
+    share = _parse_share(options.shard)
+    status = _work_on_ray(options, share) if options.ray else _work(options, share)
+    if not status.is_complete:
+        _log.info(f"{status.done:,} of {status.shards:,} shards are done: docmt bulk status {options.output}")
+        return 0
+    (_log.error if status.failed else _log.info)(status.summarize())
+    return 2 if status.failed else 0
+
+
+def _print_status(directories: Sequence[str]) -> int:
+    from docmt.bulk.job_directory import JobDirectory
+    from docmt.bulk.status import read_status
+
+    if len(directories) != 1:
+        raise DocmtError("docmt bulk status needs one directory: that after -o of docmt bulk")
+    print(printable(read_status(JobDirectory(Path(directories[0]))).format(), allowed="\n"), end="")
+    return 0
+
+
+def _parse_share(text: str) -> tuple[int, int]:
+    """Return I and N. Raises DocmtError unless I is from 1 to N."""
+    if not text:
+        return 1, 1
+    match = _SHARE.fullmatch(text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise DocmtError(f"--shard is {quote(text)}: give I/N with I from 1 to N, such as 1/8")
+    return int(match[1]), int(match[2])
+
+
+def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
+    """Run workers as actors, whose working directories may differ from that of this process."""
+    from docmt.bulk.ray_actors import run_actors
+
+    input = [str(Path(path).absolute()) for path in options.input]
+    models = [str(Path(model).absolute()) if Path(model).exists() else model for model in options.model.split(",")]
+    moved = replace(options, model=",".join(models), input=input, output=str(Path(options.output).absolute()))
+    return run_actors(partial(_work, moved, share), options.ray, use_gpus=options.device != "cpu")
+
+
+def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
+    """Plan the job, if nobody has, and translate its shards. Return its status."""
+    from docmt.bulk.job_directory import JobDirectory
+    from docmt.bulk.planning import choose_kind, describe_input
+    from docmt.bulk.shard_files import FileShards
+    from docmt.bulk.shard_rows import RowConfig
+    from docmt.bulk.status import read_status
+    from docmt.bulk.worker import Worker
+    from docmt.bulk.workers import sign_of_life
+    from docmt.decoding.file_translation import FileConfig
+
+    paths = [Path(path) for path in options.input]
+    names = describe_input(paths)
+    languages = read_languages(options.model)
+    language = options.language or languages[0] or DEFAULT_LANGUAGE
+    rows = RowConfig(options.text_column, options.id_column, language, options.swap)
+    kind = choose_kind(paths, rows, FileConfig(*languages, language)) if paths else None
+    if kind is None:
+        JobDirectory(Path(options.output))  # there must be one
+    elif isinstance(kind, FileShards):
+        _check_folders(options, paths)
+    translator = translator_of(options)
+    job = JobDirectory.create(Path(options.output))
+    settings = _settings(translator, options)
+    with sign_of_life(job.workers) as name:
+        job.sweep(complete=False)
+        worker = Worker(job, name, translator, options.samples)
+        plan = worker.plan(kind, {**settings, "input": names} if paths else settings, options.shard_tokens)
+        if not options.plan_only:
+            worker.work(plan, share, paths)
+        status = read_status(job)
+        job.sweep(complete=status.is_complete)
+        return status
+
+
+def _check_folders(options: BulkOptions, folders: Sequence[Path]) -> None:
+    """Raise DocmtError for options of rows, and for a job inside a folder of its input."""
+    for folder in folders:
+        if Path(options.output).resolve().is_relative_to(folder.resolve()):
+            raise DocmtError(f"{options.output} is inside the input {folder}: choose another -o DIR")
+    changed = {name: getattr(options, name) != getattr(BulkOptions, name) for name in _OF_ROWS}
+    changed["search.n_best"] = options.search.n_best > 1
+    if wrong := [name for name, is_changed in changed.items() if is_changed]:
+        raise DocmtError(f"{flag_of(wrong[0])} is for JSONL and Parquet, not for folders of files: leave it out")
+
+
+def _settings(translator: Translator, options: BulkOptions) -> dict[str, Any]:
+    """Return what the workers of a job must agree on, by its names in messages."""
+    search = {flag_of(f"search.{name}"): value for name, value in asdict(translator.search).items()}
+    context = {flag_of(f"context.{name}"): value for name, value in asdict(translator.context).items()}
+    names = ("precision", "batch_tokens", "language", *_OF_ROWS, "shard_tokens")
+    others = {flag_of(name): getattr(options, name) for name in names}
+    return {"model": translator.checksums(), **others, **search, **context}

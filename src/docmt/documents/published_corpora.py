@@ -1,0 +1,178 @@
+"""Parallel corpora as they are published, both sides in one file: Parquet, TSV, TMX, and JSONL with other names.
+
+    Parquet, JSONL   a row is a document (lists of sentences, or texts with as many lines), or a sentence pair
+    TSV              a line is a sentence pair: source, target and, if there is a third column, its document
+    TMX              the sentence pairs of one document, in order
+
+Consecutive sentence pairs with the same document are one. Without a column of documents, each pair is a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docmt.core.compression import DamagedError, open_decompressed, plain_name
+from docmt.core.errors import DocmtError
+from docmt.core.files import open_for_reading, read_error
+from docmt.documents.input_formats import LONE_SURROGATE, FileDocument, has_jsonl_name
+from docmt.documents.input_formats import Row as SentenceRow
+from docmt.documents.row_files import Row, is_parquet, is_tsv, read_rows
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_CODES = {"bpt", "ept", "ph", "it", "ut"}
+"""Elements of TMX that hold markup of the original file; others (hi, sub) hold text."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns that hold a corpus; empty: the usual one of the format."""
+
+    source: str = ""
+    """sentence, list of sentences, or text with a sentence a line; usually source, in TSV the first column"""
+    target: str = ""
+    """usually target, in TSV the second column"""
+    document: str = ""
+    """usually document, in TSV the third column"""
+    source_context: str = ""
+    """text before the sentence, which becomes a pair of its own with that of the other side"""
+    target_context: str = ""
+
+    def for_file(self, path: Path | str) -> Columns:
+        """Return the columns with the usual names of a format."""
+        usual = ("1", "2", "3") if is_tsv(path) else ("source", "target", "document")
+        source, target, document = usual
+        return replace(
+            self, source=self.source or source, target=self.target or target, document=self.document or document
+        )
+
+    @property
+    def are_named(self) -> bool:
+        """Whether any column has a name that is no number."""
+        return not all(name.isdecimal() for name in vars(self).values() if name)
+
+
+def holds_both_sides(path: Path | str) -> bool:
+    """Return whether a file holds both sides of a corpus, by its name."""
+    return has_jsonl_name(path) or is_published(path)
+
+
+def is_published(path: Path | str) -> bool:
+    """Return whether a file is read by `read_published`, whatever its columns, by its name."""
+    return is_parquet(path) or is_tsv(path) or _is_tmx(path)
+
+
+def _is_tmx(path: Path | str) -> bool:
+    return plain_name(path).lower().endswith(".tmx")
+
+
+def read_published(path: Path, columns: Columns, languages: tuple[str, str]) -> Iterator[FileDocument]:
+    """Yield the documents of a corpus. languages: codes of source and target, which TMX needs.
+
+    Raises DocmtError, naming the row, for columns that are missing, and for sides that do not match.
+    """
+    if _is_tmx(path):
+        return _read_tmx(path, languages)
+    return _read_row_corpus(path, columns)
+
+
+def _read_row_corpus(path: Path, columns: Columns) -> Iterator[FileDocument]:
+    names = columns.for_file(path)
+    document: FileDocument | None = None
+    for count, row in enumerate(read_rows(path, header=columns.are_named), 1):
+        if row.error:
+            raise DocmtError(f"{row.location}: {row.error}")
+        source, target = (_read_cell(row, name) for name in (names.source, names.target))
+        id = row.values.get(names.document, row.values.get("id") if isinstance(source, list) else None)
+        pairs = [(row.number, pair) for pair in _make_pairs(row, names, source, target)]
+        is_new = document is None or id is None or isinstance(source, list) or str(id) != document.id
+        if document is not None and is_new:
+            yield document
+        if document is None or is_new:
+            document = FileDocument(str(count) if id is None else str(id), row.number, [])
+        document.rows.extend(pairs)
+    if document is not None:
+        yield document
+
+
+def _read_cell(row: Row, name: str) -> str | list[str]:
+    """Return a sentence, or the sentences of a document."""
+    if name not in row.values:
+        there = ", ".join(row.values)
+        raise DocmtError(f"{row.location}: there is no column {name}; name them with --columns (there are {there})")
+    value = row.values[name]
+    texts = value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        raise DocmtError(f"{row.location}: `{name}` is neither a text nor a list of sentences; name another column")
+    if any(LONE_SURROGATE.search(text) for text in texts):
+        raise DocmtError(f"{row.location}: contains a lone surrogate (\\ud800 to \\udfff). Remove it.")
+    if isinstance(value, str) and "\n" not in value.strip():
+        return value.strip()
+    return [text.strip() for text in (value.strip().split("\n") if isinstance(value, str) else value)]
+
+
+def _make_pairs(row: Row, names: Columns, source: Any, target: Any) -> list[tuple[str, str]]:
+    """Return the sentence pairs of a row, with the contexts before them."""
+    sides = [side if isinstance(side, list) else [side] for side in (source, target)]
+    if len(sides[0]) != len(sides[1]):
+        raise DocmtError(
+            f"{row.location}: `{names.source}` has {len(sides[0])} sentences but `{names.target}` has "
+            f"{len(sides[1])}. Give one target sentence for each source sentence."
+        )
+    contexts = [
+        " ".join(str(row.values.get(name) or "").split()) for name in (names.source_context, names.target_context)
+    ]
+    before = [(contexts[0], contexts[1])] if all(contexts) else []
+    return [*before, *zip(*sides, strict=True)]
+
+
+def _read_tmx(path: Path, languages: tuple[str, str]) -> Iterator[FileDocument]:
+    """Yield the one document of a translation memory."""
+    from lxml import etree
+
+    if not all(languages):
+        raise DocmtError(f"{path} may have many languages: add --source-language and --target-language")
+    rows: list[SentenceRow] = []
+    try:
+        with open_for_reading(path) as file, open_decompressed(file, path) as contents:
+            options = {"tag": "{*}tu", "resolve_entities": False, "no_network": True, "load_dtd": False}
+            for _, element in etree.iterparse(contents, **options):
+                sides = [_find_segment(element, language) for language in languages]
+                if None not in sides:
+                    rows.append((element.sourceline or 0, (sides[0] or "", sides[1] or "")))
+                element.clear()
+                while element.getprevious() is not None:  # what was read would stay in memory
+                    del element.getparent()[0]
+    except etree.XMLSyntaxError as error:
+        raise DocmtError(f"{path} is no TMX file, or damaged ({error}): export it again") from error
+    except DamagedError as error:
+        raise DocmtError(f"{path} is {error}: copy or compress it again") from error
+    except OSError as error:
+        raise read_error(path, error) from error
+    if not rows:
+        raise DocmtError(f"{path} has no pairs of {' and '.join(languages)}: check the languages")
+    yield FileDocument("1", 1, rows)
+
+
+def _find_segment(unit: etree._Element, language: str) -> str | None:
+    """Return the text of a language in a translation unit: of its code, or of one with a region (en-GB)."""
+    for variant in unit.iterfind("{*}tuv"):
+        code = variant.get(_LANGUAGE) or variant.get("lang") or ""
+        if language.lower() in (code.lower(), code.lower().partition("-")[0]):
+            segment = variant.find("{*}seg")
+            return None if segment is None else " ".join("".join(_texts(segment)).split())
+    return None
+
+
+def _texts(element: etree._Element) -> Iterator[str]:
+    """Yield the texts of a segment without markup."""
+    yield element.text or ""
+    for child in element:
+        if isinstance(child.tag, str) and child.tag.rpartition("}")[2] not in _CODES:
+            yield from _texts(child)
+        yield child.tail or ""
