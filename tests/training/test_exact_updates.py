@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from processes import train_all
+from launching import train_all
 from runs import metrics
 from safetensors.torch import load_file
 from test_every_system import SYSTEMS

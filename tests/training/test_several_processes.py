@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from launching import ENVIRONMENT, finish, free_port, start
 from runs import assert_equal_runs, metrics
 from safetensors.torch import load_file
 
@@ -22,7 +23,6 @@ from docmt.training import ObjectiveConfig, ValidationConfig, train
 from docmt.training.distributed import start_fabric
 from docmt.training.training_corpus import TrainingCorpus
 from docmt.training.validation import DevBleu
-from processes import ENVIRONMENT, finish, free_port, start
 
 GOES_ON = "Continue from the last checkpoint with docmt train --resume {}"
 

@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from processes import train_all
+from launching import train_all
 from runs import metrics
 from test_exact_updates import check_equal
 
