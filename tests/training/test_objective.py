@@ -35,7 +35,7 @@ def outcome(function, states, embedding, labels, smoothing):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("chunk", [7, 45, 512])
 def test_values_and_gradients_are_those_of_torch(tensors, smoothing, chunk, monkeypatch):
-    monkeypatch.setattr(objective, "_MIN_CHUNK_TOKENS", chunk)
+    monkeypatch.setattr(objective, "MIN_CHUNK_TOKENS", chunk)
     monkeypatch.setattr(objective, "_GRADIENT_ROWS", 32 if chunk == 7 else 2**16)
     states, embedding, labels = tensors
     loss, nll, *gradients = outcome(smoothed_cross_entropy, *tensors, smoothing)
@@ -64,7 +64,7 @@ def test_a_bias_counts_and_is_not_trained(tensors):
 @pytest.mark.parametrize("chunk", [7, 512])
 def test_weights_multiply_the_losses_of_tokens(tensors, chunk, monkeypatch):
     """Whole numbers: as if a token came several times, or not at all. The log-likelihood has no weights."""
-    monkeypatch.setattr(objective, "_MIN_CHUNK_TOKENS", chunk)
+    monkeypatch.setattr(objective, "MIN_CHUNK_TOKENS", chunk)
     states, embedding, labels = tensors
     times = torch.arange(45) % 4
     loss, nll = smoothed_cross_entropy(*tensors, 0.1, weights=times)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from runs import metrics
+from launching import ENVIRONMENT, finish, free_port, start
+from runs import assert_equal_runs, metrics
 from safetensors.torch import load_file
 
 from docmt.checkpoint.model_directory import load_model
@@ -117,7 +118,7 @@ def test_a_process_that_would_not_notice_is_ended(tmp_path):
         "import subprocess, sys, threading, time\n"
         "from pathlib import Path\n"
         "from docmt.training import distributed\n"
-        "distributed._GRACE_SECONDS = 0.1\n"
+        "distributed.watch.GRACE_SECONDS = 0.1\n"
         "others = [subprocess.Popen([sys.executable, '-c', c]) for c in ('exit(1)', 'import time; time.sleep(600)')]\n"
         "print(others[1].pid, flush=True)\n"
         "threading.Thread(target=distributed.exit_when_one_fails, args=(others, Path('r')), daemon=True).start()\n"
@@ -138,15 +139,98 @@ def test_more_processes_than_processor_cores(config):
     assert not config.run.exists()
 
 
-def test_another_number_of_processes_is_refused(config):
-    """An update's batches are shared among them: it would see others."""
-    train(replace(config, stop=replace(config.stop, max_steps=4)))
-    path = config.run / "checkpoints" / "last" / "state.json"
-    state = json.loads(path.read_text())
+def test_another_number_of_processes_keeps_the_batches_of_an_update(change, tmp_path):
+    """A run of two processes, as its state says, goes on in one with twice the batches."""
+    config = change(run=tmp_path / "run")
+    train(
+        replace(
+            config, stop=replace(config.stop, max_steps=4), batches=replace(config.batches, gradient_accumulation=2)
+        )
+    )
+    recipe, state_file = config.run / "recipe.yaml", config.run / "checkpoints" / "last" / "state.json"
+    recipe.write_text(recipe.read_text().replace("gradient_accumulation: 2", "gradient_accumulation: 1"))
+    state = json.loads(state_file.read_text())
     assert state.pop("processes") == 1
     state.pop(CHECKSUMS_KEY)
-    path.write_text(json.dumps({**state, "processes": 2}))
-    with pytest.raises(
-        DocmtError, match=r"was trained with 2 process\(es\), but 1 would change .* Start as many as before"
-    ):
-        train(config, resume=True)
+    state_file.write_text(json.dumps({**state, "processes": 2}))
+    train(config, resume=True)
+    whole = change(run=tmp_path / "whole", batches__gradient_accumulation=2)
+    train(whole)
+    assert_equal_runs(config.run, whole.run)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("stop", "number"), [(signal.SIGKILL, 1), (signal.SIGSTOP, 1), (signal.SIGSTOP, 0)])
+def test_every_process_says_that_one_is_lost_and_the_run_goes_on(stop, number, change, tmp_path):
+    """Killed, or stopped as a process that hangs: no launcher looks after these."""
+    config = change(run=tmp_path / "run", stop__max_steps=100_000, stop__patience=0, strategy="fsdp")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(config.to_dict()))
+    code = (
+        "import sys\n"
+        "from docmt.cli.app import main\n"
+        "from docmt.training import watch\n"
+        "watch.POLL_SECONDS, watch.LOST_POLLS, watch.GRACE_SECONDS = 0.2, 15, 1.0\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    processes = start([sys.executable, "-c", code, "train", str(recipe)], 2)
+    wait_for((config.run / "checkpoints" / "last").exists, processes[0])
+    processes[number].send_signal(stop)
+    survivor = processes[1 - number]
+    out, err = survivor.communicate(timeout=120)
+    processes[number].kill()
+    processes[number].wait()  # or it still holds the lock
+    assert (survivor.returncode, out) == (2, ""), err
+    assert err.splitlines()[-1].startswith("docmt: error: ")
+    assert err.endswith(GOES_ON.format(config.run) + "\n")
+    assert "Traceback" not in err
+    done = json.loads((config.run / "checkpoints" / "last" / "state.json").read_text())["update"]
+    assert train(replace(config, stop=replace(config.stop, max_steps=done + 1)), resume=True).update == done + 1
+
+
+@pytest.mark.full
+def test_processes_that_make_no_progress_end(tmp_path):
+    """Each waits for another exchange, as after an error in the program."""
+    code = (
+        "import datetime, sys, torch.distributed as d\n"
+        "from pathlib import Path\n"
+        "from docmt.training import watch\n"
+        "watch.POLL_SECONDS, watch.STUCK_POLLS, watch.GRACE_SECONDS = 0.1, 20, 0.1\n"
+        "d.init_process_group('gloo', timeout=datetime.timedelta(hours=1))\n"
+        "with watch.watch_processes(Path('r')):\n"
+        "    with watch.local_work():\n"
+        "        import time; time.sleep(4)\n"
+        "    groups = [d.new_group([0, 1]) for _ in range(2)]\n"
+        "    d.barrier(groups[d.get_rank()])\n"
+    )
+    for status, errors in finish(start([sys.executable, "-c", code], 2), timeout=60):
+        assert status == 2
+        assert "no process of this training has gone on for" in errors.splitlines()[-1], errors
+        assert errors.endswith(GOES_ON.format("r") + "\n")
+
+
+@pytest.mark.full
+def test_slurm_starts_the_processes(config, tmp_path):
+    """By the variables that srun sets; a batch script without srun has one task and starts the processes itself."""
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(replace(config, stop=replace(config.stop, max_steps=2)).to_dict()))
+    shared = {
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_NUM_NODES": "1",
+        "SLURM_NTASKS": "2",
+        "SLURM_NODELIST": "localhost",
+    }
+    shared |= {"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "4711", "SLURM_NODEID": "0", "MASTER_PORT": free_port()}
+    command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
+    processes = [
+        subprocess.Popen(
+            command,
+            env={**ENVIRONMENT, **shared, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    assert [status for status, _ in finish(processes)] == [0, 0]
+    assert json.loads((config.run / "checkpoints" / "last" / "state.json").read_text())["processes"] == 2

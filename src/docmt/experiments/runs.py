@@ -46,7 +46,7 @@ from docmt.experiments.run_names import IRRELEVANT_SETTINGS, START_SETTINGS, Run
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
 from docmt.training import TrainConfig, train
-from docmt.training.distributed import choose_devices, stop_on_signals
+from docmt.training.distributed import plan_processes, stop_on_signals
 from docmt.training.finetune import adopt_architecture, check_vocabulary, check_weight_patterns
 from docmt.training.objective import find_word_tokens
 from docmt.training.run_directory import RunDirectory, read_recipe
@@ -167,7 +167,7 @@ def _find_override_error(plan: Plan, config: TrainConfig) -> DocmtError | None:
 
     try:
         if is_set("device", "devices"):
-            choose_devices(config)
+            plan_processes(config)
         if is_set("checkpoints"):
             check_averaging(config)
         if is_set("freeze", "optimizer.lr_factors"):

@@ -8,20 +8,35 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning_fabric.strategies.ddp import DDPStrategy
+from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+from lightning_fabric.strategies.strategy import Strategy
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 
-from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
+from docmt.core.errors import INTERRUPTED, DocmtError
+from docmt.core.files import atomic_directory, file_checksums
+from docmt.training import watch
 from docmt.training.train_config import TrainConfig
+from docmt.training.watch import lost_process_message
 
 Item = TypeVar("Item")
-_POLL_SECONDS, _GRACE_SECONDS = 1.0, 5.0  # between polls of the other processes; from a failure to the exit
+_POLL_SECONDS = 1.0  # between polls of the other processes
+_EXCHANGE_TIMEOUT = timedelta(days=1)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_SIGNAL_SECONDS = 1.0
 
@@ -42,17 +57,45 @@ def is_main_process() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
 
 
-def choose_devices(config: TrainConfig) -> tuple[str, int, int]:
-    """Return accelerator, devices of each machine and machines: as configured, or as torchrun started processes.
+@dataclass(frozen=True)
+class Processes:
+    """Processes that a training is to have, and where they come from."""
 
-    Raises DocmtError if this machine has too few GPUs or processor cores.
+    accelerator: Literal["cpu", "cuda"]
+    devices: int
+    """on each machine"""
+    nodes: int
+    """machines"""
+    environment: ClusterEnvironment
+    """of the launcher that has started, or will start, the processes"""
+
+    @property
+    def count(self) -> int:
+        """Number of processes on all machines."""
+        return self.devices * self.nodes
+
+
+def plan_processes(config: TrainConfig) -> Processes:
+    """Return the configured processes, or those that torchrun or Slurm (`srun`) has started.
+
+    Raises DocmtError if the machine has too few GPUs or processor cores, or if tasks differ by machine.
     """
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    accelerator: Literal["cpu", "cuda"]
     accelerator = ("cuda" if gpus else "cpu") if config.device == "auto" else config.device
     devices, nodes, cores = config.devices, 1, os.cpu_count() or 1
+    environment: ClusterEnvironment = LightningEnvironment()
     if "LOCAL_WORLD_SIZE" in os.environ and "WORLD_SIZE" in os.environ:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
+        environment = TorchElasticEnvironment()
+    elif int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:  # not a batch script without srun, nor a shell
+        tasks, nodes = int(os.environ["SLURM_STEP_NUM_TASKS"]), int(os.environ.get("SLURM_STEP_NUM_NODES", 1))
+        devices = tasks // nodes
+        if devices * nodes != tasks:
+            raise DocmtError(f"Slurm started {tasks} tasks on {nodes} machines: use srun --ntasks-per-node")
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(devices))
+        environment = SLURMEnvironment(auto_requeue=False)
     elif accelerator == "cpu" and devices > cores:
         raise DocmtError(
             f"devices is {devices}, but this machine has {cores} processor core(s): choose {cores} or fewer"
@@ -61,22 +104,50 @@ def choose_devices(config: TrainConfig) -> tuple[str, int, int]:
         if not gpus:
             raise DocmtError("device is cuda, but PyTorch sees no GPU here: choose --device cpu")
         raise DocmtError(f"devices is {devices}, but PyTorch sees {gpus} GPU(s): choose {gpus} or fewer")
-    return accelerator, devices, nodes
+    return Processes(accelerator, devices, nodes, environment)
 
 
-def start_fabric(config: TrainConfig) -> Fabric:
-    """Return a launched Fabric for the devices of `choose_devices`."""
-    accelerator, devices, nodes = choose_devices(config)
+def start_fabric(config: TrainConfig, strategy: Literal["ddp", "fsdp"] = "ddp") -> Fabric:
+    """Return a launched Fabric for the configured devices, or for the processes that torchrun or Slurm started.
+
+    strategy: for several processes; fsdp also works in one. Raises DocmtError as `plan_processes` does.
+    """
+    processes = plan_processes(config)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs a greeting in every process
     fabric = Fabric(
-        accelerator=accelerator,
-        devices=devices,
-        num_nodes=nodes,
+        accelerator=processes.accelerator,
+        devices=processes.devices,
+        num_nodes=processes.nodes,
+        strategy=_build_strategy(config, processes, strategy),
         precision="bf16-mixed" if config.compute_dtype == "bfloat16" else "32-true",
+        plugins=[processes.environment],
     )
     fabric.launch()
     _watch_processes(fabric, config.run)
     return fabric
+
+
+def _build_strategy(config: TrainConfig, processes: Processes, strategy: str) -> Strategy | str:
+    """Return what exchanges gradients. An exchange may wait for long work: `watch_processes` finds those that hang."""
+    if strategy == "fsdp":
+
+        def parallelize(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
+            from docmt.training.sharding import shard  # imports what one process does not need
+
+            shard(module, mesh["data_parallel"], config)
+            return module
+
+        return ModelParallelStrategy(
+            parallelize,
+            data_parallel_size=processes.count,
+            tensor_parallel_size=1,
+            # With offloading, norms of gradients are summed on the CPU.
+            process_group_backend="cpu:gloo,cuda:nccl" if processes.accelerator == "cuda" else "gloo",
+            timeout=_EXCHANGE_TIMEOUT,
+        )
+    if processes.count == 1:
+        return "auto"
+    return DDPStrategy(timeout=_EXCHANGE_TIMEOUT)
 
 
 @contextmanager
@@ -89,15 +160,8 @@ def report_lost_processes(fabric: Fabric, run: Path) -> Iterator[None]:
         yield
     except RuntimeError as error:  # gloo has no error class
         if fabric.world_size > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
-            raise LostProcessError(_lost_process_message(run)) from error
+            raise LostProcessError(lost_process_message(run)) from error
         raise
-
-
-def _lost_process_message(run: Path) -> str:
-    return (
-        "another process of this training failed or was killed; see its output. Continue from the last checkpoint "
-        f"with docmt train --resume {run}"
-    )
 
 
 def _watch_processes(fabric: Fabric, run: Path) -> None:
@@ -122,12 +186,10 @@ def exit_when_one_fails(processes: Sequence[subprocess.Popen[bytes]], run: Path)
         if all(process.poll() is not None for process in processes):
             return
         time.sleep(_POLL_SECONDS)
-    time.sleep(_GRACE_SECONDS)
-    with suppress(OSError):  # not through sys.stderr: a thread that holds its lock at exit aborts Python
-        os.write(2, f"docmt: error: {printable(_lost_process_message(run))}\n".encode())
+    time.sleep(watch.GRACE_SECONDS)
     for process in processes:
         process.kill()
-    os._exit(USAGE_ERROR)
+    watch.exit_with(lost_process_message(run))
 
 
 def sum_over_processes(fabric: Fabric, values: Sequence[float]) -> list[float]:
@@ -146,6 +208,54 @@ def gather_shares(fabric: Fabric, items: Sequence[Item]) -> list[Item]:
     torch.distributed.all_gather_object(shares, list(items))
     count = sum(map(len, shares))
     return [shares[number % fabric.world_size][number // fabric.world_size] for number in range(count)]
+
+
+def first_builds(fabric: Fabric, build: Callable[[], Item]) -> Item:
+    """Return what `build` returns in the first process, in all of them. A DocmtError of it is raised in all."""
+    result: Item | DocmtError | None = None
+    if fabric.is_global_zero:
+        try:
+            with watch.local_work():
+                result = build()
+        except DocmtError as error:
+            result = error
+    result = fabric.broadcast(result)
+    if isinstance(result, DocmtError):
+        raise result
+    return cast(Item, result)
+
+
+def raise_together(fabric: Fabric, check: Callable[[], object]) -> None:
+    """Run a check in every process. A DocmtError of one of them is raised in all."""
+    error = None
+    try:
+        with watch.local_work():
+            check()
+    except DocmtError as raised:
+        error = raised
+    if errors := [each for each in gather_shares(fabric, [error]) if each is not None]:
+        raise errors[0]
+
+
+def check_agreement(fabric: Fabric, strategy: str) -> None:
+    """Raise DocmtError if the processes have chosen different strategies, as machines with other memory may."""
+    if len(set(gather_shares(fabric, [strategy]))) > 1:
+        raise DocmtError("the machines have different amounts of memory: choose --strategy ddp or --strategy fsdp")
+
+
+@contextmanager
+def shared_directory(fabric: Fabric, path: Path) -> Iterator[Path]:
+    """Yield the temporary directory of `atomic_directory` of the first process, in all processes."""
+    with atomic_directory(path) if fabric.is_global_zero else nullcontext(path) as temporary:
+        yield Path(fabric.broadcast(str(temporary)))
+    fabric.barrier()
+
+
+def share_file_checksums(fabric: Fabric, folder: Path) -> dict[str, str]:
+    """Return the checksums of all files in a folder; each process reads some of them."""
+    names = sorted(path.name for path in folder.iterdir())
+    own = list(file_checksums(folder, names[fabric.global_rank :: fabric.world_size]).items())
+    return dict(gather_shares(fabric, own))
 
 
 class StopRequest:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,35 @@ from docmt.decoding.drafter import check_drafter
 from docmt.model import TranslationModel
 from docmt.training.distributed import (
     StopRequest,
+    check_agreement,
+    first_builds,
     is_main_process,
+    plan_processes,
     report_lost_processes,
+    share_file_checksums,
+    shared_directory,
     start_fabric,
     stop_on_signals,
     sum_over_processes,
 )
 from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
+from docmt.training.memory import choose_strategy
 from docmt.training.objective import find_word_tokens
 from docmt.training.optimizer import Updater, derive_seed
 from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
-from docmt.training.run_directory import BestValidation, RunDirectory, TrainingState, read_state, save_checkpoint
+from docmt.training.run_directory import (
+    BestValidation,
+    RunDirectory,
+    TrainingState,
+    read_state,
+    save_checkpoint,
+    write_state,
+)
+from docmt.training.sharding import has_shards, is_sharded, local, save_shards
 from docmt.training.train_config import TrainConfig, check_averaging
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
-from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss
+from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss, plain_loss
+from docmt.training.watch import local_work, watch_processes
 
 _log = logging.getLogger(__name__)
 
@@ -117,9 +133,14 @@ def _start(
 
     `stack` gets the log file and the signal handlers.
     """
-    fabric = start_fabric(config)
+    processes = plan_processes(config)
+    on_gpu = processes.accelerator == "cuda"
+    strategy = choose_strategy(config, processes.count, processes.devices, on_gpu)
+    fabric = start_fabric(config, strategy)
+    stack.enter_context(watch_processes(config.run))
     corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
     stack.enter_context(report_lost_processes(fabric, config.run))
+    check_agreement(fabric, strategy)
     if fabric.is_global_zero:
         run.prepare(config)
         _copy_drafter(run, config, corpus)
@@ -158,13 +179,19 @@ class Training:
         """Build the model; when resuming, load the last checkpoint if there is one."""
         self.fabric, self.config, self.corpus, self.run = fabric, config, corpus, run
         torch.manual_seed(derive_seed(config.seed))
-        self.model = TranslationModel(config.model)
+        sharded = is_sharded(fabric)
+        # Of a sharded model, the first process alone has all values, until the updater spreads them.
+        with torch.device("meta") if sharded and not fabric.is_global_zero else nullcontext():
+            self.model = TranslationModel(config.model)
         checkpoint = run.last if resume and run.last.exists() else None
-        self.state = self._new_state() if checkpoint is None else self._load_checkpoint(checkpoint)
+        build = self._new_state if checkpoint is None else partial(self._load_checkpoint, checkpoint)
+        self.state = first_builds(fabric, build) if sharded else build()
+        corpus.update_batches = self.state.processes * config.batches.gradient_accumulation
         updates = corpus.iterate_updates(self.state.epoch, self.state.position)
         self.updates = prefetch(updates) if _uses_prefetching(fabric.device) else updates
         weighted = find_word_tokens(corpus.tokenizer, config.objective.weighted_words)
-        self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted)
+        tokens = int(corpus.train.plan.lengths.sum())
+        self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted, tokens)
         if fabric.is_global_zero:
             run.truncate_metrics(self.state.update)
         self.sums = torch.tensor(
@@ -278,8 +305,7 @@ class Training:
             return
         self._check_training()
         started = time.monotonic()
-        smoothing, entropy = config.objective.label_smoothing, config.validation.entropy
-        dev_loss = compute_dev_loss(self.fabric, self.model, dev, smoothing, entropy)
+        dev_loss = compute_dev_loss(self.fabric, self.model, dev, self.updater.evaluate, config.validation.entropy)
         self._check_finite("dev loss", dev_loss.loss)
         line: dict[str, Any] = {
             "valid_loss": dev_loss.loss,
@@ -288,7 +314,7 @@ class Training:
         }
         score = dev_loss.loss
         if self.bleu is not None:
-            score = line["valid_d_bleu"] = self.bleu(self.model)
+            score = line["valid_d_bleu"] = self.bleu(self.updater.whole_model())
         state.seconds += time.monotonic() - started
         improved = state.best.add_score(score, state.update)
         line |= {f"entropy_{kind}": bits for kind, bits in dev_loss.entropy.items()}
@@ -332,8 +358,11 @@ class Training:
         """
         if self.state.interval.tokens:
             self._check_finite("loss", float(self.sums[0]) / self.state.interval.tokens)
-        largest = torch.stack([parameter.detach().abs().max() for parameter in self.model.parameters()])
-        self._check_finite("largest weight", float(largest.max()))
+        parts = [local(parameter.detach()) for parameter in self.updater.trainable.values()]
+        largest = float(torch.stack([part.abs().max() for part in parts if part.numel()] or [torch.zeros(())]).max())
+        if self.updater.is_sharded:
+            largest = sum_over_processes(self.fabric, [largest])[0]
+        self._check_finite("largest weight", largest)
 
     def _check_finite(self, quantity: str, value: float) -> None:
         if not math.isfinite(value):
@@ -350,16 +379,31 @@ class Training:
         self._check_training()
         state = self.state
         state.interval.loss, state.interval.nll = self.sums.tolist()
+        if self.updater.is_sharded:
+            self._save_shards()
+        elif self.fabric.is_global_zero:
+            with local_work():
+                tensors = self.updater.checkpoint_tensors()
+                save_checkpoint(self.run.last, tensors, asdict(state), self._describe_checkpoint)
         if self.fabric.is_global_zero:
-            save_checkpoint(self.run.last, self.updater.checkpoint_tensors(), asdict(state), self._describe_checkpoint)
             self.tensorboard.flush()
             self.run.remove_snapshots(needed_updates={update for update, _ in state.snapshots})
         self.fabric.barrier()
 
+    def _save_shards(self) -> None:
+        """Write the checkpoint for resuming, each process its part."""
+        with shared_directory(self.fabric, self.run.last) as folder, local_work():
+            save_shards(folder, self.updater.sharded_tensors())
+            sums = share_file_checksums(self.fabric, folder)
+            if self.fabric.is_global_zero:
+                write_state(folder, asdict(self.state), sums)
+
     def _save_weights(self, directory: Path) -> None:
+        if self.updater.is_sharded or self.fabric.is_global_zero:
+            merged = self.updater.merged_weights()
         if self.fabric.is_global_zero:
-            weights = {WEIGHTS_FILE: self.updater.merged_weights()}
-            save_checkpoint(directory, weights, asdict(self.state), self._describe_checkpoint)
+            with local_work():
+                save_checkpoint(directory, {WEIGHTS_FILE: merged}, asdict(self.state), self._describe_checkpoint)
 
     def _describe_checkpoint(self, folder: Path) -> None:
         """Write the files that make a checkpoint a model directory."""
@@ -385,7 +429,8 @@ class Training:
 
     def _load_checkpoint(self, checkpoint: Path) -> TrainingState:
         """Load the weights of a checkpoint and return its state."""
-        load_weights(self.model, checkpoint / WEIGHTS_FILE)
+        if not has_shards(checkpoint):
+            load_weights(self.model, checkpoint / WEIGHTS_FILE)
         state = read_state(checkpoint)
         fingerprint = self.corpus.fingerprint
         if not fingerprint.startswith(state.data):  # earlier versions stored the training split alone
@@ -394,11 +439,6 @@ class Training:
             raise DocmtError(
                 f"the {split} data in {self.config.store} differs from that of the run {self.run.path} "
                 f"({columns}). Restore the old store, or start a new run"
-            )
-        if state.processes != self.fabric.world_size:
-            raise DocmtError(
-                f"the run {self.run.path} was trained with {state.processes} process(es), but {self.fabric.world_size} "
-                "would change the batches of its updates. Start as many as before"
             )
         for update, _ in state.snapshots:  # fail now, not at the end of the training
             if not (weights := self.run.snapshot_path(update) / WEIGHTS_FILE).is_file():
@@ -426,7 +466,7 @@ class Training:
     def _finish(self, reason: str) -> None:
         """Write the final model directory with the best or the averaged weights."""
         state, dev = self.state, self.corpus.dev
-        self.updater.finish()
+        self.model = self.updater.finish()
         if averaged := [update for update, _ in self._snapshots_to_average()]:
             paths = [self.run.snapshot_path(update) / WEIGHTS_FILE for update in averaged]
             self.model.load_state_dict(average_weights(paths))
@@ -439,16 +479,15 @@ class Training:
         facts = {**self._facts(), "ended_because": reason, "weights": origin}
         scores = []
         if dev is not None:
-            dev_loss = compute_dev_loss(self.fabric, self.model, dev, self.config.objective.label_smoothing)
+            loss = partial(plain_loss, self.model, self.config.objective.label_smoothing)
+            dev_loss = compute_dev_loss(self.fabric, self.model, dev, loss)
             facts["dev_loss_of_this_model"] = f"{dev_loss.loss:.4f} (nll {dev_loss.nll:.4f} nats a token)"
             if self.bleu is not None:
                 score = self.bleu(self.model)
                 scores.append({"name": "d-BLEU (dev)", "score": score, "signature": self.bleu.signature})
         if self.fabric.is_global_zero:
-            card = build_card(self.config, self.corpus, facts, scores)
-            drafter = self.run.drafter if self.corpus.train.drafts is not None else None
-            alignment = None if dev is None else choose_alignment(self.fabric, self.model, self.corpus.train.store, dev)
-            save_model(self.run.model, self.model, self.corpus.tokenizer, card, drafter, alignment)
+            with local_work():
+                self._write_model(facts, scores)
         _log.info("finished: %s; the model is %s", reason, origin)
         if state.best.score is not None:
             _log.info(
@@ -457,6 +496,14 @@ class Training:
             )
         _log.info("try: docmt translate %s FILE", shlex.quote(str(self.run.path)))
         self.fabric.barrier()
+
+    def _write_model(self, facts: dict[str, Any], scores: list[dict[str, Any]]) -> None:
+        """Write the final model directory, with the layer that aligns words."""
+        dev, store = self.corpus.dev, self.corpus.train.store
+        card = build_card(self.config, self.corpus, facts, scores)
+        drafter = self.run.drafter if self.corpus.train.drafts is not None else None
+        alignment = None if dev is None else choose_alignment(self.fabric, self.model, store, dev)
+        save_model(self.run.model, self.model, self.corpus.tokenizer, card, drafter, alignment)
 
 
 def _uses_prefetching(device: torch.device) -> bool:

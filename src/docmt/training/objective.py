@@ -20,8 +20,8 @@ from docmt.core.settings import quote
 from docmt.model import TranslationModel
 from docmt.text import SpecialTokens, Tokenizer
 
-_CHUNK_BYTES = 2**26  # logits of a chunk
-_MIN_CHUNK_TOKENS = 512
+CHUNK_BYTES = 2**26  # logits of a chunk
+MIN_CHUNK_TOKENS = 512
 _CACHED_LOGITS = 2**20  # logits per softmax step on a CPU
 _GRADIENT_ROWS = 2**16  # vocabulary rows per step of the embedding gradient, to avoid a second full gradient
 
@@ -82,7 +82,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         nll = torch.zeros((), dtype=torch.float64, device=states.device)
         weighted_nll = torch.zeros_like(nll)
         uniform = torch.zeros_like(nll)  # weighted sum of -log p averaged over the vocabulary
-        count = max(_MIN_CHUNK_TOKENS, _CHUNK_BYTES // (len(table) * table.element_size()))
+        count = max(MIN_CHUNK_TOKENS, CHUNK_BYTES // (len(table) * table.element_size()))
         for start in range(0, len(states_cast), count):
             chunk = states_cast[start : start + count]  # [c, d]
             gold = labels[start : start + count, None]  # [c, 1]

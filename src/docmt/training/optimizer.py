@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, read_shapes, read_weights
+from docmt.core.settings import MANY
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
 from docmt.model.attention import AttentionContext
@@ -21,6 +23,7 @@ from docmt.model.embeddings import OutputProjection
 from docmt.model.layers import Layer
 from docmt.text import SpecialTokens
 from docmt.text.tokenizer import Side
+from docmt.training.distributed import raise_together
 from docmt.training.finetune import (
     ADAPTERS_FILE,
     RUN_MISMATCH,
@@ -33,9 +36,21 @@ from docmt.training.finetune import (
     restore_adapters,
     trainable_parameters,
 )
+from docmt.training.memory import check_memory
 from docmt.training.objective import batch_loss, drop_words, word_dropout_rate
+from docmt.training.sharding import (
+    check_shards,
+    collect,
+    copy_like,
+    has_shards,
+    is_sharded,
+    load_shards,
+    spread_weights,
+    whole,
+)
 from docmt.training.train_config import ObjectiveConfig, TrainConfig
 from docmt.training.training_corpus import UpdatePlan
+from docmt.training.watch import note_progress
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 _PAD_MULTIPLE = 128  # batches are padded to a multiple of this many tokens
@@ -112,11 +127,21 @@ class MasterWeights:
                 master.grad = parameter.grad.float() if master.grad is None else master.grad.add_(parameter.grad)
                 parameter.grad = None
 
+    def exchange_gradients(self, fabric: Fabric) -> None:
+        """Take the mean of the gradients over processes."""
+        for parameter in self.trainable.values():
+            if parameter.grad is not None:
+                torch.distributed.all_reduce(parameter.grad)
+                parameter.grad.div_(fabric.world_size)
+
     @torch.no_grad()
-    def copy_to_model(self) -> None:
-        """Round the float32 weights into the model."""
+    def copy_to_model(self, model: nn.Module | None = None) -> None:
+        """Round the float32 weights into the model; with `model`, also the frozen ones, which are to be found there."""
         for parameter, master in self._pairs:
             parameter.copy_(master)
+        if model is not None:
+            for name, weights in self._frozen.items():
+                model.get_parameter(name).copy_(weights)
 
     def full_precision_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the state of the model with the float32 weights in it."""
@@ -144,22 +169,38 @@ class Updater:
         new_weights: Collection[str] = (),
         checkpoint: Path | None = None,
         weighted_tokens: Sequence[int] = (),
+        corpus_tokens: int = MANY,
     ) -> None:
         """new_weights: parameters that `config.initialize_from` did not have. checkpoint: checkpoint to resume from,
         whose weights the model has. weighted_tokens: ids that have the loss weight `objective.word_weight`.
+        corpus_tokens: of all instances; no batch has more.
 
-        Raises DocmtError if everything would be frozen, if a pattern matches nothing, or if the checkpoint is damaged.
+        Raises DocmtError if everything would be frozen, if a pattern matches nothing, if the checkpoint is damaged, or
+        if memory is too small.
         """
         self.fabric, self.config, self.model = fabric, config, model
+        self.is_sharded = is_sharded(fabric)
+        """True if each process holds a part of each weight; only the first one then needs `model` with values"""
+        whole_files = checkpoint is not None and not has_shards(checkpoint)
         if config.adapters.rank:
-            add_adapters(model, config.adapters, new_weights)
-            if checkpoint is not None:
+            with model.device:  # "meta" in the processes without values
+                add_adapters(model, config.adapters, new_weights)
+            if whole_files and checkpoint is not None and model.device.type != "meta":
                 restore_adapters(model, checkpoint / ADAPTERS_FILE)
         freeze(model, config.freeze_patterns, new_weights)
         if config.activation_checkpointing:
             enable_activation_checkpointing(model)
-        module = fabric.to_device(_BatchLoss(model, config.objective, weighted_tokens))
-        self.master_weights = MasterWeights(model) if config.precision == "bfloat16-weights" else None
+        check_memory(fabric, config, model, corpus_tokens)
+        self._loss, self.master_weights = _BatchLoss(model, config.objective, weighted_tokens), None
+        if self.is_sharded:
+            weights = dict(model.state_dict())
+            self._module = fabric.setup_module(self._loss)
+            spread_weights(model, weights if fabric.is_global_zero else {})
+            del weights
+        else:
+            fabric.to_device(self._loss)
+            self.master_weights = MasterWeights(model) if config.precision == "bfloat16-weights" else None
+            self._module = fabric.setup_module(self._loss)
         self.trainable = trainable_parameters(model) if self.master_weights is None else self.master_weights.trainable
         settings, names = config.optimizer, [name for name, _ in model.named_parameters()]
         self.optimizer = torch.optim.Adam(
@@ -169,13 +210,35 @@ class Updater:
             eps=settings.epsilon,
             fused=True,  # on CPU too: three to five times faster than the loop over parameters
         )
-        if checkpoint is not None:
+        if whole_files and checkpoint is not None:
             restore_optimizer(self.trainable, self.optimizer, checkpoint / OPTIMIZER_FILE)
-        self._module, self._fabric_optimizer = fabric.setup(module, self.optimizer)
+        elif checkpoint is not None:
+            self._load_shards(checkpoint)
+        self._fabric_optimizer: Any = fabric.setup_optimizers(self.optimizer)
 
-    def merged_weights(self) -> dict[str, Tensor]:
-        """Return float32 weights of an equivalent model without adapters."""
-        return merge_adapters(self.model, self._full_precision_state())
+    def _load_shards(self, checkpoint: Path) -> None:
+        """Load weights and optimizer state of `sharded_tensors`, in any number of processes."""
+        raise_together(self.fabric, partial(check_shards, self.fabric, checkpoint))
+        tensors = self.sharded_tensors()
+        load_shards(checkpoint, tensors)
+        if self.master_weights is not None:
+            self.master_weights.copy_to_model(self.model)
+        set_optimizer_state(self.trainable, self.optimizer, tensors["optimizer"])
+
+    def merged_weights(self, everywhere: bool = False) -> dict[str, Tensor]:
+        """Return float32 weights of an equivalent model without adapters.
+
+        Sharded ones are collected, for which every process must call this. Only the first process gets them, unless
+        `everywhere`.
+        """
+        state = self._full_precision_state()
+        if self.is_sharded:
+            state = collect(state, everywhere)
+        return merge_adapters(self.model, state) if state else {}
+
+    def sharded_tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Return all tensors that resuming needs, each process its parts, for `save_shards`."""
+        return {"weights": self._full_precision_state(), "optimizer": optimizer_tensors(self.trainable, self.optimizer)}
 
     def checkpoint_tensors(self) -> dict[str, dict[str, Tensor]]:
         """Return all tensors that resuming needs, by file."""
@@ -186,11 +249,32 @@ class Updater:
             **({ADAPTERS_FILE: adapters} if adapters else {}),
         }
 
-    def finish(self) -> None:
-        """Convert the model to float32 without adapters. It cannot be trained further."""
+    def finish(self) -> TranslationModel:
+        """Return the model in float32 without adapters, whole in every process. It cannot be trained further."""
+        if self.is_sharded:
+            return self.whole_model()
         weights = self.merged_weights()
         remove_adapters(self.model)
         self.model.float().load_state_dict(weights)
+        return self.model
+
+    def whole_model(self) -> TranslationModel:
+        """Return a model that can translate: this one, or a whole copy of a sharded one in every process."""
+        if not self.is_sharded:
+            return self.model
+        weights = self.merged_weights(everywhere=True)
+        with torch.device("meta"):
+            model = TranslationModel(self.model.config)
+        model.load_state_dict(weights, assign=True)
+        return model.to(self.fabric.device)
+
+    def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return summed loss and negative log-likelihood of a batch as `objective.batch_loss` does.
+
+        The model must be in evaluation mode. All processes must call it equally often if the model is sharded.
+        """
+        loss, nll = self._loss(_OpaqueBatch(batch))
+        return loss, nll
 
     def _full_precision_state(self) -> dict[str, Tensor]:
         state: dict[str, Tensor] = self.model.state_dict()
@@ -207,32 +291,37 @@ class Updater:
     ) -> UpdateResult:
         """Make update `number` (counted from 1) with the gradient of the loss per label token of all its batches.
 
-        Random numbers depend on seed, update, batch and process alone, so resuming needs no generator state.
+        Random numbers depend on seed, update and batch alone, so neither resuming nor another number of processes
+        changes them.
         """
-        fabric = self.fabric
+        fabric, masters = self.fabric, self.master_weights
         self.model.train()
         sums = torch.zeros(2, dtype=torch.float64, device=fabric.device)
         for index, ((_, weight), batch) in enumerate(zip(plan.batches, batches, strict=True)):
-            torch.manual_seed(derive_seed(self.config.seed, number, index, fabric.global_rank))
+            place = index * fabric.world_size + fabric.global_rank  # of the batch in the update
+            torch.manual_seed(derive_seed(self.config.seed, number, place, 0))
             batch = self._drop_words(batch, plan.epoch).to(fabric.device)
-            # Processes exchange gradients with the last batch only. Master weights sum them per batch, so they need
-            # an exchange with each.
-            more_batches = index + 1 < len(plan.batches)
-            with fabric.no_backward_sync(self._module, enabled=more_batches and self.master_weights is None):
+            # Processes exchange gradients with the last batch, but master weights sum them first, in float32. Shards
+            # are exchanged with each batch, as the whole gradients would not fit.
+            keeps = not self.is_sharded and (masters is not None or index + 1 < len(plan.batches))
+            with fabric.no_backward_sync(self._module, enabled=keeps):
                 loss, nll = self._module(_OpaqueBatch(batch))
                 # The exchange takes the mean over processes; times the world size it is the sum.
                 fabric.backward(loss * (weight * fabric.world_size / plan.label_tokens))
             sums += torch.stack((loss.detach(), nll)) * weight
-            if self.master_weights is not None:
-                self.master_weights.accumulate_gradients()
+            note_progress()
+            if masters is not None:
+                masters.accumulate_gradients()
         if fabric.world_size > 1:
             fabric.all_reduce(sums, reduce_op="sum")
+            if masters is not None:
+                masters.exchange_gradients(fabric)
         norm = self._clip_gradients(measure_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(number) * group["scale"]
         self._fabric_optimizer.step()
-        if self.master_weights is not None:
-            self.master_weights.copy_to_model()
+        if masters is not None:
+            masters.copy_to_model()
         self.optimizer.zero_grad()
         return UpdateResult(sums, norm)
 
@@ -255,9 +344,9 @@ class Updater:
     def _clip_gradients(self, measure_norm: bool) -> Tensor | None:
         limit = self.config.optimizer.clip_norm
         if limit:
-            return nn.utils.clip_grad_norm_(self.trainable.values(), limit)
+            return whole(nn.utils.clip_grad_norm_(self.trainable.values(), limit))
         if measure_norm:
-            return nn.utils.get_total_norm([p.grad for p in self.trainable.values() if p.grad is not None])
+            return whole(nn.utils.get_total_norm([p.grad for p in self.trainable.values() if p.grad is not None]))
         return None
 
 
@@ -287,10 +376,12 @@ class _BatchLoss(nn.Module):
         self.register_buffer("token_weights", weights, persistent=False)
 
     def forward(self, opaque: _OpaqueBatch) -> tuple[Tensor, Tensor]:
-        """Return summed loss and negative log-likelihood of a batch."""
+        """Return summed loss and negative log-likelihood of a batch. Word weights count in training only."""
         batch = opaque.batch
         positions = self.model.config.position_limit
         inputs = batch.inputs
+        if not self.model.training:
+            return batch_loss(self.model, self.model(inputs), batch.labels, self.smoothing)
         if positions is None or positions >= _PAD_MULTIPLE:  # padding needs positions, too
             inputs = inputs.pad_to_multiple(_PAD_MULTIPLE, SpecialTokens.pad)
         states = self.model(inputs)[: batch.tokens]
@@ -318,7 +409,14 @@ def restore_optimizer(trainable: Mapping[str, nn.Parameter], optimizer: torch.op
     if not tensors:  # written by an earlier version before the first update
         return
     check_shapes(optimizer_tensors(trainable, optimizer), read_shapes(path), path, RUN_MISMATCH)
+    set_optimizer_state(trainable, optimizer, tensors)
+
+
+def set_optimizer_state(
+    trainable: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+) -> None:
+    """Set the state of the optimizer to `optimizer_tensors`, whole or sharded as the weights are."""
     for full_name, tensor in tensors.items():
         name, _, key = full_name.rpartition(".")
-        # Cloned, as the alignment of a memory-mapped file changes the last bits of results.
-        optimizer.state[trainable[name]][key] = tensor.clone().to(trainable[name].device)
+        # Copied, as the alignment of a memory-mapped file changes the last bits of results.
+        optimizer.state[trainable[name]][key] = copy_like(tensor, trainable[name])

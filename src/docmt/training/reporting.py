@@ -22,6 +22,7 @@ from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.training.run_directory import TrainingState
+from docmt.training.sharding import is_sharded
 from docmt.training.train_config import StopConfig, TrainConfig
 from docmt.training.training_corpus import BatchedSplit, TrainingCorpus
 
@@ -48,14 +49,18 @@ def describe_start(
     dev = _describe_split(corpus.dev) if corpus.dev is not None else "none"
     direction = ", target to source" if config.reverse else ""
     yield f"data {config.store}{direction}: train {_describe_split(corpus.train)}; dev {dev}"
-    accumulate = f" x {config.batches.gradient_accumulation}" if config.batches.gradient_accumulation > 1 else ""
+    batches = -(-corpus.update_batches // fabric.world_size)
+    accumulate = f" x {batches}" if batches > 1 else ""
     processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
+    processes += ", each with a part of the weights (fsdp)" if is_sharded(fabric) else ""
     mixed = [f"{length:,}" for length in sorted(config.batches.instance_lengths)]
     yield (
         f"an update sees up to {config.batches.batch_tokens:,} tokens{accumulate} on each device, "
         f"{'this' if mixed else 'an'} epoch has {corpus.count_updates(state.epoch):,} updates; "
         f"on {fabric.device}, {config.precision}{processes}"
     )
+    if corpus.update_batches < fabric.world_size:
+        yield f"an update has {corpus.update_batches} batch(es), so only as many of the processes have work"
     if mixed:
         yield f"each document segment draws a new length limit every epoch: {', '.join(mixed)} tokens"
     yield f"training stops after {_describe_limits(config.stop, validates=corpus.dev is not None)}"

@@ -107,7 +107,7 @@ class TrainingState:
     new_weights: list[str] = field(default_factory=list)
     """parameters that the model to start from did not have; they may have another learning rate"""
     processes: int = 1
-    """number of processes that share the batches of an update"""
+    """number of processes at the start of the run; times gradient accumulation, it is the batches of an update"""
 
 
 def save_checkpoint(
@@ -125,8 +125,13 @@ def save_checkpoint(
         for name, tensors in files.items():
             save_tensors(temporary / name, tensors)
         write_model_files(temporary)
-        entries = {**state, CHECKSUMS_KEY: {_STATE: json_checksum(state), **file_checksums(temporary, list(files))}}
-        (temporary / STATE_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+        write_state(temporary, state, file_checksums(temporary, list(files)))
+
+
+def write_state(folder: Path, state: Mapping[str, Any], checksums: Mapping[str, str]) -> None:
+    """Write the state of a checkpoint with the checksums of its files (not atomic)."""
+    entries = {**state, CHECKSUMS_KEY: {_STATE: json_checksum(state), **checksums}}
+    (folder / STATE_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
 def read_state(directory: Path) -> TrainingState:
@@ -172,10 +177,10 @@ class RunDirectory:
     recipe.yaml            full configuration
     metrics.jsonl          one JSON object for each log interval and each validation
     train.log              log for people
-    checkpoints/last       weights, optimizer and state for resuming
+    checkpoints/last       weights, optimizer and state for resuming; of sharded trainings a file of each process
     checkpoints/best       weights of the best validation
     checkpoints/update-N   weights kept for an average
-    model                  final model; this and each checkpoint are complete model directories
+    model                  final model; this and each checkpoint (but a sharded one) are complete model directories
     drafter                model that writes drafts at translation, if needed; `model` has its own copy
     tensorboard            metrics for TensorBoard
     .lock                  lock of the process that trains the run
@@ -268,7 +273,8 @@ class RunDirectory:
         if difference is not None:
             raise DocmtError(
                 f"the run {self.path} cannot be resumed with another configuration: {difference}; "
-                "only stop limits, device, log_every, tensorboard, checkpoints.keep and the store's path may change"
+                "only stop limits, device(s), strategy, cpu_offload, activation_checkpointing, log_every, tensorboard, "
+                "checkpoints.keep and the store's path may change"
             )
 
     def copy_drafter(self, drafter: Path) -> None:

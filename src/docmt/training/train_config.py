@@ -23,7 +23,7 @@ class BatchConfig:
     batch_tokens: int = ranged(4096, 1, MANY)
     """maximum tokens per batch, counting the longer side of each instance"""
     gradient_accumulation: int = ranged(1, 1, 1_000_000)
-    """batches per update (in each process), with summed gradients"""
+    """batches per update and process, with summed gradients (a resumed run keeps the batches per update)"""
     instance_lengths: list[int] = field(default_factory=list)
     """train on instances of several maximum lengths, such as 64 128 256 512"""
     train_share: float = ranged(1.0, 1e-9, 1)
@@ -241,7 +241,11 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """device; auto uses a GPU if there is one"""
     devices: int = ranged(1, 1, 1024)
-    """processes on this machine, one device each (torchrun overrides it)"""
+    """processes on this machine, one device each (torchrun and Slurm override it)"""
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    """what each process holds: the whole model (ddp), or a part of it (fsdp); auto: ddp if that fits"""
+    cpu_offload: bool = False
+    """keep weights and optimizer state in the memory of the host (for strategy fsdp on GPUs)"""
     log_every: int = ranged(100, 1, MANY)
     """updates between lines of metrics.jsonl"""
     tensorboard: Literal["auto", "true", "false"] = "auto"
@@ -260,6 +264,8 @@ class TrainConfig:
                 if is_set:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
         self._check_instance_lengths()
+        if self.cpu_offload and self.strategy != "fsdp":
+            raise DocmtError(f"cpu_offload is true, but strategy is {self.strategy}: choose fsdp, or leave it out")
         if self.reverse and self.model.system_options.context_spec().drafts:
             raise DocmtError(
                 f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
@@ -325,8 +331,11 @@ def check_averaging(config: TrainConfig) -> None:
         )
 
 
-# Fields that may differ between a run and its resumption: they change neither the data nor the weights.
-MAY_CHANGE = ("store", "run", "stop", "device", "log_every", "tensorboard", "checkpoints.keep")
+# Fields that may differ between a run and its resumption: they change neither the data nor, but for rounding, weights.
+MAY_CHANGE = (
+    *("store", "run", "stop", "device", "devices", "strategy", "cpu_offload", "activation_checkpointing"),
+    *("log_every", "tensorboard", "checkpoints.keep"),
+)
 
 
 def first_difference(

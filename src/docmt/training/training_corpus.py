@@ -263,7 +263,9 @@ class TrainingCorpus:
         self.tokenizer: Tokenizer = store.tokenizer
         self.statistics = store.statistics
         self.specials = store.tokenizer.specials
-        self.rank, self.world_size, self.gradient_accumulation = rank, world_size, config.batches.gradient_accumulation
+        self.rank, self.world_size = rank, world_size
+        self.update_batches = world_size * config.batches.gradient_accumulation
+        """batches of an update, over all processes"""
         self.train = BatchedSplit(store.split("train"), config, self.specials, training=True)
         self.dev = BatchedSplit(store.split("dev"), config, self.specials) if "dev" in store.splits else None
         self._check_document_lengths(config.model)
@@ -293,7 +295,7 @@ class TrainingCorpus:
 
     def count_updates(self, epoch: int) -> int:
         """Return the number of updates of an epoch."""
-        return -(-len(self.plan_epoch(epoch)) // (self.world_size * self.gradient_accumulation))
+        return -(-len(self.plan_epoch(epoch)) // self.update_batches)
 
     def _check_document_lengths(self, model: ModelConfig) -> None:
         """Raise DocmtError if every document is shorter than the context of the system."""
@@ -311,7 +313,7 @@ class TrainingCorpus:
     def plan_update(self, epoch: int, position: int) -> UpdatePlan:
         """Return the update from batch `position` of `epoch` on: each process takes every `world_size`-th batch."""
         epoch_batches = self.plan_epoch(epoch)
-        batches = list(epoch_batches[position : position + self.world_size * self.gradient_accumulation])
+        batches = list(epoch_batches[position : position + self.update_batches])
         local: list[tuple[Indices, float]] = []
         for start in range(0, len(batches), self.world_size):
             index = start + self.rank

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
+from torch import Tensor
 
 from docmt.analysis.entropy import EntropyMeter, mean_entropies, measure_entropy
 from docmt.checkpoint.model_directory import AlignmentLayer
 from docmt.core.errors import DocmtError
-from docmt.data import ParallelStore, SentenceTokens
+from docmt.data import Batch, ParallelStore, SentenceTokens
 from docmt.decoding import SearchConfig, translate_ids
 from docmt.decoding.alignment import choose_alignment_layer
 from docmt.evaluation import document_bleu
@@ -23,6 +25,7 @@ from docmt.text import Tokenizer
 from docmt.training.distributed import gather_shares, sum_over_processes
 from docmt.training.objective import batch_loss
 from docmt.training.training_corpus import BatchedSplit
+from docmt.training.watch import local_work, note_progress
 
 _log = logging.getLogger(__name__)
 
@@ -38,21 +41,39 @@ class DevLoss:
     """attention entropy in bits by kind, mean over query tokens and layers; empty unless measured"""
 
 
+LossFunction = Callable[[Batch], tuple[Tensor, Tensor]]
+"""Function of a batch: its summed loss and negative log-likelihood, as of `objective.batch_loss`."""
+
+
+def plain_loss(model: TranslationModel, smoothing: float, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return summed label-smoothed loss and negative log-likelihood of a batch."""
+    return batch_loss(model, model(batch.inputs), batch.labels, smoothing)
+
+
 @torch.no_grad()
 def compute_dev_loss(
-    fabric: Fabric, model: TranslationModel, dev: BatchedSplit, smoothing: float, entropy: bool = False
+    fabric: Fabric, model: TranslationModel, dev: BatchedSplit, loss_function: LossFunction, entropy: bool = False
 ) -> DevLoss:
     """Return the loss of `model` on the dev split, without dropout. Processes share the batches.
 
+    loss_function: of the model. All processes call it equally often, as sharded models need.
     entropy: measure attention entropies in the same pass.
     """
     sums = np.zeros(3)
+    batches = dev.plan.batches_in_order()
     with evaluation_mode(model), measure_entropy(model) if entropy else nullcontext(EntropyMeter(())) as meter:
-        for indices in dev.plan.batches_in_order()[fabric.global_rank :: fabric.world_size]:
-            batch = dev.build_batch(indices).to(fabric.device)
+        for first in range(0, len(batches), fabric.world_size):
+            number = first + fabric.global_rank
+            batch = dev.build_batch(batches[min(number, len(batches) - 1)]).to(fabric.device)
+            entropies_before = dict(meter.bits), dict(meter.queries)
             with fabric.autocast():
-                loss, nll = batch_loss(model, model(batch.inputs), batch.labels, smoothing)
-            sums += (loss.item(), nll.item(), batch.tokens)
+                loss, nll = loss_function(batch)
+            note_progress()
+            if number < len(batches):
+                sums += (loss.item(), nll.item(), batch.tokens)
+            else:  # the batch of another process, computed for company
+                meter.bits.update(entropies_before[0])
+                meter.queries.update(entropies_before[1])
     kinds = list(meter.bits)
     local_sums = [*sums.tolist(), *meter.bits.values(), *map(float, meter.queries.values())]
     loss_sum, nll_sum, tokens, *entropies = sum_over_processes(fabric, local_sums)
@@ -110,7 +131,7 @@ class DevBleu:
 
     def __call__(self, model: TranslationModel) -> float:
         """Return the score of `model`, equal on all processes. Keeps the mode of the model."""
-        with evaluation_mode(model), self._fabric.autocast():
+        with evaluation_mode(model), self._fabric.autocast(), local_work():
             translations = translate_ids(
                 model, self._sources, self._tokenizer.specials, self._search, drafts=self._drafts
             )

@@ -1,0 +1,208 @@
+"""Memory of a training, estimated before it starts, and the smallest change of settings that fits."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.layers import Layer
+from docmt.training.objective import CHUNK_BYTES, MIN_CHUNK_TOKENS
+from docmt.training.sharding import is_sharded
+from docmt.training.train_config import TrainConfig
+
+_log = logging.getLogger(__name__)
+
+_LEAST_TOKENS = 256
+"""smallest batch that is proposed"""
+_MOST_PROCESSES = 1024
+_LIMIT_FILE = Path("/sys/fs/cgroup/memory.max")
+Strategy = Literal["ddp", "fsdp"]
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Numbers of weights of a model, and of values that its layers keep for the backward pass."""
+
+    weights: int
+    trainable: int
+    unit: int
+    """weights of the largest layer, which a sharded training gathers at once"""
+    rest: int
+    """weights outside of layers, which stay gathered during an update"""
+    activations: int
+    """values per token that all layers keep"""
+    layer_activations: int
+    """values per token of the layer that keeps most"""
+    layers: int
+    width: int
+
+    @classmethod
+    def measure(cls, model: TranslationModel) -> ModelSize:
+        """Return the size of a model, which may be on the "meta" device."""
+        layers = [module for module in model.modules() if isinstance(module, Layer)]
+        counts, kept = [sum(w.numel() for w in layer.parameters()) for layer in layers], list(map(_kept_values, layers))
+        total = sum(w.numel() for w in model.parameters())
+        trainable = sum(w.numel() for w in model.parameters() if w.requires_grad)
+        sizes = total, trainable, max(counts, default=0), max(total - sum(counts), 0)
+        return cls(*sizes, sum(kept), max(kept, default=0), len(layers), model.config.width)
+
+
+def _kept_values(layer: nn.Module) -> int:
+    """Return the values per token that a layer keeps: inputs and outputs of products, and about four norms."""
+    linear = [module for module in layer.modules() if isinstance(module, nn.Linear)]
+    norms = [module for module in layer.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)]
+    values = sum(module.in_features + module.out_features for module in linear)
+    return values + 2 * sum(int(module.normalized_shape[0]) for module in norms)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes that a process needs on its device."""
+
+    weights: int
+    """with gradients and what is gathered of other processes"""
+    optimizer: int
+    """with float32 copies of bfloat16 weights"""
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """All bytes."""
+        return self.weights + self.optimizer + self.activations
+
+
+def estimate(
+    config: TrainConfig, size: ModelSize, strategy: Strategy, processes: int, on_gpu: bool, largest: int = MANY
+) -> Estimate:
+    """Return the memory of a process. Activations vary with the lengths of sentences.
+
+    largest: tokens of a batch without the limit `batches.batch_tokens`.
+    """
+    short = config.precision != "float32"
+    gathered = 2 if config.precision == "bfloat16-weights" else 4  # bytes of a weight that computes
+    if strategy == "fsdp":
+        share = 0 if config.cpu_offload and on_gpu else 1 / processes
+        # Weights and gradients of the rest and of two layers: one computes while the next one arrives.
+        work = (size.rest + 2 * size.unit) * (gathered + gathered) if processes > 1 else 0
+        weights, optimizer = int(share * 4 * (size.weights + size.trainable)) + work, int(share * 8 * size.trainable)
+    else:
+        exchanged = gathered * size.trainable if processes > 1 else 0  # buckets of gradients
+        weights = gathered * (size.weights + size.trainable) + exchanged
+        masters = 8 * size.trainable if gathered == 2 else 0  # float32 weights and gradients
+        optimizer = 8 * size.trainable + masters
+    tokens, values = min(config.batches.batch_tokens, largest), size.activations
+    if config.activation_checkpointing:
+        values = size.layers * size.width + size.layer_activations
+    row, width = 4 * config.model.vocabulary_size, 2 if short else 4  # bytes of the logits of a token, of a value
+    logits = 3 * row * min(tokens, max(MIN_CHUNK_TOKENS, CHUNK_BYTES // max(row, 1)))  # with what the softmax needs
+    return Estimate(weights, optimizer, tokens * values * width + logits + row * size.width)
+
+
+def available_memory(on_gpu: bool, local_processes: int) -> int:
+    """Return the bytes that a process may use: its GPU, or its share of the machine (or of the container)."""
+    if on_gpu:
+        return min(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # no container, or no limit
+        total = min(total, int(_LIMIT_FILE.read_text()))
+    return total // local_processes
+
+
+def choose_strategy(config: TrainConfig, processes: int, local_processes: int, on_gpu: bool) -> Strategy:
+    """Return the configured strategy; for auto, ddp if the model fits each process, otherwise fsdp.
+
+    All machines must have the same memory, or their processes may choose differently.
+    """
+    if config.strategy != "auto":
+        return config.strategy
+    if processes == 1 or not config.model.vocabulary_size:
+        return "ddp"
+    size = _measure_config(config.model)
+    if config.adapters.rank or config.freeze_patterns == ["pretrained"]:
+        size = replace(size, trainable=0)  # next to nothing
+    need = estimate(config, size, "ddp", processes, on_gpu).total
+    return "ddp" if need <= available_memory(on_gpu, local_processes) else "fsdp"
+
+
+def _measure_config(model: ModelConfig) -> ModelSize:
+    with torch.device("meta"):
+        return ModelSize.measure(TranslationModel(model))
+
+
+def check_memory(fabric: Fabric, config: TrainConfig, model: TranslationModel, largest: int) -> None:
+    """Raise DocmtError if the training needs more memory than there is. Log the estimate otherwise.
+
+    model: with its frozen weights and adapters. largest: see `estimate`.
+    """
+    size, on_gpu = ModelSize.measure(model), fabric.device.type == "cuda"
+    strategy: Strategy = "fsdp" if is_sharded(fabric) else "ddp"
+    processes, local = fabric.world_size, getattr(fabric.strategy, "num_processes", 1)
+    limit, need = available_memory(on_gpu, local), estimate(config, size, strategy, processes, on_gpu, largest)
+    sentence = (
+        f"{_gigabytes(need.total)} GB (weights and gradients {_gigabytes(need.weights)}, optimizer "
+        f"{_gigabytes(need.optimizer)}, activations {_gigabytes(need.activations)})"
+    )
+    if need.total <= limit:
+        _log.info("each process needs about %s of %s GB", sentence, _gigabytes(limit))
+        return
+    advice = "a smaller model, or adapters (--adapters.rank)"
+    for option, changed, other_strategy, count in _changes(config, strategy, processes, on_gpu):
+        # Further processes have machines of their own.
+        machine = limit if on_gpu or count <= processes else limit * local
+        if estimate(changed, size, other_strategy, count, on_gpu, largest).total <= machine:
+            advice = option
+            break
+    raise DocmtError(
+        f"each process would need about {sentence}, but has {_gigabytes(limit)} GB. The smallest change that fits: "
+        f"{advice}"
+    )
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.3g}"
+
+
+def _changes(
+    config: TrainConfig, strategy: Strategy, processes: int, on_gpu: bool
+) -> Iterator[tuple[str, TrainConfig, Strategy, int]]:
+    """Yield changes in the order of their cost: options, configuration, strategy, number of processes."""
+    options: list[str] = []
+
+    def change(option: str, **values: object) -> tuple[str, TrainConfig, Strategy, int]:
+        nonlocal config
+        options.append(option)
+        config = replace(config, **values)  # type: ignore[arg-type]
+        return " ".join(options), config, strategy, processes
+
+    if strategy == "ddp" and processes > 1:
+        strategy = "fsdp"
+        yield change("--strategy fsdp", strategy="fsdp")
+    if not config.activation_checkpointing:
+        yield change("--activation-checkpointing true", activation_checkpointing=True)
+    whole = config
+    tokens, parts = config.batches.batch_tokens, config.batches.gradient_accumulation
+    while tokens // 2 >= _LEAST_TOKENS:
+        tokens, parts = tokens // 2, parts * 2
+        config = replace(whole, batches=replace(whole.batches, batch_tokens=tokens, gradient_accumulation=parts))
+        smaller = f"--batch-tokens {tokens} --gradient-accumulation {parts}"
+        yield " ".join([*options, smaller]), config, strategy, processes
+    if processes > 1 and on_gpu and not config.cpu_offload:
+        options.append(smaller) if tokens < whole.batches.batch_tokens else None
+        yield change("--cpu-offload true", strategy="fsdp", cpu_offload=True)
+    config = replace(whole, strategy="fsdp", cpu_offload=False)
+    options = [option for option in options if option == "--activation-checkpointing true"]
+    while processes < _MOST_PROCESSES:
+        processes *= 2
+        yield " ".join(["--strategy fsdp", *options, f"in {processes} processes"]), config, "fsdp", processes

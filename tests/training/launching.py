@@ -1,0 +1,73 @@
+"""Trainings in several processes of this machine, as torchrun starts them; as a program, one of the processes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def free_port():
+    """A port of this machine that nobody uses at present."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def start(command, count, **variables):
+    """Start `count` processes that find each other, with these further variables of the environment."""
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": str(count)}
+    shared |= {"LOCAL_WORLD_SIZE": str(count), "GROUP_RANK": "0", **variables}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return [
+        subprocess.Popen(command, env={**ENVIRONMENT, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}, **pipes)
+        for rank in range(count)
+    ]
+
+
+def finish(processes, timeout=300):
+    """Wait for processes; their exit status and errors."""
+    try:
+        outcomes = [process.communicate(timeout=timeout)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, errors) for process, errors in zip(processes, outcomes, strict=True)]
+
+
+def train_all(configs, count, folder, resume=False):
+    """Train each configuration in the same `count` processes, one after the other.
+
+    The batches of an update are those of the configurations, which are written for one process.
+    """
+    jobs = []
+    for config in configs:
+        batches = config.batches.gradient_accumulation
+        if not resume:
+            assert batches % count == 0
+            config = replace(config, batches=replace(config.batches, gradient_accumulation=batches // count))
+        jobs.append(config.to_dict())
+    path = folder / "jobs.json"
+    path.write_text(json.dumps({"jobs": jobs, "resume": resume}))
+    for status, errors in finish(start([sys.executable, __file__, str(path)], count), timeout=900):
+        assert status == 0, errors
+
+
+def main(path):
+    """Train the jobs of a file."""
+    import torch
+
+    from docmt.training import TrainConfig, train
+
+    torch.set_num_threads(1)
+    values = json.loads(Path(path).read_text())
+    for job in values["jobs"]:
+        train(TrainConfig.from_dict(job), resume=values["resume"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

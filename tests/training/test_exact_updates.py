@@ -1,0 +1,96 @@
+"""The number of processes changes neither the batches of an update nor its gradient, and so not the weights."""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from launching import train_all
+from runs import metrics
+from safetensors.torch import load_file
+from test_every_system import SYSTEMS
+
+from docmt.model.systems import Group
+
+pytestmark = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")
+
+UPDATES = {
+    "batches__gradient_accumulation": 4,
+    "stop__max_steps": 20,
+    "validation__every": 10,
+    "checkpoints__every": 100,
+    # Adam divides by the size of a gradient: one that is zero but for rounding would make steps of the usual size.
+    "optimizer__epsilon": 1e-4,
+}
+FINE_TUNED = {
+    "clipping": {"optimizer__clip_norm": 0.5},
+    "adapters": {"adapters__rank": 2},
+    "frozen": {"freeze": "encoder", "model__group": Group(encoder_layers=1, decoder_layers=1, cross_layers=1)},
+    "bfloat16 weights": {"precision": "bfloat16-weights"},
+    "checkpointing": {"activation_checkpointing": True, "optimizer__clip_norm": 0.5},
+}
+
+
+@pytest.fixture
+def change(change, drafted, sentence_run):
+    """Twenty updates of four unequal batches, with everything random; frozen parts and adapters have a start."""
+
+    def changed(**settings):
+        system = settings.get("model__system")
+        if system == "cadec" or settings.keys() & {"adapters__rank", "freeze"}:
+            settings = {"initialize_from": sentence_run, **settings}
+        config = change(**{"store": drafted.directory, **UPDATES, **settings})
+        return replace(config, drafter=sentence_run) if config.model.system_options.context_spec().drafts else config
+
+    return changed
+
+
+def check_equal(one, other, tolerance=1e-6):
+    """The same losses and the same weights."""
+    for expected, actual in zip(metrics(one), metrics(other), strict=True):
+        assert actual == pytest.approx(expected, rel=tolerance, abs=tolerance)
+    expected = load_file(one / "model" / "model.safetensors")
+    for name, tensor in load_file(other / "model" / "model.safetensors").items():
+        torch.testing.assert_close(tensor, expected[name], rtol=0, atol=tolerance, msg=lambda text, n=name: n + text)
+
+
+def train_in(counts, configs, tmp_path):
+    """Train configurations in each number of processes: the folders of runs by number."""
+    folders = {count: tmp_path / str(count) for count in counts}
+    for count, folder in folders.items():
+        folder.mkdir()
+        train_all([replace(config, run=folder / str(i)) for i, config in enumerate(configs)], count, folder)
+    return folders
+
+
+def check_counts(counts, configs, tmp_path):
+    """All numbers of processes give the same."""
+    first, *others = train_in(counts, configs, tmp_path).values()
+    for other in others:
+        for number in range(len(configs)):
+            check_equal(first / str(number), other / str(number))
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_are_one(strategy, change, tmp_path):
+    settings = SYSTEMS["group"], {**SYSTEMS["context lstm"], "optimizer__clip_norm": 0.5}
+    one = [change(**each, stop__max_steps=6) for each in settings]
+    folders = train_in([1], one, tmp_path) | train_in([2], [replace(c, strategy=strategy) for c in one], tmp_path)
+    for number in ("0", "1"):
+        check_equal(folders[1] / number, folders[2] / number)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_are_one_for_every_system(strategy, change, tmp_path):
+    # With the usual seed, rounding decides on which side of zero a unit of a ReLU is in one of these systems.
+    one = [change(**settings, seed=5 if name == "selective, as published" else 3) for name, settings in SYSTEMS.items()]
+    folders = train_in([1], one, tmp_path) | train_in([2], [replace(c, strategy=strategy) for c in one], tmp_path)
+    for number in map(str, range(len(one))):
+        check_equal(folders[1] / number, folders[2] / number)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_one_two_and_four_processes_fine_tune_alike(strategy, change, tmp_path):
+    check_counts([1, 2, 4], [change(strategy=strategy, **settings) for settings in FINE_TUNED.values()], tmp_path)

@@ -1,0 +1,79 @@
+"""Memory that is estimated before a training starts, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from docmt.core.errors import DocmtError
+from docmt.model import ModelConfig
+from docmt.training import BatchConfig, memory, train
+from docmt.training.memory import choose_strategy, estimate
+from docmt.training.training_corpus import TrainingCorpus, fit_model_config
+
+LARGE = ModelConfig(system="document", preset="large", vocabulary_size=32_000)
+GIGABYTE = 10**9
+
+
+@pytest.fixture
+def limit(monkeypatch):
+    """A function that sets the memory of a process."""
+    return lambda gigabytes: monkeypatch.setattr(memory, "available_memory", lambda *_: int(gigabytes * GIGABYTE))
+
+
+@pytest.fixture(scope="module")
+def size():
+    return memory._measure_config(LARGE)
+
+
+def test_parts_of_a_model_add_up(size):
+    assert size.weights == size.trainable
+    assert size.layers == 24 and size.unit * 24 > size.weights - size.rest > size.unit * 12
+    assert size.rest >= 32_000 * size.width
+
+
+def test_what_saves_memory_saves_it(tiny_config, size):
+    config = replace(tiny_config, model=LARGE, batches=BatchConfig(batch_tokens=4096))
+
+    def need(kind="ddp", processes=2, on_gpu=True, **settings):
+        return estimate(replace(config, **settings), size, kind, processes, on_gpu)
+
+    assert need(processes=1).weights + need(processes=1).optimizer == 16 * size.weights
+    assert need("fsdp").total < need().total
+    assert need("fsdp", 8).optimizer == size.weights
+    assert need("fsdp", 64).total < need("fsdp", 8).total
+    offloaded = need("fsdp", 8, strategy="fsdp", cpu_offload=True)
+    assert offloaded.optimizer == 0 and offloaded.total < need("fsdp", 8).total
+    assert need(activation_checkpointing=True).activations < need().activations / 3
+    assert need(precision="bfloat16").activations < need().activations
+    assert need(batches=BatchConfig(batch_tokens=2048)).activations < need().activations
+
+
+def test_auto_shards_what_does_not_fit(tiny_config, limit, size):
+    config = replace(tiny_config, model=LARGE)
+    need = estimate(config, size, "ddp", 2, False).total / GIGABYTE
+    for gigabytes, processes, expected in ((need + 0.1, 2, "ddp"), (need - 0.1, 2, "fsdp"), (need - 0.1, 1, "ddp")):
+        limit(gigabytes)
+        assert choose_strategy(config, processes, processes, False) == expected
+    assert choose_strategy(replace(config, strategy="ddp"), 2, 2, False) == "ddp"
+    assert choose_strategy(replace(config, strategy="fsdp"), 1, 1, False) == "fsdp"
+
+
+@pytest.mark.parametrize(
+    ("share", "advice"),
+    [
+        (0.9, "--activation-checkpointing true"),
+        (0.55, "--activation-checkpointing true --batch-tokens 256 --gradient-accumulation 16"),
+        (0.01, "a smaller model, or adapters (--adapters.rank)"),
+    ],
+)
+def test_a_training_that_does_not_fit_is_refused_with_what_would(share, advice, change, limit, store):
+    """All of the small corpus fits one batch, so smaller ones help only from its size on."""
+    config = change(batches__batch_tokens=4096)
+    model = fit_model_config(config.model, store)
+    lengths = TrainingCorpus(store, replace(config, model=model)).train.plan.lengths
+    need = estimate(replace(config, model=model), memory._measure_config(model), "ddp", 1, False, int(lengths.sum()))
+    limit(share * need.total / GIGABYTE)
+    with pytest.raises(DocmtError, match=r"would need about .* GB \(weights .*\), but has .* GB") as refused:
+        train(config)
+    assert str(refused.value).endswith(f"The smallest change that fits: {advice}")
+    assert not config.run.exists()
