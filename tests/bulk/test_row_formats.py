@@ -119,3 +119,46 @@ def test_documents_without_text(model, tmp_path):
     assert [record["source"] for record in records] == [[], [], [], ["", "a few"]]
     assert [record.get("translation") for record in records] == ["", " \n\n", None, None]
     assert (records[3]["target"][0], records[3]["scores"][0]) == ("", 0.0)
+
+
+def test_a_lone_surrogate_in_another_column_is_kept(model, tmp_path):
+    rows = [{"text": "a few words", "title": "\ud800"}, {"text": "words", "title": "ü"}]
+    bulk(model, write_rows(tmp_path / "a.jsonl", rows), "-o", tmp_path / "job")
+    assert [record["title"] for record in read_records(tmp_path / "job")] == ["\ud800", "ü"]
+
+
+def test_the_translation_of_another_job_is_not_kept(model, tmp_path):
+    bulk(model, write_rows(tmp_path / "a.jsonl", [{"text": "a few words"}]), "-o", tmp_path / "job")
+    part = tmp_path / "job" / "output" / "part-000001.jsonl"
+    bulk(model, part, "-o", tmp_path / "other", "--text-column", "target")
+    (record,) = read_records(tmp_path / "other")
+    assert "translation" not in record
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary", "string_view"])
+def test_running_text_of_any_type(model, tmp_path, kind):
+    text = pyarrow.array(["a few words"])
+    column = text.dictionary_encode() if kind == "dictionary" else text.cast(getattr(pyarrow, kind)())
+    parquet.write_table(pyarrow.table({"text": column}), tmp_path / "a.parquet")
+    bulk(model, tmp_path / "a.parquet", "-o", tmp_path / "job")
+    (record,) = parquet.read_table(tmp_path / "job" / "output" / "part-000001.parquet").to_pylist()
+    assert record["source"] == ["a few words"]
+    assert record["translation"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pyarrow.array([1], pyarrow.timestamp("ns")),
+        pyarrow.array([10**14, None], pyarrow.timestamp("s", "Europe/Paris"))[:1],
+        pyarrow.array([1], pyarrow.duration("ns")),
+        pyarrow.array([1], pyarrow.time64("ns")),
+    ],
+    ids=str,
+)
+def test_times_that_python_has_not(model, tmp_path, column):
+    table = pyarrow.table({"text": ["a few words"], "when": column})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    bulk(model, tmp_path / "a.parquet", "-o", tmp_path / "job")
+    written = parquet.read_table(tmp_path / "job" / "output" / "part-000001.parquet")
+    assert written["when"].equals(parquet.read_table(tmp_path / "a.parquet")["when"])

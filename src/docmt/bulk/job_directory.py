@@ -115,6 +115,8 @@ class JobDirectory:
             for name in _RESULT_FOLDERS:
                 (path / name).mkdir(exist_ok=True)
             if not (path / _STATE).is_dir():
+                if any(_list(path / name) for name in _RESULT_FOLDERS):
+                    raise DocmtError(f"{path} has the results of an earlier job: choose another -o DIR")
                 for name in _STATE_FOLDERS:
                     (temporary / name).mkdir(parents=True)
                 (temporary / "waiting" / PLAN).touch()

@@ -87,6 +87,8 @@ def make_plan(
             bar.advance(part.documents)
     if not shards:
         raise DocmtError("there are no documents in the input: name files with a document a row")
+    if not claim.is_held:
+        return None
     plan = Plan(settings, shards, kind.describe())
     job.write_plan(plan)
     job.drop(claim)
