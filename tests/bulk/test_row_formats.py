@@ -70,6 +70,12 @@ def test_what_is_wrong_with_files_of_rows(model, corpus, tmp_path, monkeypatch):
     one, other = (write_parquet(tmp_path / f"{name}.parquet", [{"text": "a", name: 1}]) for name in "ab")
     fails("bulk", model, one, other, "-o", tmp_path / "a", *QUICK, message="b.parquet has other columns than .*a.parqu")
     fails("bulk", model, one, corpus, "-o", tmp_path / "b", *QUICK, message="are input of different kinds: translate")
+    twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, names=["text", "text"])
+    parquet.write_table(twice, tmp_path / "twice.parquet")
+    fails("bulk", model, tmp_path / "twice.parquet", "-o", tmp_path / "e", *QUICK, message="two columns of one name")
+    latin = pyarrow.array([b"\xfcber"]).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"text": latin}), tmp_path / "latin.parquet")
+    fails("bulk", model, tmp_path / "latin.parquet", "-o", tmp_path / "f", *QUICK, message="has text that is not UTF-8")
     other.write_text("PAR1")
     fails("bulk", model, other, "-o", tmp_path / "c", *QUICK, message="b.parquet is no Parquet file, or damaged")
     damaged = tmp_path / "a.jsonl.gz"
@@ -162,3 +168,12 @@ def test_times_that_python_has_not(model, tmp_path, column):
     bulk(model, tmp_path / "a.parquet", "-o", tmp_path / "job")
     written = parquet.read_table(tmp_path / "job" / "output" / "part-000001.parquet")
     assert written["when"].equals(parquet.read_table(tmp_path / "a.parquet")["when"])
+
+
+def test_rows_without_ids_of_files_of_one_name(model, tmp_path):
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        write_rows(tmp_path / folder / "part.jsonl", [{"text": f"{folder} few words"}])
+    paths = [tmp_path / folder / "part.jsonl" for folder in "ab"]
+    bulk(model, *paths, "-o", tmp_path / "job")
+    assert [record["id"] for record in read_records(tmp_path / "job")] == [f"{path}:1" for path in paths]

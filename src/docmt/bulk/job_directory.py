@@ -183,11 +183,16 @@ class JobDirectory:
         """Let the shards of dead workers wait again, and remove their signs of life. Return the number of claims."""
         claims = self.list_claimed()  # first: a worker gives a sign of life before it claims
         living = self._watch.look()
-        dead = [(name, worker) for name, worker in claims.items() if not living.get(worker)]
+        # NFS may list a new name late, but finds it.
+        lives = {worker: living.get(worker) or self._is_unlisted(worker, living) for worker in set(claims.values())}
+        dead = [(name, worker) for name, worker in claims.items() if not lives[worker]]
         returned = sum([self._return(self.claimed / f"{name}.{worker}", name) for name, worker in dead])
         for worker in (worker for worker, lives in living.items() if not lives):
             (self.workers / worker).unlink(missing_ok=True)
         return returned
+
+    def _is_unlisted(self, worker: str, listed: Collection[str]) -> bool:
+        return worker not in listed and (self.workers / worker).exists()
 
     def count_workers(self) -> int:
         """Return the number of workers with a recent sign of life."""

@@ -49,6 +49,8 @@ class RowConfig:
     """code of the language whose rules cut sentences"""
     swap: bool = False
     """write translations as source and documents as target"""
+    has_full_ids: bool = False
+    """name rows without an id by the path of their file, as two files have one name"""
 
 
 class ShardRows(ShardKind):
@@ -119,7 +121,9 @@ class ShardRows(ShardKind):
 
     def _read_id(self, row: Row) -> str:
         value = row.values.get(self.config.id_column)
-        return str(value) if isinstance(value, str | int) else f"{Path(row.path).name}:{row.number}"
+        if isinstance(value, str | int):
+            return str(value)
+        return f"{row.path if self.config.has_full_ids else Path(row.path).name}:{row.number}"
 
     def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
         """Write part-NAME, with a record for each translation."""
@@ -196,6 +200,8 @@ class ParquetRows(ShardRows):
         """Yield shards of rows. Raises DocmtError for files with different columns."""
         first, *others = self.paths
         self._columns = read_parquet_schema(first).remove_metadata()
+        if len(set(self._columns.names)) < len(self._columns.names):
+            raise DocmtError(f"{first} has two columns of one name: rename one of them")
         for path in others:
             if read_parquet_schema(path).remove_metadata() != self._columns:
                 raise DocmtError(f"{path} has other columns than {first}: translate them in two jobs")

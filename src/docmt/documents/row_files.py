@@ -151,5 +151,7 @@ def _parquet_errors(path: Path | str) -> Iterator[Any]:
         yield parquet
     except pyarrow.ArrowException as error:
         raise DocmtError(f"{path} is no Parquet file, or damaged: copy it again") from error
+    except UnicodeDecodeError as error:
+        raise DocmtError(f"{path} has text that is not UTF-8: write it again") from error
     except OSError as error:
         raise read_error(path, error) from error
