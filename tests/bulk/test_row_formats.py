@@ -177,3 +177,10 @@ def test_rows_without_ids_of_files_of_one_name(model, tmp_path):
     paths = [tmp_path / folder / "part.jsonl" for folder in "ab"]
     bulk(model, *paths, "-o", tmp_path / "job")
     assert [record["id"] for record in read_records(tmp_path / "job")] == [f"{path}:1" for path in paths]
+
+
+def test_ids_of_any_type(model, tmp_path):
+    ids = ["a", 3, 4.5, "", None, ["b"]]
+    bulk(model, write_rows(tmp_path / "a.jsonl", [{"id": id, "text": "words"} for id in ids]), "-o", tmp_path / "job")
+    expected = ["a", "3", "4.5", "a.jsonl:4", "a.jsonl:5", "a.jsonl:6"]
+    assert [record["id"] for record in read_records(tmp_path / "job")] == expected

@@ -121,7 +121,7 @@ class ShardRows(ShardKind):
 
     def _read_id(self, row: Row) -> str:
         value = row.values.get(self.config.id_column)
-        if isinstance(value, str | int):
+        if value not in (None, "") and not isinstance(value, list | dict | bytes):
             return str(value)
         return f"{row.path if self.config.has_full_ids else Path(row.path).name}:{row.number}"
 
