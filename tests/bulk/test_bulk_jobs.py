@@ -1,6 +1,7 @@
 """`docmt bulk`: every document once, whoever translates it, and a document that fails stops nothing."""
 
 import json
+import shutil
 
 import pytest
 from bulk_jobs import QUICK, bulk, is_clean, read_parts, read_records, write_rows
@@ -10,6 +11,7 @@ from tiny_model import save_tiny_model
 import docmt
 from docmt.bulk import worker
 from docmt.bulk.job_directory import JobDirectory
+from docmt.bulk.shard_rows import JsonlRows
 from docmt.bulk.status import read_status
 from docmt.decoding import Translation, Translator
 from docmt.documents import Document, read_parallel
@@ -207,3 +209,52 @@ def test_time_left_is_that_of_the_living_workers(model, corpus, tmp_path, monkey
     rate = status.done_tokens / status.seconds
     assert status.seconds_left == pytest.approx((status.tokens - status.done_tokens) / (2 * rate))
     assert "2 workers, 0:0" in status.format()
+
+
+def test_a_planner_that_seemed_dead_leaves_the_plan_to_the_other(model, corpus, tmp_path, monkeypatch):
+    job = JobDirectory.create(tmp_path / "job")
+    split = JsonlRows.split
+
+    def stall(self, count, limit):
+        yield from split(self, count, limit)
+        monkeypatch.setattr(JsonlRows, "split", split)
+        ((name, owner),) = job.list_claimed().items()
+        (job.claimed / f"{name}.{owner}").rename(job.waiting / name)
+        assert call("bulk", model, corpus, "-o", job.path, "--plan-only", *QUICK[:-2], "20", "-q").status == 0
+
+    monkeypatch.setattr(JsonlRows, "split", stall)
+    fails("bulk", model, corpus, "-o", job.path, *QUICK, message=r"was planned with another --shard-tokens")
+    assert job.read_plan().settings["--shard-tokens"] == 20
+    bulk_options = [*QUICK[:-2], "20"]
+    assert call("bulk", model, corpus, "-o", job.path, *bulk_options).status == 0
+    assert len(read_records(job.path)) == 12
+
+
+def test_names_that_another_machine_shows_late(model, corpus, tmp_path, monkeypatch):
+    """On NFS, one folder may still be shown as it was when another is shown as it is."""
+    monkeypatch.setattr(worker, "POLL_SECONDS", 0.001)
+    bulk(model, corpus, "-o", tmp_path / "job", "--plan-only")
+    job, looks = JobDirectory(tmp_path / "job"), []
+    claim = job.claim(f"1-{'0' * 8}-{'0' * 8}", ["000002"])
+    (job.workers / claim.path.name.partition(".")[2]).touch()
+
+    def list_claimed(self):
+        looks.append(1)
+        if len(looks) == 60:
+            claim.path.rename(job.waiting / claim.name)
+        return {}
+
+    monkeypatch.setattr(JobDirectory, "list_claimed", list_claimed)
+    bulk(model, corpus, "-o", job.path)
+    assert len(read_records(job.path)) == 12
+
+
+def test_results_of_an_earlier_job_are_not_mixed_with_others(model, corpus, tmp_path):
+    bulk(model, corpus, "-o", tmp_path / "job")
+    before = read_parts(tmp_path / "job")
+    (tmp_path / "job" / "plan.json").unlink()
+    shutil.rmtree(tmp_path / "job" / "state")
+    fails(
+        "bulk", model, corpus, "-o", tmp_path / "job", *QUICK, message=r"job has the results of an earlier job: choose"
+    )
+    assert read_parts(tmp_path / "job") == before

@@ -70,6 +70,12 @@ def test_what_is_wrong_with_files_of_rows(model, corpus, tmp_path, monkeypatch):
     one, other = (write_parquet(tmp_path / f"{name}.parquet", [{"text": "a", name: 1}]) for name in "ab")
     fails("bulk", model, one, other, "-o", tmp_path / "a", *QUICK, message="b.parquet has other columns than .*a.parqu")
     fails("bulk", model, one, corpus, "-o", tmp_path / "b", *QUICK, message="are input of different kinds: translate")
+    twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, names=["text", "text"])
+    parquet.write_table(twice, tmp_path / "twice.parquet")
+    fails("bulk", model, tmp_path / "twice.parquet", "-o", tmp_path / "e", *QUICK, message="two columns of one name")
+    latin = pyarrow.array([b"\xfcber"]).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"text": latin}), tmp_path / "latin.parquet")
+    fails("bulk", model, tmp_path / "latin.parquet", "-o", tmp_path / "f", *QUICK, message="has text that is not UTF-8")
     other.write_text("PAR1")
     fails("bulk", model, other, "-o", tmp_path / "c", *QUICK, message="b.parquet is no Parquet file, or damaged")
     damaged = tmp_path / "a.jsonl.gz"
@@ -119,3 +125,62 @@ def test_documents_without_text(model, tmp_path):
     assert [record["source"] for record in records] == [[], [], [], ["", "a few"]]
     assert [record.get("translation") for record in records] == ["", " \n\n", None, None]
     assert (records[3]["target"][0], records[3]["scores"][0]) == ("", 0.0)
+
+
+def test_a_lone_surrogate_in_another_column_is_kept(model, tmp_path):
+    rows = [{"text": "a few words", "title": "\ud800"}, {"text": "words", "title": "ü"}]
+    bulk(model, write_rows(tmp_path / "a.jsonl", rows), "-o", tmp_path / "job")
+    assert [record["title"] for record in read_records(tmp_path / "job")] == ["\ud800", "ü"]
+
+
+def test_the_translation_of_another_job_is_not_kept(model, tmp_path):
+    bulk(model, write_rows(tmp_path / "a.jsonl", [{"text": "a few words"}]), "-o", tmp_path / "job")
+    part = tmp_path / "job" / "output" / "part-000001.jsonl"
+    bulk(model, part, "-o", tmp_path / "other", "--text-column", "target")
+    (record,) = read_records(tmp_path / "other")
+    assert "translation" not in record
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary", "string_view"])
+def test_running_text_of_any_type(model, tmp_path, kind):
+    text = pyarrow.array(["a few words"])
+    column = text.dictionary_encode() if kind == "dictionary" else text.cast(getattr(pyarrow, kind)())
+    parquet.write_table(pyarrow.table({"text": column}), tmp_path / "a.parquet")
+    bulk(model, tmp_path / "a.parquet", "-o", tmp_path / "job")
+    (record,) = parquet.read_table(tmp_path / "job" / "output" / "part-000001.parquet").to_pylist()
+    assert record["source"] == ["a few words"]
+    assert record["translation"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pyarrow.array([1], pyarrow.timestamp("ns")),
+        pyarrow.array([10**14, None], pyarrow.timestamp("s", "Europe/Paris"))[:1],
+        pyarrow.array([1], pyarrow.duration("ns")),
+        pyarrow.array([1], pyarrow.time64("ns")),
+    ],
+    ids=str,
+)
+def test_times_that_python_has_not(model, tmp_path, column):
+    table = pyarrow.table({"text": ["a few words"], "when": column})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    bulk(model, tmp_path / "a.parquet", "-o", tmp_path / "job")
+    written = parquet.read_table(tmp_path / "job" / "output" / "part-000001.parquet")
+    assert written["when"].equals(parquet.read_table(tmp_path / "a.parquet")["when"])
+
+
+def test_rows_without_ids_of_files_of_one_name(model, tmp_path):
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        write_rows(tmp_path / folder / "part.jsonl", [{"text": f"{folder} few words"}])
+    paths = [tmp_path / folder / "part.jsonl" for folder in "ab"]
+    bulk(model, *paths, "-o", tmp_path / "job")
+    assert [record["id"] for record in read_records(tmp_path / "job")] == [f"{path}:1" for path in paths]
+
+
+def test_ids_of_any_type(model, tmp_path):
+    ids = ["a", 3, 4.5, "", None, ["b"]]
+    bulk(model, write_rows(tmp_path / "a.jsonl", [{"id": id, "text": "words"} for id in ids]), "-o", tmp_path / "job")
+    expected = ["a", "3", "4.5", "a.jsonl:4", "a.jsonl:5", "a.jsonl:6"]
+    assert [record["id"] for record in read_records(tmp_path / "job")] == expected

@@ -137,3 +137,13 @@ def test_a_shard_is_claimed_once(tmp_path):
     for thread in threads:
         thread.join()
     assert sorted(name for each in claimed.values() for name in each) == names
+
+
+def test_a_sign_of_life_that_another_machine_lists_late(tmp_path, monkeypatch):
+    job = JobDirectory.create(tmp_path / "job")
+    job.write_shard("1", b"")
+    write_sign(job.workers, "1-00000000-00000000")
+    job.claim("1-00000000-00000000", ["1"])
+    monkeypatch.setattr(Watch, "look", lambda self: {})
+    assert job.return_dead_claims() == 0
+    assert job.list_claimed() == {"1": "1-00000000-00000000"}

@@ -3,6 +3,7 @@
 import pytest
 
 from docmt.core.errors import DocmtError
+from docmt.core.plain_text import read_text
 from docmt.core.resumable_file import ResumableFile
 
 FINGERPRINT = {"model": "a"}
@@ -106,3 +107,17 @@ def test_a_file_of_another_version_is_named(tmp_path):
     file.close()
     with pytest.raises(DocmtError, match="another version of docmt started it"):
         ResumableFile(path, FINGERPRINT, resume=True)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed(tmp_path, suffix):
+    outputs = []
+    for name in "ab":
+        path = tmp_path / f"{name}.txt{suffix}"
+        file = acquire(path, resume=False)
+        file.add("one\n", {})
+        file.add("zwölf\n", {})
+        file.finish()
+        assert read_text(path) == "one\nzwölf\n"
+        outputs.append(path.read_bytes())
+    assert outputs[0] == outputs[1]

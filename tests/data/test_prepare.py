@@ -456,3 +456,8 @@ def test_columns_that_are_none(config: PrepareConfig, column: str) -> None:
         changed(config, columns=[column])
     with pytest.raises(DocmtError, match=r"--columns has 'source=b'"):
         changed(config, columns=["source=a", "source=b"])
+
+
+def test_columns_without_effect(config: PrepareConfig) -> None:
+    with pytest.raises(DocmtError, match="--columns has no effect on text files"):
+        changed(config, dev=[], columns=["source=b"])

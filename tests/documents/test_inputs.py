@@ -386,3 +386,12 @@ def test_document_ids_beside_a_corpus(tmp_path: Path) -> None:
             read(*files)
     with pytest.raises(DocmtError, match=r"x\.jsonl is JSONL, which contains document ids\. Give - instead of \S+i"):
         list(read_parallel(write(tmp_path / "x.jsonl", LIST), docids=tmp_path / "i"))
+
+
+def test_frames_of_pzstd_and_of_a_long_window(tmp_path: Path) -> None:
+    skipped = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"
+    (tmp_path / "a.zst").write_bytes(b"".join(skipped + zstandard.compress(line) for line in (b"A\n", b"B\n")))
+    assert read_text(tmp_path / "a.zst") == "A\nB\n"
+    header = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3])  # the size is unknown, the window has 2 GB
+    (tmp_path / "b.zst").write_bytes(header + ((2 << 3) | 1).to_bytes(3, "little") + b"C\n")
+    assert read_text(tmp_path / "b.zst") == "C\n"

@@ -140,3 +140,45 @@ def test_languages_of_a_memory_are_needed(tmp_path):
         list(read_parallel(tmp_path / "a.tmx", docids=tmp_path / "ids"))
     with pytest.raises(DocmtError, match=r"none\.tmx: there is no such file"):
         read(tmp_path / "none.tmx", languages=("en", "de"))
+
+
+def test_lines_that_are_empty_keep_their_place(tmp_path):
+    """Texts of a document may begin or end with a sentence that has no translation."""
+    path = tmp_path / "a.jsonl"
+    for source, target, pairs in (
+        ("\nTwo.\nThree.", "Eins.\nZwei.\n", [("Two.", "Zwei.")]),
+        ("One.\nTwo.\n", "Eins.\nZwei.", [("One.", "Eins."), ("Two.", "Zwei.")]),
+    ):
+        path.write_text(json.dumps({"en": source, "de": target, "document": "x"}) + "\n")
+        assert read(path, source="en", target="de") == [("x", pairs)]
+
+
+def test_a_line_break_in_a_sentence_ends_no_document(tmp_path):
+    rows = [("One.", "Eins.", "x"), ("Two.\nThree.", "Zwei.\nDrei.", "x"), ("One.", "Eins.", "x")]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(dict(zip(("en", "de", "document"), row, strict=True))) + "\n" for row in rows))
+    assert read(path, source="en", target="de") == [("x", [*PAIRS, PAIRS[0]])]
+
+
+def test_pairs_without_a_document_are_not_joined(tmp_path):
+    rows = [(*pair, "") for pair in PAIRS]
+    assert read(write_tsv(tmp_path / "a.tsv", rows)) == [(str(n), [pair]) for n, pair in enumerate(PAIRS, 1)]
+
+
+def test_ids_of_opus_without_a_sentence_on_one_side(tmp_path):
+    (tmp_path / "a.en").write_text("One.\nTwo.\nThree.")
+    (tmp_path / "a.de").write_text("Eins.\n(zwei)\nDrei.")
+    write_tsv(
+        tmp_path / "a.ids", [("1.xml", "1.xml", "1", "1"), ("1.xml", "1.xml", "2", ""), ("1.xml",) * 2 + ("3", "2")]
+    )
+    (document,) = read_parallel(tmp_path / "a.en", tmp_path / "a.de", docids=tmp_path / "a.ids")
+    assert len(document) == 3
+
+
+def test_drafts_of_parquet(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [{"source": f"größe {n * 7919}", "target": f"{n}", "document": "x"} for n in range(300)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    (tmp_path / "drafts.txt").write_text("".join(f"draft {n}\n" for n in range(300)))
+    (document,) = read_parallel(tmp_path / "a.parquet", drafts=tmp_path / "drafts.txt")
+    assert document.drafts == tuple(f"draft {n}" for n in range(300))

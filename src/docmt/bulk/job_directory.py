@@ -115,6 +115,8 @@ class JobDirectory:
             for name in _RESULT_FOLDERS:
                 (path / name).mkdir(exist_ok=True)
             if not (path / _STATE).is_dir():
+                if any(_list(path / name) for name in _RESULT_FOLDERS):
+                    raise DocmtError(f"{path} has the results of an earlier job: choose another -o DIR")
                 for name in _STATE_FOLDERS:
                     (temporary / name).mkdir(parents=True)
                 (temporary / "waiting" / PLAN).touch()
@@ -181,11 +183,16 @@ class JobDirectory:
         """Let the shards of dead workers wait again, and remove their signs of life. Return the number of claims."""
         claims = self.list_claimed()  # first: a worker gives a sign of life before it claims
         living = self._watch.look()
-        dead = [(name, worker) for name, worker in claims.items() if not living.get(worker)]
+        # NFS may list a new name late, but finds it.
+        lives = {worker: living.get(worker) or self._is_unlisted(worker, living) for worker in set(claims.values())}
+        dead = [(name, worker) for name, worker in claims.items() if not lives[worker]]
         returned = sum([self._return(self.claimed / f"{name}.{worker}", name) for name, worker in dead])
         for worker in (worker for worker, lives in living.items() if not lives):
             (self.workers / worker).unlink(missing_ok=True)
         return returned
+
+    def _is_unlisted(self, worker: str, listed: Collection[str]) -> bool:
+        return worker not in listed and (self.workers / worker).exists()
 
     def count_workers(self) -> int:
         """Return the number of workers with a recent sign of life."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ def choose_kind(paths: Sequence[Path], rows: RowConfig, files: FileConfig) -> Sh
     format, path = next(iter(formats.items()))
     if format == FileShards.format:
         return FileShards(files, paths)
-    return _ROW_KINDS[format](rows, f".{format}{find_suffix(path)}", paths)
+    has_full_ids = len({path.name for path in paths}) < len(paths)
+    return _ROW_KINDS[format](replace(rows, has_full_ids=has_full_ids), f".{format}{find_suffix(path)}", paths)
 
 
 def _find_format(path: Path) -> str:
@@ -87,6 +89,8 @@ def make_plan(
             bar.advance(part.documents)
     if not shards:
         raise DocmtError("there are no documents in the input: name files with a document a row")
+    if not claim.is_held:
+        return None
     plan = Plan(settings, shards, kind.describe())
     job.write_plan(plan)
     job.drop(claim)

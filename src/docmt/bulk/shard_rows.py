@@ -25,7 +25,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import write_bytes
 from docmt.documents import Document
 from docmt.documents.input_formats import LONE_SURROGATE
-from docmt.documents.row_files import Row, format_parquet, read_parquet_schema, read_rows
+from docmt.documents.row_files import Row, format_parquet, list_rows, read_parquet_schema, read_rows
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
@@ -49,6 +49,8 @@ class RowConfig:
     """code of the language whose rules cut sentences"""
     swap: bool = False
     """write translations as source and documents as target"""
+    has_full_ids: bool = False
+    """name rows without an id by the path of their file, as two files have one name"""
 
 
 class ShardRows(ShardKind):
@@ -119,7 +121,9 @@ class ShardRows(ShardKind):
 
     def _read_id(self, row: Row) -> str:
         value = row.values.get(self.config.id_column)
-        return str(value) if isinstance(value, str | int) else f"{Path(row.path).name}:{row.number}"
+        if value not in (None, "") and not isinstance(value, list | dict | bytes):
+            return str(value)
+        return f"{row.path if self.config.has_full_ids else Path(row.path).name}:{row.number}"
 
     def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
         """Write part-NAME, with a record for each translation."""
@@ -130,7 +134,8 @@ class ShardRows(ShardKind):
     def _make_records(self, task: Task, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
         (document,) = task.documents
         column = self._find_text_column(Row("", 0, task.values))
-        others = {name: each for name, each in task.values.items() if name not in (column, self.config.id_column)}
+        ours = (column, self.config.id_column, "translation")  # the last may be one of another job
+        others = {name: each for name, each in task.values.items() if name not in ours}
         is_text = column is not None and isinstance(task.values[column], str)
         for number, translation in enumerate(versions, 1):
             sides = [list(document.sentences), list(translation.document.sentences)]
@@ -177,7 +182,13 @@ class JsonlRows(ShardRows):
 
     def format_records(self, records: Sequence[dict[str, Any]], data: bytes) -> bytes:
         """Return JSON lines, compressed as the suffix says."""
-        return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
+        return "".join(_format_record(record) + "\n" for record in records).encode()
+
+
+def _format_record(record: dict[str, Any]) -> str:
+    """Return a line of JSON; in ASCII if another column has lone surrogates, which UTF-8 cannot hold."""
+    line = json.dumps(record, ensure_ascii=False)
+    return json.dumps(record) if LONE_SURROGATE.search(line) else line
 
 
 class ParquetRows(ShardRows):
@@ -189,6 +200,8 @@ class ParquetRows(ShardRows):
         """Yield shards of rows. Raises DocmtError for files with different columns."""
         first, *others = self.paths
         self._columns = read_parquet_schema(first).remove_metadata()
+        if len(set(self._columns.names)) < len(self._columns.names):
+            raise DocmtError(f"{first} has two columns of one name: rename one of them")
         for path in others:
             if read_parquet_schema(path).remove_metadata() != self._columns:
                 raise DocmtError(f"{path} has other columns than {first}: translate them in two jobs")
@@ -206,7 +219,7 @@ class ParquetRows(ShardRows):
         """Return the rows."""
         from pyarrow import BufferReader, parquet
 
-        records = parquet.read_table(BufferReader(data)).to_pylist()
+        records = list_rows(parquet.read_table(BufferReader(data)))
         return [Row(record.pop(_PATH), record.pop(_NUMBER), record) for record in records]
 
     def format_records(self, records: Sequence[dict[str, Any]], data: bytes) -> bytes:
@@ -220,9 +233,7 @@ class ParquetRows(ShardRows):
         schema = parquet.read_schema(BufferReader(data))
         column = self._find_text_column(Row("", 0, dict.fromkeys(schema.names)))
         ours = {column, self.config.id_column, _PATH, _NUMBER, *names}
-        if not pyarrow.types.is_string(schema.field(column).type) and not pyarrow.types.is_large_string(
-            schema.field(column).type
-        ):
+        if pyarrow.types.is_nested(schema.field(column).type):
             del names["translation"]
         others = [field for field in schema if field.name not in ours]
         return format_parquet(records, pyarrow.schema([*others, *map(pyarrow.field, names, names.values())]))

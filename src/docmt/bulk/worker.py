@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
-_LOOKS = 3  # after which a shard that is nowhere counts as lost
+_LOOKS = 150  # after which a shard that is nowhere counts as lost; NFS shows a rename a minute late
 _TOKEN_CHARACTERS = 4
 _log = logging.getLogger(__name__)
 

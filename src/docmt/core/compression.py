@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from typing import Any, BinaryIO, cast
 GZIP_SUFFIX = ".gz"
 ZSTD_SUFFIX = ".zst"
 SUFFIXES = (GZIP_SUFFIX, ZSTD_SUFFIX)
-_MAGIC = {GZIP_SUFFIX: b"\x1f\x8b", ZSTD_SUFFIX: b"\x28\xb5\x2f\xfd"}
+_MAGIC = {GZIP_SUFFIX: re.compile(rb"\x1f\x8b"), ZSTD_SUFFIX: re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")}
+"""How files begin. pzstd writes a frame that is skipped before each frame of data."""
+_MAX_WINDOW = 1 << 31  # of `zstd --long=31`
 _BLOCK_BYTES = 1 << 17
 
 
@@ -39,7 +42,7 @@ def open_decompressed(file: BufferedReader, path: Path | str) -> Iterator[Buffer
     path: its name. Raises DamagedError, also while the contents are read.
     """
     start = file.peek(4)
-    suffix = next((suffix for suffix, magic in _MAGIC.items() if start.startswith(magic)), "")
+    suffix = next((suffix for suffix, magic in _MAGIC.items() if magic.match(start)), "")
     named = find_suffix(path) or suffix
     problem = f"damaged, truncated, or not compressed by {'gzip' if named == GZIP_SUFFIX else 'Zstandard'}"
     if named != suffix:
@@ -117,7 +120,7 @@ class _ZstdFile(io.RawIOBase):
                 raise EOFError
             return False
         if self._frame is None:
-            self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._frame = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj()
         self._output = memoryview(self._frame.decompress(data))
         if self._frame.eof:
             self._input, self._frame = self._frame.unused_data, None

@@ -212,7 +212,8 @@ class ResumableFile:
             next(lines)
             texts = (line["text"] for line in lines)
             if self._make_output is None:
-                target.writelines(text.encode() for text in texts)
+                for text in texts:  # files of zstandard have no writelines
+                    target.write(text.encode())
             else:
                 target.write(self._make_output(texts))
 

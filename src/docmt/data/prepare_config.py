@@ -67,6 +67,8 @@ class PrepareConfig:
         for name in SPLITS:
             if not self.corpora(name) and name == "train":
                 raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
+        if self.columns and all(corpus.target for split in SPLITS for corpus in self.corpora(split)):
+            raise DocmtError("--columns has no effect on text files, a source and a target each: leave it out")
         if self.drafts and len(self.drafts) != (corpora := len([*self._pair_files("train"), *self._pair_files("dev")])):
             raise DocmtError(
                 f"--drafts names {len(self.drafts)} files for {corpora} corpora of --train and --dev: give one for "

@@ -159,6 +159,7 @@ def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[FileDoc
     Consecutive lines with the same id are one document. Lines that are empty in all files are ignored.
     """
     document: FileDocument | None = None
+    is_opus = False
     for number, (source_line, target_line, id) in _read_in_parallel((source, target, docids)):
         for path, line in ((source, source_line), (target, target_line)):
             if line == DOCUMENT_MARK:
@@ -170,7 +171,8 @@ def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[FileDoc
             raise DocmtError(f"{docids}, line {number}: the sentence has no id. Write one on every line.")
         if not id:
             continue
-        if id.count("\t") == _OPUS_TABS:
+        is_opus = is_opus or id.count("\t") == _OPUS_TABS
+        if is_opus:  # a line without sentences on one side has fewer tabs, as lines are stripped
             id = "\t".join(id.split("\t")[:2])
         if document is None or id != document.id:
             if document is not None:
@@ -221,9 +223,10 @@ def _add_drafts(
     for path in (source, target or source):
         if sides[-1] != "draft" and path.exists() and drafts.exists() and path.samefile(drafts):
             raise DocmtError(f"{drafts} is a file of the corpus itself. Give a translation of {source}.")
+    has_documents = not is_published(source) and is_jsonl(source)
     if is_jsonl(drafts):
         drafted = parse_jsonl(read_lines(drafts), drafts, sides)
-        documents_with_drafts = _zip_sides(documents, drafted, source, drafts, same_ids=has_names and is_jsonl(source))
+        documents_with_drafts = _zip_sides(documents, drafted, source, drafts, same_ids=has_names and has_documents)
         for number, document in enumerate(documents_with_drafts, 1):
             # A row is (source, target, draft), or (source, target, the drafts' source, draft).
             for _, texts in document.rows:
@@ -234,7 +237,7 @@ def _add_drafts(
                     )
             yield document._replace(rows=[(line, (*texts[:2], texts[-1])) for line, texts in document.rows])
         return
-    if is_jsonl(source):
+    if has_documents:
         yield from _zip_sides(documents, _read_text_files(drafts), source, drafts)
         return
     lines = enumerate(_read_stripped_lines(drafts), 1)

@@ -89,8 +89,9 @@ def _read_row_corpus(path: Path, columns: Columns) -> Iterator[FileDocument]:
             raise DocmtError(f"{row.location}: {row.error}")
         source, target = (_read_cell(row, name) for name in (names.source, names.target))
         id = row.values.get(names.document, row.values.get("id") if isinstance(source, list) else None)
+        id = None if id == "" else id
         pairs = [(row.number, pair) for pair in _make_pairs(row, names, source, target)]
-        is_new = document is None or id is None or isinstance(source, list) or str(id) != document.id
+        is_new = document is None or id is None or isinstance(row.values[names.source], list) or str(id) != document.id
         if document is not None and is_new:
             yield document
         if document is None or is_new:
@@ -113,12 +114,16 @@ def _read_cell(row: Row, name: str) -> str | list[str]:
         raise DocmtError(f"{row.location}: contains a lone surrogate (\\ud800 to \\udfff). Remove it.")
     if isinstance(value, str) and "\n" not in value.strip():
         return value.strip()
-    return [text.strip() for text in (value.strip().split("\n") if isinstance(value, str) else value)]
+    # Lines that are empty at the beginning keep their place beside sentences of the other side.
+    return [text.strip() for text in (value.split("\n") if isinstance(value, str) else value)]
 
 
 def _make_pairs(row: Row, names: Columns, source: Any, target: Any) -> list[tuple[str, str]]:
     """Return the sentence pairs of a row, with the contexts before them."""
     sides = [side if isinstance(side, list) else [side] for side in (source, target)]
+    if isinstance(row.values[names.source], str):  # and one text ends in a line break
+        while len(sides[0]) != len(sides[1]) and not (longer := max(sides, key=len))[-1]:
+            longer.pop()
     if len(sides[0]) != len(sides[1]):
         raise DocmtError(
             f"{row.location}: `{names.source}` has {len(sides[0])} sentences but `{names.target}` has "

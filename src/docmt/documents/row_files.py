@@ -19,7 +19,7 @@ from docmt.core.files import check_regular, read_error
 from docmt.core.plain_text import BYTE_ORDER_MARK, decode_utf8, read_raw_lines
 
 if TYPE_CHECKING:
-    from pyarrow import Schema
+    from pyarrow import RecordBatch, Schema, Table
 
 PARQUET_SUFFIX = ".parquet"
 TSV_SUFFIX = ".tsv"
@@ -105,7 +105,7 @@ def _read_parquet(path: Path | str) -> Iterator[Row]:
         except FileNotFoundError as error:
             raise read_error(path, error) from error
         for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-            for values in batch.to_pylist():
+            for values in list_rows(batch):
                 number += 1
                 yield Row(str(path), number, values)
 
@@ -114,6 +114,19 @@ def read_parquet_schema(path: Path | str) -> Schema:
     """Return the columns of a Parquet file and their types. Raises DocmtError if it cannot be read."""
     with _parquet_errors(path) as parquet:
         return parquet.read_schema(path)
+
+
+def list_rows(table: Table | RecordBatch) -> list[dict[str, Any]]:
+    """Return the rows of a table. Times are whole numbers, as those of Python have no nanoseconds."""
+    import pyarrow
+
+    is_time = (pyarrow.types.is_timestamp, pyarrow.types.is_duration, pyarrow.types.is_time64)
+    columns = [
+        column.cast(pyarrow.int64()) if any(check(column.type) for check in is_time) else column
+        for column in table.columns
+    ]
+    rows: list[dict[str, Any]] = type(table).from_arrays(columns, names=table.schema.names).to_pylist()
+    return rows
 
 
 def format_parquet(rows: Sequence[Mapping[str, Any]], schema: Schema) -> bytes:
@@ -138,5 +151,7 @@ def _parquet_errors(path: Path | str) -> Iterator[Any]:
         yield parquet
     except pyarrow.ArrowException as error:
         raise DocmtError(f"{path} is no Parquet file, or damaged: copy it again") from error
+    except UnicodeDecodeError as error:
+        raise DocmtError(f"{path} has text that is not UTF-8: write it again") from error
     except OSError as error:
         raise read_error(path, error) from error
