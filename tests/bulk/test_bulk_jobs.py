@@ -145,11 +145,19 @@ def test_other_models_and_settings_are_refused(model, corpus, tmp_path):
     other = save_tiny_model(tmp_path / "other", seed=1)
     job = ["-o", tmp_path / "job", *QUICK]
     fails("bulk", other, corpus, *job, message=r"job was planned with another model: use the same, or choose another")
-    fails("bulk", model, *job, "--length-penalty", 2, message=r"with another --search.length-penalty: use the same")
-    fails("bulk", model, *job, "--id-column", "url", message=r"planned with another --id-column: use the same")
-    with corpus.open("a") as file:
-        file.write('{"text": "more"}\n')
-    fails("bulk", model, corpus, *job, message=r"planned with another input: use the same")
+    fails(
+        "bulk", model, *job, "--length-penalty", 2, message=r"with another --search.length-penalty \(.*\): use the same"
+    )
+    fails("bulk", model, *job, "--id-column", "url", message=r"planned with another --id-column \(.id.\): use the same")
+    content = corpus.read_bytes()
+    for changed in (content + b'{"text": "more"}\n', content.replace(b"words", b"sword", 1), content[::-1]):
+        corpus.write_bytes(changed)
+        fails("bulk", model, corpus, *job, message=r"planned with another input: use the same")
+
+
+def test_a_column_of_ids_that_is_not_there_is_refused(model, corpus, tmp_path):
+    job = ["-o", tmp_path / "job", *QUICK, "--id-column"]
+    fails("bulk", model, corpus, *job, "nope", message=r"has no column nope: check --id-column \(there are")
 
 
 def test_what_is_no_job(model, corpus, tmp_path):

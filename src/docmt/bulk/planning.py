@@ -16,10 +16,12 @@ from docmt.core.compression import find_suffix
 from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum, read_error
 from docmt.core.progress import progress
+from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.row_files import is_parquet
 
+_SAMPLE_BYTES = 1 << 16
 _ROW_KINDS = {kind.format: kind for kind in (JsonlRows, ParquetRows)}
 
 
@@ -57,16 +59,28 @@ def open_kind(values: Mapping[str, Any], folders: Sequence[Path] = ()) -> ShardK
 
 
 def describe_input(paths: Sequence[Path]) -> list[list[Any]]:
-    """Return name and size of each file, and a checksum of those in a folder. Raises DocmtError for a missing one."""
+    """Return the name of each file or folder, with what tells it from others. Raises DocmtError if one is missing.
+
+    A file has its size and the checksum of its beginning and end; a folder that of the names and sizes of its files.
+    """
     try:
         return [
             [path.name, json_checksum([(str(name), (path / name).stat().st_size) for name in list_files(path)])]
             if path.is_dir()
-            else [path.name, path.stat().st_size]
+            else [path.name, *_describe_file(path)]
             for path in paths
         ]
     except OSError as error:
         raise read_error(error.filename, error) from error
+
+
+def _describe_file(path: Path) -> tuple[int, int]:
+    """Return the size of a file, and the CRC-32 of its first and last bytes: a whole corpus would take minutes."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        beginning = file.read(_SAMPLE_BYTES)
+        file.seek(max(size - _SAMPLE_BYTES, 0))
+        return size, zlib.crc32(file.read(_SAMPLE_BYTES), zlib.crc32(beginning))
 
 
 def make_plan(
@@ -101,8 +115,10 @@ def check_settings(job: JobDirectory, plan: Plan, settings: Mapping[str, Any]) -
     """Raise DocmtError if a worker has other settings than the plan, apart from those that it lacks."""
     names = [name for name, value in settings.items() if plan.settings.get(name) != value]
     if names:
+        planned = {name: plan.settings.get(name) for name in names}
+        others = [f"{name} ({quote(value)})" if name.startswith("-") else name for name, value in planned.items()]
         raise DocmtError(
-            f"{job.path} was planned with another {', '.join(names)}: use the same, or choose another -o DIR"
+            f"{job.path} was planned with another {', '.join(others)}: use the same, or choose another -o DIR"
         )
 
 

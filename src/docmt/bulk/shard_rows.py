@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 TEXT_COLUMNS = ("source", "text", "sentences")
 """Columns of the text, the first of which a row has, unless an option names another."""
+DEFAULT_ID_COLUMN = "id"
 _PATH, _NUMBER = "docmt.path", "docmt.number"
 _DIGITS = 4  # of scores, whose last digits depend on the processor
 
@@ -77,8 +78,12 @@ class ShardRows(ShardKind):
     def _check_columns(self, row: Row) -> None:
         if row.error:
             raise DocmtError(f"{row.location}: {row.error}; give JSONL or Parquet, a document a row")
+        columns = ", ".join(row.values) or "none"
+        if self.config.id_column != DEFAULT_ID_COLUMN and self.config.id_column not in row.values:
+            raise DocmtError(
+                f"{row.location} has no column {self.config.id_column}: check --id-column (there are {columns})"
+            )
         if self._find_text_column(row) is None:
-            columns = ", ".join(row.values) or "none"
             raise DocmtError(
                 f"{row.location} has no column {self.config.text_column or ', '.join(TEXT_COLUMNS)}: name the column "
                 f"of the text with --text-column (there are {columns})"
