@@ -44,3 +44,12 @@ def package(tmp_path, monkeypatch):
 
     monkeypatch.setattr(model_names, "PACKAGE_MODELS", tmp_path / "package")
     return tmp_path / "package"
+
+
+@pytest.fixture(autouse=True)
+def loud():
+    """Later tests must not be quiet because a command was."""
+    from docmt.core.logging import set_quiet
+
+    yield
+    set_quiet(False)

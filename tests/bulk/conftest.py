@@ -4,8 +4,6 @@ import pytest
 from bulk_jobs import DOCUMENTS, TEXTS, write_rows
 from tiny_model import save_tiny_model
 
-from docmt.core.logging import set_quiet
-
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
@@ -18,10 +16,3 @@ def corpus(tmp_path):
     """JSONL with texts."""
     rows = [{"id": f"d{n}", "text": TEXTS[n % len(TEXTS)], "url": f"u{n}"} for n in range(DOCUMENTS)]
     return write_rows(tmp_path / "corpus.jsonl", rows)
-
-
-@pytest.fixture(autouse=True)
-def loud():
-    """Later tests must not be quiet because a command was."""
-    yield
-    set_quiet(False)
