@@ -56,11 +56,9 @@ def test_two_models_at_once(directories):
     translators = [load(directories[0], "bfloat16"), load(directories[1])]
     expected = [[translator.translate(text) for text in TEXTS] for translator in translators]
     with ThreadPoolExecutor(8) as pool:
-        jobs = [
-            (pool.submit(one.translate, a), pool.submit(two.translate, a)) for one, two in [translators] for a in TEXTS
-        ]
-        found = [[job.result() for job in jobs] for jobs in zip(*jobs, strict=True)]
-    assert found == expected
+        jobs = [[pool.submit(translator.translate, text) for translator in translators] for text in TEXTS]
+        found = [[job.result() for job in pair] for pair in jobs]
+    assert [list(translations) for translations in zip(*found, strict=True)] == expected
 
 
 def test_tasks_of_asyncio(directories):

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from commands import TINY, call
-from harness import limits
+from harness import TEXT, limits
 
 from docmt.synthetic import write_corpus
 
@@ -92,6 +92,14 @@ def run(corpus, train):
     path = corpus.parent / "run"
     outcome = call(*train, "--run", path)
     assert outcome.status == 0, outcome.err
+    return path
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A text of a few documents."""
+    path = tmp_path / "a.txt"
+    path.write_text(TEXT * 20)
     return path
 
 

@@ -22,6 +22,9 @@ LONGEST = 2100
 """Characters of a sentence that somebody may still read."""
 
 
+TEXT = "She sees the dog. It is cheap.\n\nHe buys it.\n"
+
+
 class TooLongError(BaseException):
     """A command did not end; no Exception, so that nothing on the way takes it for one of its own."""
 
@@ -79,6 +82,14 @@ def options_of(command):
     """The options of a command, without those that only print something."""
     options = import_module(f"docmt.cli.commands.{command}").parser().options
     return [option for option in options if option.flags and option.name not in ("help", "print_config", "list")]
+
+
+def contents(path):
+    """The bytes of a file, or of every file of a directory, but for what tells the time or the place."""
+    if path.is_file():
+        return path.read_bytes()
+    files = (file for file in sorted(path.rglob("*")) if file.is_file())
+    return {str(file.relative_to(path)): file.read_bytes() for file in files if file.suffix in (".safetensors", ".npy")}
 
 
 class Child:

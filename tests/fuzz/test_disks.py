@@ -10,8 +10,7 @@ import time
 
 import pytest
 from commands import QUICK
-from harness import Child, check_outcome
-from test_faults import contents, source  # noqa: F401
+from harness import Child, check_outcome, contents
 
 pytestmark = pytest.mark.full
 
@@ -74,7 +73,7 @@ HARMLESS = (jumping_clock, no_locks)
 
 
 @pytest.fixture
-def commands(prepare, train, run, source):  # noqa: F811
+def commands(prepare, train, run, source):
     """By name: the command without its place, the option that names it, and the command that goes on from there."""
     return {
         "prepare": ([*prepare], "--store", lambda place: [*prepare, "--store", place]),

@@ -7,26 +7,9 @@ import time
 
 import pytest
 from commands import QUICK, call
-from harness import Child, check_outcome, keeps_to_the_contract
+from harness import TEXT, Child, check_outcome, contents, keeps_to_the_contract
 
 pytestmark = pytest.mark.full
-
-TEXT = "She sees the dog. It is cheap.\n\nHe buys it.\n"
-
-
-@pytest.fixture
-def source(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text(TEXT * 20)
-    return path
-
-
-def contents(path):
-    """The bytes of a file, or of every file of a directory, but for what tells the time or the place."""
-    if path.is_file():
-        return path.read_bytes()
-    files = (file for file in sorted(path.rglob("*")) if file.is_file())
-    return {str(file.relative_to(path)): file.read_bytes() for file in files if file.suffix in (".safetensors", ".npy")}
 
 
 def seconds_of(folder, *arguments):

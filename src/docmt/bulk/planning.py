@@ -115,8 +115,7 @@ def check_settings(job: JobDirectory, plan: Plan, settings: Mapping[str, Any]) -
     """Raise DocmtError if a worker has other settings than the plan, apart from those that it lacks."""
     names = [name for name, value in settings.items() if plan.settings.get(name) != value]
     if names:
-        planned = {name: plan.settings.get(name) for name in names}
-        others = [f"{name} ({quote(value)})" if name.startswith("-") else name for name, value in planned.items()]
+        others = [f"{name} ({quote(plan.settings.get(name))})" if name.startswith("-") else name for name in names]
         raise DocmtError(
             f"{job.path} was planned with another {', '.join(others)}: use the same, or choose another -o DIR"
         )
