@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 
 import pytest
+import torch
 from launching import train_all
 from runs import metrics
 from test_exact_updates import check_equal
@@ -54,6 +55,8 @@ def test_a_sharded_run_goes_on_by_the_other_strategy_and_back(sharded, tmp_path)
     for steps, strategy in ((2, "fsdp"), (4, "ddp"), (6, "fsdp"), (8, "ddp")):
         config = replace(sharded, strategy=strategy, stop=replace(sharded.stop, max_steps=steps))
         train(config, resume=steps > 2)
+        left = {"MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "WORLD_SIZE"} & set(os.environ)
+        assert not left and not torch.distributed.is_initialized(), "later programs would look for this process"
     check_equal(tmp_path / "whole", sharded.run)
     assert load_model(sharded.run)
 

@@ -37,6 +37,7 @@ from docmt.training.watch import lost_process_message
 Item = TypeVar("Item")
 _POLL_SECONDS = 1.0  # between polls of the other processes
 _EXCHANGE_TIMEOUT = timedelta(days=1)
+_GROUP_VARIABLES = {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"}  # that Fabric sets
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_SIGNAL_SECONDS = 1.0
 
@@ -148,6 +149,23 @@ def _build_strategy(config: TrainConfig, processes: Processes, strategy: str) ->
     if processes.count == 1:
         return "auto"
     return DDPStrategy(timeout=_EXCHANGE_TIMEOUT)
+
+
+@contextmanager
+def leave_group_of_one() -> Iterator[None]:
+    """At the end, close the process group of a sharded training in one process and its environment variables.
+
+    Programs that this process starts later would inherit the address of the group and wait for it.
+    """
+    before = set(os.environ)
+    existed = torch.distributed.is_initialized()
+    try:
+        yield
+    finally:
+        if not existed and torch.distributed.is_initialized() and torch.distributed.get_world_size() == 1:
+            torch.distributed.destroy_process_group()
+            for name in _GROUP_VARIABLES - before:
+                os.environ.pop(name, None)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from docmt.training.distributed import (
     check_agreement,
     first_builds,
     is_main_process,
+    leave_group_of_one,
     plan_processes,
     report_lost_processes,
     share_file_checksums,
@@ -136,6 +137,7 @@ def _start(
     processes = plan_processes(config)
     on_gpu = processes.accelerator == "cuda"
     strategy = choose_strategy(config, processes.count, processes.devices, on_gpu)
+    stack.enter_context(leave_group_of_one())
     fabric = start_fabric(config, strategy)
     stack.enter_context(watch_processes(config.run))
     corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)

@@ -154,7 +154,8 @@ def load_shards(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]]) -> No
         missing = sorted({f"{part}.{name}" for part in tensors for name in tensors[part]} ^ stored.keys())
         if missing:
             raise DocmtError(f"{folder} is of another model (it differs in {missing[0]}). Copy the run directory again")
-        load({part: dict(values) for part, values in tensors.items()}, checkpoint_id=folder)
+        alone = not torch.distributed.is_initialized()
+        load({part: dict(values) for part, values in tensors.items()}, checkpoint_id=folder, no_dist=alone)
     except (OSError, EOFError, pickle.UnpicklingError, ValueError, CheckpointException) as error:
         raise DocmtError(f"{folder} is damaged ({_first_reason(error)}). Copy the run directory again") from error
 
