@@ -6,6 +6,7 @@ A layer is gathered for its computation, then freed again (Rajbhandari et al. 20
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -154,8 +155,9 @@ def load_shards(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]]) -> No
         missing = sorted({f"{part}.{name}" for part in tensors for name in tensors[part]} ^ stored.keys())
         if missing:
             raise DocmtError(f"{folder} is of another model (it differs in {missing[0]}). Copy the run directory again")
-        alone = not torch.distributed.is_initialized()
-        load({part: dict(values) for part, values in tensors.items()}, checkpoint_id=folder, no_dist=alone)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")  # one process resumes with ddp
+            load({part: dict(values) for part, values in tensors.items()}, checkpoint_id=folder)
     except (OSError, EOFError, pickle.UnpicklingError, ValueError, CheckpointException) as error:
         raise DocmtError(f"{folder} is damaged ({_first_reason(error)}). Copy the run directory again") from error
 
