@@ -609,3 +609,14 @@ def test_an_interrupt_while_modules_are_imported_ends_the_process_at_once(tmp_pa
     )
     process = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (process.returncode, process.stderr) == (130, "docmt: interrupted\n")
+
+
+def test_an_interrupt_while_python_ends_keeps_the_status():
+    program = (
+        "import atexit, os, signal, sys; from docmt.cli import app\n"
+        "app._run = lambda arguments: 7\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM))\n"
+        "sys.exit(app.main())"
+    )
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stderr) == (7, "")

@@ -59,7 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show_log()
     keep_freed_memory()
     with standard_streams():
-        return _run_and_report_errors(list(sys.argv[1:] if arguments is None else arguments))
+        status = _run_and_report_errors(list(sys.argv[1:] if arguments is None else arguments))
+    if arguments is None:  # the work is done, and Python would report an interrupt of its own clearing up
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: os._exit(status))
+    return status
 
 
 def _raise_interrupt(number: int, frame: FrameType | None) -> NoReturn:
