@@ -254,6 +254,7 @@ class JobDirectory:
 
     def reopen(self, worker: str, names: Collection[str]) -> list[str]:
         """Let finished shards among `names` wait again whose files somebody has deleted. Return these files."""
+        self.return_dead_claims()  # of a worker that was killed in the midst of this
         kept = set(_list(self.kept)).intersection(names)  # first: a shard is done before it is kept
         facts = {name: facts for name, facts in self.read_facts().items() if name in names}
         deleted = self.find_deleted(facts)

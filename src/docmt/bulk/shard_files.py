@@ -21,7 +21,7 @@ from docmt.bulk.shard_kinds import (
     group_by_tokens,
 )
 from docmt.core.errors import DocmtError
-from docmt.core.files import make_directory
+from docmt.core.files import check_regular, make_directory
 from docmt.core.plain_text import write_bytes
 from docmt.decoding.file_translation import FileConfig, SourceFile
 from docmt.documents.input_formats import has_jsonl_name
@@ -97,6 +97,7 @@ class FileShards(ShardKind):
     def _read(self, number: int, name: str) -> Task:
         path, values = str(self._folders[number] / name), {"path": self._output_name(number, name)}
         try:
+            check_regular(path)  # nobody may write to a pipe in a folder
             file = SourceFile.read(path, "auto", self._config)
             return Task(path, file.hidden, values, file=file)
         except Exception as error:  # whatever a damaged file causes must not stop the others

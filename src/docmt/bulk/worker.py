@@ -79,8 +79,8 @@ class Worker:
         kind = open_kind(plan.kind, folders)
         shards = {shard.name: shard for shard in select_shards(plan, share)}
         if deleted := self._job.reopen(self._name, shards):
-            first = f"{self._job.path / deleted[0]}"
-            _log.warning("%s results are deleted (first: %s): their shards are translated again", len(deleted), first)
+            first = self._job.path / deleted[0]
+            _log.warning("deleted results: %s (first: %s): their shards are translated again", len(deleted), first)
         done = len(self._job.list_done() & shards.keys())
         lost, is_told = Counter[str](), False
         with progress("shards", len(shards), done) as bar:

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
 from docmt.cli.options import ModelOptions, Parser, translator_of
 from docmt.cli.output import write_json
@@ -94,6 +95,7 @@ def parser() -> Parser[BulkOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     options = parser().parse(arguments)
+    check_outputs(options.json)
     if options.model == _STATUS and not options.output:
         return _print_status(options.input, options.json)
     if not options.output:
@@ -103,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.json:
         write_json(options.json, status.to_json())
     if options.plan_only and not status.done:
-        _log.info(f"{status.path}: {status.documents:,} documents are planned in {status.shards:,} shards")
+        _log.info(f"{status.path} is planned: {status.documents:,} documents, shards: {status.shards:,}")
         return 0
     if not status.is_complete:
         _log.info(f"{status.done:,} of {status.shards:,} shards are done: docmt bulk status {options.output}")
