@@ -14,7 +14,6 @@ from docmt.bulk.job_directory import JobDirectory
 from docmt.bulk.workers import Watch, sign_of_life
 from docmt.core import files
 
-
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 

@@ -56,9 +56,9 @@ class BulkOptions(ModelOptions):
     output: str = option("", flags=("-o",), metavar="DIRECTORY")
     """directory of the job, which all workers share"""
     text_column: str = option("", metavar="NAME")
-    """column with text, or with a list of sentences (default: source, text or sentences, if there is one of them)"""
+    """column with text, or with a list of sentences (default: source, text or sentences)"""
     id_column: str = option("id", metavar="NAME")
-    """column that names the document; empty: name it by its file and line"""
+    """column of ids; empty: by file and line"""
     language: str = ""
     """language code for sentence segmentation (default: that of the model, or en)"""
     swap: bool = False
