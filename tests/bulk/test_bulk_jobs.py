@@ -13,6 +13,9 @@ from docmt.bulk import worker
 from docmt.bulk.job_directory import JobDirectory
 from docmt.bulk.shard_rows import JsonlRows
 from docmt.bulk.status import read_status
+from docmt.cli.commands.bulk import parser
+from docmt.cli.options import EveryCommand
+from docmt.core.settings import flag_of
 from docmt.decoding import Translation, Translator
 from docmt.documents import Document, read_parallel
 
@@ -51,7 +54,8 @@ def test_shares_are_disjoint_and_together_the_whole(model, corpus, tmp_path):
 
 
 def test_planning_alone(model, corpus, tmp_path):
-    bulk(model, corpus, "-o", tmp_path / "job", "--plan-only")
+    outcome = call("bulk", model, corpus, "-o", tmp_path / "job", "--plan-only", *QUICK[:-1])
+    assert (outcome.status, outcome.err) == (0, f"docmt: {tmp_path / 'job'} is planned: 12 documents, shards: 3\n")
     outcome = call("bulk", "status", tmp_path / "job")
     assert outcome.out.startswith(f"{tmp_path / 'job'}: 0 of 12 documents are translated\n")
     assert "0 done, 0 claimed" in outcome.out
@@ -60,6 +64,25 @@ def test_planning_alone(model, corpus, tmp_path):
     assert outcome.out.startswith(f"{tmp_path / 'job'}: 12 of 12 documents are translated\n")
     assert "a second and worker" in outcome.out
     assert "left" not in outcome.out
+
+
+def test_status_as_json(model, corpus, tmp_path):
+    bulk(model, corpus, "-o", tmp_path / "job", "--shard", "1/3", "--json", tmp_path / "status.json")
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert (status["shards"], status["done"], status["documents"], status["failed"]) == (3, 1, 12, 0)
+    assert status["workers"] == 1  # itself
+    printed = json.loads(call("bulk", "status", tmp_path / "job", "--json", "-").out)
+    assert printed == {**status, "workers": 0, "seconds_left": None}
+    bulk(model, "-o", tmp_path / "job")
+    assert json.loads(call("bulk", "status", tmp_path / "job", "--json", "-").out)["is_complete"]
+
+
+def test_every_option_that_changes_results_is_in_the_plan(model, corpus, tmp_path):
+    """So that no worker can bring another value unnoticed."""
+    bulk(model, corpus, "-o", tmp_path / "job", "--plan-only")
+    free = {*EveryCommand.__dataclass_fields__, *["output", "device", "shard", "plan_only", "ray", "json"]}
+    names = {flag_of(option.name) for option in parser().options if option.name not in free and option.flags}
+    assert names | {"model", "input"} == JobDirectory(tmp_path / "job").read_plan().settings.keys()
 
 
 def test_a_document_that_fails_stops_nothing(model, corpus, tmp_path, monkeypatch):
@@ -148,6 +171,8 @@ def test_other_models_and_settings_are_refused(model, corpus, tmp_path):
     fails(
         "bulk", model, *job, "--length-penalty", 2, message=r"with another --search.length-penalty \(.*\): use the same"
     )
+    beam = ["--beam", 3, *QUICK[2:]]
+    fails("bulk", model, *job[:2], *beam, message=r"was planned with another --search.beam \(1\): use the same")
     fails("bulk", model, *job, "--id-column", "url", message=r"planned with another --id-column \(.id.\): use the same")
     content = corpus.read_bytes()
     for changed in (content + b'{"text": "more"}\n', content.replace(b"words", b"sword", 1), content[::-1]):
@@ -255,6 +280,18 @@ def test_names_that_another_machine_shows_late(model, corpus, tmp_path, monkeypa
     monkeypatch.setattr(JobDirectory, "list_claimed", list_claimed)
     bulk(model, corpus, "-o", job.path)
     assert len(read_records(job.path)) == 12
+
+
+def test_notes_in_a_job_are_left_alone(model, corpus, tmp_path):
+    (tmp_path / "job").mkdir()
+    for name in (".DS_Store", ".nfs0001"):
+        (tmp_path / "job" / name).write_text("theirs")
+    bulk(model, corpus, "-o", tmp_path / "job", "--plan-only")
+    (tmp_path / "job" / "slurm-1.out").write_text("theirs")
+    bulk(model, corpus, "-o", tmp_path / "job")
+    assert len(read_records(tmp_path / "job")) == 12
+    left = {path.name for path in (tmp_path / "job").iterdir() if path.is_file()}
+    assert left == {".DS_Store", ".nfs0001", "slurm-1.out", "plan.json"}
 
 
 def test_results_of_an_earlier_job_are_not_mixed_with_others(model, corpus, tmp_path):

@@ -1,12 +1,14 @@
 """Folders of files: each is written as `docmt translate` writes it, and one that fails stops no other."""
 
 import json
+import os
 import shutil
 
 import pytest
 from bulk_jobs import QUICK, bulk, read_parts, write_rows
 from commands import call, fails
 
+from docmt.bulk.job_directory import JobDirectory
 from docmt.formats import html_units
 
 PAGE = "<html><body><p>a few <b>words</b></p><p>more words</p></body></html>"
@@ -55,6 +57,44 @@ def test_a_file_that_cannot_be_put_together_is_a_failure(model, folder, tmp_path
     parts = read_parts(tmp_path / "job")
     assert {path for path in parts if "output" in path} == {f"output/{n}" for n in FILES if not n.endswith("html")}
     assert sum(data.count(b"ValueError: no such element") for data in parts.values()) == 2
+
+
+def test_what_is_no_file_is_a_failure(model, tmp_path):
+    """Links that lead nowhere or to folders, and pipes, which nobody may write to."""
+    (tmp_path / "folder" / "real").mkdir(parents=True)
+    (tmp_path / "folder" / "real" / "a.txt").write_text("a few words")
+    (tmp_path / "folder" / "nowhere.txt").symlink_to("gone.txt")
+    (tmp_path / "folder" / "link").symlink_to("real")
+    os.mkfifo(tmp_path / "folder" / "pipe.txt")
+    bulk(model, tmp_path / "folder", "-o", tmp_path / "job", status=2)
+    parts = read_parts(tmp_path / "job")
+    errors = {each["path"]: each["error"] for each in map(json.loads, parts.pop("failed/000001.jsonl").splitlines())}
+    assert list(parts) == ["output/real/a.txt"]
+    assert errors.keys() == {"nowhere.txt", "link", "pipe.txt"}
+    assert "there is no such file" in errors["nowhere.txt"]
+    assert "it is a directory" in errors["link"]
+    assert "it is a pipe" in errors["pipe.txt"]
+
+
+def test_a_file_that_fails_has_no_output(model, folder, tmp_path, monkeypatch):
+    """An earlier worker, which had more memory, has written it and was killed before the shard was done."""
+    arguments = ["bulk", model, folder, "-o", tmp_path / "job", *QUICK[:-2], "1000000", "-q"]  # one shard
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JobDirectory, "finish", die)
+        assert call(*arguments).status == 130
+    assert (tmp_path / "job" / "output" / "pages" / "one.html").exists()
+
+    def fail(*_):
+        raise ValueError("no such element")
+
+    monkeypatch.setattr(html_units.MarkupFile, "write", fail)
+    assert call(*arguments).status == 2
+    outputs = {path for path in read_parts(tmp_path / "job") if "output" in path}
+    assert outputs == {f"output/{name}" for name in FILES if not name.endswith("html")}
 
 
 def test_a_worker_may_have_the_folder_elsewhere(model, folder, tmp_path):

@@ -109,6 +109,34 @@ def test_samples_are_a_corpus_of_the_other_direction(model, corpus, tmp_path):
     assert list(read_parallel(part))
 
 
+def test_equal_documents_of_a_job_have_samples_of_their_own(model, tmp_path):
+    path = write_rows(tmp_path / "a.jsonl", [{"text": "a few more words. more words"}] * 6)
+    options = ["--search.sampling", "--samples", "2", *QUICK[:-2], "20", "-q"]
+    assert call("bulk", model, path, "-o", tmp_path / "job", *options).status == 0
+    assert len(list((tmp_path / "job" / "output").iterdir())) > 2
+    assert len({tuple(record["target"]) for record in read_records(tmp_path / "job")}) == 12
+
+
+def test_equal_ids_are_refused(model, tmp_path):
+    one = write_rows(tmp_path / "one.jsonl", [{"id": "x", "text": "words"}, {"id": 3, "text": "words"}])
+    other = write_rows(tmp_path / "other.jsonl", [{"text": "words"}, {"id": "3", "text": "few words"}])
+    message = r"one.jsonl, line 2 and .*other.jsonl, line 2 have the same id '3': .*--id-column ''"
+    fails("bulk", model, one, other, "-o", tmp_path / "a", *QUICK, message=message)
+    fails("bulk", model, one, one, "-o", tmp_path / "b", *QUICK, message=r"line 1 and .*line 1 have the same id 'x'")
+    bulk(model, one, other, "-o", tmp_path / "job", "--id-column", "")
+    ids = [record["id"] for record in read_records(tmp_path / "job")]
+    assert ids == ["one.jsonl:1", "one.jsonl:2", "other.jsonl:1", "other.jsonl:2"]
+
+
+def test_two_columns_of_text_are_refused(model, tmp_path):
+    rows = [{"id": 1, "text": "a few"}, {"id": 2, "source": ["words"], "text": "a few words"}]
+    path = write_rows(tmp_path / "a.jsonl", rows)
+    message = r"a.jsonl, line 2 has the columns source and text: name that of the text with --text-column"
+    fails("bulk", model, path, "-o", tmp_path / "a", *QUICK, message=message)
+    bulk(model, path, "-o", tmp_path / "b", "--text-column", "text")
+    assert [record["source"] for record in read_records(tmp_path / "b")] == [["a few"], ["a few words"]]
+
+
 def test_columns_are_named_by_options(model, tmp_path):
     rows = [{"name": 3, "body": "a few words"}, {"name": "x", "body": ["a few", "words"], "text": "not this"}]
     path = write_rows(tmp_path / "a.jsonl", rows)

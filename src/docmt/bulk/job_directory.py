@@ -6,6 +6,7 @@
     state/waiting/N     the documents of shard N, which no worker has claimed; `plan` until the job is planned
     state/claimed/N.W   the same while worker W has it
     state/done/N        facts of a finished shard
+    state/kept/N        its documents, to translate them again if its results are deleted
     state/workers/W     sign of life of a worker
 
 A worker claims a shard by renaming its file, which one worker alone succeeds in. Results are written to temporary
@@ -35,9 +36,9 @@ from docmt.core.plain_text import write_bytes
 PLAN = "plan"
 """Name of the claim to plan a job."""
 PLAN_FILE = "plan.json"
-_VERSION = 1
+_VERSION = 2
 _STATE = "state"
-_STATE_FOLDERS = ("waiting", "claimed", "done", "workers")
+_STATE_FOLDERS = ("waiting", "claimed", "done", "kept", "workers")
 _RESULT_FOLDERS = ("output", "failed")
 
 
@@ -75,6 +76,8 @@ class ShardFacts:
     """time of its worker"""
     warnings: dict[str, int] = field(default_factory=dict)
     """documents with each warning"""
+    files: list[str] = field(default_factory=list)
+    """paths of its translations below `output`"""
 
 
 @dataclass(frozen=True)
@@ -95,11 +98,12 @@ class JobDirectory:
 
     def __init__(self, path: Path, claim_seconds: float = CLAIM_SECONDS) -> None:
         """Open an existing job. Raises DocmtError if there is none."""
-        if not (path / _STATE).is_dir():
+        if not _is_job(path):
             raise DocmtError(f"{path} holds no bulk job: name the directory after -o of `docmt bulk`")
         self.path = path
         self.output, self.failed = (path / name for name in _RESULT_FOLDERS)
-        self.waiting, self.claimed, self.done, self.workers = (path / _STATE / name for name in _STATE_FOLDERS)
+        folders = (path / _STATE / name for name in _STATE_FOLDERS)
+        self.waiting, self.claimed, self.done, self.kept, self.workers = folders
         self._watch = Watch(self.workers, claim_seconds)
         self._candidates: list[str] = []
 
@@ -110,11 +114,11 @@ class JobDirectory:
         try:
             path.mkdir(parents=True, exist_ok=True)
             known = {_STATE, PLAN_FILE, *_RESULT_FOLDERS}
-            if other := next((name for name in _list(path) if name not in known), ""):
+            if (other := next((name for name in _list(path) if name not in known), "")) and not _is_job(path):
                 raise DocmtError(f"{path} holds something else, such as {other}: choose another -o DIR")
             for name in _RESULT_FOLDERS:
                 (path / name).mkdir(exist_ok=True)
-            if not (path / _STATE).is_dir():
+            if not _is_job(path):
                 if any(_list(path / name) for name in _RESULT_FOLDERS):
                     raise DocmtError(f"{path} has the results of an earlier job: choose another -o DIR")
                 for name in _STATE_FOLDERS:
@@ -168,7 +172,7 @@ class JobDirectory:
                     continue
                 if not self._is_done(name):
                     return Claim(name, path)
-                path.unlink(missing_ok=True)  # a worker had finished it before it seemed dead
+                self._put_away(path, name)  # a worker had finished it before it seemed dead
         return None
 
     @contextmanager
@@ -203,9 +207,15 @@ class JobDirectory:
 
     def _return(self, claim: Path, name: str) -> bool:
         if self._is_done(name):
-            claim.unlink(missing_ok=True)
+            self._put_away(claim, name)
             return False
         return _rename(claim, self.waiting / name)
+
+    def _put_away(self, claim: Path, name: str) -> None:
+        if name == PLAN:
+            claim.unlink(missing_ok=True)
+        else:
+            _rename(claim, self.kept / name)
 
     def read_shard(self, claim: Claim, shard: Shard) -> bytes:
         """Return the documents of a claimed shard. Raises DocmtError if its file is damaged."""
@@ -226,7 +236,34 @@ class JobDirectory:
 
     def drop(self, claim: Claim) -> None:
         """End a claim whose work is done."""
-        claim.path.unlink(missing_ok=True)
+        self._put_away(claim.path, claim.name)
+
+    def find_deleted(self, facts: Mapping[str, ShardFacts]) -> dict[str, list[str]]:
+        """Return the files of these finished shards that somebody has deleted, by shard, relative to the job."""
+        walks = (os.walk(folder) for folder in (self.output, self.failed))
+        present = {f"{folder}{os.sep}{name}" for walk in walks for folder, _, names in walk for name in names}
+        deleted = {}
+        for shard, each in facts.items():
+            paths = [self.output / file for file in each.files]
+            if each.failed:
+                paths.append(self.failed / f"{shard}.jsonl")
+            # NFS may list a new name late, but finds it.
+            if gone := [path for path in paths if str(path) not in present and not path.exists()]:
+                deleted[shard] = [path.relative_to(self.path).as_posix() for path in gone]
+        return deleted
+
+    def reopen(self, worker: str, names: Collection[str]) -> list[str]:
+        """Let finished shards among `names` wait again whose files somebody has deleted. Return these files."""
+        self.return_dead_claims()  # of a worker that was killed in the midst of this
+        kept = set(_list(self.kept)).intersection(names)  # first: a shard is done before it is kept
+        facts = {name: facts for name, facts in self.read_facts().items() if name in names}
+        deleted = self.find_deleted(facts)
+        for name in sorted(kept & deleted.keys() | kept - facts.keys()):  # the latter, if two workers met here
+            path = self.claimed / f"{name}.{worker}"
+            if _rename(self.kept / name, path):
+                (self.done / name).unlink(missing_ok=True)
+                _rename(path, self.waiting / name)
+        return [file for name in sorted(kept & deleted.keys()) for file in deleted[name]]
 
     def read_facts(self) -> dict[str, ShardFacts]:
         """Return the facts of all finished shards, by name."""
@@ -251,6 +288,10 @@ class JobDirectory:
                 for leftover in find_leftovers(Path(folder)):
                     if complete or leftover.is_abandoned():
                         leftover.clean_up()
+
+
+def _is_job(path: Path) -> bool:
+    return (path / _STATE / _STATE_FOLDERS[-1]).is_dir()
 
 
 def _rename_new(source: Path, target: Path) -> None:

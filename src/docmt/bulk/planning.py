@@ -65,13 +65,21 @@ def describe_input(paths: Sequence[Path]) -> list[list[Any]]:
     """
     try:
         return [
-            [path.name, json_checksum([(str(name), (path / name).stat().st_size) for name in list_files(path)])]
+            [path.name, json_checksum([(str(name), _find_size(path / name)) for name in list_files(path)])]
             if path.is_dir()
             else [path.name, *_describe_file(path)]
             for path in paths
         ]
     except OSError as error:
         raise read_error(error.filename, error) from error
+
+
+def _find_size(path: Path) -> int:
+    """Return the size of a file, or -1: that it cannot be read is told when it is translated."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
 
 
 def _describe_file(path: Path) -> tuple[int, int]:

@@ -7,21 +7,21 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from docmt.bulk.shard_kinds import (
     CountTokens,
-    Failure,
     Part,
     Result,
     ShardFile,
     ShardKind,
     Task,
+    Written,
     describe_error,
     group_by_tokens,
 )
 from docmt.core.errors import DocmtError
-from docmt.core.files import make_directory
+from docmt.core.files import check_regular, make_directory
 from docmt.core.plain_text import write_bytes
 from docmt.decoding.file_translation import FileConfig, SourceFile
 from docmt.documents.input_formats import has_jsonl_name
@@ -32,12 +32,20 @@ if TYPE_CHECKING:
 
 
 def list_files(folder: Path) -> list[Path]:
-    """Return the files below a folder, relative to it, in order; names that begin with a dot are left out."""
+    """Return the files below a folder, relative to it, in order; names that begin with a dot are left out.
+
+    A link to a folder is not followed but counts as a file, which cannot be read. Raises OSError.
+    """
     files = []
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        names += [name for name in folders if Path(parent, name).is_symlink()]
         files += [Path(parent, name).relative_to(folder) for name in names if not name.startswith(".")]
     return sorted(files)
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 class FileShards(ShardKind):
@@ -87,24 +95,32 @@ class FileShards(ShardKind):
         return [self._read(number, path) for number, path in json.loads(data)]
 
     def _read(self, number: int, name: str) -> Task:
-        path, values = str(self._folders[number] / name), {"path": str(Path(self._names[number], name))}
+        path, values = str(self._folders[number] / name), {"path": self._output_name(number, name)}
         try:
+            check_regular(path)  # nobody may write to a pipe in a folder
             file = SourceFile.read(path, "auto", self._config)
             return Task(path, file.hidden, values, file=file)
         except Exception as error:  # whatever a damaged file causes must not stop the others
             return Task(path, [], values, describe_error(error).removeprefix(f"{path}: "))
 
-    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
+    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> Written:
         """Write each file to its path in the output folder."""
-        failures = []
+        written = Written([], [])
         for task, versions in results:
             assert task.file is not None
             try:
                 data, _ = task.file.render([best for best, *_ in versions], align)
             except Exception as error:  # of a file that cannot be put together again
-                failures.append((task, describe_error(error)))
+                written.failures.append((task, describe_error(error)))
                 continue
             path = output / task.values["path"]
             make_directory(path.parent)
             write_bytes(path, data)
-        return failures
+            written.files.append(task.values["path"])
+        # An earlier worker may have written a file that now fails, and have been killed before the shard was done.
+        for name in {self._output_name(*each) for each in json.loads(shard.data)} - set(written.files):
+            (output / name).unlink(missing_ok=True)
+        return written
+
+    def _output_name(self, number: int, name: str) -> str:
+        return str(Path(self._names[number], name))

@@ -70,6 +70,15 @@ class Part(NamedTuple):
     tokens: int
 
 
+class Written(NamedTuple):
+    """What is written of a shard."""
+
+    files: list[str]
+    """paths below the output folder"""
+    failures: list[Failure]
+    """tasks that cannot be written"""
+
+
 class ShardKind(ABC):
     """How the input of a job is split, and its shards are read and written."""
 
@@ -86,8 +95,8 @@ class ShardKind(ABC):
         """Return the tasks of a shard."""
 
     @abstractmethod
-    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
-        """Write the translations of a shard. align: `Translator.align`. Return the tasks that cannot be written."""
+    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> Written:
+        """Write the translations of a shard. align: `Translator.align`."""
 
 
 def group_by_tokens(

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docmt.bulk.id_checker import IdChecker, digest_id
 from docmt.bulk.shard_kinds import (
     CountTokens,
-    Failure,
     Part,
     Result,
     ShardFile,
     ShardKind,
     Task,
+    Written,
     describe_error,
     group_by_tokens,
 )
 from docmt.core.compression import ZSTD_SUFFIX, compress
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import write_bytes
+from docmt.core.settings import quote
 from docmt.documents import Document
 from docmt.documents.input_formats import LONE_SURROGATE
 from docmt.documents.row_files import Row, format_parquet, list_rows, read_parquet_schema, read_rows
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from docmt.decoding.file_translation import Align
 
 TEXT_COLUMNS = ("source", "text", "sentences")
-"""Columns of the text, the first of which a row has, unless an option names another."""
+"""Columns of the text, of which a row has one, unless an option names another."""
 DEFAULT_ID_COLUMN = "id"
 _PATH, _NUMBER = "docmt.path", "docmt.number"
 _DIGITS = 4  # of scores, whose last digits depend on the processor
@@ -43,9 +45,9 @@ class RowConfig:
     """How rows are read and written."""
 
     text_column: str
-    """running text, or a list of sentences; empty: the first of `TEXT_COLUMNS`"""
+    """running text, or a list of sentences; empty: one of `TEXT_COLUMNS`"""
     id_column: str
-    """name of the document; a row without it is named by its file and line"""
+    """name of the document; a row without it is named by its file and line, all rows if this is empty"""
     language: str
     """code of the language whose rules cut sentences"""
     swap: bool = False
@@ -69,17 +71,48 @@ class ShardRows(ShardKind):
 
     def split(self, count: CountTokens, limit: int) -> Iterator[Part]:
         """Yield shards of rows. Raises DocmtError if the first row has no text."""
-        rows = (row for path in self.paths for row in read_rows(path))
+        rows = self._check_rows(self._read_input())
         for number, (group, tokens) in enumerate(group_by_tokens(rows, self._texts, count, limit)):
             if number == 0:
                 self._check_columns(group[0])
             yield Part(self.pack(group), len(group), tokens)
 
+    def _read_input(self) -> Iterator[Row]:
+        return (row for path in self.paths for row in read_rows(path))
+
+    def _check_rows(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield rows. Raises DocmtError if one has two columns of text, or the id of another."""
+        ids = IdChecker()
+        for row in rows:
+            names = [name for name in TEXT_COLUMNS if name in row.values]
+            if len(names) > 1 and not self.config.text_column:
+                raise DocmtError(
+                    f"{row.location} has the columns {' and '.join(names)}: name that of the text with --text-column"
+                )
+            if suspects := ids.add(self._read_id(row)):
+                self._check_ids(suspects)
+            yield row
+        self._check_ids(ids.find_repeated())
+
+    def _check_ids(self, suspects: Collection[int]) -> None:
+        """Read the input again, and raise DocmtError for two equal ids whose digest is a suspect."""
+        locations: dict[str, str] = {}
+        for row in self._read_input() if suspects else ():
+            id = self._read_id(row)
+            if digest_id(id) not in suspects:
+                continue
+            if first := locations.get(id):
+                raise DocmtError(
+                    f"{first} and {row.location} have the same id {quote(id)}: change one, name another column with "
+                    "--id-column, or name rows by their file and line with --id-column ''"
+                )
+            locations[id] = row.location
+
     def _check_columns(self, row: Row) -> None:
         if row.error:
             raise DocmtError(f"{row.location}: {row.error}; give JSONL or Parquet, a document a row")
         columns = ", ".join(row.values) or "none"
-        if self.config.id_column != DEFAULT_ID_COLUMN and self.config.id_column not in row.values:
+        if self.config.id_column not in (DEFAULT_ID_COLUMN, "", *row.values):
             raise DocmtError(
                 f"{row.location} has no column {self.config.id_column}: check --id-column (there are {columns})"
             )
@@ -130,11 +163,12 @@ class ShardRows(ShardKind):
             return str(value)
         return f"{row.path if self.config.has_full_ids else Path(row.path).name}:{row.number}"
 
-    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> list[Failure]:
+    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> Written:
         """Write part-NAME, with a record for each translation."""
         records = [record for task, (versions,) in results for record in self._make_records(task, versions)]
-        write_bytes(output / f"part-{shard.name}{self.suffix}", self.format_records(records, shard.data))
-        return []
+        part = f"part-{shard.name}{self.suffix}"
+        write_bytes(output / part, self.format_records(records, shard.data))
+        return Written([part], [])
 
     def _make_records(self, task: Task, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
         (document,) = task.documents

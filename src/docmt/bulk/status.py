@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from docmt.bulk.job_directory import JobDirectory
 from docmt.core.progress import format_time
@@ -30,6 +31,8 @@ class JobStatus:
     """time that workers took for these tokens"""
     warnings: tuple[tuple[str, int], ...] = ()
     """documents with each warning"""
+    deleted: tuple[str, ...] = ()
+    """results that were there and have been deleted; their shards do not count as done"""
 
     @property
     def is_complete(self) -> bool:
@@ -52,6 +55,11 @@ class JobStatus:
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
         return f"{self.path}: {self.translated:,} of {self.documents:,} documents are translated{failed}"
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as JSON values."""
+        derived = {"is_complete": self.is_complete, "rate": self.rate, "seconds_left": self.seconds_left}
+        return {**asdict(self), "warnings": dict(self.warnings), **derived}
+
     def format(self) -> str:
         """Return the status in lines of text."""
         if not self.planned:
@@ -68,6 +76,8 @@ class JobStatus:
         if not self.is_complete:
             left = "" if self.seconds_left is None else f", {format_time(self.seconds_left)} left"
             lines.append(f"{workers}{left}")
+        if self.deleted:
+            lines.append(f"deleted results: {len(self.deleted):,} (first: {self.deleted[0]}): start a worker again")
         lines += [f"documents with the warning {name}: {count:,}" for name, count in self.warnings]
         return "\n".join(lines) + "\n"
 
@@ -79,6 +89,8 @@ def read_status(job: JobDirectory) -> JobStatus:
         return JobStatus(str(job.path), False, workers=job.count_workers())
     claimed = job.list_claimed().keys()  # before the finished ones, of which some may still be claimed
     facts = job.read_facts()
+    deleted = job.find_deleted(facts)
+    facts = {name: each for name, each in facts.items() if name not in deleted}
     warnings = Counter[str]()
     for each in facts.values():
         warnings.update(each.warnings)
@@ -97,4 +109,5 @@ def read_status(job: JobDirectory) -> JobStatus:
         done_tokens=sum(each.tokens for each in facts.values()),
         seconds=sum(each.seconds for each in facts.values()),
         warnings=tuple(sorted(warnings.items())),
+        deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),
     )

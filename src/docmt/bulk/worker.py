@@ -6,6 +6,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +78,9 @@ class Worker:
         """
         kind = open_kind(plan.kind, folders)
         shards = {shard.name: shard for shard in select_shards(plan, share)}
+        if deleted := self._job.reopen(self._name, shards):
+            first = self._job.path / deleted[0]
+            _log.warning("deleted results: %s (first: %s): their shards are translated again", len(deleted), first)
         done = len(self._job.list_done() & shards.keys())
         lost, is_told = Counter[str](), False
         with progress("shards", len(shards), done) as bar:
@@ -112,36 +118,44 @@ class Worker:
         data = self._job.read_shard(claim, shard)
         tasks = kind.read(data)
         readable = [task for task in tasks if not task.error]
-        outcomes = list(zip(readable, self._translate_tasks(readable), strict=True))
+        translator = self._choose_translator(shard)
+        outcomes = list(zip(readable, self._translate_tasks(translator, readable), strict=True))
         errors = [(task, str(outcome)) for task, outcome in outcomes if isinstance(outcome, DocmtError)]
         if errors:
             self._check_translator()
         if not claim.is_held:  # another worker has it, because this one seemed dead
             return
         results = [(task, outcome) for task, outcome in outcomes if not isinstance(outcome, DocmtError)]
-        errors += kind.write(self._job.output, ShardFile(shard.name, data), results, self._translator.align)
-        failures = [*((task, task.error) for task in tasks if task.error), *errors]
-        facts = ShardFacts(
-            len(tasks), len(failures), shard.tokens, round(time.monotonic() - started, 3), _count_warnings(results)
-        )
+        written = kind.write(self._job.output, ShardFile(shard.name, data), results, self._translator.align)
+        failures = [*((task, task.error) for task in tasks if task.error), *errors, *written.failures]
+        seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
+        facts = ShardFacts(len(tasks), len(failures), shard.tokens, seconds, warnings, written.files)
         self._job.finish(claim, facts, [task.failure(reason) for task, reason in failures])
 
-    def _translate_tasks(self, tasks: Sequence[Task]) -> list[Versions | DocmtError]:
+    def _choose_translator(self, shard: Shard) -> Translator:
+        """Return the translator, with a seed for this shard if it samples: equal documents elsewhere get others."""
+        search = self._translator.search
+        if not search.sampling:
+            return self._translator
+        digest = blake2b(f"{search.seed} {shard.name}".encode(), digest_size=8).digest()
+        return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
+
+    def _translate_tasks(self, translator: Translator, tasks: Sequence[Task]) -> list[Versions | DocmtError]:
         """Return the translations of each task, or why it has none. One that fails is found by halving."""
         return [
             non_finite_error()
             if not isinstance(versions, DocmtError)
             and not all(each.has_finite_scores for document in versions for each in document)
             else versions
-            for versions in map_or_error(tasks, self._translate_together)
+            for versions in map_or_error(tasks, partial(self._translate_together, translator))
         ]
 
-    def _translate_together(self, tasks: Sequence[Task]) -> list[Versions]:
+    def _translate_together(self, translator: Translator, tasks: Sequence[Task]) -> list[Versions]:
         """Translate the documents of tasks in common batches. Raises DocmtError, or for a lack of memory."""
         documents = [document for task in tasks for document in task.documents]
         copies = [document for document in documents for _ in range(self._samples)]
         try:
-            translations = self._translator.translate_all(copies)
+            translations = translator.translate_all(copies)
         except DocmtError:
             raise
         except Exception as error:  # whatever a document causes must not stop the others

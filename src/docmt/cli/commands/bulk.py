@@ -7,7 +7,7 @@ is one worker more. A worker may be killed at any time. docmt bulk status DIRECT
 usage:
     MODEL INPUT ... -o DIRECTORY [options]
     MODEL -o DIRECTORY [options]
-    status DIRECTORY
+    status DIRECTORY [--json FILE]
 
 examples:
     docmt bulk en-fr corpus/*.jsonl.zst -o translated
@@ -24,9 +24,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
 from docmt.cli.options import ModelOptions, Parser, translator_of
+from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
+from docmt.core.plain_text import STANDARD
 from docmt.core.settings import MANY, flag_of, option, quote
 from docmt.decoding.search_config import SearchConfig
 
@@ -55,7 +58,7 @@ class BulkOptions(ModelOptions):
     text_column: str = option("", metavar="NAME")
     """column with text, or with a list of sentences (default: source, text or sentences)"""
     id_column: str = option("id", metavar="NAME")
-    """column that names the document"""
+    """column of ids; empty: by file and line"""
     language: str = ""
     """language code for sentence segmentation (default: that of the model, or en)"""
     swap: bool = False
@@ -70,6 +73,8 @@ class BulkOptions(ModelOptions):
     """plan the job and end"""
     ray: int = option(0, range=(0, 100_000))
     """run so many workers as actors of a Ray cluster, each with a GPU if it has any; 0: work in this process"""
+    json: str | None = option(None, metavar="FILE")
+    """write the status to this file, or to standard output for -"""
     search: SearchConfig = SearchConfig()
     """beam search"""
 
@@ -90,12 +95,18 @@ def parser() -> Parser[BulkOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     options = parser().parse(arguments)
+    check_outputs(options.json)
     if options.model == _STATUS and not options.output:
-        return _print_status(options.input)
+        return _print_status(options.input, options.json)
     if not options.output:
         raise DocmtError("-o is missing: name the directory of the job")
     share = _parse_share(options.shard)
     status = _work_on_ray(options, share) if options.ray else _work(options, share)
+    if options.json:
+        write_json(options.json, status.to_json())
+    if options.plan_only and not status.done:
+        _log.info(f"{status.path} is planned: {status.documents:,} documents, shards: {status.shards:,}")
+        return 0
     if not status.is_complete:
         _log.info(f"{status.done:,} of {status.shards:,} shards are done: docmt bulk status {options.output}")
         return 0
@@ -103,13 +114,17 @@ def run(arguments: Sequence[str]) -> int:
     return 2 if status.failed else 0
 
 
-def _print_status(directories: Sequence[str]) -> int:
+def _print_status(directories: Sequence[str], json: str | None) -> int:
     from docmt.bulk.job_directory import JobDirectory
     from docmt.bulk.status import read_status
 
     if len(directories) != 1:
         raise DocmtError("docmt bulk status needs one directory: that after -o of docmt bulk")
-    print(printable(read_status(JobDirectory(Path(directories[0]))).format(), allowed="\n"), end="")
+    status = read_status(JobDirectory(Path(directories[0])))
+    if json:
+        write_json(json, status.to_json())
+    if json != STANDARD:
+        print(printable(status.format(), allowed="\n"), end="")
     return 0
 
 
