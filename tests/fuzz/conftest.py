@@ -31,10 +31,10 @@ def cases(request, record_property):
     The numbers of a case depend on the test and the number of the case alone, so that a failure comes back.
     """
 
-    def draw(count, kind):
+    def draw(count, kind, seconds=SECONDS):
         counted = 0
         for number in range(count * request.config.getoption("--fuzz")):
-            with limits(SECONDS, MEMORY):
+            with limits(seconds, MEMORY):
                 case = Case(f"{request.node.name} {kind} {number}")
                 yield case
             counted += case.counts

@@ -17,6 +17,8 @@ from docmt.serve.job_store import JobStore
 from docmt.training import watch
 
 pytestmark = pytest.mark.full
+PATIENCE = 120
+"""The most that a case of several starts may take on a busy machine, in seconds."""
 
 
 def seconds_of(folder, *arguments):
@@ -85,7 +87,7 @@ def test_a_training_in_two_processes_goes_on(cases, train, tmp_path):
     assert [child.end().status for child in start_two(tmp_path, *train, "--run", tmp_path / "whole")] == [0, 0]
     seconds = time.monotonic() - started
     whole = contents(tmp_path / "whole" / "model")
-    for number, chance in enumerate(cases(2, "kills of train in two processes")):
+    for number, chance in enumerate(cases(2, "kills of train in two processes", PATIENCE)):
         place = tmp_path / f"run{number}"
         children = start_two(tmp_path, *train, "--run", place, before=impatient)
         victims = chance.choice([[0], [1], [0, 1]])
@@ -152,8 +154,9 @@ class Service:
     def __init__(self, folder, model, data):
         httpx = pytest.importorskip("httpx")
         port = free_port()
+        url = f"http://127.0.0.1:{port}"
         self.child = Child(folder, "serve", model, "--data", data, "--port", port, *QUICK)
-        self.client, self.unreachable = httpx.Client(base_url=f"http://127.0.0.1:{port}"), httpx.TransportError
+        self.client, self.unreachable = httpx.Client(base_url=url, timeout=PATIENCE), httpx.TransportError
 
     def use(self, ids):
         """Sends what has no id yet; the results. A server that is killed is `unreachable`."""
@@ -206,7 +209,7 @@ def test_a_killed_server_ends_each_document_that_it_has_taken(cases, run, tmp_pa
     seconds = time.monotonic() - started
     service.stop()
     files = sweep(tmp_path / "whole")
-    for number, chance in enumerate(cases(2, "kills of serve")):
+    for number, chance in enumerate(cases(2, "kills of serve", PATIENCE)):
         data, ids = tmp_path / f"data{number}", {}
         service = Service(tmp_path, run, data)
         killer = threading.Timer(chance.uniform(0, seconds), os.kill, [service.child.pid, signal.SIGKILL])
