@@ -66,8 +66,8 @@ def exit_with(message: str) -> None:
 def limit_meeting(count: int) -> Iterator[None]:
     """End this process if `count` processes are not connected in time, which the block waits for without end."""
     message = (
-        f"the {count} processes of this training have not met within {MEETING_SECONDS / 60:.3g} minutes: look for those "
-        "that did not start or have failed, and start all of them again"
+        f"the {count} processes of this training have not met within {MEETING_SECONDS / 60:.3g} minutes: look for "
+        "those that did not start or have failed, and start all of them again"
     )
     timer = threading.Timer(MEETING_SECONDS, exit_with, [message])
     timer.daemon = True
