@@ -4,6 +4,8 @@ import os
 
 import hypothesis
 import pytest
+
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # as docmt train does, for what is forked from the tests
 import torch
 
 # Models of the developer must not take part: a data home that does not exist.

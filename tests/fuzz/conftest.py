@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from commands import TINY, call
-from harness import TEXT, limits
+from harness import TEXT, Child, limits
 
 from docmt.synthetic import write_corpus
 
@@ -17,6 +17,13 @@ MEMORY = 4 * 2**30
 """Bytes that a case may take beyond what is taken before it."""
 
 
+class Case(random.Random):
+    """The random numbers of a case."""
+
+    counts = True
+    """False where nothing was tried in the end, such as a kill that came too late"""
+
+
 @pytest.fixture
 def cases(request, record_property):
     """`for chance in cases(10)`: ten cases (times --fuzz), each with random numbers of its own, timed and counted.
@@ -24,14 +31,24 @@ def cases(request, record_property):
     The numbers of a case depend on the test and the number of the case alone, so that a failure comes back.
     """
 
-    def draw(count, kind):
-        count *= request.config.getoption("--fuzz")
-        for number in range(count):
-            with limits(SECONDS, MEMORY):
-                yield random.Random(f"{request.node.name} {kind} {number}")
-        record_property(KIND + kind, count)
+    def draw(count, kind, seconds=SECONDS):
+        counted = 0
+        for number in range(count * request.config.getoption("--fuzz")):
+            with limits(seconds, MEMORY):
+                case = Case(f"{request.node.name} {kind} {number}")
+                yield case
+            counted += case.counts
+        record_property(KIND + kind, counted)
 
     return draw
+
+
+@pytest.fixture(autouse=True)
+def no_children():
+    """Processes of a test that has failed do not outlive it."""
+    yield
+    for child in list(Child.left):
+        child.kill()
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,6 +10,7 @@ import traceback
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import ClassVar
 
 from commands import Outcome, call
 
@@ -100,6 +101,8 @@ class Child:
     """
 
     CLOSED = -1
+    left: ClassVar[set["Child"]] = set()
+    """those that nobody has waited for"""
 
     def __init__(self, folder, *arguments, out=None, err=None, encoding="utf-8", before=lambda: None):
         self.arguments, self.before = arguments, before
@@ -109,6 +112,7 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             self._run([out, err], encoding)
+        self.left.add(self)
 
     def _run(self, streams, encoding):
         status = 70
@@ -132,15 +136,25 @@ class Child:
         finally:
             os._exit(status)
 
-    def kill(self, seconds):
-        """Kills it after so many seconds, if it is still there."""
+    @property
+    def is_running(self):
+        """Whether it has not ended."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def kill(self, seconds=0.0):
+        """Kills it after so many seconds; returns whether it was still running."""
         time.sleep(seconds)
         os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        return self._wait() == -signal.SIGKILL
+
+    def _wait(self):
+        """Waits until it has ended; its status, or minus the signal that ended it."""
+        _, status = os.waitpid(self.pid, 0)
+        self.left.discard(self)
+        return os.waitstatus_to_exitcode(status)
 
     def end(self):
         """Waits until it has ended; what it left behind, which keeps to the contract."""
-        _, status = os.waitpid(self.pid, 0)
-        outcome = Outcome(os.waitstatus_to_exitcode(status), *(file.read_bytes().decode() for file in self.files))
+        outcome = Outcome(self._wait(), *(file.read_bytes().decode() for file in self.files))
         assert not any(name in outcome.err for name in PYTHON), outcome
         return outcome

@@ -1,61 +1,14 @@
-"""Kills at any moment, and standard streams, names and places that are not what one expects."""
+"""Standard streams, names and places that are not what one expects."""
 
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 from commands import QUICK, call
-from harness import TEXT, Child, check_outcome, contents, keeps_to_the_contract
+from harness import TEXT, Child, check_outcome, keeps_to_the_contract
 
 pytestmark = pytest.mark.full
-
-
-def seconds_of(folder, *arguments):
-    """How long a command takes that is not killed."""
-    started = time.monotonic()
-    outcome = Child(folder, *arguments).end()
-    assert outcome.status == 0, outcome
-    return time.monotonic() - started
-
-
-def test_a_killed_prepare_is_done_by_the_same_command(cases, prepare, store, tmp_path):
-    whole = seconds_of(tmp_path, *prepare, "--store", tmp_path / "whole")
-    assert contents(tmp_path / "whole") == contents(store)
-    (tmp_path / "stores").mkdir()
-    for chance in cases(4, "kills of prepare"):
-        place = tmp_path / "stores" / "s"
-        Child(tmp_path, *prepare, "--store", place, "--overwrite=true").kill(chance.uniform(0, whole))
-        assert not place.exists() or contents(place) == contents(store)
-        keeps_to_the_contract(*prepare, "--store", place, "--overwrite=true", statuses=(0,))
-        assert contents(place) == contents(store)
-        assert list(place.parent.iterdir()) == [place]
-
-
-def test_a_killed_training_goes_on(cases, train, run, tmp_path):
-    whole = seconds_of(tmp_path, *train, "--run", tmp_path / "whole")
-    assert contents(tmp_path / "whole" / "model") == contents(run / "model")
-    for number, chance in enumerate(cases(4, "kills of train")):
-        place = tmp_path / f"run{number}"
-        Child(tmp_path, *train, "--run", place).kill(chance.uniform(0, whole))
-        again = ["train", "--resume", place] if (place / "recipe.yaml").exists() else [*train, "--run", place]
-        keeps_to_the_contract(*again, statuses=(0,))
-        assert contents(place / "model") == contents(run / "model")
-        assert not list(place.rglob(".*.tmp"))
-
-
-def test_a_killed_translation_leaves_nothing_half_done(cases, run, source, tmp_path):
-    out = tmp_path / "out" / "b.txt"
-    out.parent.mkdir()
-    whole = seconds_of(tmp_path, "translate", run, source, "-o", tmp_path / "whole.txt", *QUICK)
-    for chance in cases(4, "kills of translate"):
-        Child(tmp_path, "translate", run, source, "-o", out, *QUICK).kill(chance.uniform(0, whole))
-        assert not out.exists() or contents(out) == contents(tmp_path / "whole.txt")
-        keeps_to_the_contract("translate", run, source, "-o", out, *QUICK, "--resume", statuses=(0,))
-        assert contents(out) == contents(tmp_path / "whole.txt")
-        assert list(out.parent.iterdir()) == [out]
-        out.unlink()
 
 
 def reader_that_went_away():

@@ -1,5 +1,7 @@
 """A server that is killed at any moment and started again ends with the same bytes: nothing lost, nothing twice."""
 
+import asyncio
+import multiprocessing
 import os
 import random
 import signal
@@ -9,6 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from fake_engine import FakeEngine
+
+from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
+from docmt.serve.file_process import FileProcess
+from docmt.serve.job_store import JobStore
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 HERE = Path(__file__).parent
@@ -73,3 +80,31 @@ def test_a_server_that_is_killed_twenty_times_ends_with_the_same_bytes(tmp_path,
     assert process.wait() == 0
     assert contents(data, ids) == uninterrupted
     assert sorted(name for _, name in uninterrupted)[:2] == ["contents.json"] * 2
+
+
+def test_what_a_killed_server_was_writing_is_swept(tmp_path, monkeypatch):
+    """The file of a result; whether the client asks for it again or not."""
+    data = tmp_path / "data"
+
+    async def die(self, task):
+        Path(task.output).write_text("half of it")
+        os._exit(0)
+
+    async def scenario():
+        jobs = DocumentJobs(FakeEngine(), data)
+        await jobs.start()
+        id = (await jobs.create(make_files(tmp_path / "files")[0], DocumentOptions(), "")).id
+        async for _ in jobs.events(id, ""):
+            pass
+        monkeypatch.setattr(FileProcess, "_run", die)
+        await jobs.result(id, "")
+
+    process = multiprocessing.get_context("fork").Process(target=lambda: asyncio.run(scenario()))
+    process.start()
+    process.join()
+    (folder,) = (data / "spool").iterdir()
+    assert [path.read_text() for path in folder.glob("*/result")] == ["half of it"]
+    store = JobStore(data, 3600.0)
+    store.open()
+    store.close()
+    assert {path.name for path in folder.iterdir()} == {"source", "contents.json", "journal.jsonl"}

@@ -181,6 +181,7 @@ def test_every_process_says_that_one_is_lost_and_the_run_goes_on(stop, number, c
     processes[number].kill()
     processes[number].wait()  # or it still holds the lock
     assert (survivor.returncode, out) == (2, ""), err
+    assert "frame #" not in err  # of C++
     assert err.splitlines()[-1].startswith("docmt: error: ")
     assert err.endswith(GOES_ON.format(config.run) + "\n")
     assert "Traceback" not in err
@@ -210,6 +211,29 @@ def test_processes_that_make_no_progress_end(tmp_path):
         assert status == 2
         assert "no process of this training has gone on for" in errors.splitlines()[-1], errors
         assert errors.endswith(GOES_ON.format("r") + "\n")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_process_that_meets_no_other_ends(rank, config, tmp_path):
+    """The other one was killed, or never started; it waited for a day."""
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(config.to_dict()))
+    code = (
+        "import sys\n"
+        "from docmt.cli.app import main\n"
+        "from docmt.training import watch\n"
+        "watch.MEETING_SECONDS = 3.0\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    environment = {**ENVIRONMENT, **shared, "GROUP_RANK": "0", "RANK": rank, "LOCAL_RANK": rank}
+    command = [sys.executable, "-c", code, "train", str(recipe)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the 2 processes of this training have not met within 0.05 minutes: " in done.stderr.splitlines()[-1]
+    assert done.stderr.count("docmt: error: ") == 1, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.full

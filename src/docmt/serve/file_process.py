@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_error
 from docmt.documents import Document
 from docmt.serve.file_worker import FileTask
-from docmt.serve.job_store import JobFacts
+from docmt.serve.job_store import WORK_PREFIX, JobFacts
 
 ResultFormat = Literal["original", "html", "xlf", "tmx", "txt"]
 RESULTS: tuple[ResultFormat, ...] = get_args(ResultFormat)
@@ -111,27 +112,23 @@ class FileProcess:
             raise _damaged(facts.name) from error
 
     async def write(
-        self, source: Path, output: Path, facts: JobFacts, records: Sequence[dict[str, Any]], result: ResultFormat
+        self, source: Path, output: Path, facts: JobFacts, records: Sequence[dict[str, Any]], format: ResultFormat
     ) -> None:
         """Write the translated file, its text, or both sides.
 
         records: for each sentence its document, and target, score and links (see `FileTranslation.to_records`), or an
         error. Raises DocmtError if that fails.
         """
-        lines = output.with_name(f"{output.name}.records")
-        temporary = output.with_name(f"{output.name}.tmp")
-        try:
-            lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        try:  # names that no process of an earlier server writes to
+            with TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder:
+                lines, result = Path(folder, "records"), Path(folder, "result")
+                lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+                await self._run(self._make_task(source, result, facts, str(lines), format))
+                if not result.is_file():
+                    raise _damaged(facts.name)
+                result.replace(output)
         except OSError as error:
-            raise write_error(lines, error) from error
-        try:
-            await self._run(self._make_task(source, temporary, facts, str(lines), result))
-            temporary.replace(output)
-        except OSError as error:
-            raise _damaged(facts.name) from error
-        finally:
-            lines.unlink(missing_ok=True)
-            temporary.unlink(missing_ok=True)
+            raise write_error(output, error) from error
 
     def _make_task(self, source: Path, output: Path, facts: JobFacts, records: str = "", result: str = "") -> FileTask:
         limits = self._limits

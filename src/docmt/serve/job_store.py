@@ -19,6 +19,8 @@ from docmt.core.files import lock_directory, write_error
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ACTIVE: tuple[JobState, ...] = ("queued", "running")
 """States of a job that is not at its end."""
+WORK_PREFIX = "work."
+"""Beginning of the names of folders, in that of a job, in which a file is being written."""
 _ID_BYTES = 16
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS jobs (
@@ -80,8 +82,8 @@ class JobStore:
     def open(self) -> None:
         """Lock the directory for this process, and prepare the jobs that a killed process left.
 
-        Running jobs are queued again. Expired jobs, and folders without a job, are removed. Raises DocmtError if
-        another server uses the directory, and if it cannot be written.
+        Running jobs are queued again. Expired jobs, folders without a job and unfinished files are removed. Raises
+        DocmtError if another server uses the directory, and if it cannot be written.
         """
         try:
             self._data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -175,8 +177,8 @@ class JobStore:
     def _remove_orphans(self) -> None:
         known = {row["id"] for row in self._execute("SELECT id FROM jobs", ()).fetchall()}
         for folder in self._spool.iterdir():
-            if folder.name not in known:
-                shutil.rmtree(folder, ignore_errors=True)
+            for orphan in folder.glob(f"{WORK_PREFIX}*") if folder.name in known else [folder]:
+                shutil.rmtree(orphan, ignore_errors=True)
 
     def _execute(self, query: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         if self._connection is None:

@@ -111,7 +111,8 @@ def plan_processes(config: TrainConfig) -> Processes:
 def start_fabric(config: TrainConfig, strategy: Literal["ddp", "fsdp"] = "ddp") -> Fabric:
     """Return a launched Fabric for the configured devices, or for the processes that torchrun or Slurm started.
 
-    strategy: for several processes; fsdp also works in one. Raises DocmtError as `plan_processes` does.
+    strategy: for several processes; fsdp also works in one. Raises DocmtError as `plan_processes` does, and if another
+    process ends before all are connected.
     """
     processes = plan_processes(config)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs a greeting in every process
@@ -123,7 +124,8 @@ def start_fabric(config: TrainConfig, strategy: Literal["ddp", "fsdp"] = "ddp") 
         precision="bf16-mixed" if config.compute_dtype == "bfloat16" else "32-true",
         plugins=[processes.environment],
     )
-    fabric.launch()
+    with watch.limit_meeting(processes.count), report_lost_processes(processes.count, config.run):
+        fabric.launch()
     _watch_processes(fabric, config.run)
     return fabric
 
@@ -169,15 +171,15 @@ def leave_group_of_one() -> Iterator[None]:
 
 
 @contextmanager
-def report_lost_processes(fabric: Fabric, run: Path) -> Iterator[None]:
-    """Raise LostProcessError in place of the errors of a broken connection to another process.
+def report_lost_processes(count: int, run: Path) -> Iterator[None]:
+    """Raise LostProcessError in place of the errors of a broken connection to another process of `count`.
 
     Another process that fails or is killed breaks the connection, here or in the next exchange.
     """
     try:
         yield
     except RuntimeError as error:  # gloo has no error class
-        if fabric.world_size > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+        if count > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
             raise LostProcessError(lost_process_message(run)) from error
         raise
 

@@ -141,7 +141,7 @@ def _start(
     fabric = start_fabric(config, strategy)
     stack.enter_context(watch_processes(config.run))
     corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
-    stack.enter_context(report_lost_processes(fabric, config.run))
+    stack.enter_context(report_lost_processes(processes.count, config.run))
     check_agreement(fabric, strategy)
     if fabric.is_global_zero:
         run.prepare(config)

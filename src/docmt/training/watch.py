@@ -22,6 +22,8 @@ LOST_POLLS = 12
 """polls without a sign of a process, after which it counts as lost: stopped, killed, or on a machine without network"""
 STUCK_POLLS = 360
 """polls without progress of any process, after which all count as stuck; longer than any batch takes"""
+MEETING_SECONDS = 600.0
+"""in which all processes must connect; machines of a cluster start minutes apart"""
 GRACE_SECONDS = 5.0
 """from a failure to the exit: most processes notice it themselves and say more"""
 _ALIVE, _PROGRESS = "docmt/alive", "docmt/progress"
@@ -58,6 +60,22 @@ def exit_with(message: str) -> None:
     with suppress(OSError):  # not through sys.stderr: a thread that holds its lock at exit aborts Python
         os.write(2, f"docmt: error: {printable(message)}\n".encode())
     os._exit(USAGE_ERROR)
+
+
+@contextmanager
+def limit_meeting(count: int) -> Iterator[None]:
+    """End this process if `count` processes are not connected in time, which the block waits for without end."""
+    message = (
+        f"the {count} processes of this training have not met within {MEETING_SECONDS / 60:.3g} minutes: look for "
+        "those that did not start or have failed, and start all of them again"
+    )
+    timer = threading.Timer(MEETING_SECONDS, exit_with, [message])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class _Counter:

@@ -58,6 +58,8 @@ def parser() -> Parser[TrainConfig]:
 
 def run(arguments: Sequence[str]) -> int:
     """Train a model in a run directory, or resume an interrupted run."""
+    # Before PyTorch is imported: it adds its own calls to the one sentence on a lost process.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     option_parser, recipes = parser(), []
     explicit, _ = option_parser.read(arguments)
     if (run := explicit.get("resume")) is not None:
