@@ -24,7 +24,7 @@ from docmt.training.distributed import start_fabric
 from docmt.training.training_corpus import TrainingCorpus
 from docmt.training.validation import DevBleu
 
-GOES_ON = "Continue from the last checkpoint with docmt train --resume {}"
+GOES_ON = "Continue from the last checkpoint with docmt train --resume {}, or start again if there is none"
 
 
 def wait_for(condition, process):

@@ -52,7 +52,7 @@ def lost_process_message(
     run: Path, problem: str = "another process of this training failed or was killed; see its output"
 ) -> str:
     """Return the sentence on the end of a training whose processes cannot go on."""
-    return f"{problem}. Continue from the last checkpoint with docmt train --resume {run}"
+    return f"{problem}. Continue from the last checkpoint with docmt train --resume {run}, or start again if there is none"
 
 
 def exit_with(message: str) -> None:
