@@ -52,7 +52,8 @@ def lost_process_message(
     run: Path, problem: str = "another process of this training failed or was killed; see its output"
 ) -> str:
     """Return the sentence on the end of a training whose processes cannot go on."""
-    return f"{problem}. Continue from the last checkpoint with docmt train --resume {run}, or start again if there is none"
+    advice = f"Continue from the last checkpoint with docmt train --resume {run}, or start again if there is none"
+    return f"{problem}. {advice}"
 
 
 def exit_with(message: str) -> None:
