@@ -10,8 +10,12 @@ import pytest
 from bulk_jobs import QUICK, bulk, is_clean, read_parts
 from commands import call
 
+from docmt.bulk import job_directory
 from docmt.bulk.job_directory import JobDirectory
+from docmt.bulk.status import read_status
 from docmt.decoding import Translator
+
+NAMES = {"000001", "000002", "000003"}
 
 
 def test_a_deleted_part_is_written_again(model, corpus, tmp_path, caplog):
@@ -86,6 +90,34 @@ def test_two_workers_that_start_together(model, corpus, tmp_path):
     assert other.reopen("2-00000000-00000000", names) == []
     bulk(model, "-o", tmp_path / "job")
     assert read_parts(tmp_path / "job") == whole
+
+
+@pytest.mark.parametrize("look", [read_status, lambda job: job.reopen("1-00000000-00000000", NAMES)])
+def test_a_shard_that_is_reopened_during_a_look(look, model, corpus, tmp_path, monkeypatch):
+    """Its facts are listed, and gone when they are read."""
+    bulk(model, corpus, "-o", tmp_path / "job")
+    whole = read_parts(tmp_path / "job")
+    (tmp_path / "job" / "output" / "part-000001.jsonl").unlink()  # the first that is read
+    read, other = job_directory.read_json, JobDirectory(tmp_path / "job")
+
+    def read_late(path):
+        if path.parent == other.done:
+            monkeypatch.undo()
+            assert len(other.reopen("2-00000000-00000000", NAMES)) == 1
+        return read(path)
+
+    monkeypatch.setattr(job_directory, "read_json", read_late)
+    look(JobDirectory(tmp_path / "job"))
+    bulk(model, "-o", tmp_path / "job")
+    assert read_parts(tmp_path / "job") == whole
+
+
+def test_finished_shards_that_another_machine_lists_late(model, corpus, tmp_path, monkeypatch):
+    bulk(model, corpus, "-o", tmp_path / "job")
+    job, names = JobDirectory(tmp_path / "job"), job_directory._list
+    monkeypatch.setattr(job_directory, "_list", lambda folder: [] if folder == job.done else names(folder))
+    job.reopen("1-00000000-00000000", NAMES)
+    assert job.list_waiting() == set()
 
 
 @pytest.mark.parametrize("name", ["rename", "unlink"])

@@ -258,7 +258,9 @@ class JobDirectory:
         kept = set(_list(self.kept)).intersection(names)  # first: a shard is done before it is kept
         facts = {name: facts for name, facts in self.read_facts().items() if name in names}
         deleted = self.find_deleted(facts)
-        for name in sorted(kept & deleted.keys() | kept - facts.keys()):  # the latter, if two workers met here
+        # If two workers met here. NFS may list a new name late, but finds it.
+        undone = {name for name in kept - facts.keys() if not self._is_done(name)}
+        for name in sorted(kept & deleted.keys() | undone):
             path = self.claimed / f"{name}.{worker}"
             if _rename(self.kept / name, path):
                 (self.done / name).unlink(missing_ok=True)
@@ -267,7 +269,14 @@ class JobDirectory:
 
     def read_facts(self) -> dict[str, ShardFacts]:
         """Return the facts of all finished shards, by name."""
-        return {name: ShardFacts(**read_json(self.done / name)) for name in sorted(_list(self.done))}
+        facts = {}
+        for name in sorted(_list(self.done)):
+            try:
+                facts[name] = ShardFacts(**read_json(self.done / name))
+            except DocmtError:
+                if self._is_done(name):  # or another worker has just reopened it
+                    raise
+        return facts
 
     def list_done(self) -> set[str]:
         """Return the names of the finished shards."""
