@@ -122,7 +122,11 @@ def test_equal_ids_are_refused(model, tmp_path):
     other = write_rows(tmp_path / "other.jsonl", [{"text": "words"}, {"id": "3", "text": "few words"}])
     message = r"one.jsonl, line 2 and .*other.jsonl, line 2 have the same id '3': .*--id-column ''"
     fails("bulk", model, one, other, "-o", tmp_path / "a", *QUICK, message=message)
-    fails("bulk", model, one, one, "-o", tmp_path / "b", *QUICK, message=r"line 1 and .*line 1 have the same id 'x'")
+    fails("bulk", model, one, one, "-o", tmp_path / "b", *QUICK, message="one.jsonl is named twice: name it once")
+    missing = tmp_path / "missing.jsonl"
+    missing.write_text('{"id": NaN, "text": "words"}\n' * 2)
+    bulk(model, missing, "-o", tmp_path / "c")
+    assert [record["id"] for record in read_records(tmp_path / "c")] == ["missing.jsonl:1", "missing.jsonl:2"]
     bulk(model, one, other, "-o", tmp_path / "job", "--id-column", "")
     ids = [record["id"] for record in read_records(tmp_path / "job")]
     assert ids == ["one.jsonl:1", "one.jsonl:2", "other.jsonl:1", "other.jsonl:2"]

@@ -14,7 +14,7 @@ from docmt.bulk.job_directory import JobDirectory
 from docmt.bulk.workers import Watch, sign_of_life
 from docmt.core import files
 
-BOOT = Path("/proc/sys/kernel/random/boot_id")
+MACHINE = Path("/etc/machine-id")
 
 
 @pytest.fixture
@@ -105,12 +105,12 @@ def test_a_process_of_this_machine_that_has_ended_is_dead_at_once(tmp_path, monk
     assert Watch(tmp_path).look()[other]
 
 
-@pytest.mark.skipif(not BOOT.exists(), reason="this system does not tell one boot from another")
+@pytest.mark.skipif(not MACHINE.exists(), reason="this system has no id")
 def test_machines_of_one_name_do_not_take_each_other_for_dead(tmp_path, monkeypatch):
     ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
     read = Path.read_text
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", lambda path, **options: "x" if path == BOOT else read(path, **options))
+        patch.setattr(Path, "read_text", lambda path, **options: "x" if path == MACHINE else read(path, **options))
         name = f"{ended.stdout.strip()}-{files.host_id()}-00000000"
     write_sign(tmp_path, name)
     assert Watch(tmp_path).look() == {name: True}

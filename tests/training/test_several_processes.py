@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -234,6 +235,21 @@ def test_a_process_that_meets_no_other_ends(rank, config, tmp_path):
     assert "the 2 processes of this training have not met within 0.05 minutes: " in done.stderr.splitlines()[-1]
     assert done.stderr.count("docmt: error: ") == 1, done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.full
+def test_a_meeting_at_a_port_that_is_taken(config, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(config.to_dict()))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(listener.getsockname()[1]), "WORLD_SIZE": "2"}
+        environment = {**ENVIRONMENT, **shared, "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+        command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
+        environment |= {"RANK": "0", "LOCAL_RANK": "0"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "cannot meet (" in done.stderr and "Choose a free port" in done.stderr
+    assert "--resume" not in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.full

@@ -101,7 +101,9 @@ class ShardRows(ShardKind):
             id = self._read_id(row)
             if digest_id(id) not in suspects:
                 continue
-            if first := locations.get(id):
+            if (first := locations.get(id)) == row.location:
+                raise DocmtError(f"{row.path} is named twice: name it once")
+            if first:
                 raise DocmtError(
                     f"{first} and {row.location} have the same id {quote(id)}: change one, name another column with "
                     "--id-column, or name rows by their file and line with --id-column ''"
@@ -159,7 +161,8 @@ class ShardRows(ShardKind):
 
     def _read_id(self, row: Row) -> str:
         value = row.values.get(self.config.id_column)
-        if value not in (None, "") and not isinstance(value, list | dict | bytes):
+        is_missing = value in (None, "") or value != value  # tables write NaN for what is missing
+        if not is_missing and not isinstance(value, list | dict | bytes):
             return str(value)
         return f"{row.path if self.config.has_full_ids else Path(row.path).name}:{row.number}"
 

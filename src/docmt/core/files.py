@@ -329,11 +329,11 @@ def shorten_name(name: str) -> str:
 
 
 def host_id() -> str:
-    """Return a checksum of the host name, its boot and the namespace of PIDs, which have no meaning elsewhere."""
+    """Return a checksum of the machine and of the namespace of its PIDs, which have no meaning elsewhere."""
     name = socket.gethostname()
     with suppress(OSError):  # two machines, or two containers, may have one host name
         name += str(Path("/proc/self/ns/pid").readlink())
-        name += Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii", errors="replace")
+        name += Path("/etc/machine-id").read_text(encoding="ascii", errors="replace")
     return f"{zlib.crc32(name.encode('utf-8', 'replace')):08x}"
 
 

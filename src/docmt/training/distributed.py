@@ -124,7 +124,7 @@ def start_fabric(config: TrainConfig, strategy: Literal["ddp", "fsdp"] = "ddp") 
         precision="bf16-mixed" if config.compute_dtype == "bfloat16" else "32-true",
         plugins=[processes.environment],
     )
-    with watch.limit_meeting(processes.count), report_lost_processes(processes.count, config.run):
+    with watch.limit_meeting(processes.count), _report_failed_meeting(processes.count):
         fabric.launch()
     _watch_processes(fabric, config.run)
     return fabric
@@ -151,6 +151,21 @@ def _build_strategy(config: TrainConfig, processes: Processes, strategy: str) ->
     if processes.count == 1:
         return "auto"
     return DDPStrategy(timeout=_EXCHANGE_TIMEOUT)
+
+
+@contextmanager
+def _report_failed_meeting(count: int) -> Iterator[None]:
+    """Raise DocmtError in place of the errors of a connection that cannot be made."""
+    try:
+        yield
+    except RuntimeError as error:
+        if count > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+            reason = " ".join(str(error).split("\n")[0].split())
+            raise DocmtError(
+                f"the {count} processes of this training cannot meet ({reason}). Choose a free port if it is "
+                "taken, and start all of them again"
+            ) from error
+        raise
 
 
 @contextmanager

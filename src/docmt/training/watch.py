@@ -22,7 +22,7 @@ LOST_POLLS = 12
 """polls without a sign of a process, after which it counts as lost: stopped, killed, or on a machine without network"""
 STUCK_POLLS = 360
 """polls without progress of any process, after which all count as stuck; longer than any batch takes"""
-MEETING_SECONDS = 600.0
+MEETING_SECONDS = 1800.0
 """in which all processes must connect; machines of a cluster start minutes apart"""
 GRACE_SECONDS = 5.0
 """from a failure to the exit: most processes notice it themselves and say more"""
