@@ -33,6 +33,7 @@ from docmt.text import BpeTokenizer
 
 _SEARCH = ("--beam", "2", "--max-length-extra", "4", "--device", "cpu")
 _START_SECONDS, _IDLE_SECONDS, _LONGEST_IDLE_SECONDS = 60, 8, 60
+_COUNTS = ("answered", "refused", "good_refused", "left", "faults", "documents")
 _SHOWN = (1 / 12, 1 / 4, 1 / 2, 3 / 4, 1)
 """Moments of the table, as shares of the length."""
 _BROKEN_ROWS = (
@@ -107,7 +108,10 @@ def _running_service(model: Path, folder: Path, tally: Tally) -> Iterator[tuple[
     log = folder / "serve.log"
     command = [sys.executable, "-m", "docmt", "serve", str(model), "--port", str(port), "--keep-hours", "0.05"]
     with log.open("wb") as output:
-        process = subprocess.Popen([*command, "--data", str(folder / "serve"), *_SEARCH], stderr=output)
+        # In a session of its own, Ctrl-C reaches it only after the clients.
+        process = subprocess.Popen(
+            [*command, "--data", str(folder / "serve"), *_SEARCH], stderr=output, start_new_session=True
+        )
     try:
         until = time.monotonic() + _START_SECONDS
         while time.monotonic() < until and process.poll() is None and b"the page is at" not in log.read_bytes():
@@ -162,7 +166,7 @@ def _watch(process: subprocess.Popen[bytes], settings: Settings, tally: Tally) -
             if process.poll() is not None:
                 tally.blame("the service is dead")
                 break
-            counts = {name: tally.counts[name] for name in ("answered", "refused", "left", "faults", "documents")}
+            counts = {name: tally.counts[name] for name in _COUNTS}
             rows.append({"minute": number * settings.sample_seconds / 60, **_measure(process.pid), **counts})
             bar.advance(1, ", ".join(f"{value:.6g} {name}" for name, value in rows[-1].items()))
     return rows
@@ -193,7 +197,7 @@ def _run_jobs(model: Path, folder: Path, tally: Tally, stop: threading.Event, ch
 
 def _run_rows(model: Path, folder: Path, tally: Tally, chance: random.Random) -> None:
     """Translate rows of which some are broken; then the same file, cut short, which must be refused."""
-    rows = [json.dumps({"id": f"d{n}", "text": ". ".join(chance.choices(LINES, k=5))}) for n in range(100)]
+    rows = [json.dumps({"id": f"d{n}", "text": ". ".join(chance.choices(LINES, k=5))}) for n in range(60)]
     rows[1:] = chance.sample([*rows[1:], *_BROKEN_ROWS], len(rows) - 1 + len(_BROKEN_ROWS))
     corpus, data = folder / "rows.jsonl.gz", gzip.compress("".join(f"{row}\n" for row in rows).encode())
     corpus.write_bytes(data)
@@ -209,7 +213,7 @@ def _run_rows(model: Path, folder: Path, tally: Tally, chance: random.Random) ->
 def _run_files(model: Path, folder: Path, tally: Tally, chance: random.Random) -> None:
     """Translate a folder of files, half of which are broken."""
     source = folder / "files"
-    for number in range(20):
+    for number in range(6):
         for name, data in make_files().items():
             each, content = (name, data) if number % 2 else damage(name, data, chance)
             path = source / str(number) / each
@@ -223,7 +227,7 @@ def _run_files(model: Path, folder: Path, tally: Tally, chance: random.Random) -
 def _bulk(model: Path, input: Path, job: Path, tally: Tally, statuses: tuple[int, ...] = (0, 2)) -> str:
     """Run a job of small shards, and return its standard error. statuses: with which it may end."""
     command = [sys.executable, "-m", "docmt", "bulk", str(model), str(input), "-o", str(job), "--shard-tokens", "2000"]
-    process = subprocess.run([*command, *_SEARCH, "-q"], capture_output=True, text=True, check=False)
+    process = subprocess.run([*command, *_SEARCH, "-q"], capture_output=True, text=True, start_new_session=True)
     if process.returncode not in statuses or "Traceback" in process.stderr:
         tally.blame(f"docmt bulk ended with status {process.returncode}: {process.stderr[-500:]}")
     return process.stderr

@@ -18,7 +18,7 @@ from typing import Any
 
 TEXT = "The lamp is old. It is not cheap, but Anna likes it. She bought it in a small shop near the river.\n\n" * 3
 LINES = TEXT.split("\n\n")[0].split(". ")
-_WAIT_SECONDS = 120
+_WAIT_SECONDS = 600
 """After so long without an answer, there is none."""
 _LEAVING, _SLOW = 0.2, 0.1
 """Shares of requests whose client leaves, or is slow."""
@@ -99,7 +99,7 @@ class Tally:
         self._lock, self.counts, self.faults = threading.Lock(), Counter[str](), list[str]()
 
     def count(self, outcome: str, number: int = 1) -> None:
-        """Count outcomes: answered, refused, left, documents."""
+        """Count outcomes: answered, refused, good_refused (of these), left, documents, lost."""
         with self._lock:
             self.counts[outcome] += number
 
@@ -115,11 +115,14 @@ class Tally:
         if 200 <= status < 300:
             self.count("answered")
             return True
-        is_allowed = status in _EARLY or (400 <= status < 500 and not is_good)
-        if is_allowed and _find_sentence(body):
-            self.count("refused")
-        else:
+        if not (400 <= status < 500 or status == 503) or not _find_sentence(body):
             self.blame(f"{name}: {status} {body[:200]!r}")
+        elif is_good and status not in _EARLY:
+            self.count("refused")
+            self.count("good_refused")
+            print(f"refused, though good: {name}: {body[:200]!r}", file=sys.stderr, flush=True)
+        else:
+            self.count("refused")
         return False
 
 
@@ -220,7 +223,7 @@ class Client(threading.Thread):
             case 5:
                 self._send("/v2/translate", {"text": lines, "target_lang": "FR", "context": TEXT[:40]})
 
-    def _upload(self, path: str, stays: bool = False, **fields: str) -> tuple[dict[str, Any] | None, bool]:
+    def _upload(self, path: str, **fields: str) -> tuple[dict[str, Any] | None, bool]:
         """Send a file, perhaps a broken one. Return the answer, and whether the file was good."""
         name, data = self._chance.choice(list(self._files.items()))
         is_good = self._chance.random() < 0.6
@@ -231,7 +234,7 @@ class Client(threading.Thread):
         )
         form += f'--b\r\ncontent-disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
         body = form.encode() + data + b"\r\n--b--\r\n"
-        answer = self.request("POST", path, body, "multipart/form-data; boundary=b", is_good, stays)
+        answer = self.request("POST", path, body, "multipart/form-data; boundary=b", is_good)
         return None if answer is None else json.loads(answer), is_good
 
     def _wait(self, path: str, done: tuple[str, ...]) -> str:
