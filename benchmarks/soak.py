@@ -166,8 +166,8 @@ def _watch(process: subprocess.Popen[bytes], settings: Settings, tally: Tally) -
             if process.poll() is not None:
                 tally.blame("the service is dead")
                 break
-            counts = {name: tally.counts[name] for name in _COUNTS}
-            rows.append({"minute": number * settings.sample_seconds / 60, **_measure(process.pid), **counts})
+            minute = number * settings.sample_seconds / 60
+            rows.append({"minute": minute, **_measure(process.pid), **tally.select(_COUNTS)})
             bar.advance(1, ", ".join(f"{value:.6g} {name}" for name, value in rows[-1].items()))
     return rows
 
@@ -253,7 +253,7 @@ def _make_result(
     memory = [row["megabytes"] for row in rows]
     growth = statistics.median(memory[-quarter:]) / statistics.median(memory[quarter : 2 * quarter]) if quarter else 1.0
     shown = [rows[max(0, round(share * len(rows)) - 1)] for share in _SHOWN] if rows else []
-    table = [{"minute": "start", **before}, *shown, {"minute": "idle", **after, **tally.counts}]
+    table = [{"minute": "start", **before}, *shown, {"minute": "idle", **after, **tally.select(_COUNTS)}]
     findings = [
         Finding("memory: median of the last quarter over that of the second", growth, at_most=settings.growth),
         Finding("descriptors more than at the start", after["descriptors"] - before["descriptors"], "", at_most=0),

@@ -14,6 +14,7 @@ import time
 import urllib.parse
 import zipfile
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 TEXT = "The lamp is old. It is not cheap, but Anna likes it. She bought it in a small shop near the river.\n\n" * 3
@@ -109,6 +110,10 @@ class Tally:
             self.counts["faults"] += 1
             self.faults.append(fault)
             print(f"fault: {fault}", file=sys.stderr, flush=True)
+
+    def select(self, names: Sequence[str]) -> dict[str, int]:
+        """Return the counts of these names."""
+        return {name: self.counts[name] for name in names}
 
     def judge(self, name: str, status: int, body: bytes, is_good: bool = False) -> bool:
         """Count an answer, and return whether it is one: not a refusal. is_good: whether the request was."""
