@@ -191,7 +191,7 @@ def test_what_is_no_job(model, corpus, tmp_path):
     (tmp_path / "empty.jsonl").touch()
     url = write_rows(tmp_path / "other.jsonl", [{"url": "x"}])
     fails("bulk", model, corpus, "-o", tmp_path / "full", message=r"full holds something else, such as mine: choose")
-    fails("bulk", model, "-o", tmp_path / "none", message=r"none holds no bulk job: name the directory")
+    fails("bulk", model, "-o", tmp_path / "none", message=r"none holds no bulk job yet: name the input as well")
     fails("bulk", "status", tmp_path / "full", message=r"full holds no bulk job")
     fails("bulk", "status", message=r"needs one directory")
     fails("bulk", model, corpus, message=r"-o is missing: name the directory of the job")

@@ -99,7 +99,7 @@ class JobDirectory:
     def __init__(self, path: Path, claim_seconds: float = CLAIM_SECONDS) -> None:
         """Open an existing job. Raises DocmtError if there is none."""
         if not _is_job(path):
-            raise DocmtError(f"{path} holds no bulk job: name the directory after -o of `docmt bulk`")
+            raise DocmtError(f"{path} holds no bulk job yet: name the input as well, or the -o of a planned job")
         self.path = path
         self.output, self.failed = (path / name for name in _RESULT_FOLDERS)
         folders = (path / _STATE / name for name in _STATE_FOLDERS)

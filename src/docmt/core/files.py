@@ -333,7 +333,7 @@ def host_id() -> str:
     name = socket.gethostname()
     with suppress(OSError):  # two machines, or two containers, may have one host name
         name += str(Path("/proc/self/ns/pid").readlink())
-        name += Path("/etc/machine-id").read_text(encoding="ascii", errors="replace")
+        name += Path("/", "etc", "machine-id").read_text(encoding="ascii", errors="replace")
     return f"{zlib.crc32(name.encode('utf-8', 'replace')):08x}"
 
 
