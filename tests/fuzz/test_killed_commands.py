@@ -10,7 +10,7 @@ import pytest
 from bulk_jobs import is_clean, read_parts, write_rows
 from commands import QUICK, assert_one_sentence
 from harness import TEXT, Child, contents, keeps_to_the_contract
-from launching import free_port
+from launching import free_port, variables_of
 
 from docmt.bulk import worker
 from docmt.serve.job_store import JobStore
@@ -61,19 +61,19 @@ def test_a_killed_training_goes_on(cases, train, run, tmp_path):
 
 def start_two(folder, *arguments, before=lambda: None):
     """Two processes of a training that find each other by variables, as those of torchrun do."""
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "GROUP_RANK": "0"}
-    shared |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    port = free_port()
 
     def start(rank):
-        (folder / rank).mkdir(exist_ok=True)
+        own = folder / str(rank)
+        own.mkdir(exist_ok=True)
 
         def join():
-            os.environ.update(shared, RANK=rank, LOCAL_RANK=rank)
+            os.environ.update(variables_of(rank, 2, port))
             before()
 
-        return Child(folder / rank, *arguments, before=join)
+        return Child(own, *arguments, before=join)
 
-    return [start("0"), start("1")]
+    return [start(0), start(1)]
 
 
 def impatient():

@@ -18,13 +18,19 @@ def free_port():
         return str(listener.getsockname()[1])
 
 
+def variables_of(rank, count, port):
+    """The variables by which torchrun tells a process its number and where to meet the others."""
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GROUP_RANK": "0"}
+    counts = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
+    return {**meeting, **counts, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+
+
 def start(command, count, **variables):
     """Start `count` processes that find each other, with these further variables of the environment."""
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": str(count)}
-    shared |= {"LOCAL_WORLD_SIZE": str(count), "GROUP_RANK": "0", **variables}
+    port = free_port()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return [
-        subprocess.Popen(command, env={**ENVIRONMENT, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}, **pipes)
+        subprocess.Popen(command, env={**ENVIRONMENT, **variables_of(rank, count, port), **variables}, **pipes)
         for rank in range(count)
     ]
 

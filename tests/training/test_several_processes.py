@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from launching import ENVIRONMENT, finish, free_port, start
+from launching import ENVIRONMENT, finish, free_port, start, variables_of
 from runs import assert_equal_runs, metrics
 from safetensors.torch import load_file
 
@@ -215,7 +215,7 @@ def test_processes_that_make_no_progress_end(tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("rank", ["0", "1"])
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_process_that_meets_no_other_ends(rank, config, tmp_path):
     """The other one was killed, or never started; it waited for a day."""
     recipe = tmp_path / "recipe.yaml"
@@ -227,8 +227,7 @@ def test_a_process_that_meets_no_other_ends(rank, config, tmp_path):
         "watch.MEETING_SECONDS = 3.0\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    environment = {**ENVIRONMENT, **shared, "GROUP_RANK": "0", "RANK": rank, "LOCAL_RANK": rank}
+    environment = {**ENVIRONMENT, **variables_of(rank, 2, free_port())}
     command = [sys.executable, "-c", code, "train", str(recipe)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
@@ -242,10 +241,8 @@ def test_a_meeting_at_a_port_that_is_taken(config, tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(config.to_dict()))
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(listener.getsockname()[1]), "WORLD_SIZE": "2"}
-        environment = {**ENVIRONMENT, **shared, "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+        environment = {**ENVIRONMENT, **variables_of(0, 2, str(listener.getsockname()[1]))}
         command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
-        environment |= {"RANK": "0", "LOCAL_RANK": "0"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "cannot meet (" in done.stderr and "Choose a free port" in done.stderr

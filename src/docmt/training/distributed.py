@@ -153,13 +153,18 @@ def _build_strategy(config: TrainConfig, processes: Processes, strategy: str) ->
     return DDPStrategy(timeout=_EXCHANGE_TIMEOUT)
 
 
+def _is_of_connection(error: RuntimeError) -> bool:
+    """Return whether an error is of the connection to other processes; gloo has no error class."""
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
+
+
 @contextmanager
 def _report_failed_meeting(count: int) -> Iterator[None]:
     """Raise DocmtError in place of the errors of a connection that cannot be made."""
     try:
         yield
     except RuntimeError as error:
-        if count > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+        if count > 1 and _is_of_connection(error):
             reason = " ".join(str(error).split("\n")[0].split())
             raise DocmtError(
                 f"the {count} processes of this training cannot meet ({reason}). Choose a free port if it is "
@@ -193,8 +198,8 @@ def report_lost_processes(count: int, run: Path) -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError as error:  # gloo has no error class
-        if count > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+    except RuntimeError as error:
+        if count > 1 and _is_of_connection(error):
             raise LostProcessError(lost_process_message(run)) from error
         raise
 
