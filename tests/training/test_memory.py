@@ -58,6 +58,13 @@ def test_auto_shards_what_does_not_fit(tiny_config, limit, size):
     assert choose_strategy(replace(config, strategy="fsdp"), 1, 1, False) == "fsdp"
 
 
+def test_offloading_is_for_gpus(tiny_config):
+    config = replace(tiny_config, strategy="fsdp", cpu_offload=True)
+    with pytest.raises(DocmtError, match=r"cpu_offload is true, but this training runs on a CPU: set it to false"):
+        train(config)
+    assert not config.run.exists()
+
+
 @pytest.mark.parametrize(
     ("share", "advice"),
     [

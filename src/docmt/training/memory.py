@@ -123,8 +123,11 @@ def available_memory(on_gpu: bool, local_processes: int) -> int:
 def choose_strategy(config: TrainConfig, processes: int, local_processes: int, on_gpu: bool) -> Strategy:
     """Return the configured strategy; for auto, ddp if the model fits each process, otherwise fsdp.
 
-    All machines must have the same memory, or their processes may choose differently.
+    All machines must have the same memory, or their processes may choose differently. Raises DocmtError for options of
+    GPUs on a CPU.
     """
+    if config.cpu_offload and not on_gpu:
+        raise DocmtError("cpu_offload is true, but this training runs on a CPU: set it to false")
     if config.strategy != "auto":
         return config.strategy
     if processes == 1 or not config.model.vocabulary_size:

@@ -95,6 +95,7 @@ def parser() -> Parser[BulkOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     options = parser().parse(arguments)
+    logging.getLogger("docmt.bulk").setLevel(logging.INFO)
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:
         return _print_status(options.input, options.json)
@@ -175,9 +176,13 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     with sign_of_life(job.workers) as name:
         job.sweep(complete=False)
         worker = Worker(job, name, translator, options.samples)
-        plan = worker.plan(kind, {**settings, "input": names} if paths else settings, options.shard_tokens)
-        if not options.plan_only:
-            worker.work(plan, share, paths)
+        try:
+            plan = worker.plan(kind, {**settings, "input": names} if paths else settings, options.shard_tokens)
+            if not options.plan_only:
+                worker.work(plan, share, paths)
+        except KeyboardInterrupt:
+            _log.warning(f"finished shards are kept; to go on, start a worker again (docmt bulk status {job.path})")
+            raise
         status = read_status(job)
         job.sweep(complete=status.is_complete)
         return status
