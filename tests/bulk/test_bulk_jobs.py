@@ -156,7 +156,9 @@ def test_an_interrupted_worker_releases_its_claim(model, corpus, tmp_path, monke
         outcome = call("bulk", model, corpus, "-o", tmp_path / "job", *QUICK)
     if error is KeyboardInterrupt:
         assert outcome.status == 130
-        advice = f"docmt: finished shards are kept; to go on, start a worker again (docmt bulk status {tmp_path / 'job'})"
+        advice = (
+            f"docmt: finished shards are kept; to go on, start a worker again (docmt bulk status {tmp_path / 'job'})"
+        )
         assert outcome.err.splitlines() == [advice, "docmt: interrupted"]
     state = tmp_path / "job" / "state"
     assert [list((state / name).iterdir()) for name in ("claimed", "workers")] == [[], []]

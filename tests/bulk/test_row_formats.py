@@ -10,6 +10,8 @@ from bulk_jobs import QUICK, TEXTS, bulk, read_parts, read_records, write_rows
 from commands import call, fails
 
 from docmt.core.compression import compress
+from docmt.core.errors import DocmtError
+from docmt.decoding import Translator
 from docmt.documents import read_parallel
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -115,6 +117,25 @@ def test_equal_documents_of_a_job_have_samples_of_their_own(model, tmp_path):
     assert call("bulk", model, path, "-o", tmp_path / "job", *options).status == 0
     assert len(list((tmp_path / "job" / "output").iterdir())) > 2
     assert len({tuple(record["target"]) for record in read_records(tmp_path / "job")}) == 12
+
+
+@pytest.mark.parametrize("error", [DocmtError("no"), MemoryError()])
+def test_samples_do_not_depend_on_failures(model, tmp_path, monkeypatch, error):
+    rows = [{"id": f"d{number}", "text": text} for number, text in enumerate([TEXTS[1], "few", TEXTS[1], "more"] * 3)]
+    path = write_rows(tmp_path / "a.jsonl", rows)
+    options = ["--search.sampling", "--samples", "2"]
+    bulk(model, path, "-o", tmp_path / "whole", *options)
+    translate_all = Translator.translate_all
+
+    def fail(self, documents):
+        if any(document.id == "d1" for document in documents):
+            raise error
+        return translate_all(self, documents)
+
+    monkeypatch.setattr(Translator, "translate_all", fail)
+    bulk(model, path, "-o", tmp_path / "job", *options, status=2)
+    expected = [record for record in read_records(tmp_path / "whole") if record["source_id"] != "d1"]
+    assert read_records(tmp_path / "job") == expected and len(expected) == 22
 
 
 def test_equal_ids_are_refused(model, tmp_path):

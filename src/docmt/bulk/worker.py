@@ -118,8 +118,7 @@ class Worker:
         data = self._job.read_shard(claim, shard)
         tasks = kind.read(data)
         readable = [task for task in tasks if not task.error]
-        translator = self._choose_translator(shard)
-        outcomes = list(zip(readable, self._translate_tasks(translator, readable), strict=True))
+        outcomes = list(zip(readable, self._translate_tasks(shard, readable), strict=True))
         errors = [(task, str(outcome)) for task, outcome in outcomes if isinstance(outcome, DocmtError)]
         if errors:
             self._check_translator()
@@ -132,23 +131,45 @@ class Worker:
         facts = ShardFacts(len(tasks), len(failures), shard.tokens, seconds, warnings, written.files)
         self._job.finish(claim, facts, [task.failure(reason) for task, reason in failures])
 
-    def _choose_translator(self, shard: Shard) -> Translator:
-        """Return the translator, with a seed for this shard if it samples: equal documents elsewhere get others."""
-        search = self._translator.search
-        if not search.sampling:
-            return self._translator
-        digest = blake2b(f"{search.seed} {shard.name}".encode(), digest_size=8).digest()
-        return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
-
-    def _translate_tasks(self, translator: Translator, tasks: Sequence[Task]) -> list[Versions | DocmtError]:
+    def _translate_tasks(self, shard: Shard, tasks: Sequence[Task]) -> list[Versions | DocmtError]:
         """Return the translations of each task, or why it has none. One that fails is found by halving."""
+        outcomes: dict[int, Versions | DocmtError] = {}
+        for number, indices in enumerate(self._separate_equal(tasks)):
+            translate = partial(self._translate_together, self._choose_translator(shard, number))
+            outcomes |= zip(indices, map_or_error([tasks[i] for i in indices], translate), strict=True)
         return [
             non_finite_error()
             if not isinstance(versions, DocmtError)
             and not all(each.has_finite_scores for document in versions for each in document)
             else versions
-            for versions in map_or_error(tasks, partial(self._translate_together, translator))
+            for _, versions in sorted(outcomes.items())
         ]
+
+    def _separate_equal(self, tasks: Sequence[Task]) -> list[list[int]]:
+        """Return indices of tasks, in groups of one call each. If the worker samples, no group has equal documents.
+
+        For samples of equal documents depend on what is in a call, which changes if a document fails.
+        """
+        if not self._translator.search.sampling:
+            return [list(range(len(tasks)))]
+        groups: list[list[int]] = []
+        calls = Counter[tuple[str, ...]]()  # that have a document of these sentences
+        for i, task in enumerate(tasks):
+            texts = [tuple(document.sentences) for document in task.documents]
+            number = max((calls[text] for text in texts), default=0)
+            if number == len(groups):
+                groups.append([])
+            groups[number].append(i)
+            calls.update({text: number + 1 - calls[text] for text in texts})
+        return groups
+
+    def _choose_translator(self, shard: Shard, call: int) -> Translator:
+        """Return the translator, with a seed for this call of a shard if it samples."""
+        search = self._translator.search
+        if not search.sampling:
+            return self._translator
+        digest = blake2b(f"{search.seed} {shard.name} {call}".encode(), digest_size=8).digest()
+        return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
 
     def _translate_together(self, translator: Translator, tasks: Sequence[Task]) -> list[Versions]:
         """Translate the documents of tasks in common batches. Raises DocmtError, or for a lack of memory."""
