@@ -45,6 +45,8 @@ def test_files_are_written_as_by_translate(model, folder, tmp_path):
     errors = {record["path"]: record["error"] for record in failed}
     assert sorted(errors) == ["x.pdf", "y.docx"]
     assert "is a PDF document" in errors["x.pdf"]
+    assert errors["x.pdf"].endswith("(docmt bulk has no such option: translate this file with docmt translate)")
+    assert "no such option" not in errors["y.docx"]
     assert len(list((tmp_path / "job" / "state" / "done").iterdir())) > 1
 
 

@@ -30,6 +30,8 @@ from docmt.documents.row_files import is_parquet
 if TYPE_CHECKING:
     from docmt.decoding.file_translation import Align
 
+_NO_OPTION = "(docmt bulk has no such option: translate this file with docmt translate)"
+
 
 def list_files(folder: Path) -> list[Path]:
     """Return the files below a folder, relative to it, in order; names that begin with a dot are left out.
@@ -101,7 +103,10 @@ class FileShards(ShardKind):
             file = SourceFile.read(path, "auto", self._config)
             return Task(path, file.hidden, values, file=file)
         except Exception as error:  # whatever a damaged file causes must not stop the others
-            return Task(path, [], values, describe_error(error).removeprefix(f"{path}: "))
+            reason = describe_error(error).removeprefix(f"{path}: ")
+            if " --" in reason:
+                reason += f" {_NO_OPTION}"
+            return Task(path, [], values, reason)
 
     def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> Written:
         """Write each file to its path in the output folder."""
