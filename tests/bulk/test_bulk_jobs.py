@@ -62,7 +62,7 @@ def test_planning_alone(model, corpus, tmp_path):
     bulk(model, corpus, "-o", tmp_path / "job")
     outcome = call("bulk", "status", tmp_path / "job")
     assert outcome.out.startswith(f"{tmp_path / 'job'}: 12 of 12 documents are translated\n")
-    assert "a second and worker" in outcome.out
+    assert "a second for each worker" in outcome.out
     assert "left" not in outcome.out
 
 
@@ -90,10 +90,10 @@ def test_a_document_that_fails_stops_nothing(model, corpus, tmp_path, monkeypatc
     bulk(model, corpus, "-o", tmp_path / "sound")
     translate = Translator.translate_all
 
-    def fail(self, documents):
+    def fail(self, documents, **options):
         if any(document.id == "d4" for document in documents):
             raise IndexError("list index out of range")
-        return translate(self, documents)
+        return translate(self, documents, **options)
 
     monkeypatch.setattr(Translator, "translate_all", fail)
     lines = corpus.read_text().splitlines()
@@ -120,7 +120,7 @@ def test_a_document_that_fails_stops_nothing(model, corpus, tmp_path, monkeypatc
 def test_a_worker_that_cannot_translate_blames_no_document(model, corpus, tmp_path, monkeypatch):
     bulk(model, corpus, "-o", tmp_path / "job", "--plan-only")
 
-    def fail(self, documents):
+    def fail(self, documents, **options):
         raise RuntimeError("CUDA error: the device is gone")
 
     with monkeypatch.context() as patch:
@@ -223,12 +223,12 @@ def test_a_worker_that_seemed_dead_leaves_its_shard_to_the_other(model, corpus, 
     bulk(model, corpus, "-o", tmp_path / "whole")
     finish, returned = Translator.translate_all, []
 
-    def stall(self, documents):
+    def stall(self, documents, **options):
         job = JobDirectory(tmp_path / "job")
         for name, owner in job.list_claimed().items() if not returned else ():
             (job.claimed / f"{name}.{owner}").rename(job.waiting / name)
             returned.append(name)
-        return finish(self, documents)
+        return finish(self, documents, **options)
 
     monkeypatch.setattr(Translator, "translate_all", stall)
     bulk(model, corpus, "-o", tmp_path / "job")

@@ -50,10 +50,10 @@ def test_failed_documents_are_tried_again_without_their_record(model, corpus, tm
     bulk(model, corpus, "-o", tmp_path / "whole")
     translate = Translator.translate_all
 
-    def fail(self, documents):
+    def fail(self, documents, **options):
         if any(document.id == "d4" for document in documents):
             raise IndexError("list index out of range")
-        return translate(self, documents)
+        return translate(self, documents, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(Translator, "translate_all", fail)

@@ -24,7 +24,7 @@ FILES = {
 @pytest.fixture
 def folder(tmp_path):
     """A folder of files, with one that docmt does not read, a damaged one, and hidden ones."""
-    for name, text in {**FILES, "x.pdf": "%PDF-1.5", "y.docx": "PK", ".hidden": "a", ".git/b.txt": "a"}.items():
+    for name, text in {**FILES, "x.pdf": "%PDF-1.5", "y --z.docx": "PK", ".hidden": "a", ".git/b.txt": "a"}.items():
         path = tmp_path / "folder" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -43,10 +43,10 @@ def test_files_are_written_as_by_translate(model, folder, tmp_path):
         assert parts[f"output/{name}"] == output.read_bytes(), name
     failed = [json.loads(line) for path, data in parts.items() if "failed" in path for line in data.splitlines()]
     errors = {record["path"]: record["error"] for record in failed}
-    assert sorted(errors) == ["x.pdf", "y.docx"]
+    assert sorted(errors) == ["x.pdf", "y --z.docx"]
     assert "is a PDF document" in errors["x.pdf"]
-    assert errors["x.pdf"].endswith("(docmt bulk has no such option: translate this file with docmt translate)")
-    assert "no such option" not in errors["y.docx"]
+    assert errors["x.pdf"].endswith("--join-lines. (an option of docmt translate, which docmt bulk lacks)")
+    assert "an option of" not in errors["y --z.docx"]
     assert len(list((tmp_path / "job" / "state" / "done").iterdir())) > 1
 
 

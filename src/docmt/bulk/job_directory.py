@@ -36,7 +36,7 @@ from docmt.core.plain_text import write_bytes
 PLAN = "plan"
 """Name of the claim to plan a job."""
 PLAN_FILE = "plan.json"
-_VERSION = 2
+_VERSION = 3
 _STATE = "state"
 _STATE_FOLDERS = ("waiting", "claimed", "done", "kept", "workers")
 _RESULT_FOLDERS = ("output", "failed")

@@ -30,7 +30,7 @@ from docmt.documents.row_files import is_parquet
 if TYPE_CHECKING:
     from docmt.decoding.file_translation import Align
 
-_NO_OPTION = "(docmt bulk has no such option: translate this file with docmt translate)"
+_NO_OPTION = "(an option of docmt translate, which docmt bulk lacks)"
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -104,7 +104,7 @@ class FileShards(ShardKind):
             return Task(path, file.hidden, values, file=file)
         except Exception as error:  # whatever a damaged file causes must not stop the others
             reason = describe_error(error).removeprefix(f"{path}: ")
-            if " --" in reason:
+            if " --" in reason.replace(path, ""):
                 reason += f" {_NO_OPTION}"
             return Task(path, [], values, reason)
 

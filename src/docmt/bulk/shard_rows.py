@@ -142,7 +142,7 @@ class ShardRows(ShardKind):
         value = None if name is None else row.values[name]
         error, id = row.error, self._read_id(row)
         if not error and name is None:
-            error = f"there is no column {self.config.text_column or ', '.join(TEXT_COLUMNS)}"
+            error = f"there is no column {self.config.text_column or ' or '.join(TEXT_COLUMNS)}"
         texts = value if isinstance(value, list) else [value]
         if not error and not all(isinstance(text, str) for text in texts):
             error = f"`{name}` is neither a text nor a list of sentences"

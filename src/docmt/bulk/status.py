@@ -47,6 +47,8 @@ class JobStatus:
     @property
     def seconds_left(self) -> float | None:
         """Estimate of the remaining time with as many workers, None if unknown."""
+        if self.is_complete:
+            return 0.0
         rate = self.rate * self.workers
         return (self.tokens - self.done_tokens) / rate if rate else None
 
@@ -72,7 +74,7 @@ class JobStatus:
             f"source tokens: {self.done_tokens:,} of {self.tokens:,}",
         ]
         if self.rate:
-            lines[-1] += f", {self.rate:,.0f} a second and worker"
+            lines[-1] += f", {self.rate:,.0f} a second for each worker"
         if not self.is_complete:
             left = "" if self.seconds_left is None else f", {format_time(self.seconds_left)} left"
             lines.append(f"{workers}{left}")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,7 +119,8 @@ class Worker:
         data = self._job.read_shard(claim, shard)
         tasks = kind.read(data)
         readable = [task for task in tasks if not task.error]
-        outcomes = list(zip(readable, self._translate_tasks(shard, readable), strict=True))
+        translator = self._choose_translator(shard)
+        outcomes = list(zip(readable, self._translate_tasks(translator, readable), strict=True))
         errors = [(task, str(outcome)) for task, outcome in outcomes if isinstance(outcome, DocmtError)]
         if errors:
             self._check_translator()
@@ -131,52 +133,38 @@ class Worker:
         facts = ShardFacts(len(tasks), len(failures), shard.tokens, seconds, warnings, written.files)
         self._job.finish(claim, facts, [task.failure(reason) for task, reason in failures])
 
-    def _translate_tasks(self, shard: Shard, tasks: Sequence[Task]) -> list[Versions | DocmtError]:
+    def _translate_tasks(self, translator: Translator, tasks: Sequence[Task]) -> list[Versions | DocmtError]:
         """Return the translations of each task, or why it has none. One that fails is found by halving."""
-        outcomes: dict[int, Versions | DocmtError] = {}
-        for number, indices in enumerate(self._separate_equal(tasks)):
-            translate = partial(self._translate_together, self._choose_translator(shard, number))
-            outcomes |= zip(indices, map_or_error([tasks[i] for i in indices], translate), strict=True)
+        firsts = accumulate((len(task.documents) for task in tasks), initial=0)
         return [
             non_finite_error()
             if not isinstance(versions, DocmtError)
             and not all(each.has_finite_scores for document in versions for each in document)
             else versions
-            for _, versions in sorted(outcomes.items())
+            for versions in map_or_error(
+                list(zip(firsts, tasks, strict=False)), partial(self._translate_together, translator)
+            )
         ]
 
-    def _separate_equal(self, tasks: Sequence[Task]) -> list[list[int]]:
-        """Return indices of tasks, in groups of one call each. If the worker samples, no group has equal documents.
-
-        For samples of equal documents depend on what is in a call, which changes if a document fails.
-        """
-        if not self._translator.search.sampling:
-            return [list(range(len(tasks)))]
-        groups: list[list[int]] = []
-        calls = Counter[tuple[str, ...]]()  # that have a document of these sentences
-        for i, task in enumerate(tasks):
-            texts = [tuple(document.sentences) for document in task.documents]
-            number = max((calls[text] for text in texts), default=0)
-            if number == len(groups):
-                groups.append([])
-            groups[number].append(i)
-            calls.update({text: number + 1 - calls[text] for text in texts})
-        return groups
-
-    def _choose_translator(self, shard: Shard, call: int) -> Translator:
-        """Return the translator, with a seed for this call of a shard if it samples."""
+    def _choose_translator(self, shard: Shard) -> Translator:
+        """Return the translator, with a seed for this shard if it samples: equal documents elsewhere get others."""
         search = self._translator.search
         if not search.sampling:
             return self._translator
-        digest = blake2b(f"{search.seed} {shard.name} {call}".encode(), digest_size=8).digest()
+        digest = blake2b(f"{search.seed} {shard.name}".encode(), digest_size=8).digest()
         return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
 
-    def _translate_together(self, translator: Translator, tasks: Sequence[Task]) -> list[Versions]:
-        """Translate the documents of tasks in common batches. Raises DocmtError, or for a lack of memory."""
-        documents = [document for task in tasks for document in task.documents]
-        copies = [document for document in documents for _ in range(self._samples)]
+    def _translate_together(self, translator: Translator, tasks: Sequence[tuple[int, Task]]) -> list[Versions]:
+        """Translate the documents of tasks in common batches. Raises DocmtError, or for a lack of memory.
+
+        tasks: each with the number of its first document in the shard. Samples of equal documents differ by it, so they
+        do not depend on what else is in a call.
+        """
+        numbered = [each for first, task in tasks for each in enumerate(task.documents, first)]
+        repeated = [(number * self._samples + i, each) for number, each in numbered for i in range(self._samples)]
+        copies, documents = [number for number, _ in repeated], [each for _, each in repeated]
         try:
-            translations = translator.translate_all(copies)
+            translations = translator.translate_all(documents, copies=copies)
         except DocmtError:
             raise
         except Exception as error:  # whatever a document causes must not stop the others
@@ -185,7 +173,7 @@ class Worker:
             raise DocmtError(describe_error(error)) from error
         groups = zip(*[iter(translations)] * self._samples, strict=True)
         versions = (tuple(version for each in group for version in _list_versions(each)) for group in groups)
-        return [[next(versions) for _ in task.documents] for task in tasks]
+        return [[next(versions) for _ in task.documents] for _, task in tasks]
 
     def _check_translator(self) -> None:
         """Raise DocmtError if the worker cannot translate at all: then no document is to blame."""

@@ -74,7 +74,7 @@ def _try_all(items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Re
         return work(items)
     except DocmtError as error:
         return str(error)
-    except (MemoryError, RuntimeError) as error:
+    except Exception as error:
         if is_out_of_memory(error):
             return OUT_OF_MEMORY
         raise

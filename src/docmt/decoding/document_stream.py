@@ -52,13 +52,14 @@ class DocumentStream:
         look_ahead: int | None = None,
         resume_points: Mapping[int, ResumePoint] | None = None,
         yield_errors: bool = False,
+        copies: Sequence[int] | None = None,
     ) -> None:
         """documents: word ids without boundary tokens.
 
         drafts: a first translation of every sentence, for a model that reads them. look_ahead: about how many source
         tokens are translated together, None: all. resume_points: progress of documents by number. yield_errors: a
-        document that cannot be translated is yielded as a span with its error, instead of raising it. Raises DocmtError
-        where a sentence cannot fit.
+        document that cannot be translated is yielded as a span with its error, instead of raising it. copies: see
+        `number_samples`. Raises DocmtError where a sentence cannot fit.
         """
         self._model, self._config, self._look_ahead = model, config, look_ahead
         self._context, self._batch_tokens = context, batch_tokens
@@ -70,7 +71,7 @@ class DocumentStream:
         self._drafts = drafts if callable(drafts) else None
         self._nonempty = [np.array(indices, dtype=np.int64) for indices in positions]
         self._errors: dict[int, DocmtError] = {}
-        self._task = self._cut(filled, specials, draft_ids)
+        self._task = self._cut(filled, specials, draft_ids, copies)
         self._offsets = self._task.offsets
         self._borders = np.searchsorted(self._task.instances.document, np.arange(len(positions) + 1))
         for document, resume_point in self._resume_points.items():
@@ -80,14 +81,21 @@ class DocumentStream:
         self._done = self._find_done()
         self._warn_of_idle_caches()
 
-    def _cut(self, documents: list[WordIds], specials: SpecialTokens, drafts: list[WordIds] | None) -> Task:
+    def _cut(
+        self,
+        documents: list[WordIds],
+        specials: SpecialTokens,
+        drafts: list[WordIds] | None,
+        copies: Sequence[int] | None,
+    ) -> Task:
         """Return the task. With `yield_errors`, record errors of documents that cannot be cut and empty these."""
 
         def cut_documents(numbers: Sequence[int]) -> Task:
             selected = [documents[number] for number in numbers]
             selected_drafts = None if drafts is None else [drafts[number] for number in numbers]
             settings = (specials, self._config, self._context, self._batch_tokens)
-            return Task.from_documents(self._model, selected, *settings, selected_drafts)
+            selected_copies = None if copies is None else [copies[number] for number in numbers]
+            return Task.from_documents(self._model, selected, *settings, selected_drafts, selected_copies)
 
         numbers = range(len(documents))
         try:
@@ -442,18 +450,19 @@ def translate_documents(
     batch_tokens: int = BATCH_TOKENS,
     on_sentences: OnSentences = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
+    copies: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate documents (word ids without boundary tokens), all searched together; return the best results of each.
 
     drafts: a first translation of every sentence, for a model that reads them (`ContextSpec.drafts`). on_sentences:
-    called with the number of further translated sentences.
+    called with the number of further translated sentences. copies: see `number_samples`.
 
     With `n_best` above 1 the j-th translation joins the j-th best of every part. Empty sentences stay empty; the model
     does not see them. Where sentences are translated in windows, ranks are those of the search, scores those of the
     whole document. Raises DocmtError where a sentence cannot fit, and for a model whose scores are not numbers.
     """
     stream = DocumentStream(
-        model, documents, specials, config, context=context, batch_tokens=batch_tokens, drafts=drafts
+        model, documents, specials, config, context=context, batch_tokens=batch_tokens, drafts=drafts, copies=copies
     )
     return [list(span.hypotheses) for together in stream.spans(on_sentences) for span in together]
 

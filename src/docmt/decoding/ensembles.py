@@ -133,7 +133,7 @@ def _find_difference(one: TranslationModel, other: TranslationModel) -> str:
 
 Precision = Literal["float32", "bfloat16", "int8"]
 _FEW_ROWS, _LARGE_WEIGHT = range(4, 32), 2**20
-"""Rows, and values of a weight, for which oneDNN gains. It keeps compiled code for each number of rows."""
+"""Rows, and values of a weight, for which oneDNN mostly gains. It keeps compiled code for each number of rows."""
 
 
 class FloatLinear(nn.Module):

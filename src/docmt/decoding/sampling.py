@@ -7,6 +7,7 @@ depend on other documents or batches, and no generator has a state that would ha
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from zlib import crc32
 
@@ -61,15 +62,19 @@ def draw_tokens(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     return logits.gather(1, tokens).float(), tokens
 
 
-def number_samples(words: SentenceTokens, document_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers [S] that samples of sentences depend on: document, sentence, and how often the document came.
+def number_samples(
+    words: SentenceTokens, document_offsets: NDArray[np.int64], copies: Sequence[int] | None = None
+) -> NDArray[np.int64]:
+    """Return the numbers [S] that samples of sentences depend on: document, sentence, and the copy of the document.
 
-    So samples do not depend on the documents of a call. Only copies of a document do, which get samples of their own.
+    So samples do not depend on other documents of a call. copies: tell equal documents apart; default: how often a
+    document came before.
     """
-    lengths, copies, numbers = words.lengths, Counter[int](), []
-    for first, last in pairwise(document_offsets.tolist()):
+    lengths, earlier, numbers = words.lengths, Counter[int](), []
+    for document, (first, last) in enumerate(pairwise(document_offsets.tolist())):
         tokens = words.tokens[words.offsets[first] : words.offsets[last]].astype(np.int64)
         checksum = crc32(lengths[first:last].tobytes(), crc32(tokens.tobytes()))
-        numbers.append((checksum << 31) + (copies[checksum] % 2**16 << 15) + np.arange(last - first) % 2**15)
-        copies[checksum] += 1
+        copy = earlier[checksum] if copies is None else copies[document]
+        numbers.append((checksum << 31) + (copy % 2**16 << 15) + np.arange(last - first) % 2**15)
+        earlier[checksum] += 1
     return np.concatenate([np.zeros(0, np.int64), *numbers])

@@ -99,11 +99,12 @@ class Task:
         context: ContextConfig = ContextConfig(),
         batch_tokens: int = BATCH_TOKENS,
         drafts: Sequence[WordIds] | None = None,
+        copies: Sequence[int] | None = None,
     ) -> Task:
         """Cut documents into instances.
 
-        drafts: of each sentence, unless the model reads none or the parts of the task get them later. Raises DocmtError
-        where a sentence cannot fit.
+        drafts: of each sentence, unless the model reads none or the parts of the task get them later. copies: see
+        `number_samples`. Raises DocmtError where a sentence cannot fit.
         """
         words, offsets = SentenceTokens.from_documents(documents), np.cumsum([0, *map(len, documents)])
         drafted = (
@@ -113,7 +114,7 @@ class Task:
         )
         instances = cut_source(words, offsets, model, config, context, drafted)
         task = cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
-        return replace(task, sample_numbers=number_samples(words, offsets)) if config.sampling else task
+        return replace(task, sample_numbers=number_samples(words, offsets, copies)) if config.sampling else task
 
     def sample_number(self, sentence: int) -> int:
         """Return the number that the samples of this sentence depend on."""

@@ -171,15 +171,28 @@ class Translator:
             for text, translation in zip(source, translations, strict=True)
         ]
 
-    def translate_all(self, documents: Sequence[Document | str]) -> list[Translation]:
-        """Translate documents in their order, searched together in batches of similar length."""
+    def translate_all(
+        self, documents: Sequence[Document | str], *, copies: Sequence[int] | None = None
+    ) -> list[Translation]:
+        """Translate documents in their order, searched together in batches of similar length.
+
+        copies: with `search.sampling`, numbers that give equal documents samples of their own. By default a document's
+        number is how often it came before in this call.
+        """
         sources = [self._to_document(document, "source") for document in _check_documents(documents)]
         encoded = [self._encode(document.sentences, "source") for document in sources]
         drafts, total = self.draft_documents(encoded), sum(map(len, encoded))
         settings, specials = self._context_settings, self.tokenizer.specials
         with precision_context(self._model, self.precision), progress(self._title("translating"), total) as bar:
             translations = translate_documents(
-                self._model, encoded, specials, self.search, **settings, on_sentences=bar.advance, drafts=drafts
+                self._model,
+                encoded,
+                specials,
+                self.search,
+                **settings,
+                on_sentences=bar.advance,
+                drafts=drafts,
+                copies=copies,
             )
         lengths = [[len(words) for words in source] for source in encoded]
         return [self._make_translation(*arguments) for arguments in zip(sources, lengths, translations, strict=True)]

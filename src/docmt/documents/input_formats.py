@@ -143,6 +143,8 @@ def check_markup(path: Path | str, text: str, more: str = "") -> None:
 def _unsupported(path: Path | str, refused: _Refused, more: str) -> DocmtError:
     name = "standard input" if str(path) == STANDARD else path
     reader = "only docmt translate reads, as a file with markup" if refused.has_units else "docmt does not read"
+    if refused is _PDF:
+        more = ""  # its text is compressed
     return DocmtError(f"{name} is {refused.description}, which {reader}. {refused.advice}{more}.")
 
 

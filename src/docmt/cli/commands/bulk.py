@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -95,7 +96,6 @@ def parser() -> Parser[BulkOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     options = parser().parse(arguments)
-    logging.getLogger("docmt.bulk").setLevel(logging.INFO)
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:
         return _print_status(options.input, options.json)
@@ -160,6 +160,7 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     from docmt.bulk.workers import sign_of_life
     from docmt.decoding.file_translation import FileConfig
 
+    logging.getLogger("docmt.bulk").setLevel(logging.INFO)
     paths = [Path(path) for path in options.input]
     names = describe_input(paths)
     languages = read_languages(options.model)
@@ -181,7 +182,8 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
             if not options.plan_only:
                 worker.work(plan, share, paths)
         except KeyboardInterrupt:
-            _log.warning(f"finished shards are kept; to go on, start a worker again (docmt bulk status {job.path})")
+            status_of = f"docmt bulk status {shlex.quote(str(job.path))}"
+            _log.warning(f"finished shards are kept; to go on, start a worker again ({status_of})")
             raise
         status = read_status(job)
         job.sweep(complete=status.is_complete)
