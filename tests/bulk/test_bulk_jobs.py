@@ -74,7 +74,8 @@ def test_status_as_json(model, corpus, tmp_path):
     printed = json.loads(call("bulk", "status", tmp_path / "job", "--json", "-").out)
     assert printed == {**status, "workers": 0, "seconds_left": None}
     bulk(model, "-o", tmp_path / "job")
-    assert json.loads(call("bulk", "status", tmp_path / "job", "--json", "-").out)["is_complete"]
+    complete = json.loads(call("bulk", "status", tmp_path / "job", "--json", "-").out)
+    assert complete["is_complete"] and complete["seconds_left"] == 0
 
 
 def test_every_option_that_changes_results_is_in_the_plan(model, corpus, tmp_path):

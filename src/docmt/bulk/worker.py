@@ -133,19 +133,6 @@ class Worker:
         facts = ShardFacts(len(tasks), len(failures), shard.tokens, seconds, warnings, written.files)
         self._job.finish(claim, facts, [task.failure(reason) for task, reason in failures])
 
-    def _translate_tasks(self, translator: Translator, tasks: Sequence[Task]) -> list[Versions | DocmtError]:
-        """Return the translations of each task, or why it has none. One that fails is found by halving."""
-        firsts = accumulate((len(task.documents) for task in tasks), initial=0)
-        return [
-            non_finite_error()
-            if not isinstance(versions, DocmtError)
-            and not all(each.has_finite_scores for document in versions for each in document)
-            else versions
-            for versions in map_or_error(
-                list(zip(firsts, tasks, strict=False)), partial(self._translate_together, translator)
-            )
-        ]
-
     def _choose_translator(self, shard: Shard) -> Translator:
         """Return the translator, with a seed for this shard if it samples: equal documents elsewhere get others."""
         search = self._translator.search
@@ -153,6 +140,18 @@ class Worker:
             return self._translator
         digest = blake2b(f"{search.seed} {shard.name}".encode(), digest_size=8).digest()
         return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
+
+    def _translate_tasks(self, translator: Translator, tasks: Sequence[Task]) -> list[Versions | DocmtError]:
+        """Return the translations of each task, or why it has none. One that fails is found by halving."""
+        firsts = accumulate((len(task.documents) for task in tasks), initial=0)
+        numbered = list(zip(firsts, tasks, strict=False))  # the last sum is that of all
+        return [
+            non_finite_error()
+            if not isinstance(versions, DocmtError)
+            and not all(each.has_finite_scores for document in versions for each in document)
+            else versions
+            for versions in map_or_error(numbered, partial(self._translate_together, translator))
+        ]
 
     def _translate_together(self, translator: Translator, tasks: Sequence[tuple[int, Task]]) -> list[Versions]:
         """Translate the documents of tasks in common batches. Raises DocmtError, or for a lack of memory.

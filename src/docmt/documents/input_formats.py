@@ -49,6 +49,8 @@ class _Refused(NamedTuple):
     advice: str
     has_units: bool = False
     """whether `docmt.formats` reads it"""
+    is_text: bool = True
+    """whether its bytes can be read as plain text instead"""
 
 
 _EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
@@ -59,7 +61,11 @@ _XML = _Refused("an XML file", _EXTRACT)
 _OFFICE = _Refused("an office document", _EXTRACT, has_units=True)
 _SENTENCES = f"Put the sentences of one language {_AS_LINES}"
 _XLIFF = _Refused("an XLIFF file", _SENTENCES, has_units=True)
-_PDF = _Refused("a PDF document", "Extract the text, for example with pdftotext, and translate that with --join-lines")
+_PDF = _Refused(
+    "a PDF document",
+    "Extract the text, for example with pdftotext, and translate that with --join-lines",
+    is_text=False,
+)
 _SAVE_AS = {
     **dict.fromkeys((".doc", ".rtf", ".docm", ".dotm", ".dotx"), "docx without macros"),
     **dict.fromkeys((".ppt", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx without macros"),
@@ -143,9 +149,8 @@ def check_markup(path: Path | str, text: str, more: str = "") -> None:
 def _unsupported(path: Path | str, refused: _Refused, more: str) -> DocmtError:
     name = "standard input" if str(path) == STANDARD else path
     reader = "only docmt translate reads, as a file with markup" if refused.has_units else "docmt does not read"
-    if refused is _PDF:
-        more = ""  # its text is compressed
-    return DocmtError(f"{name} is {refused.description}, which {reader}. {refused.advice}{more}.")
+    advice = refused.advice + (more if refused.is_text else "")
+    return DocmtError(f"{name} is {refused.description}, which {reader}. {advice}.")
 
 
 def _suffix(path: Path | str) -> str:

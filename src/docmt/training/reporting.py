@@ -53,7 +53,7 @@ def describe_start(
     accumulate = f" x {batches}" if batches > 1 else ""
     processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
     if is_sharded(fabric):
-        processes += ", each with a part of the weights (fsdp)" if processes else ", weights as if in parts (fsdp)"
+        processes += ", each with a part of the weights (fsdp)" if processes else ", strategy fsdp"
     mixed = [f"{length:,}" for length in sorted(config.batches.instance_lengths)]
     yield (
         f"an update sees up to {config.batches.batch_tokens:,} tokens{accumulate} on each device, "
