@@ -36,6 +36,10 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "flat": {"system": "flat", "flat": Flat(sentences=2)},
     "hybrid": {"system": "hybrid", "hybrid": Hybrid(fusion="published")},
     "selective": {"system": "selective", "selective": Selective(fusion="published", attention="word")},
+    "selective-decoder": {
+        "system": "selective",
+        "selective": Selective(side="decoder", fusion="published", attention="word"),
+    },
     "cadec": {"system": "cadec", "cadec": Cadec(sentences=2, fusion="published")},
 }
 _SPECIALS = SpecialTokens(vocabulary_size=40)

@@ -94,6 +94,11 @@ SYSTEMS = {
     "selective, before": selective(reach="before", words="sparsemax"),
     "selective, to words": selective(attention="word", reach="before", fusion="published"),
     "selective, to sentences": {**selective(attention="sentence"), "normalization": "pre"},
+    "selective in the decoder": selective(side="decoder"),
+    "selective in the decoder, as published": selective(side="decoder", fusion="published", detach=True),
+    "selective in the decoder, before": selective(side="decoder", reach="before", attention="word"),
+    "selective on both sides": selective(side="both", reach="before", words="sparsemax", fusion="published"),
+    "selective on both sides, pre-norm": {**selective(side="both", attention="sentence"), "normalization": "pre"},
 }
 QUICK = {
     "group",
@@ -112,6 +117,7 @@ QUICK = {
     "hybrid, as published",
     "selective",
     "selective, before",
+    "selective in the decoder",
     "cadec",
 }
 """Systems of the quick tier: every cache, kernel and order of decoding is among them."""
@@ -190,6 +196,12 @@ CONVENTIONS = {
         "system": "cadec",
     },
     "t5, cadec": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "system": "cadec"},
+    "mbart50, selective in the decoder": {
+        "family": "mbart50",
+        "source_language_ids": [21],
+        "target_language_ids": [22],
+        **selective(side="decoder"),
+    },
     "t5": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "target_language_ids": [21, 22]},
 }
 """Models in the conventions of other families."""

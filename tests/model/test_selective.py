@@ -1,4 +1,4 @@
-"""The selective system: sparse weights, which sentences are seen, gradients, and the equations sentence by sentence."""
+"""The selective system at the encoder: sparse weights, what is seen, gradients, and the equations word by word."""
 
 import pytest
 import torch
@@ -115,20 +115,27 @@ def test_masked_scores_have_finite_gradients():
 # equations
 
 
-def plain_context(model, options, states):
-    """The context c of every state [T, d] and its sentence weights [T, H, J], word by word; None: nothing is seen."""
-    layer = layer_of(model).double().context
-    maps = {name: layer.get_submodule(name) for name in layer.projections}
-    heads, normalize = layer.heads, plain_sparsemax if options["words"] == "sparsemax" else lambda x: x.softmax(-1)
-    sentences = [block[1:-1] for block in rows(states)]  # without <s> and </s>
+def weights_of(model, states, sentences=SOURCE):
+    """Weights of other sentences [T, H, J], which are visible [T, J], and their numbers [T, J]."""
+    context = FullContext(pack([sentences]))
+    return layer_of(model).double().context.attention_weights(states, *context.resolve_sentences("self", states))
+
+
+def plain_contexts(module, options, queries, keys, values):
+    """The context c of every query and its weights of sentences [H, J], word by word; None: nothing is seen.
+
+    queries: states of each sentence; keys, values: states of the words of each sentence.
+    """
+    maps = {name: module.get_submodule(name) for name in module.projections}
+    heads, normalize = module.heads, plain_sparsemax if options["words"] == "sparsemax" else lambda x: x.softmax(-1)
     results = []
-    for number, block in enumerate(rows(states)):
+    for number, block in enumerate(queries):
+        seen = [j for j in visible_to(options, number) if len(keys[j])]
         for state in block:
-            seen = list(visible_to(options, number))
             if not seen:
                 results.append((None, None))
                 continue
-            outputs, weights_of_sentences = [], torch.zeros(heads, len(sentences), dtype=torch.float64)
+            outputs, weights_of_sentences = [], torch.zeros(heads, len(keys), dtype=torch.float64)
             for head in range(heads):
 
                 def project(name, x, head=head):
@@ -138,14 +145,13 @@ def plain_context(model, options, states):
                     q = project(query, state)
                     return project(key, x) @ q / len(q) ** 0.5
 
-                words = torch.cat([sentences[j] for j in seen])
-                means = torch.stack([sentences[j].mean(0) for j in seen])
-                lengths = [len(sentences[j]) for j in seen]
+                means = torch.stack([keys[j].mean(0) for j in seen])
+                lengths = [len(keys[j]) for j in seen]
                 if options["attention"] == "sentence":
                     weights = score("query", "key", means).softmax(-1)
-                    outputs.append(weights @ project("value", means))
+                    outputs.append(weights @ project("value", torch.stack([values[j].mean(0) for j in seen])))
                 else:
-                    scores = score("query", "key", words)
+                    scores = score("query", "key", torch.cat([keys[j] for j in seen]))
                     if options["attention"] == "word":
                         of_words = normalize(scores)
                     else:
@@ -153,11 +159,18 @@ def plain_context(model, options, states):
                         parts = zip(over, scores.split(lengths), strict=True)
                         of_words = torch.cat([weight * normalize(part) for weight, part in parts])
                     weights = torch.stack([part.sum() for part in of_words.split(lengths)])
-                    outputs.append(of_words @ project("value", words))
+                    outputs.append(of_words @ project("value", torch.cat([values[j] for j in seen])))
                 weights_of_sentences[head, seen] = weights
-            c = layer.feed_forward(layer.norm(layer.output(torch.cat(outputs))), None)
-            results.append((c if layer.last_norm is None else layer.last_norm(c), weights_of_sentences))
+            c = module.feed_forward(module.norm(module.output(torch.cat(outputs))), None)
+            results.append((c if module.last_norm is None else module.last_norm(c), weights_of_sentences))
     return results
+
+
+def join(layer, fusion, x, c):
+    """The output of the layer for the state x and its context c."""
+    gate = layer.context_residual
+    share = torch.sigmoid(gate.gate_input(x) + gate.gate_context(c))
+    return x + (1 - share) * c if fusion == "identity" else share * x + (1 - share) * c
 
 
 @every
@@ -165,17 +178,15 @@ def plain_context(model, options, states):
 @torch.no_grad()
 def test_the_layer_computes_its_equations(options, fusion):
     model, states = build(fusion=fusion, **options), states_of()
-    output = run(model, states)
-    gate = layer_of(model).context_residual
-    weights, visible, numbers = layer_of(model).context.attention_weights(states, pack([SOURCE]))
-    for position, (c, of_sentences) in enumerate(plain_context(model, options, states)):
+    output, words = run(model, states), [block[1:-1] for block in rows(states)]  # without <s> and </s>
+    weights, visible, numbers = weights_of(model, states)
+    expected = plain_contexts(layer_of(model).context, options, rows(states), words, words)
+    for position, (c, of_sentences) in enumerate(expected):
         x = states[position]
         if c is None:
             assert torch.equal(output[position], x) and not visible[position].any()
             continue
-        share = torch.sigmoid(gate.gate_input(x) + gate.gate_context(c))
-        expected = x + (1 - share) * c if fusion == "identity" else share * x + (1 - share) * c
-        torch.testing.assert_close(output[position], expected)
+        torch.testing.assert_close(output[position], join(layer_of(model), fusion, x, c))
         assert numbers[position].tolist() == list(range(len(SOURCE)))
         torch.testing.assert_close(weights[position] * visible[position], of_sentences)
 
@@ -185,9 +196,11 @@ def test_the_layer_computes_its_equations(options, fusion):
 def test_weights_are_distributions_over_other_sentences(options):
     model, states = build(**options), states_of()
     layer = layer_of(model).double().context
-    (document,) = layer._documents(pack([SOURCE]))
-    (projected,) = layer._project(states, pack([SOURCE]))
-    ((weights, _),) = layer._iterate_blocks(document, projected)  # [H, q, J, W]
+    memory, sentences = FullContext(pack([SOURCE])).resolve_sentences("self", states)
+    (document,) = layer.project_memory(memory)
+    _, (queries,) = layer._group_queries(states, sentences, [document])
+    (weights,) = layer._iterate_blocks(document, queries)
+    weights = weights.unflatten(-1, document.is_word.shape)  # [H, q, J, W]
     for number, block in enumerate(weights.split(LENGTHS, dim=1)):
         if not (seen := list(visible_to(options, number))):
             continue
@@ -274,8 +287,8 @@ def test_sentences_without_words_and_boundary_tokens_are_not_seen():
         words[[*starts, *(start - 1 for start in starts)]] = False
         assert torch.equal(run(model, states)[words], run(model, other)[words])
         sentences = [[0, 5, 2], [0, 2], [0, 6, 7, 2]]
-        few, document = states_of(9), pack([sentences])
-        _, visible, _ = layer_of(model).context.attention_weights(few, document)
+        few = states_of(9)
+        _, visible, _ = weights_of(model, few, sentences)
         assert not visible[:, 1].any() and bool(run(model, few, sentences).isfinite().all())
         nothing = [[0, 2], [0, 2]]
         assert torch.equal(run(model, few[:4], nothing), few[:4])
@@ -308,7 +321,7 @@ def test_a_sentence_of_weight_zero_has_no_gradient():
     model, states = build(fusion="published"), states_of()
     with torch.no_grad():
         layer_of(model).context.sentence_query.weight.mul_(4)
-    weights, _, _ = layer_of(model).double().context.attention_weights(states, pack([SOURCE]))
+    weights, _, _ = weights_of(model, states)
     zeros = 0
     for number, start in enumerate(torch.tensor([0, *LENGTHS[:-1]]).cumsum(0).tolist()):
         has_weight = weights[start + 1].any(0)

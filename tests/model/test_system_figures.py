@@ -10,6 +10,7 @@ from draw_systems import SENTENCES, SYSTEMS, draw, seen_sentences
 
 OWN = [[column == row for column in range(SENTENCES)] for row in range(SENTENCES)]
 ALL = [[True] * SENTENCES for _ in range(SENTENCES)]
+OTHERS = [[column != row for column in range(SENTENCES)] for row in range(SENTENCES)]
 BEFORE = [[column <= row for column in range(SENTENCES)] for row in range(SENTENCES)]
 TWO_BEFORE = [[row - 2 <= column <= row for column in range(SENTENCES)] for row in range(SENTENCES)]
 SEEN = {
@@ -24,6 +25,7 @@ SEEN = {
     "flat": {"source": TWO_BEFORE, "target": OWN},
     "hybrid": {"source": ALL, "target": TWO_BEFORE},  # two decoder layers, which see one sentence before each
     "selective": {"source": ALL, "target": OWN},
+    "selective-decoder": {"source": ALL, "target": OWN, "draft": OTHERS},
     "cadec": {"source": TWO_BEFORE, "target": OWN, "draft": TWO_BEFORE},
 }
 

@@ -488,7 +488,8 @@ OTHER_OPTIONS = {
     "flat": {"sentences": 3, "top_layers": 0},
     "hybrid": {"history": 3, "farthest": 4, "fusion": "published"},
     "selective": {
-        "reach": "before", "attention": "word", "words": "sparsemax", "fusion": "published", "detach": True,
+        "side": "both", "reach": "before", "attention": "word", "words": "sparsemax", "fusion": "published",
+        "detach": True,
     },
     "cadec": {"sentences": 2, "fusion": "published"},
 }  # fmt: skip

@@ -74,6 +74,11 @@ SYSTEMS = {
         "model__system": "selective",
         "model__selective": Selective(fusion="published", detach=True),
     },
+    "selective in the decoder": {"model__system": "selective", "model__selective": Selective(side="decoder")},
+    "selective on both sides, as published": {
+        "model__system": "selective",
+        "model__selective": Selective(side="both", fusion="published", detach=True),
+    },
     "cadec": {"model__system": "cadec"},
     "cadec, as published": {"model__system": "cadec", "model__cadec": Cadec(sentences=1, fusion="published")},
 }
@@ -147,6 +152,8 @@ PROMISED = {
     "hybrid": ("above_encoder.", ".relation."),
     "selective": ("above_encoder.",),
     "selective, as published": ("above_encoder.",),
+    "selective in the decoder": (".context",),
+    "selective on both sides, as published": (".context",),
     "cadec": (".cross.whole.", ".draft"),
 }
 

@@ -24,7 +24,7 @@ from docmt.model.attention_weights import WeightBlock, attention_weights
 from docmt.model.kernels import AttentionPattern
 from docmt.model.layers import Hierarchy, Layer, SentenceAttention
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.selective_attention import SelectiveAttention
+from docmt.model.selective_attention import DraftContext, SelectiveAttention
 
 
 def entropy_bits(weights: Tensor) -> Tensor:
@@ -198,8 +198,7 @@ def _attention_site(name: str, module: Attention | SentenceAttention | Selective
     """Return the site of an attention from its stack and scope."""
     stack, layer = _layer_of(name)
     if not isinstance(module, Attention):
-        memory = module.memory if isinstance(module, SentenceAttention) else "self"
-        return Site(f"{stack}_{memory}_sentences", layer, name=name)
+        return Site(f"{stack}_{module.memory}_sentences", layer, name=name)
     scope = module.scope
     memory = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
     # An attention to several sentences at once (`AttentionContext.attend_preceding`) has one site for all of them.
@@ -263,8 +262,9 @@ class _Recorder:
         """records of the layer since its last gate"""
 
     def enter_layer(self, module: nn.Module, arguments: tuple[Tensor, AttentionContext]) -> None:
-        """Hook before a layer, or before the hierarchy above a stack."""
-        self.context, self.attentions = arguments[1], []
+        """Hook before a layer, or before the hierarchy above a stack. The reading of drafts is not recorded."""
+        context = arguments[1]
+        self.context, self.attentions = None if isinstance(context, DraftContext) else context, []
 
     @torch.no_grad()
     def record_attention(
@@ -272,7 +272,7 @@ class _Recorder:
     ) -> None:
         """Hook after an attention to tokens or sentences."""
         context = self.context if isinstance(module, SentenceAttention) else arguments[1]
-        if not isinstance(context, FullContext):
+        if not isinstance(context, FullContext) or isinstance(context, DraftContext):
             return
         lengths = context.sequence.sentences.lengths
         numbers = torch.arange(len(lengths)) if context.alignment is None else context.alignment  # of source sentences
@@ -282,8 +282,9 @@ class _Recorder:
             keys = (sentences[:, None] - torch.arange(exists.shape[-1], 0, -1)).clamp(min=0)  # oldest first
             record: AttentionRecord = SentenceAttentionRecord(site, context, weights, exists, keys)
         elif isinstance(module, SelectiveAttention):
-            weights, exists, keys = module.attention_weights(arguments[0], context.sequence)
-            record = SentenceAttentionRecord(site, context, weights, exists, numbers[keys.cpu()])
+            x, _, states = arguments
+            weights, exists, keys = module.attention_weights(x, *context.resolve_sentences(module.memory, states))
+            record = SentenceAttentionRecord(site, context, weights, exists, keys)
         else:
             memory, pattern = context.resolve_scope(module.scope, arguments[0])
             record = TokenAttentionRecord(site, context, module, arguments[0], memory, pattern)

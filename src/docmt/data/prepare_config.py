@@ -41,7 +41,7 @@ class PrepareConfig:
     test_docids: list[Path] = option([], metavar="FILE")
     """files with the document id of each line, one per test corpus"""
     drafts: list[Path] = option([], metavar="FILE")
-    """first translations (for multihop, cadec): one file per --train, then per --dev corpus"""
+    """first translations, for systems that read them (such as multihop): one file per --train, then per --dev corpus"""
     columns: list[str] = option([], metavar="NAME=COLUMN")
     """columns of rows, such as source=eng target=deu; also document, source_context, target_context"""
     source_language: str = ""

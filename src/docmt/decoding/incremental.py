@@ -35,6 +35,7 @@ from docmt.model.embeddings import SentenceVectors
 from docmt.model.linear_attention import KeyWeights, LinearAttention
 from docmt.model.linear_kernels import compute_states_after
 from docmt.model.scope import AttentionScope
+from docmt.model.selective_attention import SelectiveAttention
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
 from docmt.text import SpecialTokens
@@ -326,6 +327,11 @@ class IncrementalState:
         self.described: dict[AttentionScope, tuple[Tensor, Tensor]] = {}  # of each hypothesis, see `begin_step`
         self.cache_slots: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
+        self.documents = {
+            module: module.project_memory(memories[module.memory])
+            for module in model.decoder.modules()
+            if isinstance(module, SelectiveAttention)
+        }
         single = all(len(row.sentences) == 1 for row in rows)
         for (_, scope, heads), attentions in by_kind.items():
             relation, width = attentions[0].relation, attentions[0].head_width
@@ -348,7 +354,8 @@ class IncrementalState:
             self.cache_slots |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
     def begin_step(self, sentences: Tensor) -> None:
-        """Look up what relations need of the source sentence [R] of each hypothesis."""
+        """Look up what attentions need of the source sentence [R] of each hypothesis."""
+        self.sentences = sentences.cpu() if self.documents else sentences
         self.described = {scope: (each[0][sentences], each[1][sentences]) for scope, each in self._sentences.items()}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
@@ -385,6 +392,10 @@ class IncrementalState:
         pair = [attention.split_heads(project(states)) for project in (attention.key, attention.value)]
         cache.store(number, torch.stack(pair, dim=1))
         return cache.attend_preceding(number, attention.project_query(x)).flatten(-2), cache.sentence_exists
+
+    def attend_sentences(self, attention: SelectiveAttention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend to the words of other sentences (see `AttentionContext`): x, states [R, d] -> [R, H k] and [R]."""
+        return attention.attend_documents(x, self.sentences, self.documents[attention])
 
 
 def _projected_dtype(model: TranslationModel) -> torch.dtype:

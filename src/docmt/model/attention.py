@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,9 @@ from docmt.model.embeddings import DistanceBiases, SentenceRelation
 from docmt.model.kernels import AttentionPattern
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed, Spans
+
+if TYPE_CHECKING:
+    from docmt.model.selective_attention import SelectiveAttention
 
 
 class GateSigmoid(nn.Module):
@@ -83,6 +86,13 @@ class AttentionContext(Protocol):
         """
         ...
 
+    def attend_sentences(self, attention: SelectiveAttention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend from x [..., d] to the words of other sentences. `states` [..., d] are those of the sequence.
+
+        Returns [..., H k], before the output projection, and [...] bool: whether another sentence is visible.
+        """
+        ...
+
 
 class FullContext:
     """Attention context of a full pass: training, scoring, encoding. Patterns are built once per scope."""
@@ -114,6 +124,23 @@ class FullContext:
         pattern, exists = self.resolve_preceding(scope, len(states))
         output = attention.attend_memory(x, states, pattern, repeats=scope.offset)
         return output.unflatten(0, (scope.offset, -1)).transpose(0, 1), exists.to(x.device)
+
+    def attend_sentences(self, attention: SelectiveAttention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """See `AttentionContext`: x, states [T, d] -> [T, H k] and [T]."""
+        memory, sentences = self.resolve_sentences(attention.memory, states)
+        return attention.attend_documents(x, sentences, attention.project_memory(memory))
+
+    def resolve_sentences(self, name: str, states: Tensor) -> tuple[Memory, Tensor]:
+        """Return the memory of this name, and the number [T] in it of each token's sentence.
+
+        states [T, d]: of the sequence, for the memory self.
+        """
+        lengths = self.sequence.sentences.lengths
+        if name == "self":
+            memory = Memory(states, self.sequence.sentences, self.sequence.documents)
+            return memory, torch.arange(len(lengths)).repeat_interleave(lengths)
+        aligned = torch.arange(len(lengths)) if self.alignment is None else self.alignment
+        return self.memories[name], aligned.repeat_interleave(lengths)
 
     def resolve_preceding(self, scope: AttentionScope, num_tokens: int) -> tuple[AttentionPattern, Tensor]:
         """Return a pattern with n copies of the queries, one per preceding sentence, and which of them exist [T, n].
@@ -203,6 +230,13 @@ class SharedContext:
     def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """See `AttentionContext`: x, states [U, d] -> [U, n, d] and [U, n]."""
         output, exists = self.context.attend_preceding(
+            attention, *(each.index_select(0, self.inverse) for each in (x, states))
+        )
+        return output.index_select(0, self.unique), exists.index_select(0, self.unique)
+
+    def attend_sentences(self, attention: SelectiveAttention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """See `AttentionContext`: x, states [U, d] -> [U, H k] and [U]."""
+        output, exists = self.context.attend_sentences(
             attention, *(each.index_select(0, self.inverse) for each in (x, states))
         )
         return output.index_select(0, self.unique), exists.index_select(0, self.unique)

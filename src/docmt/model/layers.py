@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +27,17 @@ class Layer(nn.Module):
     A block is called with (states, context). Its branch prepares the input of the block and adds its output.
     """
 
-    def __init__(self, blocks: dict[str, tuple[nn.Module, Residual]]) -> None:
+    def __init__(self, blocks: Mapping[str, tuple[nn.Module, Residual]]) -> None:
         """blocks: by name; block `x` becomes the attribute `x`, and its branch `x_residual`."""
         super().__init__()
         self.order: list[tuple[str, str]] = []
         for name, (block, branch) in blocks.items():
             self.insert(name, block, branch)
+
+    @property
+    def blocks(self) -> dict[str, tuple[nn.Module, Residual]]:
+        """The blocks with their branches, by name."""
+        return {name: (self._modules[name], self._modules[branch]) for name, branch in self.order}  # type: ignore[misc]
 
     def insert(self, name: str, block: nn.Module, branch: Residual, after: str = "") -> Layer:
         """Insert a block after the named one, or at the end. Returns the layer."""

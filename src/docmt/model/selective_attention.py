@@ -1,22 +1,23 @@
 """Selective attention to the other sentences of a document (SAN, Maruf et al. 2019), and its sparse weights.
 
-Notation: T tokens of the packed sequence, d model width, H heads, k width of a head. A document has L tokens and J
-sentences of up to W words.
+Notation: T tokens of the memory, d model width, H heads, k width of a head. A document has J sentences of up to W
+words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.model.attention import AttentionContext, FullContext, PackedSentences
+from docmt.model.attention import AttentionContext, FullContext, Memory
 from docmt.model.attention_weights import MAX_SCORES
-from docmt.model.layers import Dropout, zero_projections
+from docmt.model.layers import Dropout, GatedResidual, Layer, Residual, zero_projections
 from docmt.model.linear_attention import upcast
+from docmt.model.spans import Spans
 
 if TYPE_CHECKING:
     from docmt.model.transformer import Parts
@@ -40,17 +41,28 @@ def sparsemax(scores: Tensor) -> Tensor:
     return (scores - tau).relu()
 
 
-class _Document(NamedTuple):
-    """What the queries of a document see."""
+class ContextDocument(NamedTuple):
+    """Projected words of a document. At sentence level, each sentence has one: the mean of its words."""
 
     first: int
-    """number of its first sentence in the packed sequence"""
-    words: Tensor
-    """[J, W] position of each word in the document, without boundary tokens; arbitrary for padding"""
+    """number of its first sentence in the memory"""
     is_word: Tensor
     """[J, W] bool, False for padding"""
+    keys: Tensor
+    """[H, J W, k]"""
+    values: Tensor
+    """[H, J W, k]"""
+    sentence_keys: Tensor | None
+    """[H, J, k] means of the keys of sentences, at hierarchical level"""
+
+
+class _Queries(NamedTuple):
+    """Queries that belong to one document."""
+
+    states: dict[str, Tensor]
+    """[H, q, k] by name of the projection"""
     visible: Tensor
-    """[L, J] bool: sentences that each of its tokens sees"""
+    """[q, J] bool: sentences that each of them sees"""
 
 
 class SelectiveAttention(nn.Module):
@@ -62,13 +74,14 @@ class SelectiveAttention(nn.Module):
     - word: weights of all words of all visible sentences, of (Q' x)(K' w) / sqrt(k)
     - sentence: softmax over sentences; a sentence is the mean of its words
 
-    Where no other sentence is visible, c is x (published), or zero (identity). Identity: the last norm is left out, and
-    FFN ends with zero. `GatedResidual` then leaves x unchanged. No projection has a bias.
+    Identity: the last norm is left out, and FFN ends with zero. `GatedResidual` then leaves the state unchanged. No
+    projection has a bias. A memory with layers has the states of keys in its first one.
     """
 
     def __init__(
         self,
         parts: Parts,
+        memory: Literal["self", "drafts"],
         *,
         preceding: bool,
         level: Literal["sentence", "word", "hierarchical"],
@@ -76,13 +89,14 @@ class SelectiveAttention(nn.Module):
         detach: bool,
         identity: bool,
     ) -> None:
-        """preceding: only sentences before are visible; words: weights of words; detach: no gradient reaches the states
-        as context, but only as queries."""
+        """memory: that of the words, source sentences with boundary tokens or drafts without; preceding: only sentences
+        before are visible; words: weights of words; detach: no gradient reaches the memory."""
         super().__init__()
         sizes = parts.sizes
         inner = sizes.attention_width
-        self.heads, self.trim = sizes.heads, parts.boundary_tokens.counts("source")
-        self.preceding, self.level, self.detach, self.identity = preceding, level, detach, identity
+        self.heads, self.memory = sizes.heads, memory
+        self.trim = parts.boundary_tokens.counts("source") if memory == "self" else (0, 0)
+        self.preceding, self.level, self.detach = preceding, level, detach
         self.normalize = sparsemax if words == "sparsemax" else _softmax
         self.projections = ["query", "key", "value"]
         if level == "hierarchical":
@@ -96,109 +110,180 @@ class SelectiveAttention(nn.Module):
         if identity:
             zero_projections(self.feed_forward.outer)
 
-    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
-        """x [T, d] -> [T, d]"""
-        assert isinstance(context, FullContext)
-        attended, exists = self._attend(x, context.sequence)
+    def forward(self, x: Tensor, context: AttentionContext, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Return c [..., d], and whether anything is visible [...] bool, for queries x [..., d].
+
+        states [..., d]: of the computed sequence, which other sentences read.
+        """
+        attended, exists = context.attend_sentences(self, x, states)
         c = self.feed_forward(self.norm(self.dropout(self.output(attended))), context)
-        c = c if self.last_norm is None else self.last_norm(c)
-        return torch.where(exists[:, None], c, torch.zeros_like(c) if self.identity else x)
+        return c if self.last_norm is None else self.last_norm(c), exists
+
+    def attend_documents(
+        self, x: Tensor, sentences: Tensor, documents: Sequence[ContextDocument]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weighted values [n, H k] of queries x [n, d], and whether anything is visible [n] bool.
+
+        sentences [n]: number of each query's sentence in the memory, on the host.
+        """
+        outputs, exists = [], []
+        order, queries = self._group_queries(x, sentences, documents)
+        for document, each in zip(documents, queries, strict=True):
+            exists.append(each.visible.any(-1))
+            if exists[-1].any():
+                for weights in self._iterate_blocks(document, each):
+                    outputs.append(self.dropout_of_weights(weights).to(document.values.dtype) @ document.values)
+            else:  # all need (zero) gradients, or processes that exchange gradients would deadlock
+                unused = sum(keys.sum() for keys in document[2:] if keys is not None)
+                outputs.append((sum(each.states.values()) + unused) * 0.0)
+        inverse = order.argsort()
+        output = torch.cat(outputs, dim=1).transpose(0, 1).flatten(1)
+        return output.index_select(0, inverse.to(x.device)), torch.cat(exists)[inverse].to(x.device)
 
     @torch.no_grad()
-    def attention_weights(self, x: Tensor, sequence: PackedSentences) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the weight of each other sentence for each state x [T, d], arbitrary where none is visible.
+    def attention_weights(self, x: Tensor, memory: Memory, sentences: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the weight of each other sentence for each query x [n, d], arbitrary where none is visible.
 
-        Returns weights [T, H, n], and on the host which sentences are visible [T, n] bool, and their numbers [T, n]
-        int64. n is the number of sentences of the longest document.
+        sentences: see `attend_documents`. Returns weights [n, H, m], and on the host which sentences of the memory are
+        visible [n, m] bool, and their numbers [n, m] int64. m is the number of sentences of the longest document.
         """
-        documents = list(self._documents(sequence))
-        count = max(len(document.words) for document in documents)
+        documents = self.project_memory(memory)
+        count = max(len(document.is_word) for document in documents)
         weights, visible, numbers = [], [], []
-        for document, states in zip(documents, self._project(x, sequence), strict=True):
-            missing = (0, count - len(document.words))
-            if document.visible.any():
-                blocks = [block.sum(-1) for block, _ in self._iterate_blocks(document, states)]  # [H, q, J]
-                weights.append(F.pad(torch.cat(blocks, dim=1).transpose(0, 1), missing))
+        order, queries = self._group_queries(x, sentences, documents)
+        for document, each in zip(documents, queries, strict=True):
+            rows, missing = len(each.visible), (0, count - len(document.is_word))
+            if each.visible.any():
+                blocks = [block.unflatten(-1, document.is_word.shape) for block in self._iterate_blocks(document, each)]
+                weights.append(F.pad(torch.cat(blocks, dim=1).sum(-1).transpose(0, 1), missing))
             else:
-                weights.append(upcast(x.new_zeros(len(document.visible), self.heads, count)))
-            visible.append(F.pad(document.visible, missing))
-            numbers.append((document.first + torch.arange(count)).expand(len(document.visible), -1))
-        return torch.cat(weights), torch.cat(visible), torch.cat(numbers).clamp(max=len(sequence.sentences) - 1)
+                weights.append(upcast(x.new_zeros(rows, self.heads, count)))
+            visible.append(F.pad(each.visible, missing))
+            numbers.append((document.first + torch.arange(count)).expand(rows, -1))
+        inverse = order.argsort()
+        return (
+            torch.cat(weights)[inverse.to(x.device)],
+            torch.cat(visible)[inverse],
+            torch.cat(numbers)[inverse].clamp(max=len(memory.sentences) - 1),
+        )
 
-    def _attend(self, x: Tensor, sequence: PackedSentences) -> tuple[Tensor, Tensor]:
-        """Return the weighted values [T, H k] of each state x [T, d], and whether it sees any sentence [T] bool."""
-        outputs, exists = [], []
-        for document, states in zip(self._documents(sequence), self._project(x, sequence), strict=True):
-            exists.append(document.visible.any(-1))
-            if exists[-1].any():
-                for weights, values in self._iterate_blocks(document, states):
-                    outputs.append(self.dropout_of_weights(weights).to(values.dtype).flatten(-2) @ values)
-            else:  # all need (zero) gradients, or processes that exchange gradients would deadlock
-                outputs.append(torch.stack([*states.values()]).sum(0) * 0.0)
-        return torch.cat(outputs, dim=1).transpose(0, 1).flatten(1), torch.cat(exists).to(x.device)
-
-    def _project(self, x: Tensor, sequence: PackedSentences) -> Iterator[dict[str, Tensor]]:
-        """Project x [T, d] to queries, keys and values by name, and yield those [H, L, k] of each document."""
-        assert sequence.documents is not None
-        lengths, context = sequence.documents.lengths.tolist(), x.detach() if self.detach else x
-        parts = [
-            self.get_submodule(name)(x if name.endswith("query") else context)
-            .unflatten(-1, (self.heads, -1))
-            .transpose(0, 1)
-            .split(lengths, dim=1)
-            for name in self.projections
-        ]
-        for states in zip(*parts, strict=True):
-            yield dict(zip(self.projections, states, strict=True))
-
-    def _documents(self, sequence: PackedSentences) -> Iterator[_Document]:
-        """Yield what each document sees."""
-        sentences, documents = sequence.sentences, sequence.documents
-        assert documents is not None
-        words = sentences.trim(*self.trim)
-        counts = torch.bincount(documents.find_segments(sentences.starts), minlength=len(documents)).tolist()
-        first = 0
-        for start, count in zip(documents.starts.tolist(), counts, strict=True):
-            numbers = torch.arange(count)
-            spans = words.select(first + numbers)
-            offsets = torch.arange(max([1, *spans.lengths.tolist()]))
-            is_word = offsets < spans.lengths[:, None]  # [J, W]
-            positions = (spans.starts[:, None] - start + offsets).masked_fill(~is_word, 0)
-            own = numbers.repeat_interleave(sentences.lengths[first : first + count])[:, None]  # [L, 1]
-            visible = (numbers < own if self.preceding else numbers != own) & is_word.any(-1)
-            yield _Document(first, positions, is_word, visible)
-            first += count
-
-    def _iterate_blocks(self, document: _Document, states: dict[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the weights [H, q, J, W] of the queries of a document, some at a time, and its values [H, J W, k].
-
-        W is 1 at sentence level. Queries that see nothing have arbitrary weights, as a distribution over no key is NaN.
-        """
-        device = states["query"].device
-        is_word, index = document.is_word.to(device), document.words.to(device).flatten()
-        key, value, *sentence_keys = (
-            states[name].index_select(1, index).unflatten(1, is_word.shape)  # [H, J, W, k]
+    def project_memory(self, memory: Memory) -> list[ContextDocument]:
+        """Project the words of each document of the memory."""
+        assert memory.documents is not None
+        values, keys = memory.states, memory.layers[0] if memory.layers else memory.states
+        if self.detach:
+            values, keys = values.detach(), keys.detach()
+        projected = {
+            name: self._split_heads(self.get_submodule(name)(values if name == "value" else keys))
             for name in self.projections
             if not name.endswith("query")
+        }
+        if not len(values):  # padding needs a state
+            projected = {name: F.pad(states, (0, 0, 0, 1)) for name, states in projected.items()}
+        words = memory.sentences.trim(*self.trim)
+        counts = torch.bincount(
+            memory.documents.find_segments(memory.sentences.starts), minlength=len(memory.documents)
+        )
+        numbers = torch.arange(len(memory.sentences)).split(counts.tolist())
+        return [
+            self._select_words(words.select(each), projected, first)
+            for each, first in zip(numbers, (counts.cumsum(0) - counts).tolist(), strict=True)
+        ]
+
+    def _select_words(self, words: Spans, projected: dict[str, Tensor], first: int) -> ContextDocument:
+        """Select the words of the J sentences of a document in what is projected [H, T, k]."""
+        offsets = torch.arange(max([1, *words.lengths.tolist()]))
+        is_word = offsets < words.lengths[:, None]  # [J, W]
+        index = (words.starts[:, None] + offsets).masked_fill(~is_word, 0).flatten()
+        device = projected["value"].device
+        is_word, index = is_word.to(device), index.to(device)
+        key, value, *sentence_keys = (
+            states.index_select(1, index).unflatten(1, is_word.shape) for states in projected.values()
         )
         if self.level == "sentence":
             key, value, is_word = _mean(key, is_word), _mean(value, is_word), is_word.any(-1, keepdim=True)
-        means = [_mean(each, is_word).flatten(1, 2) for each in sentence_keys]  # [H, J, k], at hierarchical level
-        size = max(1, MAX_SCORES // (self.heads * is_word.numel()))
-        for first in range(0, len(document.visible), size):
+        means = _mean(sentence_keys[0], is_word).flatten(1, 2) if sentence_keys else None
+        return ContextDocument(first, is_word, key.flatten(1, 2), value.flatten(1, 2), means)
+
+    def _group_queries(
+        self, x: Tensor, sentences: Tensor, documents: Sequence[ContextDocument]
+    ) -> tuple[Tensor, list[_Queries]]:
+        """Return the order [n] of queries x [n, d] by document, and those of each document."""
+        firsts = torch.tensor([document.first for document in documents])
+        numbers = torch.searchsorted(firsts, sentences, right=True) - 1
+        order = numbers.argsort(stable=True)
+        counts = torch.bincount(numbers, minlength=len(documents)).tolist()
+        x = x.index_select(0, order.to(x.device))
+        names = [name for name in self.projections if name.endswith("query")]
+        parts = [self._split_heads(self.get_submodule(name)(x)).split(counts, dim=1) for name in names]
+        queries = []
+        for document, own, *states in zip(documents, sentences[order].split(counts), *parts, strict=True):
+            others, own = torch.arange(len(document.is_word)), own[:, None] - document.first
+            visible = (others < own if self.preceding else others != own) & document.is_word.any(-1).cpu()
+            queries.append(_Queries(dict(zip(names, states, strict=True)), visible))
+        return order, queries
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """[T, H k] -> [H, T, k]"""
+        return x.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+
+    def _iterate_blocks(self, document: ContextDocument, queries: _Queries) -> Iterator[Tensor]:
+        """Yield the weights [H, q, J W] of the queries, some at a time.
+
+        Queries that see nothing have arbitrary weights, as a distribution over no key is NaN.
+        """
+        is_word, size = document.is_word, max(1, MAX_SCORES // (self.heads * document.is_word.numel()))
+        for first in range(0, len(queries.visible), size):
             rows = slice(first, first + size)
-            visible = document.visible[rows].to(device)
+            visible = queries.visible[rows].to(is_word.device)
             visible = visible | ~visible.any(-1, keepdim=True)  # [q, J]
-            scores = _score(states["query"][:, rows], key.flatten(1, 2)).unflatten(-1, is_word.shape)
-            if means:
+            scores = _score(queries.states["query"][:, rows], document.keys).unflatten(-1, is_word.shape)
+            if document.sentence_keys is not None:
                 is_filled = is_word | ~is_word.any(-1, keepdim=True)
                 weights = self.normalize(scores.masked_fill(~is_filled, -torch.inf))
-                scores = _score(states["sentence_query"][:, rows], means[0]).masked_fill(~visible, -torch.inf)
-                weights = weights * sparsemax(scores)[..., None]
+                scores = _score(queries.states["sentence_query"][:, rows], document.sentence_keys)
+                weights = weights * sparsemax(scores.masked_fill(~visible, -torch.inf))[..., None]
+                yield weights.flatten(-2)
             else:
                 scores = scores.masked_fill(~(visible[..., None] & is_word), -torch.inf)
-                weights = self.normalize(scores.flatten(-2)).unflatten(-1, is_word.shape)
-            yield weights, value.flatten(1, 2)
+                yield self.normalize(scores.flatten(-2))
+
+
+class SelectiveLayer(Layer):
+    """Layer whose output h is joined with its context, by `GatedResidual`.
+
+    Queries are the states after the block `cross`, or h without one. Where nothing is visible, the output is h.
+    """
+
+    def __init__(
+        self, blocks: Mapping[str, tuple[nn.Module, Residual]], attention: SelectiveAttention, branch: GatedResidual
+    ) -> None:
+        super().__init__(blocks)
+        self.context, self.context_residual = attention, branch
+
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        """x [..., d] -> [..., d]"""
+        outputs = {"": x, **dict(self.iterate_blocks(x, context))}
+        h = list(outputs.values())[-1]
+        branch = self.context_residual
+        query, states = (branch.prepare_input(each) for each in (outputs.get("cross", h), h))
+        c, exists = self.context(query, context, states)
+        return torch.where(exists[..., None], branch.add_output(h, c), h)
+
+
+class DraftContext(FullContext):
+    """Full pass over drafts, which see no other sentence. It keeps the states that `SelectiveAttention` reads."""
+
+    queries: Tensor
+    """[T, d] states of queries, the keys of other sentences"""
+    states: Tensor
+    """[T, d] states of the layer, the values"""
+
+    def attend_sentences(self, attention: SelectiveAttention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """See `AttentionContext`: x, states [T, d] -> zeros [T, H k], and False [T]."""
+        self.queries, self.states = x, states
+        zeros = x.new_zeros(len(x), attention.output.in_features)
+        return zeros, torch.zeros(len(x), dtype=torch.bool, device=x.device)
 
 
 def _build_projection(width: int, output_width: int) -> nn.Linear:

@@ -225,7 +225,7 @@ class TrainConfig:
     initialize_reverse_from: Path | None = None
     """reverse-direction sentence model to initialize target-text encoders (multihop)"""
     drafter: Path | None = None
-    """model directory that writes drafts at translation (multihop, cadec)"""
+    """model directory that writes drafts at translation for systems that read them (such as multihop)"""
     reverse: bool = False
     """exchange source and target of the store"""
     freeze: str = "none"

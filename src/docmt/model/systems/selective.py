@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -12,20 +13,26 @@ from docmt.model.systems.base import System
 if TYPE_CHECKING:
     from torch import nn
 
+    from docmt.model.attention import Memory
+    from docmt.model.layers import Layer, Residual
     from docmt.model.model_config import Sizes
-    from docmt.model.transformer import Parts
+    from docmt.model.spans import ModelInput, Packed
+    from docmt.model.transformer import Parts, TranslationModel
 
 
 @dataclass(frozen=True)
 class Selective(System):
-    """Above the encoder, states attend to a few other source sentences of the instance, and to the words in them.
+    """Above the encoder, states attend to a few other sentences of the instance, and to the words in them.
 
-    This is the monolingual context of the paper. Its bilingual context at the decoder, from translations of a first
-    pass, is not there. Context is a set: positions restart at each sentence, and their order has no effect. As
-    published, boundary tokens of other sentences are hidden. Where no other sentence is visible, states are unchanged.
-    (There the published code attends to rounded scores without a mask, so that it sees its own and later sentences.)
+    The monolingual context of the paper: source sentences, read by encoder states. Its bilingual context: drafts, read
+    by the last decoder layer. The decoder itself makes the states of drafts, without context. Context is a set:
+    positions restart at each sentence, and their order has no effect. As published, boundary tokens of other sentences
+    are hidden. Where no other sentence is visible, states are unchanged. (There the published code attends to rounded
+    scores without a mask, so that it sees its own and later sentences.)
     """
 
+    side: Literal["encoder", "decoder", "both"] = "encoder"
+    """attend to the source (encoder), to drafts (decoder), or both"""
     reach: Literal["all", "before"] = "all"
     """other sentences to attend to: all (offline), or only those before (online)"""
     attention: Literal["hierarchical", "word", "sentence"] = "hierarchical"
@@ -38,8 +45,8 @@ class Selective(System):
     """no gradient through the attended states (published: stored states of a first model)"""
 
     def context_spec(self) -> ContextSpec:
-        """Read as many sentences together as the limits allow."""
-        return ContextSpec()
+        """Read as many sentences together as the limits allow, with drafts for the decoder."""
+        return ContextSpec(drafts=self.side != "encoder")
 
     def check(self, sizes: Sizes) -> None:
         """Raise DocmtError for weights of words without attention to words."""
@@ -50,25 +57,70 @@ class Selective(System):
             )
 
     def build_above_encoder(self, parts: Parts) -> list[nn.Module]:
-        """Build the layer of selective attention, whose gate joins the state h and its context c.
+        """Build selective attention to source sentences."""
+        return [] if self.side == "decoder" else [self._build_layer(parts, "self")]
+
+    def build_decoder(self, parts: Parts) -> list[Layer]:
+        """Build layers, the last one with selective attention to drafts."""
+        layers = super().build_decoder(parts)
+        if self.side != "encoder":
+            layers[-1] = self._build_layer(parts, "drafts", layers[-1].blocks)
+        return layers
+
+    def _build_layer(
+        self,
+        parts: Parts,
+        memory: Literal["self", "drafts"],
+        blocks: Mapping[str, tuple[nn.Module, Residual]] | None = None,
+    ) -> Layer:
+        """Build a layer of these blocks, whose gate joins the state h and its context c.
 
         With g = sigmoid(W h + U c), it is g h + (1 - g) c (published), or h + (1 - g) c (identity).
         """
         from docmt.model.layers import GatedResidual
-        from docmt.model.selective_attention import SelectiveAttention
+        from docmt.model.selective_attention import SelectiveAttention, SelectiveLayer
 
-        identity = self.fusion == "identity"
+        identity, pre_norm = self.fusion == "identity", parts.pre_norm and blocks is not None
         attention = SelectiveAttention(
             parts,
+            memory,
             preceding=self.reach == "before",
             level=self.attention,
             words=self.words,
             detach=self.detach,
             identity=identity,
         )
-        branch = GatedResidual(None, parts.sizes.width, pre_norm=False, additive=identity)
-        return [parts.build_layer(context=(attention, branch))]
+        norm = parts.build_norm() if pre_norm else None
+        branch = GatedResidual(norm, parts.sizes.width, pre_norm, additive=identity)
+        return SelectiveLayer(blocks or {}, attention, branch)
+
+    def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+        """Compute encoded sentences, and drafts for the decoder. Raises ValueError if they are missing."""
+        source = model.encode_memory(inputs.source)
+        if self.side == "encoder":
+            return {"source": source}
+        if inputs.drafts is None:
+            raise ValueError("this model reads drafts: pass one of every source sentence as `drafts`")
+        return {"source": source, "drafts": self._read_drafts(model, inputs.drafts, source)}
+
+    def _read_drafts(self, model: TranslationModel, drafts: Packed, source: Memory) -> Memory:
+        """Run the decoder over drafts, each with its source sentence: a memory of the states that predict words."""
+        import torch
+
+        from docmt.model.attention import Memory
+        from docmt.model.layers import run_layers
+        from docmt.model.selective_attention import DraftContext
+
+        boundaries = model.parts.boundary_tokens
+        counts, opening = boundaries.counts("source"), boundaries.target_opening
+        read, words = drafts.replace_boundaries(counts, opening), drafts.replace_boundaries(counts)
+        context = DraftContext(read, {"source": source})
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.detach):
+            run_layers(model.decoder, model.embed("target", read), context)
+        index = read.sentences.trim(len(opening) - 1, 1).indices().to(model.device)  # each predicts the token after it
+        states, keys = (each.index_select(0, index) for each in (context.states, context.queries))
+        return Memory(states, words.sentences, words.documents, [keys])
 
     def initial_weight(self, name: str) -> str | None:
-        """Initialize all but the layer above the encoder from the sentence model."""
-        return None if name.startswith("above_encoder.") else name
+        """Initialize all but selective attention from the sentence model."""
+        return None if ".context" in name else name
