@@ -198,8 +198,8 @@ def test_missing_drafts_are_told_once_and_the_other_systems_go_on(corpus, tmp_pa
     outcome = call(*command)
     assert outcome.status == 0
     assert outcome.err == (
-        f"docmt: left out: multihop; selective, decoder; cadec (drafts are missing in {store}: run `docmt prepare` again "
-        "with --drafts)\n"
+        f"docmt: left out: multihop; selective, decoder; cadec (drafts are missing in {store}: run `docmt prepare` "
+        "again with --drafts)\n"
     )
     variants = [line.split(" ", 1)[1].strip().split(", seed")[0] for line in outcome.out.splitlines()]
     read_drafts = ("multihop", "selective, decoder", "cadec")
