@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+import reference_search
 import torch
 
 from docmt.core.errors import DocmtError
@@ -12,6 +13,7 @@ from docmt.decoding.incremental import log_normalizers, top_tokens
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.text import SpecialTokens
+from variants import SYSTEMS, in_tiers
 
 SPECIALS = SpecialTokens(vocabulary_size=40)
 DOCUMENTS = [[[5, 6, 7], [8], [9, 10, 11, 12]], [[13, 14]]]
@@ -183,6 +185,26 @@ def test_a_token_without_logit_is_never_generated(family, precision):
     assert torch.equal(lowered_logits.isneginf(), wanted.isneginf())
     has_logit = ~wanted.isneginf()
     assert torch.allclose(lowered_logits[has_logit], wanted[has_logit], atol=0.05)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS))
+def test_every_system_translates_with_the_products_of_a_translator(name, precision):
+    """Products replace the linear modules, which have other attributes. The scores are near those of the model."""
+    if precision == "int8" and not Int8Linear.available(torch.device("cpu")):
+        pytest.skip("no products of 8-bit integers on this processor")
+    exact = reference_search.build(**{**SYSTEMS[name], "width": 32, "feed_forward": 64})
+    lowered = prepare_products(copy.deepcopy(exact), precision)
+    search = SearchConfig(beam=2, **reference_search.SHORT_LIMITS)
+    documents, specials = reference_search.DOCUMENTS, reference_search.SPECIALS
+    with precision_context(lowered, precision):
+        translated = [ranks[0] for ranks in reference_search.translate_documents(lowered, documents, specials, search)]
+    targets = [hypothesis.sentences for hypothesis in translated]
+    exact_scores = reference_search.score_documents(exact, documents, targets, specials, search)
+    for hypothesis, wanted in zip(translated, exact_scores, strict=True):
+        if not hypothesis.miscounted:
+            tolerance = {"float32": 1e-4, "bfloat16": 0.1, "int8": 0.2}[precision] * (1 + abs(wanted.score))
+            assert hypothesis.score == pytest.approx(wanted.score, abs=tolerance)
 
 
 @pytest.mark.parametrize("size", [40, 640, 1280, 3000, 70001])

@@ -162,7 +162,7 @@ def test_a_drafter_that_is_another(hops, tmp_path):
 
 def test_a_store_without_drafts_is_refused(change, tmp_path):
     with pytest.raises(
-        DocmtError, match=r"multihop system reads drafts, but .*store.train has none. Translate the source"
+        DocmtError, match=r"multihop model reads drafts, but .*store.train has none. Translate the source"
     ):
         train(change(run=tmp_path / "run", **HOPS))
     assert not (tmp_path / "run").exists()
@@ -191,7 +191,7 @@ def test_other_systems_do_not_care_about_drafts(change, store, drafted, tmp_path
 
 
 def test_the_drafter_is_named_or_that_of_the_start(hops, change, sentence_run, tmp_path):
-    with pytest.raises(DocmtError, match=r"needs a model that writes drafts at translation. Add --drafter"):
+    with pytest.raises(DocmtError, match=r"needs another one that writes drafts at translation. Add --initialize-from"):
         train(hops("run", drafter=None, stop__max_steps=1))
     assert not (tmp_path / "run").exists()
     train(hops("one", drafter=None, initialize_from=sentence_run, stop__max_steps=1))

@@ -93,8 +93,7 @@ class SelectiveAttention(nn.Module):
         before are visible; words: weights of words; detach: no gradient reaches the memory."""
         super().__init__()
         sizes = parts.sizes
-        inner = sizes.attention_width
-        self.heads, self.memory = sizes.heads, memory
+        self.heads, self.inner, self.memory = sizes.heads, sizes.attention_width, memory
         self.trim = parts.boundary_tokens.counts("source") if memory == "self" else (0, 0)
         self.preceding, self.level, self.detach = preceding, level, detach
         self.normalize = sparsemax if words == "sparsemax" else _softmax
@@ -102,8 +101,8 @@ class SelectiveAttention(nn.Module):
         if level == "hierarchical":
             self.projections += ["sentence_query", "sentence_key"]
         for name in self.projections:
-            self.add_module(name, _build_projection(sizes.width, inner))
-        self.output = _build_projection(inner, sizes.width)
+            self.add_module(name, _build_projection(sizes.width, self.inner))
+        self.output = _build_projection(self.inner, sizes.width)
         self.dropout_of_weights, self.dropout = Dropout(sizes.attention_dropout), Dropout(sizes.dropout)
         self.norm, self.feed_forward = parts.build_norm(), parts.build_feed_forward()
         self.last_norm = None if identity else parts.build_norm()
@@ -282,7 +281,7 @@ class DraftContext(FullContext):
     def attend_sentences(self, attention: SelectiveAttention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """See `AttentionContext`: x, states [T, d] -> zeros [T, H k], and False [T]."""
         self.queries, self.states = x, states
-        zeros = x.new_zeros(len(x), attention.output.in_features)
+        zeros = x.new_zeros(len(x), attention.inner)
         return zeros, torch.zeros(len(x), dtype=torch.bool, device=x.device)
 
 

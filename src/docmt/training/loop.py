@@ -163,11 +163,13 @@ def _copy_drafter(run: RunDirectory, config: TrainConfig, corpus: TrainingCorpus
     drafter = config.drafter or config.initialize_from
     if drafter is None:
         raise DocmtError(
-            f"the {config.model.system} system needs a model that writes drafts at translation. "
-            "Add --drafter with the model that wrote the drafts of the store"
+            f"this {config.model.system} model needs another one that writes drafts at translation. "
+            "Add --initialize-from with the sentence model that wrote the drafts of the store, or --drafter with it to "
+            "start from random weights"
         )
     if load_model_config(drafter).system_options.context_spec().drafts:
-        drafter = find_drafter(drafter)
+        reader, drafter = drafter, find_drafter(drafter)
+        _log.info("%s reads drafts itself: they are written by its own draft model %s", reader, drafter)
     check_drafter(drafter, corpus.tokenizer)
     run.copy_drafter(find_model(drafter))
 

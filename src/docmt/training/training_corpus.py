@@ -209,7 +209,7 @@ def _select_drafts(store: ParallelStore, model: ModelConfig) -> SentenceTokens |
         old = store.directory.parent / "drafts"
         problem = f"{old} has the unsupported format of docmt 0.3.0" if old.is_dir() else f"{store.directory} has none"
         raise DocmtError(
-            f"the {model.system} system reads drafts, but {problem}. Translate the source texts with a sentence model, "
+            f"this {model.system} model reads drafts, but {problem}. Translate the source texts with a sentence model, "
             "then run `docmt prepare` again with --drafts"
         )
     return store.drafts

@@ -41,7 +41,7 @@ class MultiHop(System):
     direction: Literal["L2R", "R2L"] = "L2R"
     """hops from the farthest sentence to the nearest (L2R), or reverse (R2L)"""
     side: Literal["both", "source", "target"] = "both"
-    """context of the source (encoder), of target drafts (decoder), or both"""
+    """read the source, drafts of the target, or both"""
     target_context: Literal["drafts", "references"] = "drafts"
     """preceding target sentences in training: drafts or references"""
     keys: Literal["attention", "output"] = "attention"
