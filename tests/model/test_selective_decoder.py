@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_selective import EVERY, LENGTHS, LEVELS, SIZES, SOURCE, TARGET, join, plain_contexts, visible_to
+from test_selective import EVERY, LEVELS, SIZES, SOURCE, TARGET, join, plain_contexts, visible_to
 
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.model.attention import FullContext
 from docmt.model.layers import run_layers
-from docmt.model.selective_attention import DraftContext, SelectiveLayer
 from docmt.model.systems import Selective
 from variants import selective
 
@@ -67,19 +66,19 @@ def test_states_of_drafts_are_those_of_the_decoder_without_context(normalization
     weights = model.state_dict()
     sentence.load_state_dict({name: weights[name] for name in sentence.state_dict()})
     memory = model.compute_memories(read())["drafts"]
-    drafts = pack([OTHER, DRAFTS])
+    drafts = pack([[draft[:-1] for draft in document] for document in (OTHER, DRAFTS)])  # the last word predicts `</s>`
     context = FullContext(drafts, {"source": sentence.encode_memory(read().source)})
     x = run_layers(list(sentence.decoder)[:-1], sentence.embed("target", drafts), context)
     outputs = dict(sentence.decoder[-1].iterate_blocks(x, context))
     norm = model.decoder[-1].context_residual.prepare_input
-    index = drafts.sentences.trim(0, 2).indices()  # the last ones predict `</s>` and nothing
-    assert torch.equal(memory.states, norm(outputs["feed_forward"])[index])
-    assert torch.equal(memory.layers[0], norm(outputs["cross"])[index])
-    assert memory.sentences.lengths.tolist() == [len(draft) - 2 for draft in (*OTHER, *DRAFTS)]
-    assert memory.documents.lengths.tolist() == [sum(len(draft) - 2 for draft in drafts) for drafts in (OTHER, DRAFTS)]
+    assert torch.equal(memory.states, norm(outputs["feed_forward"]))
+    assert torch.equal(memory.layers[0], norm(outputs["cross"]))
+    words = memory.sentences.trim(*model.decoder[-1].context.trim)
+    assert words.lengths.tolist() == [len(draft) - 2 for draft in (*OTHER, *DRAFTS)]
+    assert words.starts.tolist() == drafts.sentences.starts.tolist()  # `<s>` predicts the first word
+    assert memory.documents.equals(drafts.documents)
     if normalization == "post":
-        final = sentence(ModelInput(read().source, torch.arange(len(drafts.sentences)), drafts))
-        assert torch.equal(memory.states, final[index])
+        assert torch.equal(memory.states, sentence(ModelInput(read().source, torch.arange(len(words)), drafts)))
 
 
 @every
@@ -94,8 +93,10 @@ def test_the_last_layer_computes_its_equations(options, fusion):
     x = run_layers(list(model.decoder)[:-1], model.embed("target", inputs.target), context)
     outputs = dict(layer.iterate_blocks(x, context))
     queries, states, found = (rows(each) for each in (outputs["cross"], outputs["feed_forward"], layer(x, context)))
-    lengths = [len(draft) - 2 for draft in (*OTHER, *DRAFTS)]
-    keys, values = (each.split(lengths)[len(OTHER) :] for each in (memory.layers[0], memory.states))
+    lengths = [len(draft) - 1 for draft in (*OTHER, *DRAFTS)]
+    keys, values = (
+        [state[:-1] for state in each.split(lengths)[len(OTHER) :]] for each in (memory.layers[0], memory.states)
+    )
     expected = iter(plain_contexts(layer.context, options, queries, keys, values))
     weights, visible, numbers = layer.context.attention_weights(
         outputs["cross"], *context.resolve_sentences("drafts", outputs["cross"])
@@ -209,13 +210,23 @@ def test_queries_in_any_order_find_their_documents():
         assert exists[index] == alone[1]
 
 
-def test_the_pass_over_drafts_adds_nothing():
-    model, drafts = build(fusion="published"), pack([DRAFTS])
-    context = DraftContext(drafts, {"source": model.encode_memory(pack([SOURCE]))})
-    layer, x = model.decoder[-1], torch.randn(sum(map(len, DRAFTS)), 16)
-    assert isinstance(layer, SelectiveLayer)
-    assert torch.equal(layer(x, context), dict(layer.iterate_blocks(x, context))["feed_forward"])
-    assert torch.equal(context.states, layer(x, context)) and len(LENGTHS) == len(DRAFTS)
+@pytest.mark.parametrize("attention", LEVELS)
+@torch.no_grad()
+def test_empty_drafts_belong_to_their_document(attention):
+    """Wherever they stand: a document in a batch is what it is alone, and a sentence alone sees nothing."""
+    model = build(attention=attention, fusion="published")
+    drafts = [
+        [[0, 20, 21, 2], [0, 2]],
+        [[0, 2], [0, 2]],
+        [[0, 2], [0, 25, 26, 2], [0, 2]],
+        [[0, 27, 28, 2], [0, 29, 2]],
+    ]
+    sources, targets = ([[side[n] for n in range(len(document))] for document in drafts] for side in (SOURCE, TARGET))
+    together = model.logits(list(zip(sources, targets, strict=True)), drafts)
+    for source, target, draft, found in zip(sources, targets, drafts, together, strict=True):
+        torch.testing.assert_close(found, model.logits([(source, target)], [draft])[0], atol=1e-4, rtol=1e-4)
+    inputs = ModelInput(pack(sources), torch.arange(9), pack(targets), drafts=pack(drafts)).isolate_sentences()
+    torch.testing.assert_close(model(inputs), sentence_model(model)(inputs))
 
 
 def test_without_drafts_the_reading_is_refused():

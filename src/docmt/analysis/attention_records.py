@@ -262,15 +262,14 @@ class _Recorder:
         """records of the layer since its last gate"""
 
     def enter_layer(self, module: nn.Module, arguments: tuple[Tensor, AttentionContext]) -> None:
-        """Hook before a layer, or before the hierarchy above a stack. The reading of drafts is not recorded."""
-        context = arguments[1]
-        self.context, self.attentions = None if isinstance(context, DraftContext) else context, []
+        """Hook before a layer, or before the hierarchy above a stack."""
+        self.context, self.attentions = arguments[1], []
 
     @torch.no_grad()
     def record_attention(
         self, site: Site, module: Attention | SentenceAttention | SelectiveAttention, arguments: Any, output: Tensor
     ) -> None:
-        """Hook after an attention to tokens or sentences."""
+        """Hook after an attention to tokens or sentences. The reading of drafts is not recorded."""
         context = self.context if isinstance(module, SentenceAttention) else arguments[1]
         if not isinstance(context, FullContext) or isinstance(context, DraftContext):
             return

@@ -89,12 +89,13 @@ class SelectiveAttention(nn.Module):
         detach: bool,
         identity: bool,
     ) -> None:
-        """memory: that of the words, source sentences with boundary tokens or drafts without; preceding: only sentences
-        before are visible; words: weights of words; detach: no gradient reaches the memory."""
+        """memory: that of the words; preceding: only sentences before are visible; words: weights of words; detach: no
+        gradient reaches the memory."""
         super().__init__()
         sizes = parts.sizes
         self.heads, self.inner, self.memory = sizes.heads, sizes.attention_width, memory
-        self.trim = parts.boundary_tokens.counts("source") if memory == "self" else (0, 0)
+        boundaries = parts.boundary_tokens  # the states of a draft predict the tokens after them, `</s>` at the end
+        self.trim = boundaries.counts("source") if memory == "self" else (len(boundaries.target_opening) - 1, 1)
         self.preceding, self.level, self.detach = preceding, level, detach
         self.normalize = sparsemax if words == "sparsemax" else _softmax
         self.projections = ["query", "key", "value"]
@@ -177,8 +178,6 @@ class SelectiveAttention(nn.Module):
             for name in self.projections
             if not name.endswith("query")
         }
-        if not len(values):  # padding needs a state
-            projected = {name: F.pad(states, (0, 0, 0, 1)) for name, states in projected.items()}
         words = memory.sentences.trim(*self.trim)
         counts = torch.bincount(
             memory.documents.find_segments(memory.sentences.starts), minlength=len(memory.documents)
@@ -261,28 +260,19 @@ class SelectiveLayer(Layer):
         self.context, self.context_residual = attention, branch
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
-        """x [..., d] -> [..., d]"""
+        """x [..., d] -> [..., d], or of drafts the states [2, T, d] that others read: keys, values"""
         outputs = {"": x, **dict(self.iterate_blocks(x, context))}
         h = list(outputs.values())[-1]
         branch = self.context_residual
         query, states = (branch.prepare_input(each) for each in (outputs.get("cross", h), h))
+        if isinstance(context, DraftContext):
+            return torch.stack((query, states))
         c, exists = self.context(query, context, states)
         return torch.where(exists[..., None], branch.add_output(h, c), h)
 
 
 class DraftContext(FullContext):
-    """Full pass over drafts, which see no other sentence. It keeps the states that `SelectiveAttention` reads."""
-
-    queries: Tensor
-    """[T, d] states of queries, the keys of other sentences"""
-    states: Tensor
-    """[T, d] states of the layer, the values"""
-
-    def attend_sentences(self, attention: SelectiveAttention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `AttentionContext`: x, states [T, d] -> zeros [T, H k], and False [T]."""
-        self.queries, self.states = x, states
-        zeros = x.new_zeros(len(x), attention.inner)
-        return zeros, torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    """Full pass over drafts, which see no other sentence."""
 
 
 def _build_projection(width: int, output_width: int) -> nn.Linear:

@@ -112,14 +112,11 @@ class Selective(System):
         from docmt.model.selective_attention import DraftContext
 
         boundaries = model.parts.boundary_tokens
-        counts, opening = boundaries.counts("source"), boundaries.target_opening
-        read, words = drafts.replace_boundaries(counts, opening), drafts.replace_boundaries(counts)
+        read = drafts.replace_boundaries(boundaries.counts("source"), boundaries.target_opening)
         context = DraftContext(read, {"source": source})
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.detach):
-            run_layers(model.decoder, model.embed("target", read), context)
-        index = read.sentences.trim(len(opening) - 1, 1).indices().to(model.device)  # each predicts the token after it
-        states, keys = (each.index_select(0, index) for each in (context.states, context.queries))
-        return Memory(states, words.sentences, words.documents, [keys])
+            keys, values = run_layers(model.decoder, model.embed("target", read), context)
+        return Memory(values, read.sentences, read.documents, [keys])
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize all but selective attention from the sentence model."""
