@@ -215,12 +215,8 @@ def test_queries_in_any_order_find_their_documents():
 def test_empty_drafts_belong_to_their_document(attention):
     """Wherever they stand: a document in a batch is what it is alone, and a sentence alone sees nothing."""
     model = build(attention=attention, fusion="published")
-    drafts = [
-        [[0, 20, 21, 2], [0, 2]],
-        [[0, 2], [0, 2]],
-        [[0, 2], [0, 25, 26, 2], [0, 2]],
-        [[0, 27, 28, 2], [0, 29, 2]],
-    ]
+    one, other, empty = [0, 20, 21, 2], [0, 25, 26, 2], [0, 2]
+    drafts = [[one, empty], [empty, empty], [empty, other, empty], [other, one]]
     sources, targets = ([[side[n] for n in range(len(document))] for document in drafts] for side in (SOURCE, TARGET))
     together = model.logits(list(zip(sources, targets, strict=True)), drafts)
     for source, target, draft, found in zip(sources, targets, drafts, together, strict=True):

@@ -24,7 +24,7 @@ UPDATES = {
 }
 SHARDED = (
     *("group", "concat, rfa", "context lstm", "multihop", "hierarchical on both sides"),
-    *("flat", "hybrid", "selective", "cadec"),
+    *("flat", "hybrid", "selective", "selective in the decoder", "cadec"),
 )
 """Systems that are trained in shards, too: one of each; all of them take minutes."""
 FINE_TUNED = {
