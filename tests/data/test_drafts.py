@@ -70,13 +70,14 @@ FORMS = ["marks", "ids", "JSONL with drafts", "JSONL beside JSONL", "JSONL besid
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_drafts_are_read_beside_every_form_of_a_corpus(corpora, form, tmp_path):
+def test_drafts_are_read_beside_every_form_of_a_corpus(corpora, form, tmp_path, caplog):
     train, ids, drafts = corpora[form]
     config = PrepareConfig(tmp_path / "store", train=train, train_docids=ids, vocabulary_size=263)
     without = prepare(config)
     assert without.split("train").drafts is None
     store = prepare(replace(config, drafts=[drafts], overwrite=True))
     assert texts(store) == STORED
+    assert "train: 1 of 4 drafts are empty" in caplog.messages
     assert store.split("train").drafts.tokens.dtype == np.uint16
     for side in ("source", "target"):
         assert np.array_equal(getattr(store.split("train"), side).tokens, getattr(without.split("train"), side).tokens)

@@ -172,7 +172,10 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
             _warn_of_long_documents(corpus, corpus_counts, *longest)
             counts[_unique_name(str(corpus), counts)] = corpus_counts
     crc32 = file_checksums(directory, [path.name for path in sorted(directory.iterdir())])
-    return _count_split(ParallelStore(directory), config.instance_tokens, skipped, counts, crc32)
+    store = ParallelStore(directory)
+    if store.drafts is not None and (empty := int((store.drafts.lengths == 0).sum())):
+        _log.warning("%s: %s of %s drafts are empty", split, f"{empty:,}", f"{writer.sentences:,}")
+    return _count_split(store, config.instance_tokens, skipped, counts, crc32)
 
 
 def _count_split(
