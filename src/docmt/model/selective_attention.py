@@ -46,6 +46,8 @@ class ContextDocument(NamedTuple):
 
     first: int
     """number of its first sentence in the memory"""
+    has_words: Tensor
+    """[J] bool, on the host"""
     is_word: Tensor
     """[J, W] bool, False for padding"""
     keys: Tensor
@@ -134,7 +136,8 @@ class SelectiveAttention(nn.Module):
                 for weights in self._iterate_blocks(document, each):
                     outputs.append(self.dropout_of_weights(weights).to(document.values.dtype) @ document.values)
             else:  # all need (zero) gradients, or processes that exchange gradients would deadlock
-                unused = sum(keys.sum() for keys in document[2:] if keys is not None)
+                projected = (document.keys, document.values, document.sentence_keys)
+                unused = sum(keys.sum() for keys in projected if keys is not None)
                 outputs.append((sum(each.states.values()) + unused) * 0.0)
         inverse = order.argsort()
         output = torch.cat(outputs, dim=1).transpose(0, 1).flatten(1)
@@ -201,7 +204,7 @@ class SelectiveAttention(nn.Module):
         if self.level == "sentence":
             key, value, is_word = _mean(key, is_word), _mean(value, is_word), is_word.any(-1, keepdim=True)
         means = _mean(sentence_keys[0], is_word).flatten(1, 2) if sentence_keys else None
-        return ContextDocument(first, is_word, key.flatten(1, 2), value.flatten(1, 2), means)
+        return ContextDocument(first, words.lengths > 0, is_word, key.flatten(1, 2), value.flatten(1, 2), means)
 
     def _group_queries(
         self, x: Tensor, sentences: Tensor, documents: Sequence[ContextDocument]
@@ -216,8 +219,8 @@ class SelectiveAttention(nn.Module):
         parts = [self._split_heads(self.get_submodule(name)(x)).split(counts, dim=1) for name in names]
         queries = []
         for document, own, *states in zip(documents, sentences[order].split(counts), *parts, strict=True):
-            others, own = torch.arange(len(document.is_word)), own[:, None] - document.first
-            visible = (others < own if self.preceding else others != own) & document.is_word.any(-1).cpu()
+            others, own = torch.arange(len(document.has_words)), own[:, None] - document.first
+            visible = (others < own if self.preceding else others != own) & document.has_words
             queries.append(_Queries(dict(zip(names, states, strict=True)), visible))
         return order, queries
 
