@@ -60,11 +60,7 @@ def rows_that_differ(before, after):
 def test_states_of_drafts_are_those_of_the_decoder_without_context(normalization):
     """A forced pass of the sentence model over the drafts, each state with the word that it predicts."""
     model = build(settings={"normalization": normalization})
-    sentence = TranslationModel(
-        ModelConfig(**SIZES, dropout=0.0, system="sentence", normalization=normalization)
-    ).eval()
-    weights = model.state_dict()
-    sentence.load_state_dict({name: weights[name] for name in sentence.state_dict()})
+    sentence = sentence_model(model)
     memory = model.compute_memories(read())["drafts"]
     drafts = pack([[draft[:-1] for draft in document] for document in (OTHER, DRAFTS)])  # the last word predicts `</s>`
     context = FullContext(drafts, {"source": sentence.encode_memory(read().source)})

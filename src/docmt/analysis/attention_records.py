@@ -273,9 +273,9 @@ class _Recorder:
         context = self.context if isinstance(module, SentenceAttention) else arguments[1]
         if not isinstance(context, FullContext) or isinstance(context, DraftContext):
             return
-        lengths = context.sequence.sentences.lengths
-        numbers = torch.arange(len(lengths)) if context.alignment is None else context.alignment  # of source sentences
         if isinstance(module, SentenceAttention):
+            lengths = context.sequence.sentences.lengths
+            numbers = torch.arange(len(lengths)) if context.alignment is None else context.alignment  # in the source
             weights, exists = module.attention_weights(*arguments), arguments[-1]
             sentences = numbers.repeat_interleave(lengths)  # [T]
             keys = (sentences[:, None] - torch.arange(exists.shape[-1], 0, -1)).clamp(min=0)  # oldest first

@@ -264,10 +264,11 @@ class SelectiveLayer(Layer):
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d], or of drafts the states [2, T, d] that others read: keys, values"""
-        outputs = {"": x, **dict(self.iterate_blocks(x, context))}
-        h = list(outputs.values())[-1]
+        h, after_cross = x, None
+        for name, h in self.iterate_blocks(x, context):
+            after_cross = h if name == "cross" else after_cross
         branch = self.context_residual
-        query, states = (branch.prepare_input(each) for each in (outputs.get("cross", h), h))
+        query, states = (branch.prepare_input(each) for each in (h if after_cross is None else after_cross, h))
         if isinstance(context, DraftContext):
             return torch.stack((query, states))
         c, exists = self.context(query, context, states)

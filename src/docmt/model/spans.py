@@ -268,6 +268,12 @@ class ModelInput:
     document_alignment: Tensor | None = None
     representatives: Tensor | None = None
 
+    def require_drafts(self) -> Packed:
+        """Return the drafts. Raises ValueError if there are none."""
+        if self.drafts is None:
+            raise ValueError("this model reads drafts: pass one of every source sentence as `drafts`")
+        return self.drafts
+
     def to(self, device: torch.device | str) -> ModelInput:
         """Copy tokens and positions to `device`."""
         labels, same = (None if x is None else x.to(device) for x in (self.label_positions, self.representatives))

@@ -169,7 +169,7 @@ def _copy_drafter(run: RunDirectory, config: TrainConfig, corpus: TrainingCorpus
         )
     if load_model_config(drafter).system_options.context_spec().drafts:
         reader, drafter = drafter, find_drafter(drafter)
-        _log.info("%s reads drafts itself: they are written by its own draft model %s", reader, drafter)
+        _log.info("%s reads drafts itself: its draft model %s writes them", reader, drafter)
     check_drafter(drafter, corpus.tokenizer)
     run.copy_drafter(find_model(drafter))
 

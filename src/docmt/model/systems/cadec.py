@@ -77,10 +77,8 @@ class Cadec(System):
 
     def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute encoded sentences, and drafts. Raises ValueError without drafts."""
-        if inputs.drafts is None:
-            raise ValueError("this model reads drafts: pass one of every source sentence as `drafts`")
-        source = model.encode_memory(inputs.source)
-        return {"source": source, "drafts": self._read_drafts(model, inputs.drafts, source)}
+        drafts, source = inputs.require_drafts(), model.encode_memory(inputs.source)
+        return {"source": source, "drafts": self._read_drafts(model, drafts, source)}
 
     def _read_drafts(self, model: TranslationModel, drafts: Packed, source: Memory) -> Memory:
         """Run the first decoder over drafts, each with its source sentence: a memory of their words and `</s>`."""

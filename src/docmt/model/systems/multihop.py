@@ -112,9 +112,7 @@ class MultiHop(System):
         states = model.run_encoder(model.embed("source", current), FullContext(current, memories, sentences))
         memories["source"] = Memory(states, source.sentences.tile_selected(sentences))
         if self.side != "source":
-            if inputs.drafts is None:
-                raise ValueError("this model reads drafts: pass one of every source sentence as `drafts`")
-            memories["drafts"] = memories["earlier"] = self._read_target(model, inputs.drafts)
+            memories["drafts"] = memories["earlier"] = self._read_target(model, inputs.require_drafts())
             if inputs.references is not None:
                 memories["earlier"] = self._read_target(model, inputs.references)
         return memories

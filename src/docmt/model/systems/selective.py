@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Selective(System):
-    """Above the encoder, states attend to a few other sentences of the instance, and to the words in them.
+    """States attend to a few other sentences of the instance, and to the words in them.
 
-    The monolingual context of the paper: source sentences, read by encoder states. Its bilingual context: drafts, read
-    by the last decoder layer. The decoder itself makes the states of drafts, without context. Context is a set:
+    The monolingual context of the paper: source sentences, read above the encoder. Its bilingual context: drafts, read
+    in the last decoder layer. The decoder itself makes the states of drafts, without context. Context is a set:
     positions restart at each sentence, and their order has no effect. As published, boundary tokens of other sentences
     are hidden. Where no other sentence is visible, states are unchanged. (There the published code attends to rounded
     scores without a mask, so that it sees its own and later sentences.)
@@ -58,32 +58,27 @@ class Selective(System):
 
     def build_above_encoder(self, parts: Parts) -> list[nn.Module]:
         """Build selective attention to source sentences."""
-        return [] if self.side == "decoder" else [self._build_layer(parts, "self")]
+        return [] if self.side == "decoder" else [self._build_layer(parts, {})]
 
     def build_decoder(self, parts: Parts) -> list[Layer]:
         """Build layers, the last one with selective attention to drafts."""
         layers = super().build_decoder(parts)
         if self.side != "encoder":
-            layers[-1] = self._build_layer(parts, "drafts", layers[-1].blocks)
+            layers[-1] = self._build_layer(parts, layers[-1].blocks)
         return layers
 
-    def _build_layer(
-        self,
-        parts: Parts,
-        memory: Literal["self", "drafts"],
-        blocks: Mapping[str, tuple[nn.Module, Residual]] | None = None,
-    ) -> Layer:
-        """Build a layer of these blocks, whose gate joins the state h and its context c.
+    def _build_layer(self, parts: Parts, blocks: Mapping[str, tuple[nn.Module, Residual]]) -> Layer:
+        """Build a layer of these blocks (none above the encoder), whose gate joins the state h and its context c.
 
         With g = sigmoid(W h + U c), it is g h + (1 - g) c (published), or h + (1 - g) c (identity).
         """
         from docmt.model.layers import GatedResidual
         from docmt.model.selective_attention import SelectiveAttention, SelectiveLayer
 
-        identity, pre_norm = self.fusion == "identity", parts.pre_norm and blocks is not None
+        identity, pre_norm = self.fusion == "identity", parts.pre_norm and bool(blocks)
         attention = SelectiveAttention(
             parts,
-            memory,
+            "drafts" if blocks else "self",
             preceding=self.reach == "before",
             level=self.attention,
             words=self.words,
@@ -92,16 +87,14 @@ class Selective(System):
         )
         norm = parts.build_norm() if pre_norm else None
         branch = GatedResidual(norm, parts.sizes.width, pre_norm, additive=identity)
-        return SelectiveLayer(blocks or {}, attention, branch)
+        return SelectiveLayer(blocks, attention, branch)
 
     def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute encoded sentences, and drafts for the decoder. Raises ValueError if they are missing."""
         source = model.encode_memory(inputs.source)
         if self.side == "encoder":
             return {"source": source}
-        if inputs.drafts is None:
-            raise ValueError("this model reads drafts: pass one of every source sentence as `drafts`")
-        return {"source": source, "drafts": self._read_drafts(model, inputs.drafts, source)}
+        return {"source": source, "drafts": self._read_drafts(model, inputs.require_drafts(), source)}
 
     def _read_drafts(self, model: TranslationModel, drafts: Packed, source: Memory) -> Memory:
         """Run the decoder over drafts, each with its source sentence: a memory of the states that predict words."""
