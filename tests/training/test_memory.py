@@ -48,6 +48,23 @@ def test_what_saves_memory_saves_it(tiny_config, size):
     assert need(batches=BatchConfig(batch_tokens=2048)).activations < need().activations
 
 
+@pytest.mark.parametrize(
+    ("settings", "gigabytes"),
+    [
+        ({}, 10.70),
+        ({"strategy": "fsdp", "cpu_offload": True}, 5.93),
+        ({"strategy": "fsdp", "cpu_offload": True, "activation_checkpointing": True}, 2.72),
+    ],
+)
+def test_estimates_are_near_the_peaks_of_a_gpu(tiny_config, settings, gigabytes):
+    """The peaks are of one process on an H200 (docs/contributing/benchmarks/scaling.md)."""
+    model = ModelConfig(system="group", preset="large", vocabulary_size=8000)
+    batches = BatchConfig(batch_tokens=4096)
+    config = replace(tiny_config, model=model, batches=batches, precision="bfloat16", **settings)
+    need = estimate(config, memory._measure_config(model), settings.get("strategy", "ddp"), 1, True)
+    assert need.total / GIGABYTE == pytest.approx(gigabytes, rel=0.2)
+
+
 def test_auto_shards_what_does_not_fit(tiny_config, limit, size):
     config = replace(tiny_config, model=LARGE)
     need = estimate(config, size, "ddp", 2, False).total / GIGABYTE

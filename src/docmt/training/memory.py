@@ -95,7 +95,7 @@ def estimate(
     if strategy == "fsdp":
         share = 0 if config.cpu_offload and on_gpu else 1 / processes
         # Weights and gradients of the rest and of two layers: one computes while the next one arrives.
-        work = (size.rest + 2 * size.unit) * (gathered + gathered) if processes > 1 else 0
+        work = (size.rest + 2 * size.unit) * (gathered + gathered) if share < 1 else 0
         weights, optimizer = int(share * 4 * (size.weights + size.trainable)) + work, int(share * 8 * size.trainable)
     else:
         exchanged = gathered * size.trainable if processes > 1 else 0  # buckets of gradients
@@ -105,6 +105,7 @@ def estimate(
     tokens, values = min(config.batches.batch_tokens, largest), size.activations
     if config.activation_checkpointing:
         values = size.layers * size.width + size.layer_activations
+        weights += 2 * size.trainable if config.precision == "bfloat16" else 0  # copies that autocast keeps
     row, width = 4 * config.model.vocabulary_size, 2 if short else 4  # bytes of the logits of a token, of a value
     logits = 3 * row * min(tokens, max(MIN_CHUNK_TOKENS, CHUNK_BYTES // max(row, 1)))  # with what the softmax needs
     return Estimate(weights, optimizer, tokens * values * width + logits + row * size.width)
