@@ -184,10 +184,12 @@ def test_a_run_does_not_go_on_with_other_drafts(hops, prepare_with_drafts, chang
 
 
 @pytest.mark.full
-def test_other_systems_do_not_care_about_drafts(change, store, drafted, tmp_path):
+def test_other_systems_do_not_care_about_drafts_and_say_so(change, store, drafted, tmp_path):
     sentence_config = change(store=drafted.directory, run=tmp_path / "plain", stop__max_steps=1, **SENTENCE)
     train(sentence_config)
     train(replace(sentence_config, store=store.directory, stop=replace(sentence_config.stop, max_steps=2)), resume=True)
+    log = (tmp_path / "plain" / "train.log").read_text()
+    assert log.count("the store has drafts, which this model does not read\n") == 1
 
 
 def test_the_drafter_is_named_or_that_of_the_start(hops, change, sentence_run, tmp_path):

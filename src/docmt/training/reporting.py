@@ -49,6 +49,8 @@ def describe_start(
     dev = _describe_split(corpus.dev) if corpus.dev is not None else "none"
     direction = ", target to source" if config.reverse else ""
     yield f"data {config.store}{direction}: train {_describe_split(corpus.train)}; dev {dev}"
+    if corpus.train.store.drafts is not None and corpus.train.drafts is None:
+        yield "the store has drafts, which this model does not read"
     batches = -(-corpus.update_batches // fabric.world_size)
     accumulate = f" x {batches}" if batches > 1 else ""
     processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
