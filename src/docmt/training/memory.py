@@ -76,11 +76,24 @@ class Estimate:
     optimizer: int
     """with float32 copies of bfloat16 weights"""
     activations: int
+    end: int = 0
+    """all bytes at the end of a sharded training, when each process has the whole model"""
+
+    @property
+    def updates(self) -> int:
+        """All bytes during updates."""
+        return self.weights + self.optimizer + self.activations
 
     @property
     def total(self) -> int:
-        """All bytes."""
-        return self.weights + self.optimizer + self.activations
+        """Bytes at the peak."""
+        return max(self.updates, self.end)
+
+    def __str__(self) -> str:
+        if self.end > self.updates:
+            return f"{_gigabytes(self.end)} GB (at the end, with the whole model)"
+        parts = map(_gigabytes, (self.weights, self.optimizer, self.activations))
+        return "{} GB (weights and gradients {}, optimizer {}, activations {})".format(_gigabytes(self.total), *parts)
 
 
 def estimate(
@@ -92,23 +105,28 @@ def estimate(
     """
     short = config.precision != "float32"
     gathered = 2 if config.precision == "bfloat16-weights" else 4  # bytes of a weight that computes
+    end = 0
     if strategy == "fsdp":
         share = 0 if config.cpu_offload and on_gpu else 1 / processes
         # Weights and gradients of the rest and of two layers: one computes while the next one arrives.
-        work = (size.rest + 2 * size.unit) * (gathered + gathered) if share < 1 else 0
+        work = (size.rest + 2 * size.unit) * (gathered + gathered)
         weights, optimizer = int(share * 4 * (size.weights + size.trainable)) + work, int(share * 8 * size.trainable)
+        end = int(share * 4 * size.weights) + optimizer + (6 if short else 4) * size.weights
     else:
         exchanged = gathered * size.trainable if processes > 1 else 0  # buckets of gradients
         weights = gathered * (size.weights + size.trainable) + exchanged
         masters = 8 * size.trainable if gathered == 2 else 0  # float32 weights and gradients
         optimizer = 8 * size.trainable + masters
-    tokens, values = min(config.batches.batch_tokens, largest), size.activations
+    tokens, width = min(config.batches.batch_tokens, largest), 2 if short else 4  # bytes of a value
+    activations = tokens * size.activations * width
     if config.activation_checkpointing:
-        values = size.layers * size.width + size.layer_activations
-        weights += 2 * size.trainable if config.precision == "bfloat16" else 0  # copies that autocast keeps
-    row, width = 4 * config.model.vocabulary_size, 2 if short else 4  # bytes of the logits of a token, of a value
+        # Autocast keeps its copies of weights. Without checkpointing, they are in the margin of the estimate.
+        copies = 2 * max(size.trainable - size.rest, 0) if config.precision == "bfloat16" else 0
+        kept = size.layers * size.width + size.layer_activations
+        activations = min(activations, tokens * kept * width + copies)
+    row = 4 * config.model.vocabulary_size  # bytes of the logits of a token
     logits = 3 * row * min(tokens, max(MIN_CHUNK_TOKENS, CHUNK_BYTES // max(row, 1)))  # with what the softmax needs
-    return Estimate(weights, optimizer, tokens * values * width + logits + row * size.width)
+    return Estimate(weights, optimizer, activations + logits + row * size.width, end)
 
 
 def available_memory(on_gpu: bool, local_processes: int) -> int:
@@ -154,12 +172,8 @@ def check_memory(fabric: Fabric, config: TrainConfig, model: TranslationModel, l
     strategy: Strategy = "fsdp" if is_sharded(fabric) else "ddp"
     processes, local = fabric.world_size, getattr(fabric.strategy, "num_processes", 1)
     limit, need = available_memory(on_gpu, local), estimate(config, size, strategy, processes, on_gpu, largest)
-    sentence = (
-        f"{_gigabytes(need.total)} GB (weights and gradients {_gigabytes(need.weights)}, optimizer "
-        f"{_gigabytes(need.optimizer)}, activations {_gigabytes(need.activations)})"
-    )
     if need.total <= limit:
-        _log.info("each process needs about %s of %s GB", sentence, _gigabytes(limit))
+        _log.info("each process needs about %s of %s GB", need, _gigabytes(limit))
         return
     advice = "a smaller model, or adapters (--adapters.rank)"
     for option, changed, other_strategy, count in _changes(config, strategy, processes, on_gpu):
@@ -169,8 +183,7 @@ def check_memory(fabric: Fabric, config: TrainConfig, model: TranslationModel, l
             advice = option
             break
     raise DocmtError(
-        f"each process would need about {sentence}, but has {_gigabytes(limit)} GB. The smallest change that fits: "
-        f"{advice}"
+        f"each process would need about {need}, but has {_gigabytes(limit)} GB. The smallest change that fits: {advice}"
     )
 
 

@@ -343,11 +343,19 @@ class Updater:
 
     def _clip_gradients(self, measure_norm: bool) -> Tensor | None:
         limit = self.config.optimizer.clip_norm
+        if not (limit or measure_norm):
+            return None
+        norm = nn.utils.get_total_norm([_row_norms(p.grad) for p in self.trainable.values() if p.grad is not None])
         if limit:
-            return whole(nn.utils.clip_grad_norm_(self.trainable.values(), limit))
-        if measure_norm:
-            return whole(nn.utils.get_total_norm([p.grad for p in self.trainable.values() if p.grad is not None]))
-        return None
+            nn.utils.clip_grads_with_norm_(self.trainable.values(), limit, norm)
+        return whole(norm)
+
+
+def _row_norms(gradient: Tensor) -> Tensor:
+    """Return values with the same norm. On a CPU, float32 loses half a percent of the norm of 260 million at once."""
+    if gradient.device.type != "cpu" or gradient.dim() < 2:
+        return gradient
+    return torch.linalg.vector_norm(gradient, dim=-1)
 
 
 def derive_seed(*numbers: int) -> int:
