@@ -19,10 +19,17 @@ from docmt.text import SpecialTokens
 from docmt.training import StopConfig, TrainConfig
 from docmt.training.distributed import is_main_process, start_fabric
 from docmt.training.objective import drop_words, word_dropout_rate
-from docmt.training.optimizer import Updater, constant_with_warmup, derive_seed, inverse_square_root
+from docmt.training.optimizer import Updater, _row_norms, constant_with_warmup, derive_seed, inverse_square_root
 from docmt.training.run_directory import BestValidation
 from docmt.training.train_config import first_difference
 from docmt.training.training_corpus import BatchedSplit, TrainingCorpus, UpdatePlan, fit_model_config, prefetch
+
+
+def test_norms_of_large_gradients_are_exact():
+    random = torch.Generator().manual_seed(1)
+    gradient = torch.randn(8000, 1024, generator=random) * torch.randn(8000, 1024, generator=random).mul(2).exp()
+    norm = torch.nn.utils.get_total_norm([_row_norms(gradient)])
+    assert norm.item() == pytest.approx(gradient.double().norm().item(), rel=1e-6)
 
 
 def test_the_learning_rate_rises_and_falls():

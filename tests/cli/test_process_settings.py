@@ -1,0 +1,25 @@
+"""What the command sets for its whole process."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import os, sys
+from docmt.cli import app
+app._run_and_report_errors = lambda arguments: print("torch" in sys.modules, *map(os.environ.get, NAMES)) or 0
+app.main(["models"])
+"""
+NAMES = ["LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"]
+
+
+@pytest.mark.parametrize(("environment", "expected"), [({}, "64 64"), ({NAMES[0]: "7"}, "7 64")])
+def test_compiled_products_are_limited_before_torch_is_loaded(environment, expected):
+    inherited = {name: value for name, value in os.environ.items() if name not in NAMES}
+    command = [sys.executable, "-c", f"NAMES = {NAMES}\n{SCRIPT}"]
+    result = subprocess.run(
+        command, env={**inherited, **environment}, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert result.stdout == f"False {expected}\n"
