@@ -15,7 +15,7 @@ app.main(["models"])
 NAMES = ["LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"]
 
 
-@pytest.mark.parametrize(("environment", "expected"), [({}, "64 64"), ({NAMES[0]: "7"}, "7 64")])
+@pytest.mark.parametrize(("environment", "expected"), [({}, "128 128"), ({NAMES[0]: "7"}, "7 128")])
 def test_compiled_products_are_limited_before_torch_is_loaded(environment, expected):
     inherited = {name: value for name, value in os.environ.items() if name not in NAMES}
     command = [sys.executable, "-c", f"NAMES = {NAMES}\n{SCRIPT}"]

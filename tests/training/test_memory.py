@@ -1,6 +1,7 @@
 """Memory that is estimated before a training starts, and what is refused."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.training import BatchConfig, memory, train
 from docmt.training.memory import choose_strategy, estimate
+from docmt.training.train_config import AdapterConfig
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config
 
 LARGE = ModelConfig(system="document", preset="large", vocabulary_size=32_000)
@@ -52,6 +54,7 @@ def test_what_saves_memory_saves_it(tiny_config, size):
     ("settings", "gigabytes"),
     [
         ({}, 10.70),
+        ({"strategy": "fsdp"}, 10.71),
         ({"strategy": "fsdp", "cpu_offload": True}, 5.93),
         ({"strategy": "fsdp", "cpu_offload": True, "activation_checkpointing": True}, 2.72),
     ],
@@ -73,6 +76,32 @@ def test_auto_shards_what_does_not_fit(tiny_config, limit, size):
         assert choose_strategy(config, processes, processes, False) == expected
     assert choose_strategy(replace(config, strategy="ddp"), 2, 2, False) == "ddp"
     assert choose_strategy(replace(config, strategy="fsdp"), 1, 1, False) == "fsdp"
+
+
+def test_auto_does_not_shard_what_would_then_need_more(tiny_config, limit, size):
+    """The end of a sharded training has the whole model and its parts; with adapters, little else is divided."""
+    config = replace(tiny_config, model=LARGE, precision="bfloat16-weights")
+    config = replace(config, initialize_from=Path("start"), adapters=AdapterConfig(rank=4))
+    frozen = replace(size, trainable=0)
+    need = [estimate(config, frozen, kind, 2, True).total for kind in ("ddp", "fsdp")]
+    assert need[0] < need[1]
+    limit(need[0] / GIGABYTE - 0.1)
+    assert choose_strategy(config, 2, 2, True) == "ddp"
+
+
+def test_what_the_end_needs_is_not_asked_of_the_updates(tiny_config, size):
+    """Neither smaller batches nor checkpointing help there."""
+    config = replace(
+        tiny_config, model=LARGE, strategy="fsdp", batches=BatchConfig(batch_tokens=512), precision="bfloat16"
+    )
+    need = estimate(config, size, "fsdp", 8, True)
+    assert need.total == need.end > need.updates
+    fitting = [
+        option
+        for option, changed, kind, count in memory._changes(config, "fsdp", 8, True)
+        if estimate(changed, size, kind, count, True).total < 0.9 * need.end
+    ]
+    assert fitting[0] == "--cpu-offload true"
 
 
 def test_offloading_is_for_gpus(tiny_config):

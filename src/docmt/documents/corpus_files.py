@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
+from typing import BinaryIO
 
+from docmt.core.compression import find_suffix, open_compressing
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_path
 from docmt.core.plain_text import BYTE_ORDER_MARK, read_lines
@@ -334,8 +337,8 @@ def write_parallel(documents: Iterable[ParallelDocument], source_path: Path, tar
     with (
         atomic_path(Path(source_path)) as source,
         atomic_path(Path(target_path)) as target,
-        source.open("wb") as source_file,
-        target.open("wb") as target_file,
+        _open_output(source, source_path) as source_file,
+        _open_output(target, target_path) as target_file,
     ):
         for index, document in enumerate(documents):
             name = f"document {document.id or index + 1}"
@@ -343,6 +346,13 @@ def write_parallel(documents: Iterable[ParallelDocument], source_path: Path, tar
                 raise DocmtError(f"{name} has no sentences, which a text corpus cannot express. Leave it out.")
             source_file.write(_encode_lines(document.source, f"source of {name}", is_first=index == 0))
             target_file.write(_encode_lines(document.target, f"target of {name}", is_first=index == 0))
+
+
+@contextmanager
+def _open_output(temporary: Path, path: Path) -> Iterator[BinaryIO]:
+    """Yield an open file that is compressed if the name of `path` says so."""
+    with temporary.open("wb") as file, open_compressing(file, find_suffix(path)) as output:
+        yield output
 
 
 def _encode_lines(sentences: Sequence[str], name: str, is_first: bool) -> bytes:
@@ -365,7 +375,7 @@ def _encode_lines(sentences: Sequence[str], name: str, is_first: bool) -> bytes:
 
 def write_jsonl(documents: Iterable[ParallelDocument], path: Path) -> None:
     """Write one JSON object a line: id, source and target. Raises DocmtError for lone surrogates."""
-    with atomic_path(Path(path)) as temporary, temporary.open("wb") as file:
+    with atomic_path(Path(path)) as temporary, _open_output(temporary, path) as file:
         for document in documents:
             record = {"id": document.id, "source": document.source, "target": document.target}
             try:

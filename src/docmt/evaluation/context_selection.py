@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from docmt.documents import ParallelDocument
+from docmt.evaluation.context_usage import score_with_and_without_context
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translation
+    from docmt.decoding import TranslatedSentence, Translator
 
 
 @dataclass(frozen=True, order=True)
@@ -30,15 +31,33 @@ class TokenGain:
     """number in the document, from 0"""
 
 
-def largest_token_gains(document: int, visible: Translation, hidden: Translation) -> list[TokenGain]:
-    """Return the gain of each sentence that has a token; visible and hidden: scored with and without context."""
-    gains = []
-    for number, (scored, baseline) in enumerate(zip(visible, hidden, strict=True)):
-        pairs = zip(scored.token_scores, baseline.token_scores, strict=True)
-        tokens = [(one - other, token) for (one, other), token in zip(pairs, scored.token_ids, strict=True)]
-        if tokens:
-            gains.append(TokenGain(*max(tokens), document, number))
-    return gains
+def measure_token_gains(
+    translator: Translator, documents: Sequence[tuple[int, ParallelDocument]], before: int
+) -> list[list[TokenGain]]:
+    """Return the gains of the sentences of each document, but for the first and those without tokens.
+
+    A sentence is scored at the end of the document that `cut_selected` would make of it: with the context that training
+    would see, and with that context hidden. documents: each with its number. Raises DocmtError as `sentence_gains`.
+    """
+    places = [(number, document, i) for number, document in documents for i in range(1, len(document))]
+    windows = [_cut(document, number, i, before) for number, document, i in places]
+    gains: dict[int, list[TokenGain]] = {number: [] for number, _ in documents}
+    scores = score_with_and_without_context(translator, windows)
+    for (number, _, i), (visible, hidden) in zip(places, scores, strict=True):
+        if best := largest_token_gain(visible.sentences[-1], hidden.sentences[-1]):
+            gains[number].append(TokenGain(*best, number, i))
+    return list(gains.values())
+
+
+def largest_token_gain(visible: TranslatedSentence, hidden: TranslatedSentence) -> tuple[float, int] | None:
+    """Return the largest gain of a token of a sentence (nats) and its id; None for a sentence without tokens.
+
+    visible, hidden: the sentence scored with and without context.
+    """
+    pairs = zip(visible.token_scores, hidden.token_scores, strict=True)
+    return max(
+        ((one - other, token) for (one, other), token in zip(pairs, visible.token_ids, strict=True)), default=None
+    )
 
 
 def cut_selected(
@@ -46,6 +65,10 @@ def cut_selected(
 ) -> Iterator[ParallelDocument]:
     """Yield the selected sentences, in order, each at the end of a document with at most `before` earlier sentences."""
     for document, number in sorted((each.document, each.sentence) for each in selected):
-        whole, first = documents[document], max(number - before, 0)
-        id = f"{whole.id or document + 1}-{number + 1}"
-        yield ParallelDocument(id, whole.source[first : number + 1], whole.target[first : number + 1])
+        yield _cut(documents[document], document, number, before)
+
+
+def _cut(document: ParallelDocument, document_number: int, number: int, before: int) -> ParallelDocument:
+    part = slice(max(number - before, 0), number + 1)
+    id = f"{document.id or document_number + 1}-{number + 1}"
+    return ParallelDocument(id, document.source[part], document.target[part])

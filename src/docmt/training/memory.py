@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.layers import Layer
 from docmt.training.objective import CHUNK_BYTES, MIN_CHUNK_TOKENS
 from docmt.training.sharding import is_sharded
-from docmt.training.train_config import TrainConfig
+from docmt.training.train_config import BatchConfig, TrainConfig
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class Estimate:
     """with float32 copies of bfloat16 weights"""
     activations: int
     end: int = 0
-    """all bytes at the end of a sharded training, when each process has the whole model"""
+    """all bytes at the end, when each process has the whole model in float32"""
 
     @property
     def updates(self) -> int:
@@ -105,27 +106,26 @@ def estimate(
     """
     short = config.precision != "float32"
     gathered = 2 if config.precision == "bfloat16-weights" else 4  # bytes of a weight that computes
-    end = 0
+    row, tokens = 4 * config.model.vocabulary_size, min(config.batches.batch_tokens, largest)
+    logits = 3 * row * min(tokens, max(MIN_CHUNK_TOKENS, CHUNK_BYTES // max(row, 1)))  # with what the softmax needs
     if strategy == "fsdp":
         share = 0 if config.cpu_offload and on_gpu else 1 / processes
         # Weights and gradients of the rest and of two layers: one computes while the next one arrives.
-        work = (size.rest + 2 * size.unit) * (gathered + gathered)
+        work = (size.rest + 2 * size.unit) * (gathered + gathered) if share < 1 else 0
         weights, optimizer = int(share * 4 * (size.weights + size.trainable)) + work, int(share * 8 * size.trainable)
-        end = int(share * 4 * size.weights) + optimizer + (6 if short else 4) * size.weights
+        end = int(share * 4 * size.weights) + optimizer + (6 if short else 4) * size.weights + logits
     else:
         exchanged = gathered * size.trainable if processes > 1 else 0  # buckets of gradients
         weights = gathered * (size.weights + size.trainable) + exchanged
         masters = 8 * size.trainable if gathered == 2 else 0  # float32 weights and gradients
         optimizer = 8 * size.trainable + masters
-    tokens, width = min(config.batches.batch_tokens, largest), 2 if short else 4  # bytes of a value
-    activations = tokens * size.activations * width
-    if config.activation_checkpointing:
-        # Autocast keeps its copies of weights. Without checkpointing, they are in the margin of the estimate.
-        copies = 2 * max(size.trainable - size.rest, 0) if config.precision == "bfloat16" else 0
-        kept = size.layers * size.width + size.layer_activations
-        activations = min(activations, tokens * kept * width + copies)
-    row = 4 * config.model.vocabulary_size  # bytes of the logits of a token
-    logits = 3 * row * min(tokens, max(MIN_CHUNK_TOKENS, CHUNK_BYTES // max(row, 1)))  # with what the softmax needs
+        end = 4 * size.weights + optimizer
+    width = 2 if short else 4  # bytes of a value
+    # Autocast keeps copies of weights. Without checkpointing, they are mostly in the margin of the other figure.
+    copies = 2 * max(size.trainable - size.rest, 0) if config.precision == "bfloat16" else 0
+    activations = tokens * (size.layers * size.width + size.layer_activations) * width + copies
+    if not config.activation_checkpointing:
+        activations = max(activations, tokens * size.activations * width)
     return Estimate(weights, optimizer, activations + logits + row * size.width, end)
 
 
@@ -155,7 +155,8 @@ def choose_strategy(config: TrainConfig, processes: int, local_processes: int, o
     if config.adapters.rank or config.freeze_patterns == ["pretrained"]:
         size = replace(size, trainable=0)  # next to nothing
     need = estimate(config, size, "ddp", processes, on_gpu).total
-    return "ddp" if need <= available_memory(on_gpu, local_processes) else "fsdp"
+    fits = need <= available_memory(on_gpu, local_processes)
+    return "ddp" if fits or need <= estimate(config, size, "fsdp", processes, on_gpu).total else "fsdp"
 
 
 def _measure_config(model: ModelConfig) -> ModelSize:
@@ -195,31 +196,36 @@ def _changes(
     config: TrainConfig, strategy: Strategy, processes: int, on_gpu: bool
 ) -> Iterator[tuple[str, TrainConfig, Strategy, int]]:
     """Yield changes in the order of their cost: options, configuration, strategy, number of processes."""
-    options: list[str] = []
-
-    def change(option: str, **values: object) -> tuple[str, TrainConfig, Strategy, int]:
-        nonlocal config
-        options.append(option)
-        config = replace(config, **values)  # type: ignore[arg-type]
-        return " ".join(options), config, strategy, processes
-
-    if strategy == "ddp" and processes > 1:
-        strategy = "fsdp"
-        yield change("--strategy fsdp", strategy="fsdp")
-    if not config.activation_checkpointing:
-        yield change("--activation-checkpointing true", activation_checkpointing=True)
-    whole = config
-    tokens, parts = config.batches.batch_tokens, config.batches.gradient_accumulation
-    while tokens // 2 >= _LEAST_TOKENS:
-        tokens, parts = tokens // 2, parts * 2
-        config = replace(whole, batches=replace(whole.batches, batch_tokens=tokens, gradient_accumulation=parts))
-        smaller = f"--batch-tokens {tokens} --gradient-accumulation {parts}"
-        yield " ".join([*options, smaller]), config, strategy, processes
-    if processes > 1 and on_gpu and not config.cpu_offload:
-        options.append(smaller) if tokens < whole.batches.batch_tokens else None
-        yield change("--cpu-offload true", strategy="fsdp", cpu_offload=True)
-    config = replace(whole, strategy="fsdp", cpu_offload=False)
-    options = [option for option in options if option == "--activation-checkpointing true"]
+    kinds: list[Strategy] = [strategy, "fsdp"] if strategy == "ddp" and processes > 1 else [strategy]
+    offloads = [False, True] if processes > 1 and on_gpu and not config.cpu_offload else [config.cpu_offload]
+    checkpointing = [False, True] if not config.activation_checkpointing else [True]
+    for offload, batches, checkpoints, kind in product(offloads, _halve(config.batches), checkpointing, kinds):
+        if offload and kind == "ddp":
+            continue
+        options = {
+            "--strategy fsdp": kind != strategy,
+            "--activation-checkpointing true": checkpoints != config.activation_checkpointing,
+            f"--batch-tokens {batches.batch_tokens} --gradient-accumulation {batches.gradient_accumulation}": (
+                batches != config.batches
+            ),
+            "--cpu-offload true": offload != config.cpu_offload,
+        }
+        settings = {"batches": batches, "activation_checkpointing": checkpoints, "cpu_offload": offload}
+        changed = replace(config, strategy=kind, **settings)  # type: ignore[arg-type]
+        yield " ".join(option for option, is_changed in options.items() if is_changed), changed, kind, processes
     while processes < _MOST_PROCESSES:
         processes *= 2
-        yield " ".join(["--strategy fsdp", *options, f"in {processes} processes"]), config, "fsdp", processes
+        for checkpoints in checkpointing:
+            option = "--activation-checkpointing true " * (checkpoints != config.activation_checkpointing)
+            changed = replace(config, strategy="fsdp", cpu_offload=False, activation_checkpointing=checkpoints)
+            yield f"--strategy fsdp {option}in {processes} processes", changed, "fsdp", processes
+
+
+def _halve(batches: BatchConfig) -> Iterator[BatchConfig]:
+    """Yield the batches, and smaller ones with as many tokens an update."""
+    while True:
+        yield batches
+        tokens = batches.batch_tokens // 2
+        if tokens < _LEAST_TOKENS:
+            return
+        batches = replace(batches, batch_tokens=tokens, gradient_accumulation=2 * batches.gradient_accumulation)

@@ -266,7 +266,7 @@ class Updater:
         with torch.device("meta"):
             model = TranslationModel(self.model.config)
         model.load_state_dict(weights, assign=True)
-        return model.to(self.fabric.device)
+        return model.requires_grad_(False).to(self.fabric.device)  # else autocast would keep copies of the weights
 
     def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return summed loss and negative log-likelihood of a batch as `objective.batch_loss` does.

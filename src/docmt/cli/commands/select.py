@@ -1,8 +1,9 @@
 """docmt select MODEL SOURCE TARGET -o OUTPUT
 
 Select the training data where a model gains most from its context (MaxPCXMI; Mąka et al. 2025). The gain of a sentence
-is that of its token that gains most: its log-probability with, against without context. Each selected sentence becomes
-a document of its own, after the sentences before it. Existing outputs are replaced.
+is that of its token that gains most: its log-probability after the sentences before it, against without them. Each
+selected sentence becomes a document of its own, after these sentences, so documents may overlap. First sentences of
+documents are left out. Existing outputs are replaced.
 
 usage:
     MODEL SOURCE TARGET -o SOURCE_OUTPUT TARGET_OUTPUT [options]
@@ -31,8 +32,8 @@ from docmt.core.settings import option, ranged
 from docmt.documents import ParallelDocument
 from docmt.documents.corpus_files import write_jsonl, write_parallel
 from docmt.documents.input_formats import is_jsonl
-from docmt.evaluation.context_selection import TokenGain, cut_selected, largest_token_gains
-from docmt.evaluation.context_usage import check_has_context, score_with_and_without_context
+from docmt.evaluation.context_selection import TokenGain, cut_selected, measure_token_gains
+from docmt.evaluation.context_usage import check_has_context
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -57,7 +58,7 @@ class SelectOptions(ModelOptions):
     share: float = ranged(0.15, 0, 1)
     """share of the sentences to select"""
     before: int = ranged(3, 1, 1000)
-    """sentences before each selected one to keep"""
+    """sentences before each one that are read, and kept"""
 
 
 def parser() -> Parser[SelectOptions]:
@@ -70,10 +71,14 @@ def run(arguments: Sequence[str]) -> int:
     options = parser().parse(arguments)
     if len(options.output) != 2 - is_jsonl(options.output[0]):
         raise DocmtError("-o needs two files, for source and target, or one that ends in .jsonl")
+    if not options.share:
+        raise DocmtError("--share is 0: choose a number above 0, up to 1")
     check_outputs(*options.output, inputs=[options.source, options.target])
     corpus = read_corpus(options.source, options.target, "TARGET")
     check_has_context(max(map(len, corpus)))
     translator, failures = translator_of(options), list[str]()
+    if not any(model.system.context_spec().reads_context for model in translator.models):
+        raise DocmtError(f"{options.model} reads no context: name a model that was trained to read it")
     ranked = sorted(_measure(options, translator, corpus, failures), reverse=True)
     selected = ranked[: round(options.share * len(ranked))]
     if not selected:
@@ -93,7 +98,10 @@ def run(arguments: Sequence[str]) -> int:
     )
     counts = Counter(each.token for each in selected).most_common(_SHOWN_TOKENS)
     texts = translator.tokenizer.decode_batch([[token] for token, _ in counts], "target")
-    _log.info("most frequent: " + ", ".join(f"{text} {n:,}" for text, (_, n) in zip(texts, counts, strict=True)))
+    _log.info(
+        "tokens that gain most in many sentences: "
+        + ", ".join(f"{text} {n:,}" for text, (_, n) in zip(texts, counts, strict=True))
+    )
     for failure in failures:
         _log.error(failure)
     return 2 if failures else 0
@@ -108,8 +116,8 @@ def _measure(
         for first in range(0, len(corpus), _DOCUMENTS_AT_ONCE):
             documents = corpus[first : first + _DOCUMENTS_AT_ONCE]
             names = [document_name(options.source, document) for document in documents]
-            scored = map_or_report(documents, names, partial(score_with_and_without_context, translator), failures)
-            for number, pair in enumerate(scored, first):
-                gains += largest_token_gains(number, *pair) if pair else []
+            measure = partial(measure_token_gains, translator, before=options.before)
+            for found in map_or_report(list(enumerate(documents, first)), names, measure, failures):
+                gains += found or []
             bar.advance(len(documents))
     return gains
