@@ -10,16 +10,20 @@ SCRIPT = """
 import os, sys
 from docmt.cli import app
 app._run_and_report_errors = lambda arguments: print("torch" in sys.modules, *map(os.environ.get, NAMES)) or 0
-app.main(["models"])
+app.main(COMMAND)
 """
 NAMES = ["LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"]
 
 
-@pytest.mark.parametrize(("environment", "expected"), [({}, "128 128"), ({NAMES[0]: "7"}, "7 128")])
-def test_compiled_products_are_limited_before_torch_is_loaded(environment, expected):
+@pytest.mark.parametrize(
+    ("command", "environment", "expected"),
+    [("models", {}, "64 64"), ("score", {NAMES[0]: "7"}, "7 64"), ("train", {}, "None None")],
+)
+def test_compiled_products_are_limited_before_torch_is_loaded(command, environment, expected):
     inherited = {name: value for name, value in os.environ.items() if name not in NAMES}
-    command = [sys.executable, "-c", f"NAMES = {NAMES}\n{SCRIPT}"]
+    script = f"NAMES, COMMAND = {NAMES}, ['{command}']\n{SCRIPT}"
+    variables = {**inherited, **environment}
     result = subprocess.run(
-        command, env={**inherited, **environment}, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True, timeout=120
     )
     assert result.stdout == f"False {expected}\n"

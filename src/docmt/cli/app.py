@@ -44,6 +44,7 @@ COMMANDS = {
     "demo": "Train two small models on a synthetic corpus and compare them",
     "completion": "Print a completion script for bash, zsh or fish",
 }
+_TRAINING = {"train", "reproduce", "demo"}  # an update in bfloat16 has over a hundred products
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _TRIM_BYTES = 2**30  # free heap that is not returned to the system
@@ -58,9 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _raise_interrupt)
     show_log()
     keep_freed_memory()
-    limit_compiled_products()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not {*words[:1]} & _TRAINING:
+        limit_compiled_products()
     with standard_streams():
-        status = _run_and_report_errors(list(sys.argv[1:] if arguments is None else arguments))
+        status = _run_and_report_errors(words)
     if arguments is None:  # the work is done, and Python would report an interrupt of its own clearing up
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: os._exit(status))
@@ -169,13 +172,12 @@ def keep_freed_memory() -> None:
 
 
 def limit_compiled_products() -> None:
-    """Have oneDNN keep 128 compiled products, unless the environment says otherwise; before torch loads.
+    """Have oneDNN keep 64 compiled products, unless the environment says otherwise; before torch loads.
 
-    It compiles one for each number of rows, and by default keeps 1,024: gigabytes after hours of bfloat16 or int8. An
-    update of a small model in bfloat16 has about a hundred.
+    It compiles one for each number of rows, and by default keeps 1,024: gigabytes after hours of bfloat16 or int8.
     """
     for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "128")
+        os.environ.setdefault(name, "64")
 
 
 if __name__ == "__main__":
