@@ -44,7 +44,7 @@ COMMANDS = {
     "demo": "Train two small models on a synthetic corpus and compare them",
     "completion": "Print a completion script for bash, zsh or fish",
 }
-_TRAINING = {"train", "reproduce", "demo"}  # an update in bfloat16 has over a hundred products
+_TRAINING_COMMANDS = {"train", "reproduce", "demo"}
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _TRIM_BYTES = 2**30  # free heap that is not returned to the system
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show_log()
     keep_freed_memory()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not {*words[:1]} & _TRAINING:
+    if not _TRAINING_COMMANDS.intersection(words[:1]):  # an update in bfloat16 has over a hundred products
         limit_compiled_products()
     with standard_streams():
         status = _run_and_report_errors(words)

@@ -39,11 +39,11 @@ def measure_token_gains(
     A sentence is scored at the end of the document that `cut_selected` would make of it: with the context that training
     would see, and with that context hidden. documents: each with its number. Raises DocmtError as `sentence_gains`.
     """
-    places = [(number, document, i) for number, document in documents for i in range(1, len(document))]
-    windows = [_cut(document, number, i, before) for number, document, i in places]
+    positions = [(number, document, i) for number, document in documents for i in range(1, len(document))]
+    windows = [_cut(document, number, i, before) for number, document, i in positions]
     gains: dict[int, list[TokenGain]] = {number: [] for number, _ in documents}
     scores = score_with_and_without_context(translator, windows)
-    for (number, _, i), (visible, hidden) in zip(places, scores, strict=True):
+    for (number, _, i), (visible, hidden) in zip(positions, scores, strict=True):
         if best := largest_token_gain(visible.sentences[-1], hidden.sentences[-1]):
             gains[number].append(TokenGain(*best, number, i))
     return list(gains.values())

@@ -195,7 +195,7 @@ def _gigabytes(count: int) -> str:
 def _changes(
     config: TrainConfig, strategy: Strategy, processes: int, on_gpu: bool
 ) -> Iterator[tuple[str, TrainConfig, Strategy, int]]:
-    """Yield changes in the order of their cost: options, configuration, strategy, number of processes."""
+    """Yield changes in the order of their cost, from none on: options, configuration, strategy, processes."""
     kinds: list[Strategy] = [strategy, "fsdp"] if strategy == "ddp" and processes > 1 else [strategy]
     offloads = [False, True] if processes > 1 and on_gpu and not config.cpu_offload else [config.cpu_offload]
     checkpointing = [False, True] if not config.activation_checkpointing else [True]
