@@ -82,7 +82,8 @@ class FakeService:
         self.hold_after = 10**9  # sentences of a document after which it waits
         self.key = ""
         self.reads_context = True
-        self.models_after = 0.0  # seconds that the list of models takes
+        self.models_known = threading.Event()  # until it is set, the list of models is not answered
+        self.models_known.set()
         self.streams = True  # else the stream of events stays empty, as behind some proxies
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
@@ -127,7 +128,8 @@ class FakeService:
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": "default-src 'self'"})
 
     async def list_models(self, request):
-        await asyncio.sleep(self.models_after)
+        while not self.models_known.is_set():
+            await asyncio.sleep(0.01)
         if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
             return JSONResponse({"error": "This server asks for a key."}, 401)
         return JSONResponse({"models": [MODEL | {"reads_context": self.reads_context}]})

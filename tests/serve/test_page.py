@@ -1,6 +1,7 @@
 """The page in a browser, with a server whose translations are canned."""
 
 import re
+import threading
 from importlib.resources import files
 
 import pytest
@@ -48,6 +49,7 @@ def lit(page):
 
 def test_a_text_stands_beside_its_translation_in_paragraphs(service, open_page):
     page = open_page(service.url)
+    page.wait_for_selector("#model option", state="attached")
     assert page.locator("#model option").all_inner_texts() == ["English → French"]
     translate(page)
     columns = [page.locator(f"p.{side}").all_inner_texts() for side in ("source", "target")]
@@ -58,9 +60,10 @@ def test_a_text_stands_beside_its_translation_in_paragraphs(service, open_page):
 
 
 def test_a_click_before_the_models_are_known_waits_for_them(service, open_page):
-    service.models_after = 0.5
+    service.models_known.clear()
     page = open_page(service.url)
     assert page.locator("#start button.main").is_disabled()
+    threading.Timer(0.5, service.models_known.set).start()
     translate(page)
 
 
@@ -95,6 +98,7 @@ def test_an_alternative_is_edited_and_what_follows_translated_again(service, ope
     translate(page)
     page.click(sentence(1))
     page.click("#panel [data-do=alternatives]")
+    expect(page, ".alternative")
     assert page.locator(".alternative mark").all_inner_texts() == ["one", "two"]
     page.click(".alternative >> nth=1")
     assert page.input_value("#panel textarea") == "two fr It is odd."
