@@ -162,7 +162,7 @@ def test_what_an_experiment_has_no_use_for(experiment, tested, tmp_path):
         (["--devices", 1000], r"devices is 1000, but this machine has \d+ processor core"),
         (["--checkpoints.average-count", 3], "checkpoints.average_count is set but checkpoints.average is none"),
         (["--optimizer.lr-factors", "nix*=2"], "optimizer.lr_factors has 'nix.*', which matches no weight"),
-        (["--objective.weighted-words", "zzz"], "'zzz' is no token of the target language"),
+        (["--objective.weighted-words", "zzz"], "no token of the target language is 'zzz'"),
         (["--stop.max-steps", -1], "--stop.max-steps is -1: choose a number from 0"),
         (["--model.group.top-attention", "x"], "--model.group.top-attention is 'x': choose one of"),
         (["--seeds", "1,-3"], "--seeds is -3: choose a number from 0"),

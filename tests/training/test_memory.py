@@ -130,3 +130,25 @@ def test_a_training_that_does_not_fit_is_refused_with_what_would(share, advice, 
         train(config)
     assert str(refused.value).endswith(f"The smallest change that fits: {advice}")
     assert not config.run.exists()
+
+
+def test_it_is_refused_before_weights_take_memory(tiny_config, limit, monkeypatch):
+    monkeypatch.setattr("docmt.training.loop.TranslationModel", None)  # no model can be built
+    limit(0.001)
+    with pytest.raises(DocmtError, match="each process would need about"):
+        train(tiny_config)
+
+
+def test_what_freezes_weights_is_judged_with_them(change, limit, store, sentence_run):
+    """Before the model is built, the frozen weights are not known: then only what surely does not fit is refused."""
+    config = change(initialize_from=sentence_run / "model", model__system="sentence", adapters__rank=2)
+    fitted = replace(config, model=fit_model_config(config.model, store))
+    lengths = TrainingCorpus(store, fitted).train.plan.lengths
+    whole = memory._measure_config(fitted.model)
+    full, frozen = (
+        estimate(fitted, replace(whole, trainable=count), "ddp", 1, False, int(lengths.sum())).total
+        for count in (whole.trainable, whole.trainable // 10)
+    )
+    assert frozen < full
+    limit((frozen + full) / 2 / GIGABYTE)
+    train(config)

@@ -40,7 +40,7 @@ from docmt.training.distributed import (
     sum_over_processes,
 )
 from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
-from docmt.training.memory import choose_strategy
+from docmt.training.memory import check_memory, choose_strategy
 from docmt.training.objective import find_word_tokens
 from docmt.training.optimizer import Updater, derive_seed
 from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
@@ -182,6 +182,8 @@ class Training:
     ) -> None:
         """Build the model; when resuming, load the last checkpoint if there is one."""
         self.fabric, self.config, self.corpus, self.run = fabric, config, corpus, run
+        tokens = int(corpus.train.plan.lengths.sum())
+        check_memory(fabric, config, tokens)
         torch.manual_seed(derive_seed(config.seed))
         sharded = is_sharded(fabric)
         # Of a sharded model, the first process alone has all values, until the updater spreads them.
@@ -194,7 +196,6 @@ class Training:
         updates = corpus.iterate_updates(self.state.epoch, self.state.position)
         self.updates = prefetch(updates) if _uses_prefetching(fabric.device) else updates
         weighted = find_word_tokens(corpus.tokenizer, config.objective.weighted_words)
-        tokens = int(corpus.train.plan.lengths.sum())
         self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted, tokens)
         if fabric.is_global_zero:
             run.truncate_metrics(self.state.update)

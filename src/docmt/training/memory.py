@@ -164,17 +164,25 @@ def _measure_config(model: ModelConfig) -> ModelSize:
         return ModelSize.measure(TranslationModel(model))
 
 
-def check_memory(fabric: Fabric, config: TrainConfig, model: TranslationModel, largest: int) -> None:
-    """Raise DocmtError if the training needs more memory than there is. Log the estimate otherwise.
+def check_memory(fabric: Fabric, config: TrainConfig, largest: int, model: TranslationModel | None = None) -> None:
+    """Raise DocmtError if the training needs more memory than there is. Log the estimate of a model otherwise.
 
-    model: with its frozen weights and adapters. largest: see `estimate`.
+    largest: see `estimate`. model: with its frozen weights and adapters. None, before it takes memory: then weights of
+    a fine-tuning that freezes some count as frozen.
     """
-    size, on_gpu = ModelSize.measure(model), fabric.device.type == "cuda"
+    if model is not None:
+        size = ModelSize.measure(model)
+    else:
+        size = _measure_config(config.model)
+        if config.adapters.rank or config.freeze_patterns:
+            size = replace(size, trainable=0)
+    on_gpu = fabric.device.type == "cuda"
     strategy: Strategy = "fsdp" if is_sharded(fabric) else "ddp"
     processes, local = fabric.world_size, getattr(fabric.strategy, "num_processes", 1)
     limit, need = available_memory(on_gpu, local), estimate(config, size, strategy, processes, on_gpu, largest)
     if need.total <= limit:
-        _log.info("each process needs about %s of %s GB", need, _gigabytes(limit))
+        if model is not None:
+            _log.info("each process needs about %s; it has %s GB", need, _gigabytes(limit))
         return
     advice = "a smaller model, or adapters (--adapters.rank)"
     for option, changed, other_strategy, count in _changes(config, strategy, processes, on_gpu):

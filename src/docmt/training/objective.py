@@ -138,7 +138,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 def find_word_tokens(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
     """Return the ids of the target tokens that are one of these words, in any case, with or without a blank before it.
 
-    Raises DocmtError for a word that no token is.
+    Raises DocmtError for words that no token is.
     """
     if not words:
         return []  # a large vocabulary takes seconds to decode
@@ -148,7 +148,8 @@ def find_word_tokens(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
     for number, text in enumerate(texts, first):
         ids.get(text.strip().casefold(), []).append(number)
     if missing := [word for word in words if not ids[word.casefold()]]:
-        raise DocmtError(f"{quote(missing[0])} is no token of the target language. Weight words that are one token")
+        names = ", ".join(map(quote, missing))
+        raise DocmtError(f"no token of the target language is {names}. Weight words that are one token")
     return sorted(number for numbers in ids.values() for number in numbers)
 
 

@@ -190,7 +190,7 @@ class Updater:
         freeze(model, config.freeze_patterns, new_weights)
         if config.activation_checkpointing:
             enable_activation_checkpointing(model)
-        check_memory(fabric, config, model, corpus_tokens)
+        check_memory(fabric, config, corpus_tokens, model)
         self._loss, self.master_weights = _BatchLoss(model, config.objective, weighted_tokens), None
         if self.is_sharded:
             weights = dict(model.state_dict())

@@ -265,7 +265,7 @@ class TrainConfig:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
         self._check_instance_lengths()
         if self.cpu_offload and self.strategy != "fsdp":
-            raise DocmtError(f"cpu_offload is true, but strategy is {self.strategy}: choose fsdp, or leave it out")
+            raise DocmtError(f"cpu_offload is true, but strategy is {self.strategy}: choose fsdp (on GPUs), or false")
         if self.reverse and self.model.system_options.context_spec().drafts:
             raise DocmtError(
                 f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
