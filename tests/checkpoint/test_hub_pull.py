@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 pytest.importorskip("transformers")
 pytest.importorskip("huggingface_hub")
 
+import hub
 from hub_server import COMMIT, serve_hub
-from tiny_pretrained import save_marian
+from tiny_pretrained import convert_pretrained, save_marian
 
 from docmt import Translator, load_model
 from docmt.checkpoint import convert_huggingface
@@ -210,6 +211,24 @@ def test_an_unknown_language_is_an_error_before_the_weights_are_there(pull, serv
     assert not [path for path in server.paths() if "safetensors" in path]
     outcome = pull(ID, "--target-language", "fra")
     assert outcome.returncode == 0 and left(home) == ["opus-mt-en-fr.fra"]
+
+
+def test_a_prefix_for_another_model_than_t5_is_an_error_before_the_weights_are_there(pull, server, home):
+    refused(pull(ID, "--prefix", "translate: "), "--prefix is for T5 models. Remove it", home)
+    assert not [path for path in server.paths() if "safetensors" in path]
+
+
+@FULL
+def test_a_t5_model_gets_its_prefix(pull, server, home, tmp_path):
+    _, without, _ = convert_pretrained(tmp_path, "t5", hub.t5_spm, {})
+    directory = without.with_name("t5 t5_spm")
+    server.repositories["a/t5"] = {path.name: path.read_bytes() for path in directory.iterdir()}
+    outcome = pull("a/t5", "--prefix", "a b", "-o", tmp_path / "with")
+    assert outcome.returncode == 0 and "Add it with" not in outcome.stderr
+    assert "Add it with --prefix" in pull("a/t5", "-o", tmp_path / "again").stderr
+    convert_huggingface(directory, tmp_path / "expected", prefix="a b")
+    with_prefix, expected = (load_model(tmp_path / name).config for name in ("with", "expected"))
+    assert with_prefix == expected != load_model(without).config == load_model(tmp_path / "again").config
 
 
 def test_a_file_of_another_size_is_refused(pull, server, home, files):

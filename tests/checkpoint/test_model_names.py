@@ -43,6 +43,7 @@ def test_names_and_pairs_find_models(write, home, package, monkeypatch, tmp_path
     marian = write("opus-mt-en-de", hub_id="Helsinki-NLP/opus-mt-en-de")
     nllb = write("nllb.eng_Latn-zho_Hans", "eng_Latn", "zho_Hans")
     shipped = write("en-fr", "en", "fr", folder=package)
+    model_names._log_choice.cache_clear()
     for name in ("opus-mt-en-de", "Helsinki-NLP/opus-mt-en-de", "en-de", "eng_Latn-deu_Latn", "en-GB-de"):
         assert find_model(name) == marian, name
     assert find_model("en-zh") == find_model("en-zh-Hans") == nllb
@@ -51,7 +52,9 @@ def test_names_and_pairs_find_models(write, home, package, monkeypatch, tmp_path
     assert not caplog.messages, "the package has a first model for each pair"
     pulled = write("better", "en", "fr")
     assert find_model("en-fr") == pulled and find_model("en-fr-sentence") == second
-    assert not caplog.messages
+    choice = f"en-fr is the pair of several models. Using better, pulled last; the others are {shipped} of the package"
+    assert caplog.messages == [choice]
+    assert model_names.find_package_model("en-fr") == shipped
     monkeypatch.chdir(tmp_path)
     here = write("en-de", folder=tmp_path)
     assert find_model("en-de").resolve() == here

@@ -189,7 +189,7 @@ def smaller(arguments):
     if "--resume" in arguments:
         return ["--stop.max-steps", "4"]  # two more than before
     options = TINY if system(arguments) == "group" else TINY_SENTENCE
-    if "nllb" in arguments:  # it has its own sizes
+    if any("nllb" in argument for argument in arguments):  # it has its own sizes
         options = [option for option in options if not option.startswith("--model.")]
     return [*options, "--stop.max-steps", "2"]
 

@@ -60,8 +60,7 @@ def convert_huggingface(
     check_not_existing(output)
     values = read_config(directory)
     family = detect_family(directory, values)
-    if prefix and "t5" not in get_hf_format(family).model_types:
-        raise DocmtError("--prefix is for T5 models. Remove it")
+    _check_prefix(family, prefix)
     if layout == "published" and family != "mbart":
         raise DocmtError("--layout published is for mBART models of 25 languages. Remove it")
     pretrained_class = Pretrained if FAMILIES[family].encoder is None else PretrainedEncoder
@@ -113,13 +112,20 @@ def _read_sentences(paths: Sequence[Path], prefix: str) -> Iterator[SideSentence
             raise DocmtError(f"{path} has no text. Use a corpus with the tokens to keep")
 
 
-def check_languages(directory: Path, source_language: str, target_language: str) -> None:
-    """Check the languages for a model before its weights are there. See `convert_huggingface`.
+def _check_prefix(family: str, prefix: str) -> None:
+    """Raise DocmtError for a prefix of another model than T5."""
+    if prefix and "t5" not in get_hf_format(family).model_types:
+        raise DocmtError("--prefix is for T5 models. Remove it")
 
-    Raises DocmtError for a missing or unknown language. Other faults are left to the conversion.
+
+def check_languages(directory: Path, source_language: str, target_language: str, prefix: str) -> None:
+    """Check languages and prefix for a model before its weights are there. See `convert_huggingface`.
+
+    Raises DocmtError for a missing or unknown language or a useless prefix. The conversion finds other faults.
     """
     values = read_config(directory)
     family = detect_family(directory, values)
+    _check_prefix(family, prefix)
     sizes = values.get("vocab_size"), values.get("decoder_vocab_size") or values.get("vocab_size")
     if FAMILIES[family].encoder is not None or not all(isinstance(size, int) for size in sizes):
         return
@@ -127,7 +133,7 @@ def check_languages(directory: Path, source_language: str, target_language: str)
         tokenizer = read_tokenizer(directory, values, cast(tuple[int, int], sizes))
     except DocmtError:
         return
-    language_settings(family, tokenizer, (source_language, target_language), "")
+    language_settings(family, tokenizer, (source_language, target_language), prefix)
 
 
 def language_settings(

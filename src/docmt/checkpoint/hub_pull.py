@@ -55,17 +55,18 @@ def pull_model(
     *,
     source_language: str = "",
     target_language: str = "",
+    prefix: str = "",
     keep_vocabulary: Sequence[Path] = (),
 ) -> None:
     """Download a model and write it as a docmt model directory.
 
-    source_language, target_language, keep_vocabulary: see `convert_huggingface`; languages are by default those in the
-    name of the model. Raises DocmtError for a directory that exists, a failed download and an unsupported model. Then
-    no directory is written, and what has been downloaded is kept for the next time.
+    source_language, target_language, prefix, keep_vocabulary: see `convert_huggingface`; languages are by default those
+    in the name of the model. Raises DocmtError for a directory that exists, a failed download and an unsupported model.
+    Then no directory is written, and what has been downloaded is kept for the next time.
     """
     check_not_existing(directory)
-    if model.is_docmt and (source_language or target_language or keep_vocabulary):
-        raise DocmtError(f"{model.hub_id} is a docmt model. Leave out the languages and --keep-vocabulary")
+    if model.is_docmt and (source_language or target_language or prefix or keep_vocabulary):
+        raise DocmtError(f"{model.hub_id} is a docmt model. Leave out the languages, --prefix and --keep-vocabulary")
     languages = find_pair(model.name)
     source, target = source_language or languages[0], target_language or languages[1]
     card = ModelCard(model.name, license=model.licence, hub_id=model.hub_id, hub_revision=model.revision)
@@ -74,13 +75,14 @@ def pull_model(
             download_model(model, files, lambda: None)
             _copy(model, files, directory)
             return
-        download_model(model, files, lambda: check_languages(files, source, target))
+        download_model(model, files, lambda: check_languages(files, source, target, prefix))
         _check_pickles(files)
         convert_huggingface(
             files,
             directory,
             source_language=source,
             target_language=target,
+            prefix=prefix,
             keep_vocabulary=keep_vocabulary,
             allow_pickle=True,
             card=card,

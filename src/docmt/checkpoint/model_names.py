@@ -99,9 +99,15 @@ def find_named_model(name: str) -> Path | None:
     pairs = {_normalize_pair(name, number) for number in range(name.count("-"))}
     matches = [path for path, facts in entries if join_pair(*_languages(facts)) in pairs]
     others = [path.name for path in matches[1:] if path.parent != PACKAGE_MODELS]
+    others += [f"{path} of the package" for path in matches[1:] if path == PACKAGE_MODELS / name]
     if others:
         _log_choice(name, matches[0].name, ", ".join(others))
     return matches[0] if matches else None
+
+
+def find_package_model(name: str) -> Path | None:
+    """Return the directory of a model in the package by name, even if a pulled model has that pair, or None."""
+    return path if (path := PACKAGE_MODELS / name).is_dir() else None
 
 
 def is_model_name(name: str) -> bool:

@@ -95,16 +95,16 @@ def _translate_quickly(console: Console) -> int:
 
     Raises DocmtError if there is no such model.
     """
-    from docmt.checkpoint.model_names import find_named_model  # imported here because torch loads slowly
+    from docmt.checkpoint.model_names import find_package_model  # imported here because torch loads slowly
 
     started = time.monotonic()
-    if (path := find_named_model(QUICK_MODEL)) is None:
+    if (path := find_package_model(QUICK_MODEL)) is None:
         raise DocmtError(
             f"this docmt has no model {QUICK_MODEL} in its package: get one with `docmt pull "
             f"Helsinki-NLP/opus-mt-{QUICK_MODEL}`, or leave out --quick to train two models in minutes"
         )
     columns = {f"French, by {path.name}": path}
-    if (baseline := find_named_model(QUICK_BASELINE)) is not None:
+    if (baseline := find_package_model(QUICK_BASELINE)) is not None:
         columns = {"French, each sentence alone": baseline} | columns
     document = Document.from_text(QUICK_TEXT)
     translations = [decoding.Translator(model).translate(document) for model in columns.values()]

@@ -40,6 +40,8 @@ class PullOptions:
     """source language, if the model has several"""
     target_language: str = option("", metavar="CODE")
     """target language, if the model has several"""
+    prefix: str = option("", metavar="TEXT")
+    """T5: text before each sentence, such as 'translate English to German:'"""
     keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
     """keep only the vocabulary of these files, for a smaller model"""
 
@@ -65,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     _log.info(f"{model.hub_id}: {pair}{', ' * (len(pair) > 4)}{licence}, {model.size / 1e6:,.0f} MB")
     if is_non_commercial(model.licence):
         _log.warning(f"the licence of {model.hub_id}, {model.licence}, forbids commercial use")
-    if options.keep_vocabulary is None and is_pulled(model, directory):
+    if options.keep_vocabulary is None and not options.prefix and is_pulled(model, directory):
         print(printable(f"{directory}: is there already, in this revision"))
         return 0
     pull_model(
@@ -73,6 +75,7 @@ def run(arguments: Sequence[str]) -> int:
         directory,
         source_language=options.source_language,
         target_language=options.target_language,
+        prefix=options.prefix,
         keep_vocabulary=options.keep_vocabulary or (),
     )
     pulled = describe_installed(directory)
