@@ -83,6 +83,30 @@ def test_a_corpus(run, pair, tmp_path):
 SITES = ("encoder_self", "decoder_self", "decoder_cross")
 
 
+def test_a_document_that_fails_midway_is_not_counted(run, pair, tmp_path, monkeypatch):
+    import docmt.analysis
+
+    real = docmt.analysis.report_attention
+    lengths = [len(path.read_text().split("\n\n")[0].splitlines()) for path in pair]
+    assert lengths[0] == lengths[1]
+
+    def fail_in_later_documents(model, passes, report):
+        real(model, passes, report)
+        if report.num_sentences > lengths[0]:
+            raise docmt.DocmtError("the batch failed")
+
+    first = [tmp_path / "one.en", tmp_path / "one.de"]
+    for path, whole in zip(first, pair, strict=True):
+        path.write_text(whole.read_text().split("\n\n")[0] + "\n")
+    alone = json.loads(looked(run, *first, "--json", "-"))
+    monkeypatch.setattr(docmt.analysis, "report_attention", fail_in_later_documents)
+    outcome = call("inspect", run, *pair, "--json", "-")
+    assert outcome.status == 2 and "the batch failed" in outcome.err
+    numbers = json.loads(outcome.out)
+    for name in ("attentions", "gates", "documents", "sentences"):
+        assert numbers[name] == alone[name]
+
+
 def test_without_a_target_its_own_translation_is_looked_at(run, pair, tmp_path):
     text = looked(run, pair[0], *QUICK, "--json", tmp_path / "own.json")
     assert "own translations" in text
@@ -145,6 +169,8 @@ def test_runs_of_any_name(run, tmp_path, drawing):
             ["RUN", "SOURCE", "TARGET", "--max-length-ratio", "2"],
             "--search.max-length-ratio has no effect with TARGET, because nothing is translated: leave it out",
         ),
+        (["RUN", "SOURCE", "TARGET", "--json", "SOURCE"], "is an input and would be overwritten by the output"),
+        (["--curves", "RUN", "--json", "METRICS"], "metrics.jsonl is an input and would be overwritten by the output"),
         (["RUN,RUN"], "is an ensemble: inspect one model at a time, such as"),
         (["RUN,RUN", "SOURCE", "TARGET"], "is an ensemble: inspect one model at a time, such as"),
     ],
@@ -152,6 +178,7 @@ def test_runs_of_any_name(run, tmp_path, drawing):
 def test_what_cannot_be_done_is_told(arguments, message, run, pair, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"RUN": run, "SOURCE": pair[0], "TARGET": pair[1], "RUN,RUN": f"{run},{run}"}
+    names["METRICS"] = run / "metrics.jsonl"
     fails("inspect", *[names.get(argument, argument) for argument in arguments], message=message)
     assert list(tmp_path.iterdir()) == []
 

@@ -55,9 +55,20 @@ def test_the_corpus_has_round_trips_and_the_documents(command, models, tmp_path)
     reverse = docmt.Translator(models[0], search=docmt.SearchConfig(beam=4))
     sources = [each.document for each in reverse.translate_all(list(map(Document.from_sentences, DOCUMENTS)))]
     search = docmt.SearchConfig(beam=1, sampling=True, temperature=0.5, seed=1)
-    sampled = docmt.Translator(models[1], search=search).translate_all([x for x in sources for _ in range(2)])
+    repeated = [source for source in sources for _ in range(2)]
+    sampled = docmt.Translator(models[1], search=search).translate_all(repeated, copies=range(6))
     assert [row["source"] for row in rows] == [list(each.document.sentences) for each in sampled]
     assert list(read_parallel(tmp_path / "a.jsonl"))
+
+
+def test_equal_documents_in_other_groups_have_other_samples(command, models, monkeypatch, tmp_path):
+    from docmt.cli.commands import roundtrip
+
+    monkeypatch.setattr(roundtrip, "_GROUP_SENTENCES", 1)
+    text = "\n\n".join(["un deux trois"] * 5)
+    (tmp_path / "equal.txt").write_text(text + "\n")
+    rows = make([*command[:3], tmp_path / "equal.txt", "-q", "-o"], tmp_path / "a.jsonl", "--word-noise", 0)
+    assert len({str(row["source"]) for row in rows}) > 1
 
 
 def test_seeds_noise_and_compression(command, tmp_path):

@@ -57,6 +57,8 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
         (["--json", "none/there.json"], "cannot write none/there.json"),
         (["--json", "-", "--markdown", "-"], "two outputs would both go to standard output"),
         (["--source", "none.en", "--reference", "none.de"], "cannot read none.en: there is no such file"),
+        (["--reference", "none.de"], "--reference has no effect without --source: add it, or leave --reference out"),
+        (["--cxmi.examples", 3], "--cxmi.examples has no effect without --source"),
         (["--context.window-decoding", "prefix"], "context.window_decoding is for systems that translate windows"),
     ],
 )
@@ -67,7 +69,7 @@ def test_options_that_do_not_fit(run, suite, arguments, message):
 def test_what_is_missing_or_wrong(run, suite):
     fails("probe", "--suite", suite, message="MODEL is missing")
     fails("probe", run, message="nothing to measure: name test sets .--suite., or a corpus .--source and --reference")
-    fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown needs --suite")
+    fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown has no effect without --suite")
     fails("probe", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
     suite.write_text("5\n")
     fails("probe", run, "--suite", suite, message=r"suite.jsonl: not an item of a known test set format")

@@ -263,3 +263,10 @@ def test_merge_knows_the_fields(run, tmp_path):
 def test_extract_asks_for_a_language(page, tmp_path):
     outcome = call("extract", page, "-o", tmp_path / "a.xlf")
     assert outcome.status == 0 and "add --target-language CODE" in outcome.err
+
+
+def test_a_python_program_is_told_to_read_jsonl_itself(run, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"source": ["A few words."]}\n')
+    with pytest.raises(docmt.DocmtError, match=r"a.jsonl is JSONL: translate its documents with `docmt translate`"):
+        docmt.Translator(run).translate_file(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert not (tmp_path / "b.jsonl").exists()

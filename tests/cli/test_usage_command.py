@@ -254,7 +254,6 @@ def test_systems_without_scores_of_sentences_have_none_by_position(corpus, tmp_p
 def test_settings_of_the_search_that_scoring_does_not_read_are_accepted(run, asked, corpus):
     plain = call("probe", run, *asked, "--json", "-")
     assert call("probe", run, *asked, "--beam", 1, "--json", "-") == plain
-    assert call("probe", run, *asked, "--context-ablation", "--json", "-") == plain
 
 
 @pytest.mark.parametrize(
@@ -262,6 +261,8 @@ def test_settings_of_the_search_that_scoring_does_not_read_are_accepted(run, ask
     [
         (["--cxmi.replaced-sentences", "-1"], "--cxmi.replaced-sentences is -1: choose a number from 0"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
+        (["--context-ablation"], "--context-ablation has no effect without --suite: add it, or leave --context-"),
+        (["--normalization", "mean"], "--contrastive.normalization has no effect without --suite"),
         (["--suite", "pronouns", "pronouns"], "--suite has pronouns twice: name it once"),
         (["--suite", "pronouns", "--markdown", "none/there.md"], "cannot write none/there.md"),
     ],

@@ -21,9 +21,10 @@ from tiny_model import save_tiny_model
 
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens
-from docmt.decoding import SearchConfig
+from docmt.decoding import SearchConfig, Translator
 from docmt.decoding.ensembles import Ensemble
 from docmt.decoding.sampling import draw_tokens, draw_uniform, number_samples
+from docmt.documents import Document
 from variants import CONVENTIONS, JOINED, ONE_OF_EACH_ORDER, SYSTEMS, in_tiers
 
 VARIANTS = {**SYSTEMS, **JOINED, **CONVENTIONS}
@@ -175,6 +176,24 @@ def test_the_command_line_draws_the_same_samples_again(tmp_path):
     }
     assert targets["1"] == targets["again"] != targets["other"]
     assert targets["1"][0] != targets["1"][2]  # of equal sentences
+
+
+def test_equal_documents_of_several_calls_have_samples_of_their_own(tmp_path, monkeypatch):
+    model = save_tiny_model(tmp_path / "model")
+    translator = Translator(model, device="cpu", search=SearchConfig(beam=1, sampling=True))
+    document = Document.from_sentences(["a few words", "", "more words"])
+    documents = [document, Document.from_sentences(["more words"]), *[document] * 4]
+    together = [each.document for each in translator.translate_all(documents)]
+    assert len({str(each.sentences) for each in together}) > 2
+    for size in (1, 2, 4):
+        assert [each.document for each in translator.stream(documents, group=size)] == together
+    monkeypatch.setattr("docmt.cli.commands.translate.GROUP_DOCUMENTS", 1)
+    files = [tmp_path / f"{number}.txt" for number in range(len(documents))]
+    for path, each in zip(files, documents, strict=True):
+        path.write_text("\n".join(each.sentences) + "\n")
+    outcome = call("translate", model, *files, "-o", tmp_path / "out", "--sampling", "--beam", 1, "-q")
+    assert outcome.status == 0, outcome.err
+    assert len({(tmp_path / "out" / path.name).read_text() for path in files[2:]}) > 1
 
 
 def test_samples_do_not_depend_on_other_documents_but_on_copies():

@@ -1,5 +1,7 @@
 """Alignment of hypothesis lines with the sentences and boundaries of the reference."""
 
+import json
+
 import pytest
 
 from docmt.core.errors import DocmtError
@@ -143,4 +145,28 @@ def test_files_that_cannot_be_read_are_named(files, tmp_path):
         evaluate_files(tmp_path / "absent", reference)
     hypothesis.write_bytes(b"fine\nf\xfcr\n")
     with pytest.raises(DocmtError, match=r"hyp, line 2\b.*not UTF-8"):
+        evaluate_files(hypothesis, reference)
+
+
+def test_jsonl_with_the_documents_in_another_order(files, tmp_path):
+    rows = [json.dumps({"id": name, "target": [f"Text {name}."]}) for name in "abc"]
+    hypothesis, reference = tmp_path / "hyp.jsonl", tmp_path / "ref.jsonl"
+    reference.write_text("\n".join(rows) + "\n")
+    for order, is_fine in ((rows, True), ([rows[1], rows[0], rows[2]], False), ([rows[0], rows[2], rows[1]], False)):
+        hypothesis.write_text("\n".join(order) + "\n")
+        if is_fine:
+            evaluate_files(hypothesis, reference)
+            continue
+        with pytest.raises(DocmtError, match=r"document \d is '.' in .*ref.jsonl but '.' in .*hyp.jsonl"):
+            evaluate_files(hypothesis, reference)
+    hypothesis.write_text("\n".join(rows).replace('"id": "', '"id": "system/') + "\n")  # names of its own
+    evaluate_files(hypothesis, reference)
+
+
+def test_jsonl_with_a_sentence_that_was_not_translated(tmp_path):
+    hypothesis, reference = tmp_path / "hyp.jsonl", tmp_path / "ref.jsonl"
+    reference.write_text('{"target": ["One.", "Two."]}\n')
+    rows = [{"document": "1", "source": "A.", "target": "One."}, {"document": "1", "source": "B.", "error": "too long"}]
+    hypothesis.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(DocmtError, match=r"hyp.jsonl, line 2: an error instead of a translation \(too long\)"):
         evaluate_files(hypothesis, reference)

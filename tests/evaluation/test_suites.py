@@ -326,3 +326,11 @@ def test_guessing_is_as_often_right_as_published(name, chance):
     """Voita et al. 2019 report .5, .459 (of the test part) and .205 for guessing; equal candidates are one here."""
     items = read_suite(PUBLISHED / f"consistency-{name}.en-ru.jsonl").items
     assert sum(item.chance for item in items) / len(items) == pytest.approx(chance, abs=0.015)
+
+
+def test_null_is_no_name(tmp_path):
+    """Exports of tables have it where nothing is known; as one document, items would have no intervals."""
+    item = {"source": ["A.", "B."], "candidates": [["a", "b"], ["a", "c"]], "correct": 0, "sentence": 1}
+    path = tmp_path / "suite.jsonl"
+    path.write_text("".join(json.dumps({**item, "document": name}) + "\n" for name in (None, "x")))
+    assert [each.document for each in read_suite(path).items] == ["", "x"]

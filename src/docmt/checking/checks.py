@@ -71,7 +71,7 @@ def read_translation(
         target_documents = [sentences for _, sentences in read_documents(source, "target")]
     else:
         check_name(target)
-        target_documents = read_hypothesis(target, source, source_documents)
+        target_documents = read_hypothesis(target, source, source_documents, "source")
     if not any(map(len, source_documents)):
         raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
     if len(source_documents) != len(target_documents):

@@ -44,16 +44,19 @@ def document_name(file: str, document: ParallelDocument) -> str:
     return f"{file}, document {document.number}{id}"
 
 
-def read_corpus(source: str, target: str | None, name: str = "--reference") -> list[ParallelDocument]:
+def read_corpus(
+    source: str, target: str | None, name: str = "--reference", keep_empty: bool = False
+) -> list[ParallelDocument]:
     """Return the documents of a parallel corpus. Skipped sentence pairs are logged.
 
-    name: option or argument of the target, which one JSONL file does not need. Raises DocmtError for files that cannot
+    name: option or argument of the target, which one JSONL file does not need. keep_empty: keep pairs with an empty
+    side. Raises DocmtError for files that cannot
     be read, do not match each other, or have no sentence pair.
     """
     if target is None and Path(source).is_file() and not is_jsonl(source):
         raise DocmtError(f"{name} is missing: {source} is not JSONL with both sides, so name the other file")
     skipped = SkipReport()
-    corpus = list(read_parallel(Path(source), Path(target) if target else None, skipped=skipped))
+    corpus = list(read_parallel(Path(source), Path(target) if target else None, skipped=skipped, keep_empty=keep_empty))
     if not corpus:
         names = f"{source} and {target} hold" if target else f"{source} holds"
         raise DocmtError(f"{names} no sentence pairs: name files with parallel sentences")

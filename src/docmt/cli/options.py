@@ -595,5 +595,6 @@ def translator_of(options: Any, model: str | None = None) -> Translator:
 
 def changed(options: Any, *names: str) -> list[str]:
     """Return the dotted names of options that are not as by default: of those with these names, or in these groups."""
-    values, usual = to_mapping(options), to_mapping(type(options)())
+    required = {f.name: getattr(options, f.name) for f in fields(options) if f.default is f.default_factory}
+    values, usual = to_mapping(options), to_mapping(type(options)(**required))
     return [name for each in names for name, *_ in find_differences({each: usual[each]}, {each: values[each]})]

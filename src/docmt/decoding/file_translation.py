@@ -24,6 +24,7 @@ from docmt.decoding.translation_results import (
     non_finite_error,
 )
 from docmt.documents import Document, read_input
+from docmt.documents.input_formats import has_jsonl_name
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx, write_xliff
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.registry import FORMATS, FileFormat, ReadConfig, find_format
@@ -238,6 +239,8 @@ class SourceFile:
             return cls(path, content, content.documents)
         if config.fields or config.bilingual:
             raise DocmtError(f"{path}: fields and bilingual are for files with markup, not for plain text and JSONL")
+        if has_jsonl_name(path):
+            raise DocmtError(f"{path} is JSONL: translate its documents with `docmt translate`, or `translate_all`")
         input = read_input(path, language=config.segmentation, text=decode_utf8(content, path))
         return cls(path, content, input.documents)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from random import Random
 
 from docmt.decoding.search_config import SearchConfig
@@ -12,17 +13,26 @@ from docmt.documents.words import Span, find_words
 
 
 def sample_round_trips(
-    reverse: Translator, forward: Translator, documents: Sequence[Document], samples: int, temperature: float, seed: int
+    reverse: Translator,
+    forward: Translator,
+    documents: Sequence[Document],
+    samples: int,
+    temperature: float,
+    seed: int,
+    first: int = 0,
 ) -> list[tuple[Document, ...]]:
     """Translate documents with `reverse`, and back with `forward`, whose tokens are sampled.
 
-    Return `samples` round trips of each document, with one sentence for each of its own. Raises DocmtError where a
+    Return `samples` round trips of each document, with one sentence for each of its own. first: number of the first
+    document in its corpus, from 0, so that equal documents have other samples. Raises DocmtError where a
     document cannot be translated.
     """
     sampler = forward.with_search(SearchConfig(beam=1, sampling=True, temperature=temperature, seed=seed))
     sources = [translation.document for translation in reverse.translate_all(documents)]
-    sampled = [each.document for each in sampler.translate_all([x for x in sources for _ in range(samples)])]
-    return [tuple(sampled[first : first + samples]) for first in range(0, len(sampled), samples)]
+    repeated = [source for source in sources for _ in range(samples)]
+    copies = range(first * samples, first * samples + len(repeated))
+    sampled = iter([each.document for each in sampler.translate_all(repeated, copies=copies)])
+    return [tuple(islice(sampled, samples)) for _ in documents]
 
 
 def list_words(documents: Iterable[Document]) -> list[str]:

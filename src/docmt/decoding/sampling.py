@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from zlib import crc32
 
 import numpy as np
@@ -62,6 +62,23 @@ def draw_tokens(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     return logits.gather(1, tokens).float(), tokens
 
 
+def count_copies(documents: Sequence[Sequence[Sequence[int]]], earlier: Counter[int]) -> list[int]:
+    """Return how often each document (word ids of its sentences) came before. earlier: counts so far, by checksum."""
+    copies = []
+    for document in documents:
+        sentences = [words for words in document if words]
+        tokens = np.fromiter(chain.from_iterable(sentences), np.int64)
+        checksum = _checksum(np.array(list(map(len, sentences)), np.int64), tokens)
+        copies.append(earlier[checksum])
+        earlier[checksum] += 1
+    return copies
+
+
+def _checksum(lengths: NDArray[np.int64], tokens: NDArray[np.int64]) -> int:
+    """Return a checksum of the tokens of a document and the lengths of its sentences."""
+    return crc32(lengths.tobytes(), crc32(tokens.tobytes()))
+
+
 def number_samples(
     words: SentenceTokens, document_offsets: NDArray[np.int64], copies: Sequence[int] | None = None
 ) -> NDArray[np.int64]:
@@ -73,7 +90,7 @@ def number_samples(
     lengths, earlier, numbers = words.lengths, Counter[int](), []
     for document, (first, last) in enumerate(pairwise(document_offsets.tolist())):
         tokens = words.tokens[words.offsets[first] : words.offsets[last]].astype(np.int64)
-        checksum = crc32(lengths[first:last].tobytes(), crc32(tokens.tobytes()))
+        checksum = _checksum(lengths[first:last], tokens)
         copy = earlier[checksum] if copies is None else copies[document]
         numbers.append((checksum << 31) + (copy % 2**16 << 15) + np.arange(last - first) % 2**15)
         earlier[checksum] += 1

@@ -25,6 +25,7 @@ from docmt.decoding.alignment import align_documents, default_alignment_layer, l
 from docmt.decoding.document_stream import DocumentStream, translate_documents
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import Precision, list_members, load_members, parse_model_paths, precision_context
+from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, cut_dbleu_units, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
@@ -243,9 +244,11 @@ class Translator:
         self, documents: Iterator[Document | str], size: int, errors: str
     ) -> Iterator[Translation | DocmtError]:
         """Yield translations and errors of documents, `size` at a time."""
-        numbers = count(1)
+        numbers, earlier = count(1), Counter[int]()
         while group := list(islice(documents, size)):
-            for document, number, result in zip(group, numbers, map_or_error(group, self.translate_all), strict=False):
+            copies = self.count_copies(group, earlier) or [0] * len(group)
+            results = map_or_error(list(zip(group, copies, strict=True)), self._translate_copies)
+            for document, number, result in zip(group, numbers, results, strict=False):
                 if isinstance(result, DocmtError):
                     id = f" ({document.id})" if isinstance(document, Document) and document.id else ""
                     result = DocmtError(f"document {number}{id}: {result}")
@@ -253,25 +256,43 @@ class Translator:
                         raise result
                 yield result
 
+    def _translate_copies(self, documents: Sequence[tuple[Document | str, int]]) -> list[Translation]:
+        """Translate documents, each with the number that tells it from equal ones."""
+        texts, copies = zip(*documents, strict=True)
+        return self.translate_all(texts, copies=copies)
+
+    def count_copies(
+        self, documents: Sequence[Document | str | PreparedDocument], earlier: Counter[int]
+    ) -> list[int] | None:
+        """Return `copies` for documents that are translated in several calls: how often each came before.
+
+        earlier: the counts so far, which are updated. None without `search.sampling`.
+        """
+        if not self.search.sampling:
+            return None
+        return count_copies([self.prepare(document).words for document in documents], earlier)
+
     def stream_parts(
         self,
         documents: Sequence[Document | str | PreparedDocument],
         *,
+        copies: Sequence[int] | None = None,
         resume_points: Mapping[int, ResumePoint] | None = None,
         look_ahead: int | None = None,
     ) -> Iterator[list[PartialTranslation]]:
         """Translate documents of any length part by part. Yield, in order, each list of parts translated together.
 
-        Every sentence comes once, translated as by `translate`. look_ahead: about how many source tokens are translated
-        together (default: 4 times `batch_tokens`). Earlier translations stay in memory only while the model sees them.
-        resume_points: progress of documents by number (from 0), the `resume_point` of their last part; only the rest is
-        translated. A document that cannot be translated yields a part with an `error`, and stops no others. Raises
-        DocmtError for values that are not documents, and with `search.cache_weight` for documents translated in part.
+        Every sentence comes once, translated as by `translate`. copies: see `translate_all`. look_ahead: about how many
+        source tokens are translated together (default: 4 times `batch_tokens`). Earlier translations stay in memory
+        only while the model sees them. resume_points: progress of documents by number (from 0), the `resume_point` of
+        their last part; only the rest is translated. A document that cannot be translated yields a part with an
+        `error`, and stops no others. Raises DocmtError for values that are not documents, and with
+        `search.cache_weight` for documents translated in part.
         """
         if look_ahead is not None and (not isinstance(look_ahead, int) or look_ahead < 1):
             raise DocmtError(f"look_ahead is {look_ahead!r}. Choose at least 1 source token, or None.")
         prepared, resume_points = list(map(self.prepare, _check_documents(documents))), resume_points or {}
-        stream = self._make_stream(prepared, resume_points, look_ahead or POOL_FACTOR * self.batch_tokens)
+        stream = self._make_stream(prepared, resume_points, look_ahead or POOL_FACTOR * self.batch_tokens, copies)
         return self._yield_parts(prepared, stream, sum(point.sentences for point in resume_points.values()))
 
     def translate_next(
@@ -288,7 +309,11 @@ class Translator:
         return [self._make_part(documents[span.document], span) for span in spans]
 
     def _make_stream(
-        self, documents: Sequence[PreparedDocument], resume_points: Mapping[int, ResumePoint], tokens: int
+        self,
+        documents: Sequence[PreparedDocument],
+        resume_points: Mapping[int, ResumePoint],
+        tokens: int,
+        copies: Sequence[int] | None = None,
     ) -> DocumentStream:
         """Return the translation of documents with errors as results; tokens: see `look_ahead` of `stream_parts`."""
         words = [document.words for document in documents]
@@ -302,6 +327,7 @@ class Translator:
             look_ahead=tokens,
             resume_points=resume_points,
             yield_errors=True,
+            copies=copies,
         )
 
     def prepare(self, document: Document | str | PreparedDocument) -> PreparedDocument:

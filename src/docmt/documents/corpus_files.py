@@ -95,15 +95,16 @@ def read_parallel(
     columns: Columns = Columns(),
     languages: tuple[str, str] = ("", ""),
     skipped: SkipReport | None = None,
+    keep_empty: bool = False,
 ) -> Iterator[ParallelDocument]:
     """Yield the documents of a parallel corpus: two files, or (without `target`) one file with both sides.
 
     For text files a document's id is its ordinal number ("1", "2", ...), or its name in the file `docids`, which has
     one name a line. Sentences are stripped of white space. Pairs with an empty side (where empty lines separate no
-    documents) and documents without pairs are skipped and counted in `skipped`. The file `drafts` has a first
-    translation of every source sentence: a text file parallel to the source, or JSONL with the same documents. Of
-    JSONL, `draft` is read, or `target` if no object has a `draft`. columns, languages: see `read_published`. Raises
-    DocmtError, naming file and line, for sides that do not match, bad UTF-8 and bad JSON.
+    documents) and documents without pairs are skipped and counted in `skipped`. keep_empty: keep such pairs. The file
+    `drafts` has a first translation of every source sentence: a text file parallel to the source, or JSONL with the
+    same documents. Of JSONL, `draft` is read, or `target` if no object has a `draft`. columns, languages: see
+    `read_published`. Raises DocmtError, naming file and line, for sides that do not match, bad UTF-8 and bad JSON.
     """
     skipped = SkipReport() if skipped is None else skipped
     if target is None and (is_published(source) or columns != Columns()):
@@ -117,7 +118,7 @@ def read_parallel(
     for number, document in enumerate(documents, 1):
         pairs, lines = [], []
         for line, pair in document.rows:
-            if all(pair[:2]):
+            if keep_empty or all(pair[:2]):
                 pairs.append(pair)
                 lines.append(line)
             else:
@@ -298,8 +299,10 @@ def _zip_sides(
 ) -> Iterator[FileDocument]:
     """Yield documents with the sentences of both files in each row.
 
-    same_ids: whether to raise DocmtError for documents with different ids.
+    same_ids: whether to raise DocmtError for documents with different ids. Otherwise only for the same ones in another
+    order.
     """
+    order = _DocumentOrder(source, target)
     for number, (document, other) in enumerate(zip_longest(source_documents, target_documents), 1):
         if document is None or other is None:
             shorter, longer = (source, target) if document is None else (target, source)
@@ -307,11 +310,7 @@ def _zip_sides(
                 f"{shorter} has {number - 1} documents but {longer} has more. "
                 "Give the same documents in the same order."
             )
-        if same_ids and document.id != other.id:
-            raise DocmtError(
-                f"document {number} is {document.id!r} in {source} but {other.id!r} in {target}. "
-                "Give the same documents in the same order."
-            )
+        order.check(number, document, other, same_ids)
         if len(document.rows) != len(other.rows):
             raise DocmtError(
                 f"document {number} ({document.id!r}) has {len(document.rows)} sentences in {source} but "
@@ -319,6 +318,29 @@ def _zip_sides(
             )
         pairs = zip(document.rows, other.rows, strict=True)
         yield document._replace(rows=[(line, (*texts, *other_texts)) for (line, texts), (_, other_texts) in pairs])
+
+
+class _DocumentOrder:
+    """Finds out whether two files have documents of the same names in different orders."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        self._paths = source, target
+        self._names: tuple[set[str], set[str]] = set(), set()  # of documents beside one with another name
+
+    def check(self, number: int, document: FileDocument, other: FileDocument, same_ids: bool = False) -> None:
+        """Raise DocmtError for a document whose name was, or is, beside another one. same_ids: for any other name."""
+        if document.id == other.id:
+            return
+        if document.has_name and other.has_name:
+            for names, each in zip(self._names, (document, other), strict=True):
+                names.add(each.id)
+            same_ids = same_ids or document.id in self._names[1] or other.id in self._names[0]
+        if same_ids:
+            source, target = self._paths
+            raise DocmtError(
+                f"document {number} is {document.id!r} in {source} but {other.id!r} in {target}. "
+                "Give the same documents in the same order."
+            )
 
 
 def _read_side(path: Path, side: str) -> Iterator[FileDocument]:
@@ -393,14 +415,20 @@ def read_reference(path: Path) -> Corpus:
     return [sentences for _, sentences in read_documents(path, "target")]
 
 
-def read_hypothesis(path: Path, reference_path: Path, references: Corpus) -> Corpus:
+def read_hypothesis(path: Path, reference_path: Path, references: Corpus, side: str = "target") -> Corpus:
     """Return the documents of a hypothesis file.
 
-    references: the documents of the file `reference_path`. If the two files are parallel (see `align_lines`), the
-    reference has the boundaries. If not, the hypothesis has, as for a system that keeps documents but not sentences.
-    Raises DocmtError for a file that cannot be read.
+    references: the documents of the file `reference_path`, of this side. If the two files are parallel (see
+    `align_lines`), the reference has the boundaries. If not, the hypothesis has, as for a system that keeps documents
+    but not sentences. Raises DocmtError for a file that cannot be read, and for JSONL with the documents of the
+    reference in another order.
     """
     if is_jsonl(path):
+        if is_jsonl(reference_path):
+            order = _DocumentOrder(reference_path, path)
+            pairs = zip(_read_side(reference_path, side), _read_side(path, "target"), strict=False)
+            for number, pair in enumerate(pairs, 1):
+                order.check(number, *pair)
         return read_reference(path)
     if is_jsonl(reference_path):  # as in a text file: an empty line after each document
         reference = [line for document in references for line in (*document, "")]
@@ -408,6 +436,18 @@ def read_hypothesis(path: Path, reference_path: Path, references: Corpus) -> Cor
         reference = [line for _, line in read_lines(reference_path)]
     aligned = align_lines([line for _, line in read_lines(path)], reference, references)
     return aligned if aligned is not None else read_reference(path)
+
+
+def check_has_no_errors(path: Path) -> None:
+    """Raise DocmtError for a JSONL file with a sentence that was not translated (an `error` instead of a `target`)."""
+    if not is_jsonl(path):
+        return
+    for number, record in parse_json_lines(read_lines(path), path):
+        if "error" in record and not record.get("target"):
+            raise DocmtError(
+                f"{path}, line {number}: an error instead of a translation ({record['error']}). Translate it again, or "
+                "leave its document out here and in the reference."
+            )
 
 
 def align_lines(hypothesis: list[str], reference: list[str], references: Corpus) -> Corpus | None:

@@ -171,6 +171,8 @@ class FileDocument(NamedTuple):
     """its sentences, stripped of white space"""
     text: str | None = None
     """running text instead of sentences"""
+    has_name: bool = False
+    """whether the file names it; otherwise its id is its number"""
 
 
 def parse_text(rows: Iterable[Row], paths: Sequence[Path | str]) -> Iterator[FileDocument]:
@@ -270,7 +272,7 @@ def parse_jsonl(
             if document is not None:
                 yield document
             count += 1
-            document = FileDocument(document_name or str(count), number, [])
+            document = FileDocument(document_name or str(count), number, [], has_name=bool(document_name))
         open_name, sentence_number = document_name, next_number
         document.rows.append(row)
     if document is not None:
@@ -299,17 +301,18 @@ def _parse_whole_document(
     record: Record, line: int, ordinal: str, sides: Sequence[str], running_text: bool, location: str
 ) -> FileDocument:
     """Return the document of a line with a whole document."""
-    id = _read_name(record, "id", location) or _read_name(record, "document", location) or ordinal
+    name = _read_name(record, "id", location) or _read_name(record, "document", location)
+    id = name or ordinal
     text = record.get("source", record.get("text"))
     if running_text and isinstance(text, str):
-        return FileDocument(id, line, [], _check_unicode(text, location))
+        return FileDocument(id, line, [], _check_unicode(text, location), bool(name))
     columns = [_read_sentences(record, side, location) for side in sides]
     if len({len(sentences) for sentences in columns}) > 1:
         raise DocmtError(
             f"{location}: `source` has {len(columns[0])} sentences but `{sides[1]}` has {len(columns[1])}. "
             f"Give one {sides[1]} sentence for each source sentence."
         )
-    return FileDocument(id, line, [(line, row) for row in zip(*columns, strict=True)])
+    return FileDocument(id, line, [(line, row) for row in zip(*columns, strict=True)], has_name=bool(name))
 
 
 def _read_name(record: Record, entry: str, location: str) -> str | None:

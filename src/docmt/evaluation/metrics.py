@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus_files import Corpus, read_hypothesis, read_reference
+from docmt.documents.corpus_files import Corpus, check_has_no_errors, read_hypothesis, read_reference
 from docmt.evaluation.scores import (
     MetricConfig,
     MetricScore,
@@ -195,8 +195,9 @@ def read_aligned_documents(path: Path | str, reference_path: Path | str, referen
 
     A file with the reference's lines takes the reference's document boundaries, so that an empty translation is no
     boundary. Any other file is read by the boundaries it has.
-    Raises DocmtError for a file that cannot be read, has no text, or has another number of documents.
+    Raises DocmtError for a file that cannot be read, has no text or untranslated sentences, or has other documents.
     """
+    check_has_no_errors(Path(path))
     documents = read_hypothesis(Path(path), Path(reference_path), references)
     if len(documents) != len(references) and sum(map(len, documents)) == sum(map(len, references)):
         raise DocmtError(

@@ -321,7 +321,7 @@ def _build_item(record: Record, suite_format: SuiteFormat, path: Path, number: i
     within_sentence = record.get("intrasegmental") is True  # ContraPro
     default_id = "" if suite_format.parse is parse_docmt else number
     return SuiteItem(
-        id=str(record.get(suite_format.id, default_id)),
+        id=_get_name(record, suite_format.id, default_id),
         phenomenon=get_text(record, "phenomenon", location) or suite_format.phenomenon(path),
         distance=0 if within_sentence else _get_distance(record, suite_format, location),
         source=tuple(source),
@@ -330,8 +330,14 @@ def _build_item(record: Record, suite_format: SuiteFormat, path: Path, number: i
         sentence=sentence,
         label=get_text(record, suite_format.label, location) if suite_format.label else "",
         expected=get_text(record, "expected", location, required=True) if generative else "",
-        document=str(record.get("document", "")),
+        document=_get_name(record, "document", ""),
     )
+
+
+def _get_name(record: Record, entry: str, default: object) -> str:
+    """Return an entry as text; null counts as missing, as in exports of tables."""
+    value = record.get(entry)
+    return str(default if value is None else value)
 
 
 def _find_format(record: Record) -> SuiteFormat | None:

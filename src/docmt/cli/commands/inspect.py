@@ -17,6 +17,7 @@ examples:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -80,14 +81,22 @@ def _check(options: InspectOptions) -> None:
     if not options.curves and not options.model:
         raise DocmtError("MODEL is missing; name a model directory, or run directories with --curves")
     _check_unused(options)
-    check_outputs(options.json)
+    outputs = [options.json]
     if options.figure is not None:
         from docmt.analysis.figures import figure_format
 
         if not options.curves:
             raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
         figure_format(options.figure)
-        check_outputs(str(_numbers_path(options.figure)))
+        outputs += [str(options.figure), *({str(_numbers_path(options.figure))} - {options.json})]
+    check_outputs(*outputs, inputs=[options.source, options.target, *map(str, _metrics_files(options).values())])
+
+
+def _metrics_files(options: InspectOptions) -> dict[Path, Path]:
+    """Return the file of metrics of each path of --curves."""
+    from docmt.analysis.figures import METRICS_FILE
+
+    return {path: path / METRICS_FILE if path.is_dir() else path for path in options.curves}
 
 
 def _check_unused(options: InspectOptions) -> None:
@@ -115,7 +124,7 @@ def _compare_runs(options: InspectOptions) -> int:
     """Compare the learning curves of several trainings."""
     from docmt.analysis.figures import METRICS_FILE, draw_curves, read_curves, summarize_run
 
-    files = {path: path / METRICS_FILE if path.is_dir() else path for path in options.curves}
+    files = _metrics_files(options)
     short = [path.parent.name if path.name == METRICS_FILE else path.name for path in files]
     are_unique = len(set(short)) == len(short) and all(short)
     runs = dict(zip(short if are_unique else map(str, files), files.values(), strict=True))
@@ -155,7 +164,8 @@ def _inspect_attention(options: InspectOptions) -> int:
     ):
         for document in documents:
             record = partial(_record_attention, translator, document, report)
-            if call_or_report(document_name(options.source, document), record, failures.failures):
+            if recorded := call_or_report(document_name(options.source, document), record, failures.failures):
+                report = recorded
                 inspected.append(document)
             bar.advance(len(document))
     if report.attentions:
@@ -196,12 +206,12 @@ def _translate_corpus(
     ]
 
 
-def _record_attention(translator: Translator, document: ParallelDocument, report: AttentionReport) -> bool:
-    """Record the attention of the model while it scores the translation of a document. Return True."""
+def _record_attention(translator: Translator, document: ParallelDocument, earlier: AttentionReport) -> AttentionReport:
+    """Return a report with the attention of the model while it scores the translation of one more document."""
     from docmt.analysis import report_attention
     from docmt.decoding.scoring import iterate_scoring_inputs
 
-    model, tokenizer = translator.model, translator.tokenizer
+    model, tokenizer, report = translator.model, translator.tokenizer, deepcopy(earlier)  # a document may fail midway
     source = tokenizer.encode_batch(list(document.source), "source")
     target = tokenizer.encode_batch(list(document.target), "target")
     passes = iterate_scoring_inputs(
@@ -215,7 +225,7 @@ def _record_attention(translator: Translator, document: ParallelDocument, report
         drafts=translator.draft_documents([source]),
     )
     report_attention(model, passes, report)
-    return True
+    return report
 
 
 def _numbers_path(figure: Path) -> Path:

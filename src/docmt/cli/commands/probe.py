@@ -26,13 +26,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
-from docmt.cli.options import Parser, SearchOptions, translator_of
+from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.output import Report, print_table, write_results
 from docmt.cli.scored_systems import check_models, check_unique, short_names
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.plain_text import escape_markdown
 from docmt.core.progress import progress_prefix
-from docmt.core.settings import option
+from docmt.core.settings import flag_of, option
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
     ContrastiveResult,
@@ -171,8 +171,14 @@ def _read(options: ProbeOptions) -> ProbeRun:
         raise DocmtError("nothing to measure: name test sets (--suite), or a corpus (--source and --reference)")
     if options.translate and not options.context_ablation:
         raise DocmtError("--translate needs --context-ablation: add it, or leave --translate out")
-    if options.markdown and not options.suite:
-        raise DocmtError("--markdown needs --suite: name a test set, or leave it out")
+    suite_alone = {"--context-ablation": options.context_ablation, "--markdown": options.markdown}
+    _check_needed(
+        [*filter(suite_alone.get, suite_alone), *map(flag_of, changed(options, "contrastive"))],
+        options.suite,
+        "--suite",
+    )
+    corpus_alone = ["--reference"] * bool(options.reference) + [*map(flag_of, changed(options, "cxmi"))]
+    _check_needed(corpus_alone, options.source, "--source")
     check_unique(options.models, "the list of models")
     check_unique(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]
@@ -192,6 +198,12 @@ def _read(options: ProbeOptions) -> ProbeRun:
     for remark in (remark for suite in suites.values() for remark in suite.remarks()):
         _log.warning(remark)
     return ProbeRun(options, suites, corpus)
+
+
+def _check_needed(flags: Sequence[str], needed: object, name: str) -> None:
+    """Raise DocmtError for options that have no effect without another one, which is not given."""
+    if flags and not needed:
+        raise DocmtError(f"{flags[0]} has no effect without {name}: add it, or leave {flags[0]} out")
 
 
 def _probe(command: ProbeRun, model: str) -> Probe:

@@ -205,8 +205,8 @@ def _make_records(
     """Return the lines of the corpus for each document; words: of all documents."""
     from docmt.decoding.round_trips import replace_words, sample_round_trips
 
-    documents = [document for _, document in group]
-    samples = sample_round_trips(reverse, forward, documents, options.samples, options.temperature, options.seed)
+    documents, first = [document for _, document in group], group[0][0] - 1
+    samples = sample_round_trips(reverse, forward, documents, options.samples, options.temperature, options.seed, first)
     records = []
     for (place, document), round_trips in zip(group, samples, strict=True):
         lines, chance = [], Random(f"{options.seed} {place}")

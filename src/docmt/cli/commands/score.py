@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parser().parse(arguments)
     check_outputs(options.output, inputs=[options.source, options.target])
     check_alignments(options.alignments, [options.format])
-    corpus = read_corpus(options.source, options.target, "TARGET")
+    corpus = read_corpus(options.source, options.target, "TARGET", keep_empty=True)
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]
     report, names = Report(), [document_name(options.source, document) for document in corpus]
     results = map_or_error(pairs, partial(_score, translator_of(options), options.alignments))

@@ -20,6 +20,7 @@ import logging
 import os
 import sys
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
@@ -212,8 +213,9 @@ def _write(translator: Translator, writers: Sequence[TranslationWriter], report:
     `--resume` does not translate them again.
     """
     try:
+        earlier = Counter[int]()  # of equal documents, whose samples differ
         for group in _groups(writers):
-            _translate(translator, group, alignments)
+            _translate(translator, group, alignments, earlier)
         written = sum([writer.finish() for writer in writers])
         for writer in writers if not report.failures else ():
             writer.remove()
@@ -360,9 +362,12 @@ def _groups(writers: Sequence[TranslationWriter]) -> list[list[TranslationWriter
     return groups
 
 
-def _translate(translator: Translator, writers: Sequence[TranslationWriter], alignments: bool) -> None:
-    """Translate the documents of these files. Failed parts do not stop the others."""
+def _translate(
+    translator: Translator, writers: Sequence[TranslationWriter], alignments: bool, earlier: Counter[int]
+) -> None:
+    """Translate the documents of these files. Failed parts do not stop the others. earlier: see `count_copies`."""
     documents = [document for writer in writers for document in writer.file.hidden]
+    copies = translator.count_copies(documents, earlier)
     starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
     done = {}
     for start, writer in zip(starts, writers, strict=False):
@@ -374,7 +379,7 @@ def _translate(translator: Translator, writers: Sequence[TranslationWriter], ali
             _log.info(f"{writer.file.name}: {finished:,} of {total:,} sentences are done")
     if len(done) == len(documents) and all(done[n].sentences == len(document) for n, document in enumerate(documents)):
         return
-    for parts in translator.stream_parts(documents, resume_points=done):
+    for parts in translator.stream_parts(documents, copies=copies, resume_points=done):
         parts = _align(translator, parts) if alignments else parts
         for number, group in groupby(parts, lambda part: bisect_right(starts, part.document) - 1):
             file_parts = [replace(part, document=part.document - starts[number]) for part in group]
