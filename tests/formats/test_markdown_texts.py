@@ -108,6 +108,32 @@ def test_links_by_reference():
     assert new == "[odkaz][ref] zde\n\n[ref]: x\n"
 
 
+def test_images_by_reference_keep_the_name_of_their_target():
+    definition = "\n\n[The logo]: logo.png\n[ci]: https://x\n[Build]: b.svg\n"
+    for source in ("See ![The logo][] here.", "See ![The logo] here.", "See [![Build]][ci] here."):
+        written = translate(source + definition, "Hier zu sehen.")
+        assert source[4:].removesuffix(" here.") in written, written
+    assert texts("See ![a house][The logo]." + definition) == ["See .", "a house"]
+
+
+def test_link_definitions_after_what_is_no_paragraph():
+    for before in ("# A\n", "<!-- x -->\n", "```\nx\n```\n", "A\n===\n", "***\n", "\n"):
+        text = f"{before}[a b]: https://x\n[c]: https://y\n\nSee [a b].\n"
+        assert texts(text)[-1] == "See a b." and not any("https" in each for each in texts(text)), before
+    (paragraph,) = texts("A text\n[a b]: https://x\n")
+    assert paragraph.startswith("A text") and "https" in paragraph
+
+
+def test_display_formulas_and_alerts_stay():
+    text = "$$\np(w) = x\n$$\n\n$$ a = b $$\n\n> [!WARNING]\n> Take care.\n\nCosts $$ or less.\n"
+    assert texts(text) == ["Take care.", "Costs $$ or less."]
+    assert [(each.reason, each.text) for each in parse(text).skipped] == [
+        ("formulas", "$$\np(w) = x\n$$"),
+        ("formulas", "$$ a = b $$"),
+    ]
+    assert translate(text, "Achtung.", "Kosten.").startswith(text[: text.index("Take")] + "Achtung.")
+
+
 def test_links_are_not_copied():
     (unit,) = parse("a [b](c) *d*").units
     assert [code.can_copy for code in unit.codes] == [False, False, True, True]

@@ -46,6 +46,12 @@ def test_what_is_hidden(text, visible, contents):
     assert contents is None or [code.content for code in unit.codes] == contents
 
 
+def test_entities_of_letters_and_signs_are_text():
+    unit = hide_placeholders(Unit("caf&eacute; in M&#252;nchen&nbsp;&ndash; it doesn&#39;t &lt;&quot;&bogus;&amp;"))
+    assert unit.text == "café in München\u00a0– it doesn't"
+    assert unit.render() == "café in München\u00a0– it doesn't &lt;&quot;&bogus;&amp;"
+
+
 def test_tags_are_pairs():
     unit = hide('Read <a href="x">the <b>manual</b></a> or <0>ask</0>.')
     assert unit.text == "Read the manual or ask."

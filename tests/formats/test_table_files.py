@@ -44,6 +44,18 @@ def test_tsv_without_its_name_keeps_its_quotes():
     assert texts(parse('id\ttext, long\n1\t"A", she said\n', "-", "2")) == ["text, long", '"A", she said']
 
 
+def test_quoted_cells_of_tsv():
+    """As spreadsheets and pandas write them."""
+    table = 'id\ttext\n1\t"Two\nlines"\n2\t"say ""hi"""\n3\tplain\n'
+    file = parse(table, "x.tsv", "text")
+    assert texts(file) == ["Two lines", 'say "hi"', "plain"]
+    assert file.write(file.units).decode() == table
+    new = file.write([file.units[0], Unit('"Hallo"'), Unit("a\tb")]).decode()
+    assert new == 'id\ttext\n1\t"Two\nlines"\n2\t"""Hallo"""\n3\t"a\tb"\n'
+    for row in ('1\t"A" is a letter', '1\t"A', '1\t"A\t"B'):
+        assert texts(parse(f"id\ttext\n{row}\n", "x.tsv", "text")) == [row.split("\t")[1]]
+
+
 def test_numbers_without_names_take_the_first_row():
     assert texts(parse("One\tTwo\nThree\tFour\n", "x.tsv", "2")) == ["Two", "Four"]
 

@@ -119,8 +119,38 @@ def test_tabs_and_breaks_belong_to_their_run():
     assert written == f"<w:p><w:r>{text.format('Eins')}<w:tab/>{text.format('zwei')}<w:br/></w:r></w:p>"
 
 
-def test_hyphens_are_codes_within_words():
-    assert read_texts("<w:p><w:r><w:t>co</w:t><w:noBreakHyphen/><w:t>op</w:t></w:r></w:p>") == ["coop"]
+def test_hyphens_are_text_or_codes_within_words():
+    body = "<w:p><w:r><w:t>co</w:t><w:{}/><w:t>op</w:t></w:r></w:p>"
+    assert read_texts(body.format("softHyphen")) == ["coop"]
+    assert read_texts(body.format("noBreakHyphen")) == ["co\u2011op"]
+    assert "<w:t" in write_body(body.format("noBreakHyphen"), "co-op") and "co-op" in write_body(
+        body.format("noBreakHyphen"), "co-op"
+    )
+
+
+def test_line_feeds_within_a_text_are_spaces():
+    text = "The members\n      have discussed\tit."
+    assert read_texts(f"<w:p>{RUN.format(text)}</w:p>") == ["The members have discussed it."]
+
+
+def test_text_beside_the_marks_of_a_field_is_read():
+    code = '<w:fldChar w:fldCharType="begin"/><w:instrText> PAGE </w:instrText><w:fldChar w:fldCharType="separate"/>'
+    field = f'{code}<w:t>7</w:t><w:fldChar w:fldCharType="end"/>'
+    body = f"<w:p><w:r><w:rPr><w:b/></w:rPr><w:t>Page </w:t>{field}<w:t>of this book</w:t></w:r></w:p>"
+    assert read_texts(body) == ["Pageof this book"]
+    written = write_body(body, "Seite dieses Buchs")
+    assert written.count("<w:fldChar") == 3 and "<w:t>7</w:t>" in written and "PAGE" in written
+    assert "Page" not in written and written.count("<w:b/>") >= 2
+
+
+def test_a_field_over_several_paragraphs_keeps_what_stands_beside_its_end():
+    begin = mark("begin") + "<w:r><w:instrText>DOCVARIABLE x</w:instrText></w:r>" + mark("separate")
+    marked = f'<w:bookmarkStart w:id="0"/>{RUN.format("It is old.")}<w:bookmarkEnd w:id="0"/>'
+    body = f"<w:p>{begin}{RUN.format('The house.')}</w:p><w:p>{marked}{mark('end')}</w:p>"
+    written = write_body(body, "Das Haus.", "Es ist alt.")
+    for each in ("<w:bookmarkStart", "<w:bookmarkEnd"):
+        assert written.count(each) == 1
+    assert written.count("<w:fldChar ") == 3 and written.index("Es ist alt.") < written.index('"end"')
 
 
 def test_spaces_at_the_ends_count_only_where_they_are_kept():

@@ -94,6 +94,15 @@ def test_numbers_and_identifiers_stay():
     assert list_skipped(data) == [("codes and identifiers", text) for text in ("A_1", "EUR", "x@y.org")]
 
 
+def test_strings_in_their_cells_are_read():
+    """As SheetJS writes them."""
+    cells = '<c t="str"><v>The house &amp; it</v></c><c t="str"><f>A1</f><v>computed</v></c><c t="str"><v>AB_12</v></c>'
+    data = make([cells])
+    assert read_texts(data) == ["The house & it"]
+    written = read_part(read_xlsx(data).write([Unit("Das <Haus>")]), "xl/worksheets/sheet1.xml")
+    assert '<c t="str"><v>Das &lt;Haus&gt;</v></c>' in written and "<v>computed</v>" in written
+
+
 def test_formulas_and_what_they_compare_stay():
     formula = '<c t="str"><f>IF(A1="yes","Good ""x""",B1)</f><v>Good</v></c>'
     data = make([formula + share(0, 1, 2)], ["Yes", 'Good "x"', "Other"], settings='<calcPr calcId="1"/>')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS, SPLITS, Corpus, Prepa
 from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
 from docmt.data.store import TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
 from docmt.documents.corpus_files import ParallelDocument, SkipReport, read_parallel
-from docmt.documents.segmentation import knows_language
+from docmt.documents.segmentation import knows_language, simplify_characters
 from docmt.model.systems import ContextSpec
 from docmt.text import PairTokenizer, SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
 from docmt.text.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG
@@ -116,7 +117,7 @@ def _load_ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
 def _iterate_training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:
     for corpus in config.corpora("train"):
         for document in _read_corpus(corpus, "train", SkipReport()):
-            for sentence in document.source if config.source_tokenizer is None else ():
+            for sentence in filter(None, document.source if config.source_tokenizer is None else ()):
                 yield "source", sentence
             for sentence in document.target:
                 yield "target", sentence
@@ -135,7 +136,7 @@ def _read_corpus(corpus: Corpus, split: str, skipped: SkipReport) -> Iterator[Pa
         skipped=skipped,
     ):
         empty = False
-        yield document
+        yield replace(document, source=tuple(map(simplify_characters, document.source)))
     if empty:
         raise _empty_corpus_error(corpus, split)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, pairwise
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -18,6 +19,10 @@ from torch import Tensor
 
 from docmt.data import SentenceTokens
 from docmt.decoding.incremental import float_blocks
+
+if TYPE_CHECKING:
+    from docmt.decoding.translator import PreparedDocument, Translator
+    from docmt.documents import Document
 
 # SplitMix64 (Steele, Lea and Flood 2014), in integers with a sign.
 _INCREMENT, _FIRST_FACTOR, _SECOND_FACTOR = (
@@ -62,11 +67,18 @@ def draw_tokens(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     return logits.gather(1, tokens).float(), tokens
 
 
-def count_copies(documents: Sequence[Sequence[Sequence[int]]], earlier: Counter[int]) -> list[int]:
-    """Return how often each document (word ids of its sentences) came before. earlier: counts so far, by checksum."""
+def count_copies(
+    translator: Translator, documents: Sequence[Document | str | PreparedDocument], earlier: Counter[int]
+) -> list[int] | None:
+    """Return `copies` for documents that are translated in several calls: how often each came before.
+
+    earlier: the counts so far, by checksum, which are updated. None for a translator that does not sample.
+    """
+    if not translator.search.sampling:
+        return None
     copies = []
     for document in documents:
-        sentences = [words for words in document if words]
+        sentences = [words for words in translator.prepare(document).words if words]
         tokens = np.fromiter(chain.from_iterable(sentences), np.int64)
         checksum = _checksum(np.array(list(map(len, sentences)), np.int64), tokens)
         copies.append(earlier[checksum])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,8 @@ from docmt.documents.document import shorten, summarize
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -339,3 +343,11 @@ class PartialTranslation:
         if self.translation is not None:
             return self.translation.text()
         return "".join(self.source.gaps)
+
+
+def log_warnings(translations: Iterable[Translation]) -> None:
+    """Log how many warnings translations have, by their names in `Translation.warnings`."""
+    counts = Counter(name for translation in translations for warnings in translation.warnings() for name in warnings)
+    if counts:
+        summary = ", ".join(f"{count} x {name}" for name, count in counts.items())
+        _log.warning("%s. Translate a Document to see where (Translation.warnings).", summary)

@@ -38,8 +38,10 @@ from docmt.decoding.translation_results import (
     TranslatedSpan,
     Translation,
     WordLink,
+    log_warnings,
 )
 from docmt.documents import Document, unwrap_lines
+from docmt.documents.segmentation import simplify_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
 from docmt.text import Side
@@ -166,7 +168,7 @@ class Translator:
             return self.translate([source])[0]
         translations = self.translate_all(source)
         pairs = zip(source, translations, strict=True)
-        _log_warnings(translation for text, translation in pairs if isinstance(text, str))
+        log_warnings(translation for text, translation in pairs if isinstance(text, str))
         return [
             translation.text() if isinstance(text, str) else translation
             for text, translation in zip(source, translations, strict=True)
@@ -246,8 +248,10 @@ class Translator:
         """Yield translations and errors of documents, `size` at a time."""
         numbers, earlier = count(1), Counter[int]()
         while group := list(islice(documents, size)):
-            copies = self.count_copies(group, earlier) or [0] * len(group)
-            results = map_or_error(list(zip(group, copies, strict=True)), self._translate_copies)
+            pairs = list(zip(group, count_copies(self, group, earlier) or [0] * len(group), strict=True))
+            results = map_or_error(
+                pairs, lambda some: self.translate_all([a for a, _ in some], copies=[b for _, b in some])
+            )
             for document, number, result in zip(group, numbers, results, strict=False):
                 if isinstance(result, DocmtError):
                     id = f" ({document.id})" if isinstance(document, Document) and document.id else ""
@@ -255,22 +259,6 @@ class Translator:
                     if errors == "raise":
                         raise result
                 yield result
-
-    def _translate_copies(self, documents: Sequence[tuple[Document | str, int]]) -> list[Translation]:
-        """Translate documents, each with the number that tells it from equal ones."""
-        texts, copies = zip(*documents, strict=True)
-        return self.translate_all(texts, copies=copies)
-
-    def count_copies(
-        self, documents: Sequence[Document | str | PreparedDocument], earlier: Counter[int]
-    ) -> list[int] | None:
-        """Return `copies` for documents that are translated in several calls: how often each came before.
-
-        earlier: the counts so far, which are updated. None without `search.sampling`.
-        """
-        if not self.search.sampling:
-            return None
-        return count_copies([self.prepare(document).words for document in documents], earlier)
 
     def stream_parts(
         self,
@@ -550,8 +538,9 @@ class Translator:
         """Return the word ids of sentences."""
         # Hard-wrapped lines inside a sentence are one line to the model. A tokenizer needs many times the memory of the
         # ids, so a book is encoded in blocks.
-        blocks = (sentences[first : first + _BLOCK] for first in range(0, len(sentences), _BLOCK))
-        return [ids for block in blocks for ids in self.tokenizer.encode_batch(list(map(unwrap_lines, block)), side)]
+        texts = list(map(unwrap_lines, sentences if side == "target" else map(simplify_characters, sentences)))
+        blocks = (texts[first : first + _BLOCK] for first in range(0, len(texts), _BLOCK))
+        return [ids for block in blocks for ids in self.tokenizer.encode_batch(block, side)]
 
     def _make_translation(
         self, document: Document, lengths: Sequence[int], hypotheses: Sequence[Hypothesis]
@@ -598,14 +587,6 @@ class Translator:
             at_limit=tuple(hypothesis.at_limit),
             overlong=tuple(number for number, words in enumerate(lengths) if words + NUM_BOUNDARY_TOKENS >= limit),
         )
-
-
-def _log_warnings(translations: Iterable[Translation]) -> None:
-    """Log how many warnings translations have, by their names in `Translation.warnings`."""
-    counts = Counter(name for translation in translations for warnings in translation.warnings() for name in warnings)
-    if counts:
-        summary = ", ".join(f"{count} x {name}" for name, count in counts.items())
-        _log.warning("%s. Translate a Document to see where (Translation.warnings).", summary)
 
 
 def _check_documents(documents: Iterable[Source]) -> Iterable[Source]:

@@ -171,6 +171,9 @@ _FENCE = re.compile(r"(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)$")
 _ITEM = re.compile(r"^(?:>\s?|[-*+]\s+|\d{1,9}[.)]\s+)+")  # list and quote marks before a fence
 _TABLE_RULE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$")
 _DEFINITION = re.compile(r"\[(?!\^)[^\]]+\]:\s*\S")
+_NO_PARAGRAPH = re.compile(r"$|#{1,6}(?:\s|$)|(?:=+|-+|(?:\*\s*){3,}|(?:_\s*){3,})$")
+"""Lines after which no paragraph is open: empty ones, headings, underlines and rules."""
+_ALERT = re.compile(r"(?:>\s*)+\[!\w+\]$")
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
 
 # Start and end conditions of CommonMark's HTML blocks (None: an empty line).
@@ -199,18 +202,21 @@ class Verbatim(NamedTuple):
 
 
 def find_verbatim(text: str, markdown: bool) -> list[Verbatim]:
-    """Return the code, tables, HTML, front matter and link definitions of Markdown, or fenced code of plain text.
+    """Return what is not running text in Markdown, or fenced code of plain text.
+
+    That is code, tables, HTML, formulas ($$), front matter, link definitions and marks of alerts (> [!NOTE]).
 
     In plain text fences must be closed, and rows of ~, which underline headings there, open code only with the name of
     its language (`~~~ python`).
     """
     lines = list(_WHOLE_LINE.finditer(text))
     stripped = [line[0].removeprefix(BYTE_ORDER_MARK).strip() for line in lines]
-    blocks = []
+    blocks: list[Verbatim] = []
     index = 0
     unclosed: dict[str, int] = {}
     while index < len(lines):
-        kind, end = next(_match_verbatim(stripped, index, markdown, unclosed), ("", index + 1))
+        follows = bool(blocks) and blocks[-1].end == lines[index].start()
+        kind, end = next(_match_verbatim(stripped, index, markdown, unclosed, follows), ("", index + 1))
         if kind:
             blocks.append(Verbatim(lines[index].start(), lines[end - 1].end(), end - index, kind))
         index = end
@@ -218,11 +224,12 @@ def find_verbatim(text: str, markdown: bool) -> list[Verbatim]:
 
 
 def _match_verbatim(
-    lines: list[str], index: int, markdown: bool, unclosed: dict[str, int]
+    lines: list[str], index: int, markdown: bool, unclosed: dict[str, int], follows: bool
 ) -> Iterator[tuple[str, int]]:
     """Yield (kind, end) of the verbatim block that begins in this line; `end` is the index after its last line.
 
     unclosed: length of the shortest fence of each kind known to be unclosed, so that its end is not searched again.
+    follows: whether the line before ends another verbatim block.
     """
     if end := _match_fence(lines, index, markdown, unclosed):
         yield "code", end
@@ -234,8 +241,11 @@ def _match_verbatim(
         yield "tables", end
     if end := _match_html(lines, index):
         yield "HTML", end
-    previous = lines[index - 1] if index else ""
-    if _DEFINITION.match(lines[index]) and (not previous or _DEFINITION.match(previous)):
+    if end := _match_formula(lines, index):
+        yield "formulas", end
+    if _ALERT.match(lines[index]):
+        yield "marks of alerts", index + 1
+    if _DEFINITION.match(lines[index]) and (follows or not index or _NO_PARAGRAPH.match(lines[index - 1])):
         yield "link definitions", index + 1
 
 
@@ -253,6 +263,21 @@ def _match_fence(lines: list[str], index: int, markdown: bool, unclosed: dict[st
             return closing + 1
     unclosed[marks[0]] = len(marks)
     return len(lines) if markdown else 0
+
+
+def _match_formula(lines: list[str], index: int) -> int:
+    """Return the index after the display formula ($$) that begins here, or 0. It has no empty line."""
+    first = lines[index]
+    if not first.startswith("$$"):
+        return 0
+    if len(first) > 4 and "$$" in first[2:]:
+        return index + 1 if first.endswith("$$") and first.count("$$") == 2 else 0
+    for end in range(index + 1, len(lines)):
+        if not lines[end]:
+            break
+        if "$$" in lines[end]:
+            return end + 1 if lines[end].endswith("$$") else 0
+    return 0
 
 
 def _match_front_matter(lines: list[str]) -> int:

@@ -246,7 +246,8 @@ class _Writer:
         id = self._name()
         self._builder.add_alone(id, self._source[item.start : end.end])
         self._nested[id] = item.start, end.end
-        self._alts.append((item.end, end.start))
+        if self._source[end.start : end.end] not in ("]", "][]"):  # there, the text is also the name of the target
+            self._alts.append((item.end, end.start))
         self._add_title(end)
 
     def _add_title(self, end: _Item) -> bool:

@@ -46,7 +46,7 @@ _CELL = re.compile(r"(?:\\.|[^|\\])+|\\$")
 _TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t:|-]*$")
 _KEY = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+([^\r\n]*?)[ \t]*$", re.MULTILINE)
 _PLAIN_START = re.compile(r"[\w(“„«¿¡‘—–…]")
-_KEPT = {"code": "code", "HTML": "HTML"}
+_KEPT = {"code": "code", "HTML": "HTML", "formulas": "formulas"}
 
 
 @dataclass

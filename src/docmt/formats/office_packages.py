@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
 from docmt.formats.language_codes import is_right_to_left
-from docmt.formats.office_runs import RunBuilder, RunLayout, format_key
+from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_lines
 from docmt.formats.patched_text import PatchedText, Span
 from docmt.formats.placeholders import space_words
 from docmt.formats.units import Code, Unit, UnitFile
@@ -78,6 +78,8 @@ class _OfficeText:
 
     def adapt(self, new: Unit, old: Unit) -> Unit:
         """Return the new unit with the markup of this text. old: the unit as read elsewhere."""
+        if old is self.unit:
+            return new
         if _shape(old) == _shape(self.unit):
             contents = {(code.id, code.kind): code.content for code in self.unit.codes}
             codes = [
@@ -299,7 +301,7 @@ class OfficeFile(UnitFile):
             elif child.name == _A_RUN:
                 form, text = child.find(_A_FORMAT), child.find(_A_TEXT)
                 head = part.file.text[child.start : child.inner_start] + (part.raw(form) if form else "")
-                builder.add_text(format_key(form), head, text.text() if text else "")
+                builder.add_text(format_key(form), head, join_lines(text.text()) if text else "")
             elif child.name != ASIDE:
                 builder.add_alone(part.raw(child), is_space=child.name == _A_BREAK)
         unit = builder.finish()

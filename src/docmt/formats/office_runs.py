@@ -6,6 +6,7 @@ written as new runs around its text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,7 @@ from docmt.formats.patched_text import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
 from docmt.formats.xml_tree import ASIDE, Element, escape_text
 
+_LINE_FEEDS = re.compile(r"[ ]*[\t\r\n]+[ \t\r\n]*")
 _PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
 """Attributes of a format that do not show."""
 
@@ -186,6 +188,11 @@ class RunBuilder:
         if self._run:
             self._builder.close(self._run, self.layout.text_end + self.layout.run_end)
             self._run = ""
+
+
+def join_lines(text: str) -> str:
+    """Return the text of a run without the line feeds and tabs of its markup, which programs show as a space."""
+    return _LINE_FEEDS.sub(" ", text)
 
 
 def format_key(element: Element | None) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from html import unescape
 from itertools import groupby, pairwise
 
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
@@ -29,6 +30,9 @@ PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|
 ALL_PATTERNS = (PATHS, LINE_BREAKS, NAMED, PRINTF, BRACES, TAGS, ENTITIES)
 """All regular expressions of this module."""
 
+_ENTITY = re.compile(ENTITIES)
+_MARKUP = ("<", ">", "&", '"', "\t", "\n", "\r")
+"""Characters whose entities stay. Others, such as &eacute; and &rsquo;, are part of the text, and written as such."""
 _TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
 _NOT_COPIED = frozenset(("a", "button", "link", "q"))
 _BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
@@ -86,10 +90,17 @@ def _split(text: str, pattern: re.Pattern[str]) -> list[_Token | Code]:
         position = match.end()
     if position < len(text):
         tokens.append(_Token("text", text[position:]))
-    return tokens
+    joined: list[_Token | Code] = []
+    for is_text, group in groupby(tokens, lambda token: isinstance(token, _Token) and token.kind == "text"):
+        some = list(group)
+        contents = [token.content for token in some]
+        joined += [_Token("text", "".join(contents))] if is_text else some
+    return joined
 
 
 def _classify(content: str) -> _Token:
+    if _ENTITY.fullmatch(content) and (character := unescape(content)) not in _MARKUP and character != content:
+        return _Token("text", character)
     if _BREAK.match(content):
         return _Token("space", content)
     tag = _TAG.fullmatch(content)

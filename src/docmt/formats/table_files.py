@@ -1,4 +1,4 @@
-"""Tables in text: TSV without quoting, and CSV (RFC 4180) with commas, semicolons or tabs. Cells are units."""
+"""Tables in text: TSV with and without quotes, and CSV (RFC 4180) with commas, semicolons or tabs. Cells are units."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ def read(data: bytes, path: str, config: ReadConfig) -> TableFile:
     first row is translated, too. Raises DocmtError for columns that the table does not have.
     """
     text, encoding = decode_text(data, path)
-    has_quotes = _is_csv(path, text)
-    separator = _find_separator(text) if has_quotes else TAB
+    is_csv = _is_csv(path, text)
+    has_quotes = is_csv or _has_quoted_cells(text)
+    separator = _find_separator(text) if is_csv else TAB
     file = TableFile(text=text, path=path, encoding=encoding, separator=separator, has_quotes=has_quotes)
     rows = _read_rows(text, path, separator) if has_quotes else _split_rows(text)
     first = next(rows, [])
@@ -116,6 +117,17 @@ def _is_csv(path: str, text: str) -> bool:
     """Return whether a table is CSV: by its name or, without one, because its first row has no tab."""
     suffix = Path(plain_name(path)).suffix.lower()
     return suffix == ".csv" if suffix in FORMATS["tsv"].suffixes else TAB not in _read_head(text)
+
+
+def _has_quoted_cells(text: str) -> bool:
+    """Return whether a TSV file has quoted cells, as spreadsheets write them. Then its rows have equal lengths."""
+    if re.search(r'(?:^|[\t\r\n])"', text) is None:
+        return False
+    try:
+        rows = [row for row in _read_rows(text, "", TAB) if len(row) > 1 or row[0].value]
+    except DocmtError:
+        return False
+    return len(set(map(len, rows))) == 1
 
 
 def _find_separator(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
@@ -27,7 +28,7 @@ from docmt.formats.office_packages import (
     OfficePart,
     find_outer,
 )
-from docmt.formats.office_runs import RunBuilder, format_key
+from docmt.formats.office_runs import RunBuilder, format_key, join_lines
 from docmt.formats.registry import ReadConfig
 from docmt.formats.units import Skipped
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, set_attribute
@@ -51,7 +52,11 @@ _PAIRS = frozenset(f"{{{WORD}}}{name}" for name in ("ins", "moveTo", "dir", "bdo
 _CONTROL, _CONTROL_CONTENT = f"{{{WORD}}}sdt", f"{{{WORD}}}sdtContent"
 _FORMULAS = (f"{{{MATH}}}oMath", f"{{{MATH}}}oMathPara")
 _SPACES = frozenset(f"{{{WORD}}}{name}" for name in ("tab", "br", "cr", "ptab"))
-_CHARACTERS = _SPACES | {f"{{{WORD}}}{name}" for name in ("noBreakHyphen", "softHyphen", "sym")}
+_NO_BREAK_HYPHEN = f"{{{WORD}}}noBreakHyphen"
+_CHARACTERS = _SPACES | {_NO_BREAK_HYPHEN, *(f"{{{WORD}}}{name}" for name in ("softHyphen", "sym"))}
+_MARKS = frozenset((_FIELD_MARK, _INSTRUCTION))
+_ELSEWHERE = "-"
+"""In the place of the id of a pair that began in an earlier paragraph."""
 _COMPUTED = re.compile(
     r"=|ADDIN|AUTHOR|BIBLIOGRAPHY|CITATION|CREATEDATE|DATE|DOCPROPERTY|EQ|FILENAME|FILESIZE|NOTEREF|"
     r"NUMCHARS|NUMPAGES|NUMWORDS|PAGE|PAGEREF|PRINTDATE|REF|SAVEDATE|SECTION|SECTIONPAGES|SEQ|STYLEREF|"
@@ -256,6 +261,8 @@ class _StoryReader:
             form = None  # out of its place, and so a code
         self._add_nodes([child for child in paragraph.elements if child is not form])
         self._release()
+        for each in self._fields:
+            each.id = each.id and _ELSEWHERE
         unit, builder, holders = self._builder.finish(), self._builder, self._holders
         self._builder, self._holders, self._held = outer
         if text := "".join(self._listed).strip():
@@ -318,12 +325,27 @@ class _StoryReader:
             self._held = []
 
     def _add_run(self, run: Element, raw: str) -> None:
-        marks = [child for child in run.elements if child.name in (_FIELD_MARK, _INSTRUCTION)]
+        """Add a run. One with both text and marks of fields is several."""
+        form = run.find(_FORMAT)
+        children = [child for child in run.elements if child is not form]
+        names = {child.name for child in children}
+        if _TEXT not in names or not names & _MARKS or not names <= _MARKS | _CHARACTERS | _DROPPED | {_TEXT}:
+            self._add_part_of_run(run, raw, children)
+            return
+        text = self._part.file.text
+        start, end = text[run.start : run.inner_start], text[run.inner_end : run.end]
+        for _, group in groupby(children, lambda child: child.name in _MARKS):
+            some = list(group)
+            inside = "".join(map(self._part.raw, [form, *some] if form else some))
+            self._add_part_of_run(run, f"{start}{inside}{end}", some)
+
+    def _add_part_of_run(self, run: Element, raw: str, children: Sequence[Element]) -> None:
+        marks = [child for child in children if child.name in _MARKS]
         if not marks and not self._hidden:
-            self._add_text_run(run, raw)
+            self._add_text_run(run, raw, children)
             return
         if any(each.kind in _LISTS for each in self._fields):
-            self._listed += [each.text() for each in run.elements if each.name == _TEXT]
+            self._listed += [each.text() for each in children if each.name == _TEXT]
         self._held.append(raw)
         closed = ""
         for mark in marks:
@@ -350,12 +372,12 @@ class _StoryReader:
         elif kind == "separate" and self._fields:
             self._fields[-1].in_code = False
         elif kind == "end" and self._fields:
-            return self._fields.pop().id
+            return self._fields.pop().id.removeprefix(_ELSEWHERE)
         return ""
 
-    def _add_text_run(self, run: Element, raw: str) -> None:
+    def _add_text_run(self, run: Element, raw: str, children: Sequence[Element]) -> None:
         form = run.find(_FORMAT)
-        content = [child for child in run.elements if child is not form and child.name not in _DROPPED]
+        content = [child for child in children if child.name not in _DROPPED]
         texts = [child for child in content if child.name == _TEXT]
         if form and (_is_hidden(form) or self._is_code(form, "rStyle")):
             if texts and not _is_hidden(form):
@@ -370,6 +392,8 @@ class _StoryReader:
         for child in content:
             if child.name == _TEXT:
                 self._builder.add_text(key, head, _read_text(child))
+            elif child.name == _NO_BREAK_HYPHEN:
+                self._builder.add_text(key, head, "\u2011")
             else:
                 is_space = child.name in _SPACES
                 self._builder.add_inner(key, head, self._part.raw(child), is_space, self._hold(child))
@@ -395,4 +419,4 @@ def _is_computed(field: Element) -> bool:
 def _read_text(element: Element) -> str:
     """Return the characters of w:t, without spaces at its ends unless it keeps them."""
     text = element.text()
-    return text if element.attributes.get(_SPACE) == "preserve" else text.strip(" \t\r\n")
+    return join_lines(text if element.attributes.get(_SPACE) == "preserve" else text.strip(" \t\r\n"))

@@ -99,6 +99,11 @@ class Workbook(OfficeFile):
                 self.skipped.append(Skipped("formulas", formula.text()))
             elif kind == "inlineStr" and inline:
                 self._add_string(part, inline)
+            elif kind == "str" and value:
+                text = value.text()
+                if self._is_translated(text):
+                    span = (value.inner_start, value.inner_end)
+                    self.add_text(part, span, Unit(_clean(text)), escape_text)
             elif kind == "s" and value and self._strings:
                 digits = value.text().strip()
                 index = int(digits) if re.fullmatch("[0-9]{1,9}", digits) else len(self._items)
@@ -134,11 +139,7 @@ class Workbook(OfficeFile):
     def _add_string(self, part: OfficePart, item: Element, is_cell: bool = True) -> None:
         """Add a rich or plain string (CT_Rst). is_cell: whether it may be an identifier or a header."""
         text = "".join(each.text() for each in find_outer(item, (_TEXT,), ()) if _is_shown(each, item))
-        if not has_letters(text):
-            return
-        reason = self._kept.get(_fold(text), "codes and identifiers" if IDENTIFIER.fullmatch(text.strip()) else "")
-        if is_cell and reason:
-            self.skipped.append(Skipped(reason, text))
+        if not self._is_translated(text, is_cell):
             return
         span = (item.inner_start, item.inner_end)
         prefix = item.tag.rpartition(":")[0] + ":" if ":" in item.tag else ""
@@ -154,6 +155,14 @@ class Workbook(OfficeFile):
                 head = f"<{prefix}r>" + (part.raw(form) if form else "")
                 builder.add_text(format_key(form), head, _clean(content.text()))
         self.add_text(part, span, builder.finish(), builder=builder)
+
+    def _is_translated(self, text: str, is_cell: bool = True) -> bool:
+        """Return whether a string is translated. Note a cell that is an identifier or a header as skipped."""
+        reason = self._kept.get(_fold(text), "codes and identifiers" if IDENTIFIER.fullmatch(text.strip()) else "")
+        if is_cell and reason and has_letters(text):
+            self.skipped.append(Skipped(reason, text))
+            return False
+        return has_letters(text)
 
     def _read_related(self, name: str) -> None:
         """Add comments and drawings of a sheet, with their charts and SmartArt."""

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import groupby
 
+from docmt.documents.segmentation import INVISIBLE
 from docmt.documents.words import Span
 from docmt.text.tokenizer import Side, Tokenizer
 
@@ -35,7 +36,7 @@ def _fold(text: str) -> tuple[str, list[int]]:
         (folded, position)
         for position, character in enumerate(text)
         for folded in unicodedata.normalize("NFKD", character).casefold()
-        if not folded.isspace()
+        if not folded.isspace() and folded not in INVISIBLE
     ]
     return "".join(folded for folded, _ in pairs), [position for _, position in pairs]
 
