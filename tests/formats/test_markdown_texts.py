@@ -134,6 +134,14 @@ def test_display_formulas_and_alerts_stay():
     assert translate(text, "Achtung.", "Kosten.").startswith(text[: text.index("Take")] + "Achtung.")
 
 
+def test_items_that_begin_in_the_next_line_and_notes_of_several_paragraphs():
+    text = "-\n  One.\n\n[^1]: Two.\n\n    Three.\n\n        code\n\nFour.\n"
+    assert texts(text) == ["One.", "Two.", "Three.", "Four."]
+    assert translate(text, "Eins.", "Zwei.", "Drei.", "Vier.") == text.replace("One", "Eins").replace(
+        "Two", "Zwei"
+    ).replace("Three", "Drei").replace("Four", "Vier")
+
+
 def test_links_are_not_copied():
     (unit,) = parse("a [b](c) *d*").units
     assert [code.can_copy for code in unit.codes] == [False, False, True, True]

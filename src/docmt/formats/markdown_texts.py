@@ -49,6 +49,9 @@ _PLAIN_START = re.compile(r"[\w(“„«¿¡‘—–…]")
 _KEPT = {"code": "code", "HTML": "HTML", "formulas": "formulas"}
 
 
+_NOTE = re.compile(r"\[\^[^\]\s]+\]:")
+
+
 @dataclass
 class MarkdownFile(UnitFile):
     """A Markdown text."""
@@ -198,9 +201,13 @@ class _Reader:
             return None
         if item:
             self._indent = len(line[: item.end()].expandtabs(4))
+        if _NOTE.match(line):
+            self._indent = 4  # of its further paragraphs
         marks = _MARKS.match(line)
         begin = marks.end() if marks else 0
         end = len(line.rstrip())
+        if begin >= end:  # a list item whose text begins in the next line
+            return None
         if "#" in line[:begin]:
             ending = _HEADING_END.search(line, begin)
             self._add([(start + begin, start + max(begin, ending.start() if ending else end))])
