@@ -94,7 +94,7 @@ def test_translate_names_the_file(run, files, bad):
     assert {path.name for path in (files / "two").iterdir()} == {"good.txt", "good.txt.partial"}
 
 
-def test_jsonl_says_which_documents_failed(run, files, bad):
+def test_jsonl_says_which_documents_failed(run, files, bad, caplog):
     outcome = call("translate", run, files / "test.jsonl", *QUICK)
     assert outcome.status == 2
     assert errors(outcome)[0].startswith(f"error: {files}/test.jsonl, document id1: {bad}")
@@ -113,8 +113,9 @@ def test_jsonl_says_which_documents_failed(run, files, bad):
         call("evaluate", "--hypothesis", files / name, "--reference", files / "test.jsonl")
         for name in ("out.jsonl", "out.txt")
     ]
-    assert scores[0] == scores[1]
-    assert scores[0].status == 0
+    assert scores[0].out == scores[1].out
+    assert scores[0].status == scores[1].status == 0
+    assert "3 sentences not translated (error), scored as empty translations" in caplog.text
 
 
 def test_score_keeps_the_lines(run, files, bad):

@@ -163,10 +163,13 @@ def test_jsonl_with_the_documents_in_another_order(files, tmp_path):
     evaluate_files(hypothesis, reference)
 
 
-def test_jsonl_with_a_sentence_that_was_not_translated(tmp_path):
+def test_jsonl_with_a_sentence_that_was_not_translated(tmp_path, caplog):
     hypothesis, reference = tmp_path / "hyp.jsonl", tmp_path / "ref.jsonl"
     reference.write_text('{"target": ["One.", "Two."]}\n')
     rows = [{"document": "1", "source": "A.", "target": "One."}, {"document": "1", "source": "B.", "error": "too long"}]
     hypothesis.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(DocmtError, match=r"hyp.jsonl, line 2: an error instead of a translation \(too long\)"):
-        evaluate_files(hypothesis, reference)
+    scores = evaluate_files(hypothesis, reference)
+    assert caplog.messages == [f"{hypothesis}: 1 sentence not translated (error), scored as empty translations"]
+    (tmp_path / "hyp.txt").write_text("One.\n\n")
+    (tmp_path / "ref.txt").write_text("One.\nTwo.\n")
+    assert scores == evaluate_files(tmp_path / "hyp.txt", tmp_path / "ref.txt")

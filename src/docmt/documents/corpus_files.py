@@ -438,16 +438,12 @@ def read_hypothesis(path: Path, reference_path: Path, references: Corpus, side: 
     return aligned if aligned is not None else read_reference(path)
 
 
-def check_has_no_errors(path: Path) -> None:
-    """Raise DocmtError for a JSONL file with a sentence that was not translated (an `error` instead of a `target`)."""
+def count_untranslated(path: Path) -> int:
+    """Return the number of sentences of a JSONL file that have an `error` instead of a `target`; 0 for other files."""
     if not is_jsonl(path):
-        return
-    for number, record in parse_json_lines(read_lines(path), path):
-        if "error" in record and not record.get("target"):
-            raise DocmtError(
-                f"{path}, line {number}: an error instead of a translation ({record['error']}). Translate it again, or "
-                "leave its document out here and in the reference."
-            )
+        return 0
+    records = parse_json_lines(read_lines(path), path)
+    return sum("error" in record and not record.get("target") for _, record in records)
 
 
 def align_lines(hypothesis: list[str], reference: list[str], references: Corpus) -> Corpus | None:

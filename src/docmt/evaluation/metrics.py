@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus_files import Corpus, check_has_no_errors, read_hypothesis, read_reference
+from docmt.documents.corpus_files import Corpus, count_untranslated, read_hypothesis, read_reference
 from docmt.evaluation.scores import (
     MetricConfig,
     MetricScore,
@@ -21,6 +22,7 @@ from docmt.evaluation.scores import (
     score_ter,
 )
 
+_log = logging.getLogger(__name__)
 Documents: TypeAlias = Sequence[Sequence[str]]
 """Documents of sentences."""
 Ranges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
@@ -195,9 +197,11 @@ def read_aligned_documents(path: Path | str, reference_path: Path | str, referen
 
     A file with the reference's lines takes the reference's document boundaries, so that an empty translation is no
     boundary. Any other file is read by the boundaries it has.
-    Raises DocmtError for a file that cannot be read, has no text or untranslated sentences, or has other documents.
+    Sentences that were not translated are logged. Raises DocmtError for a file that cannot be read, has no text, or has
+    other documents.
     """
-    check_has_no_errors(Path(path))
+    if failed := count_untranslated(Path(path)):
+        _log.warning(f"{path}: {format_count(failed, 'sentence')} not translated (error), scored as empty translations")
     documents = read_hypothesis(Path(path), Path(reference_path), references)
     if len(documents) != len(references) and sum(map(len, documents)) == sum(map(len, references)):
         raise DocmtError(

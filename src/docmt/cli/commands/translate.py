@@ -40,7 +40,6 @@ from docmt.core.progress import plain_progress
 from docmt.core.settings import flag_of, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
-from docmt.decoding.sampling import count_copies
 from docmt.decoding.stand_ins import restore_part
 from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
@@ -367,6 +366,8 @@ def _translate(
     translator: Translator, writers: Sequence[TranslationWriter], alignments: bool, earlier: Counter[int]
 ) -> None:
     """Translate the documents of these files. Failed parts do not stop the others. earlier: see `count_copies`."""
+    from docmt.decoding.sampling import count_copies  # imported here because torch loads slowly
+
     documents = [document for writer in writers for document in writer.file.hidden]
     copies = count_copies(translator, documents, earlier)
     starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
