@@ -36,3 +36,10 @@ def test_documents_in_another_order_are_refused(model, tmp_path):
     first, second = ({"id": name, "source": [text], "target": [text]} for name, text in (("a", "few"), ("b", "more")))
     source, target = write(tmp_path / "s.jsonl", first, second), write(tmp_path / "t.jsonl", second, first)
     fails("score", model, source, target, message="document 2 is 'b' in .*s.jsonl but 'a' in .*t.jsonl. Give the same")
+
+
+def test_failed_sentences_are_told(model, tmp_path):
+    rows = [{"document": "1", "source": "a few", "target": "words"}, {"document": "1", "source": "more", "error": "no"}]
+    outcome = call("score", model, write(tmp_path / "c.jsonl", *rows))
+    assert outcome.status == 0 and len(outcome.out.splitlines()) == 2
+    assert "1 x sentence not translated (error), scored as an empty translation" in outcome.err

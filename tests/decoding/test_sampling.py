@@ -187,6 +187,8 @@ def test_equal_documents_of_several_calls_have_samples_of_their_own(tmp_path, mo
     assert len({str(each.sentences) for each in together}) > 2
     for size in (1, 2, 4):
         assert [each.document for each in translator.stream(documents, group=size)] == together
+    broken = list(translator.stream([document, 5, document], group=2, errors="yield"))
+    assert isinstance(broken[1], DocmtError) and broken[2].document == together[2]
     monkeypatch.setattr("docmt.cli.commands.translate.GROUP_DOCUMENTS", 1)
     files = [tmp_path / f"{number}.txt" for number in range(len(documents))]
     for path, each in zip(files, documents, strict=True):

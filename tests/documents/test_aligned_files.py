@@ -161,6 +161,14 @@ def test_jsonl_with_the_documents_in_another_order(files, tmp_path):
             evaluate_files(hypothesis, reference)
     hypothesis.write_text("\n".join(rows).replace('"id": "', '"id": "system/') + "\n")  # names of its own
     evaluate_files(hypothesis, reference)
+    for numbers, is_fine in (("123", True), ("012", True), ("210", False), ("021", False)):
+        for path, names in ((reference, "012"), (hypothesis, numbers)):
+            path.write_text("".join(json.dumps({"id": name, "target": ["Text."]}) + "\n" for name in names))
+        if is_fine:
+            evaluate_files(hypothesis, reference)
+            continue
+        with pytest.raises(DocmtError, match=r"document \d is '.' in .*ref.jsonl but '.' in .*hyp.jsonl"):
+            evaluate_files(hypothesis, reference)
 
 
 def test_jsonl_with_a_sentence_that_was_not_translated(tmp_path, caplog):

@@ -120,6 +120,7 @@ def test_link_definitions_after_what_is_no_paragraph():
     for before in ("# A\n", "<!-- x -->\n", "```\nx\n```\n", "A\n===\n", "***\n", "\n"):
         text = f"{before}[a b]: https://x\n[c]: https://y\n\nSee [a b].\n"
         assert texts(text)[-1] == "See a b." and not any("https" in each for each in texts(text)), before
+    assert texts("# Talk\n[Anna]: Where did you go?\nBen: Home.\n") == ["Talk", "[Anna]: Where did you go? Ben: Home."]
     (paragraph,) = texts("A text\n[a b]: https://x\n")
     assert paragraph.startswith("A text") and "https" in paragraph
 
@@ -131,10 +132,13 @@ def test_display_formulas_and_alerts_stay():
         ("formulas", "$$\np(w) = x\n$$"),
         ("formulas", "$$ a = b $$"),
     ]
+    apart = "$$\na\n\nb\n$$\nwhere a is it and\n$$\nc\n$$\nThe end.\n"
+    assert texts(apart) == ["where a is it and", "The end."]
     assert translate(text, "Achtung.", "Kosten.").startswith(text[: text.index("Take")] + "Achtung.")
 
 
 def test_items_that_begin_in_the_next_line_and_notes_of_several_paragraphs():
+    assert texts("-\n     five spaces\n") == ["five spaces"]
     text = "-\n  One.\n\n[^1]: Two.\n\n    Three.\n\n        code\n\nFour.\n"
     assert texts(text) == ["One.", "Two.", "Three.", "Four."]
     assert translate(text, "Eins.", "Zwei.", "Drei.", "Vier.") == text.replace("One", "Eins").replace(

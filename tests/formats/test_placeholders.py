@@ -50,6 +50,9 @@ def test_entities_of_letters_and_signs_are_text():
     unit = hide_placeholders(Unit("caf&eacute; in M&#252;nchen&nbsp;&ndash; it doesn&#39;t &lt;&quot;&bogus;&amp;"))
     assert unit.text == "café in München\u00a0– it doesn't"
     assert unit.render() == "café in München\u00a0– it doesn't &lt;&quot;&bogus;&amp;"
+    names = "&notifications; &timestamp; &copyright; &#123;name&#125; &#37;s &#124; &#64;me &#92;n &ltr; &#1; &shy;"
+    unit = hide_placeholders(Unit(f"All {names} of it"))
+    assert unit.text == "All names me n of it" and unit.render() == f"All {names} of it"
 
 
 def test_tags_are_pairs():

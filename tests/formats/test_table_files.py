@@ -52,6 +52,10 @@ def test_quoted_cells_of_tsv():
     assert file.write(file.units).decode() == table
     new = file.write([file.units[0], Unit('"Hallo"'), Unit("a\tb")]).decode()
     assert new == 'id\ttext\n1\t"Two\nlines"\n2\t"""Hallo"""\n3\t"a\tb"\n'
+    speech = 'id\ttext\n1\t"I am tired.\n2\tI go home."\n3\tShe left.\n'
+    assert texts(parse(speech, "x.tsv", "text")) == ['"I am tired.', 'I go home."', "She left."]
+    assert texts(parse('text\n"I am tired.\nI go home."\n', "x.tsv", "text")) == ['"I am tired.', 'I go home."']
+    assert texts(parse('id\ttext\n1\t"All"\n', "x.tsv", "text")) == ['"All"']
     for row in ('1\t"A" is a letter', '1\t"A', '1\t"A\t"B'):
         assert texts(parse(f"id\ttext\n{row}\n", "x.tsv", "text")) == [row.split("\t")[1]]
 

@@ -99,6 +99,10 @@ def test_strings_in_their_cells_are_read():
     cells = '<c t="str"><v>The house &amp; it</v></c><c t="str"><f>A1</f><v>computed</v></c><c t="str"><v>AB_12</v></c>'
     data = make([cells])
     assert read_texts(data) == ["The house & it"]
+    filled = '<c r="{}" t="str">{}<v>The {}</v></c>'
+    array = '<f t="array" ref="B9:AA10">SORT(X1:X9)</f>'
+    others = [filled.format(place, "", "word") for place in ("AA10", "B10", "AB9")]
+    assert read_texts(make([filled.format("B9", array, "first") + "".join(others)])) == ["The word"]
     written = read_part(read_xlsx(data).write([Unit("Das <Haus>")]), "xl/worksheets/sheet1.xml")
     assert '<c t="str"><v>Das &lt;Haus&gt;</v></c>' in written and "<v>computed</v>" in written
 

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens
 from docmt.decoding.incremental import float_blocks
 
@@ -78,7 +79,11 @@ def count_copies(
         return None
     copies = []
     for document in documents:
-        sentences = [words for words in translator.prepare(document).words if words]
+        try:
+            sentences = [words for words in translator.prepare(document).words if words]
+        except DocmtError:  # which its translation will report
+            copies.append(0)
+            continue
         tokens = np.fromiter(chain.from_iterable(sentences), np.int64)
         checksum = _checksum(np.array(list(map(len, sentences)), np.int64), tokens)
         copies.append(earlier[checksum])

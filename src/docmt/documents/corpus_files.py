@@ -318,6 +318,7 @@ def _zip_sides(
             )
         pairs = zip(document.rows, other.rows, strict=True)
         yield document._replace(rows=[(line, (*texts, *other_texts)) for (line, texts), (_, other_texts) in pairs])
+    order.finish()
 
 
 class _DocumentOrder:
@@ -326,21 +327,33 @@ class _DocumentOrder:
     def __init__(self, source: Path, target: Path) -> None:
         self._paths = source, target
         self._names: tuple[set[str], set[str]] = set(), set()  # of documents beside one with another name
+        self._first: DocmtError | None = None
 
     def check(self, number: int, document: FileDocument, other: FileDocument, same_ids: bool = False) -> None:
-        """Raise DocmtError for a document whose name was, or is, beside another one. same_ids: for any other name."""
+        """Raise DocmtError for a document whose name was, or is, beside another one. same_ids: for any other name.
+
+        Numbers may begin at 0 in one file and at 1 in the other: these are judged by `finish`.
+        """
         if document.id == other.id:
             return
+        source, target = self._paths
+        error = DocmtError(
+            f"document {number} is {document.id!r} in {source} but {other.id!r} in {target}. "
+            "Give the same documents in the same order."
+        )
         if document.has_name and other.has_name:
+            self._first = self._first or error
             for names, each in zip(self._names, (document, other), strict=True):
                 names.add(each.id)
-            same_ids = same_ids or document.id in self._names[1] or other.id in self._names[0]
+            is_known = document.id in self._names[1] or other.id in self._names[0]
+            same_ids = same_ids or (is_known and not (document.id.isdigit() and other.id.isdigit()))
         if same_ids:
-            source, target = self._paths
-            raise DocmtError(
-                f"document {number} is {document.id!r} in {source} but {other.id!r} in {target}. "
-                "Give the same documents in the same order."
-            )
+            raise error
+
+    def finish(self) -> None:
+        """Raise DocmtError if all documents with another one beside them are the same in both files."""
+        if self._first is not None and self._names[0] == self._names[1]:
+            raise self._first
 
 
 def _read_side(path: Path, side: str) -> Iterator[FileDocument]:
@@ -429,6 +442,7 @@ def read_hypothesis(path: Path, reference_path: Path, references: Corpus, side: 
             pairs = zip(_read_side(reference_path, side), _read_side(path, "target"), strict=False)
             for number, pair in enumerate(pairs, 1):
                 order.check(number, *pair)
+            order.finish()
         return read_reference(path)
     if is_jsonl(reference_path):  # as in a text file: an empty line after each document
         reference = [line for document in references for line in (*document, "")]

@@ -170,7 +170,7 @@ _WHOLE_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r"(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)$")
 _ITEM = re.compile(r"^(?:>\s?|[-*+]\s+|\d{1,9}[.)]\s+)+")  # list and quote marks before a fence
 _TABLE_RULE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$")
-_DEFINITION = re.compile(r"\[(?!\^)[^\]]+\]:\s*\S")
+_DEFINITION = re.compile(r"""\[(?!\^)[^\]]+\]:\s*(?:<[^>]*>|\S+)(?:\s+(?:"[^"]*"|'[^']*'|\([^)]*\)))?$""")
 _NO_PARAGRAPH = re.compile(r"$|#{1,6}(?:\s|$)|(?:=+|-+|(?:\*\s*){3,}|(?:_\s*){3,})$")
 """Lines after which no paragraph is open: empty ones, headings, underlines and rules."""
 _ALERT = re.compile(r"(?:>\s*)+\[!\w+\]$")
@@ -266,14 +266,17 @@ def _match_fence(lines: list[str], index: int, markdown: bool, unclosed: dict[st
 
 
 def _match_formula(lines: list[str], index: int) -> int:
-    """Return the index after the display formula ($$) that begins here, or 0. It has no empty line."""
+    """Return the index after the display formula ($$) that begins here, or 0.
+
+    It has empty lines only if it begins with $$ alone.
+    """
     first = lines[index]
     if not first.startswith("$$"):
         return 0
     if len(first) > 4 and "$$" in first[2:]:
         return index + 1 if first.endswith("$$") and first.count("$$") == 2 else 0
     for end in range(index + 1, len(lines)):
-        if not lines[end]:
+        if not lines[end] and first != "$$":
             break
         if "$$" in lines[end]:
             return end + 1 if lines[end].endswith("$$") else 0

@@ -41,7 +41,11 @@ _HEADING_END = re.compile(r"(?:[ \t]+#+)?\s*$")
 _UNDERLINE = re.compile(r"[ \t>]*(?:=+|-+)\s*$")
 _RULE = re.compile(r"[ \t>]*(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})\s*$")
 _FENCED_DIV = re.compile(r"[ \t>]*:{3,}")
-_DEFINITION = re.compile(r"^[ \t>]*\[(?!\^)((?:\\.|[^\[\]\\])+)\]:", re.MULTILINE)
+_DEFINITION = re.compile(
+    r"""^[ \t>]*\[(?!\^)((?:\\.|[^\[\]\\])+)\]:\s*(?:<[^>\n]*>|\S+)"""
+    r"""(?:[ \t]+(?:"[^"\n]*"|'[^'\n]*'|\([^)\n]*\)))?[ \t]*\r?$""",
+    re.MULTILINE,
+)
 _CELL = re.compile(r"(?:\\.|[^|\\])+|\\$")
 _TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t:|-]*$")
 _KEY = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+([^\r\n]*?)[ \t]*$", re.MULTILINE)
@@ -207,6 +211,7 @@ class _Reader:
         begin = marks.end() if marks else 0
         end = len(line.rstrip())
         if begin >= end:  # a list item whose text begins in the next line
+            self._indent = len(line.rstrip().expandtabs(4)) + 1 if item else self._indent
             return None
         if "#" in line[:begin]:
             ending = _HEADING_END.search(line, begin)

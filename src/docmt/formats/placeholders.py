@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from html import unescape
+from html.entities import html5
 from itertools import groupby, pairwise
 
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
@@ -31,8 +32,8 @@ ALL_PATTERNS = (PATHS, LINE_BREAKS, NAMED, PRINTF, BRACES, TAGS, ENTITIES)
 """All regular expressions of this module."""
 
 _ENTITY = re.compile(ENTITIES)
-_MARKUP = ("<", ">", "&", '"', "\t", "\n", "\r")
-"""Characters whose entities stay. Others, such as &eacute; and &rsquo;, are part of the text, and written as such."""
+_SIGNS = "'‘’‚“”„«»–—…\u00a0\u2002\u2003\u2009\u202f"
+"""Signs and spaces of texts. Their entities, and those of letters, are read and written as such; others stay."""
 _TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
 _NOT_COPIED = frozenset(("a", "button", "link", "q"))
 _BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
@@ -99,7 +100,7 @@ def _split(text: str, pattern: re.Pattern[str]) -> list[_Token | Code]:
 
 
 def _classify(content: str) -> _Token:
-    if _ENTITY.fullmatch(content) and (character := unescape(content)) not in _MARKUP and character != content:
+    if _ENTITY.fullmatch(content) and (character := _decode_entity(content)):
         return _Token("text", character)
     if _BREAK.match(content):
         return _Token("space", content)
@@ -107,6 +108,12 @@ def _classify(content: str) -> _Token:
     if tag is None or tag[3]:
         return _Token("alone", content)
     return _Token("close" if tag[1] else "open", content, tag[2].lower())
+
+
+def _decode_entity(content: str) -> str:
+    """Return the letter, sign or space of an entity, or an empty text for any other one."""
+    character = unescape(content) if content[1] == "#" else html5.get(content[1:], "")
+    return character if len(character) == 1 and (character.isalpha() or character in _SIGNS) else ""
 
 
 def _match_tags(tokens: Sequence[_Token | Code]) -> None:

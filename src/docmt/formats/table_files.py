@@ -120,14 +120,22 @@ def _is_csv(path: str, text: str) -> bool:
 
 
 def _has_quoted_cells(text: str) -> bool:
-    """Return whether a TSV file has quoted cells, as spreadsheets write them. Then its rows have equal lengths."""
+    """Return whether a TSV file has quoted cells, as spreadsheets write them.
+
+    Then its rows have equal lengths, which they have not without the quotes, or quotes are doubled in cells. No cell
+    has both a tab and a line break: that is rather a speech over several rows.
+    """
     if re.search(r'(?:^|[\t\r\n])"', text) is None:
         return False
     try:
         rows = [row for row in _read_rows(text, "", TAB) if len(row) > 1 or row[0].value]
     except DocmtError:
         return False
-    return len(set(map(len, rows))) == 1
+    quoted = [cell.value for row in rows for cell in row if cell.is_quoted]
+    if len(set(map(len, rows))) != 1 or any(TAB in value and re.search(r"[\r\n]", value) for value in quoted):
+        return False
+    plain = {len(row) for row in _split_rows(text) if len(row) > 1 or row[0].value}
+    return len(plain) > 1 or any('"' in value for value in quoted)
 
 
 def _find_separator(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from docmt.core.errors import DocmtError
 from docmt.documents.text_layout import has_letters
@@ -37,6 +38,7 @@ _PAGE_MARK = re.compile(
     r"&amp;(?:(?P<section>[LCR])|(?P<character>&amp;)|(?:\"|&quot;).{0,200}?(?:\"|&quot;)|K[0-9A-Fa-f+-]{6}|\d+|[A-Za-z])"
 )
 """Codes of headers and footers (section 18.3.1.39), as XML."""
+_AREA = re.compile(r"([A-Z]{1,3})(\d{1,7})(?::([A-Z]{1,3})(\d{1,7}))?")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
@@ -93,13 +95,15 @@ class Workbook(OfficeFile):
 
     def _read_cells(self, part: OfficePart) -> None:
         """Add the strings of a sheet that no cell before had."""
+        computed: list[tuple[int, int, int, int]] = []
         for cell in part.file.root.iter(_CELL):
             kind, inline, value = cell.attributes.get("t"), cell.find(_INLINE), cell.find(_VALUE)
             if formula := cell.find(_FORMULA):
                 self.skipped.append(Skipped("formulas", formula.text()))
+                computed += [_read_area(formula.attributes.get("ref", ""))]
             elif kind == "inlineStr" and inline:
                 self._add_string(part, inline)
-            elif kind == "str" and value:
+            elif kind == "str" and value and not _is_within(cell.attributes.get("r", ""), computed):
                 text = value.text()
                 if self._is_translated(text):
                     span = (value.inner_start, value.inner_end)
@@ -201,6 +205,25 @@ class Workbook(OfficeFile):
         position = max((each.end for each in file.root.elements if each.name in _BEFORE_CALCULATION), default=0)
         prefix = file.root.tag.removesuffix("workbook")
         return {self._main: [(position, position, f'<{prefix}calcPr fullCalcOnLoad="1"/>')] if position else []}
+
+
+def _read_area(name: str) -> tuple[int, int, int, int]:
+    """Return first and last column and row, from 1, of cells such as A1 or A1:B2; zeros for anything else."""
+    match = _AREA.fullmatch(name)
+    if match is None:
+        return 0, 0, 0, 0
+    column, row, last_column, last_row = match.groups()
+    return _count_column(column), _count_column(last_column or column), int(row), int(last_row or row)
+
+
+def _count_column(letters: str) -> int:
+    return reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters, 0)
+
+
+def _is_within(cell: str, areas: Sequence[tuple[int, int, int, int]]) -> bool:
+    """Return whether a formula of another cell fills this one."""
+    column, _, row, _ = _read_area(cell)
+    return any(left <= column <= right and top <= row <= bottom for left, right, top, bottom in areas if left)
 
 
 def _fold(text: str) -> str:

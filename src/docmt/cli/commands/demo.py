@@ -95,10 +95,13 @@ def _translate_quickly(console: Console) -> int:
 
     Raises DocmtError if there is no such model.
     """
-    from docmt.checkpoint.model_names import find_package_model  # imported here because torch loads slowly
+    from docmt.checkpoint.model_names import (  # imported here because torch loads slowly
+        find_named_model,
+        find_package_model,
+    )
 
     started = time.monotonic()
-    if (path := find_package_model(QUICK_MODEL)) is None:
+    if (path := find_package_model(QUICK_MODEL) or find_named_model(QUICK_MODEL)) is None:
         raise DocmtError(
             f"this docmt has no model {QUICK_MODEL} in its package: get one with `docmt pull "
             f"Helsinki-NLP/opus-mt-{QUICK_MODEL}`, or leave out --quick to train two models in minutes"

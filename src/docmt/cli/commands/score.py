@@ -16,9 +16,11 @@ examples:
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs, document_name, read_corpus
@@ -28,10 +30,12 @@ from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.settings import option
 from docmt.documents import Document
+from docmt.documents.corpus_files import count_untranslated
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
 
+_log = logging.getLogger(__name__)
 NO_SCORE = "-"
 """Text output for a sentence of a document that could not be scored."""
 
@@ -65,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
     check_outputs(options.output, inputs=[options.source, options.target])
     check_alignments(options.alignments, [options.format])
     corpus = read_corpus(options.source, options.target, "TARGET", keep_empty=True)
+    if failed := count_untranslated(Path(options.target or options.source)):
+        _log.warning(f"{failed:,} x sentence not translated (error), scored as an empty translation")
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]
     report, names = Report(), [document_name(options.source, document) for document in corpus]
     results = map_or_error(pairs, partial(_score, translator_of(options), options.alignments))
