@@ -11,7 +11,9 @@ _UNSPACED = (
 )
 """Scripts without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Chinese characters."""
 _MARKS = "\u0300-\u036f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u3099\u309a"
-_WORD = re.compile(rf"[{_UNSPACED}][{_MARKS}]*|(?:(?![{_UNSPACED}])[\w{_MARKS}])+|[^\w\s]")
+_LETTERS = rf"(?:(?![{_UNSPACED}])[\w{_MARKS}])+"
+_WORD = re.compile(rf"[{_UNSPACED}][{_MARKS}]*|{_LETTERS}(?:\u00ad+{_LETTERS})*|[^\w\s\u00ad]")
+"""A soft hyphen within a word is part of it."""
 
 
 def find_words(sentence: str) -> list[Span]:
