@@ -161,6 +161,8 @@ def test_jsonl_with_the_documents_in_another_order(files, tmp_path):
             evaluate_files(hypothesis, reference)
     hypothesis.write_text("\n".join(rows).replace('"id": "', '"id": "system/') + "\n")  # names of its own
     evaluate_files(hypothesis, reference)
+    hypothesis.write_text('{"id": "none", "target": []}\n' + "\n".join(rows) + "\n")  # without lines, it is left out
+    evaluate_files(hypothesis, reference)
     for numbers, is_fine in (("123", True), ("012", True), ("210", False), ("021", False)):
         for path, names in ((reference, "012"), (hypothesis, numbers)):
             path.write_text("".join(json.dumps({"id": name, "target": ["Text."]}) + "\n" for name in names))

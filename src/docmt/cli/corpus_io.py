@@ -50,8 +50,7 @@ def read_corpus(
     """Return the documents of a parallel corpus. Skipped sentence pairs are logged.
 
     name: option or argument of the target, which one JSONL file does not need. keep_empty: keep pairs with an empty
-    side. Raises DocmtError for files that cannot
-    be read, do not match each other, or have no sentence pair.
+    side. Raises DocmtError for files that cannot be read, do not match each other, or have no sentence pair.
     """
     if target is None and Path(source).is_file() and not is_jsonl(source):
         raise DocmtError(f"{name} is missing: {source} is not JSONL with both sides, so name the other file")

@@ -15,7 +15,7 @@ import textwrap
 import typing
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
@@ -595,6 +595,6 @@ def translator_of(options: Any, model: str | None = None) -> Translator:
 
 def changed(options: Any, *names: str) -> list[str]:
     """Return the dotted names of options that are not as by default: of those with these names, or in these groups."""
-    required = {f.name: getattr(options, f.name) for f in fields(options) if f.default is f.default_factory}
+    required = {f.name: getattr(options, f.name) for f in fields(options) if f.default is f.default_factory is MISSING}
     values, usual = to_mapping(options), to_mapping(type(options)(**required))
     return [name for each in names for name, *_ in find_differences({each: usual[each]}, {each: values[each]})]

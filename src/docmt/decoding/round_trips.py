@@ -24,8 +24,8 @@ def sample_round_trips(
     """Translate documents with `reverse`, and back with `forward`, whose tokens are sampled.
 
     Return `samples` round trips of each document, with one sentence for each of its own. first: number of the first
-    document in its corpus, from 0, so that equal documents have other samples. Raises DocmtError where a
-    document cannot be translated.
+    document in its corpus, from 0, so that equal documents have other samples. Raises DocmtError where a document
+    cannot be translated.
     """
     sampler = forward.with_search(SearchConfig(beam=1, sampling=True, temperature=temperature, seed=seed))
     sources = [translation.document for translation in reverse.translate_all(documents)]

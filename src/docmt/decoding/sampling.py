@@ -7,9 +7,9 @@ depend on other documents or batches, and no generator has a state that would ha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -21,10 +21,7 @@ from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens
 from docmt.decoding.incremental import float_blocks
 
-if TYPE_CHECKING:
-    from docmt.decoding.translator import PreparedDocument, Translator
-    from docmt.documents import Document
-
+Source = TypeVar("Source")
 # SplitMix64 (Steele, Lea and Flood 2014), in integers with a sign.
 _INCREMENT, _FIRST_FACTOR, _SECOND_FACTOR = (
     number - 2**64 for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -69,18 +66,17 @@ def draw_tokens(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def count_copies(
-    translator: Translator, documents: Sequence[Document | str | PreparedDocument], earlier: Counter[int]
-) -> list[int] | None:
+    encode: Callable[[Source], Sequence[Sequence[int]]], documents: Iterable[Source], earlier: Counter[int]
+) -> list[int]:
     """Return `copies` for documents that are translated in several calls: how often each came before.
 
-    earlier: the counts so far, by checksum, which are updated. None for a translator that does not sample.
+    encode: gives the word ids of the sentences of a document. earlier: the counts so far, by checksum, which are
+    updated.
     """
-    if not translator.search.sampling:
-        return None
     copies = []
     for document in documents:
         try:
-            sentences = [words for words in translator.prepare(document).words if words]
+            sentences = [words for words in encode(document) if words]
         except DocmtError:  # which its translation will report
             copies.append(0)
             continue

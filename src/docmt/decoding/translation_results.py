@@ -1,4 +1,4 @@
-"""Results: hypotheses of a search, translated spans of a document, and translated documents."""
+"""Prepared documents, and results: hypotheses of a search, translated spans of a document, and translated documents."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PreparedDocument:
+    """A source document with its tokens."""
+
+    document: Document
+    words: Sequence[Sequence[int]]
+    """ids of each sentence, without boundary tokens"""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, overload
@@ -33,6 +33,7 @@ from docmt.decoding.search_rules import WordIds
 from docmt.decoding.translation_results import (
     Hypothesis,
     PartialTranslation,
+    PreparedDocument,
     ResumePoint,
     TranslatedSentence,
     TranslatedSpan,
@@ -65,15 +66,6 @@ Source = TypeVar("Source")
 class _ContextSettings(TypedDict):
     context: ContextConfig
     batch_tokens: int
-
-
-@dataclass(frozen=True)
-class PreparedDocument:
-    """A source document with its tokens."""
-
-    document: Document
-    words: Sequence[Sequence[int]]
-    """ids of each sentence, without boundary tokens"""
 
 
 class Translator:
@@ -246,12 +238,15 @@ class Translator:
         self, documents: Iterator[Document | str], size: int, errors: str
     ) -> Iterator[Translation | DocmtError]:
         """Yield translations and errors of documents, `size` at a time."""
+
+        def translate(pairs: Sequence[tuple[Document | str, int]]) -> list[Translation]:
+            texts, copies = zip(*pairs, strict=True)
+            return self.translate_all(texts, copies=copies)
+
         numbers, earlier = count(1), Counter[int]()
         while group := list(islice(documents, size)):
-            pairs = list(zip(group, count_copies(self, group, earlier) or [0] * len(group), strict=True))
-            results = map_or_error(
-                pairs, lambda some: self.translate_all([a for a, _ in some], copies=[b for _, b in some])
-            )
+            copies = self.count_copies(group, earlier) or [0] * len(group)
+            results = map_or_error(list(zip(group, copies, strict=True)), translate)
             for document, number, result in zip(group, numbers, results, strict=False):
                 if isinstance(result, DocmtError):
                     id = f" ({document.id})" if isinstance(document, Document) and document.id else ""
@@ -259,6 +254,11 @@ class Translator:
                     if errors == "raise":
                         raise result
                 yield result
+
+    def count_copies(self, documents: Sequence[Document | str], earlier: Counter[int]) -> list[int] | None:
+        """Return `copies` for documents of several calls, if this translator samples. earlier: counts so far."""
+        samples = self.search.sampling
+        return count_copies(lambda each: self.prepare(each).words, documents, earlier) if samples else None
 
     def stream_parts(
         self,
@@ -538,9 +538,9 @@ class Translator:
         """Return the word ids of sentences."""
         # Hard-wrapped lines inside a sentence are one line to the model. A tokenizer needs many times the memory of the
         # ids, so a book is encoded in blocks.
-        texts = list(map(unwrap_lines, sentences if side == "target" else map(simplify_characters, sentences)))
-        blocks = (texts[first : first + _BLOCK] for first in range(0, len(texts), _BLOCK))
-        return [ids for block in blocks for ids in self.tokenizer.encode_batch(block, side)]
+        blocks = (sentences[first : first + _BLOCK] for first in range(0, len(sentences), _BLOCK))
+        texts = (block if side == "target" else map(simplify_characters, block) for block in blocks)
+        return [ids for each in texts for ids in self.tokenizer.encode_batch(list(map(unwrap_lines, each)), side)]
 
     def _make_translation(
         self, document: Document, lengths: Sequence[int], hypotheses: Sequence[Hypothesis]

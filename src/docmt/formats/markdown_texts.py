@@ -50,10 +50,9 @@ _CELL = re.compile(r"(?:\\.|[^|\\])+|\\$")
 _TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t:|-]*$")
 _KEY = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+([^\r\n]*?)[ \t]*$", re.MULTILINE)
 _PLAIN_START = re.compile(r"[\w(“„«¿¡‘—–…]")
-_KEPT = {"code": "code", "HTML": "HTML", "formulas": "formulas"}
-
-
 _NOTE = re.compile(r"\[\^[^\]\s]+\]:")
+_KEPT = frozenset(("code", "HTML", "formulas"))
+"""Kinds of blocks that are reported as not translated."""
 
 
 @dataclass
@@ -106,7 +105,7 @@ def _read_block(file: MarkdownFile, reader: _Reader, block: Verbatim, fields: Se
             if match[1] in fields:
                 _add_value(file, match[1], match[2], block.start + match.start(2))
     elif block.kind in _KEPT:
-        file.skipped.append(Skipped(_KEPT[block.kind], text.strip()[:200]))
+        file.skipped.append(Skipped(block.kind, text.strip()[:200]))
 
 
 def _add_value(file: MarkdownFile, key: str, value: str, start: int) -> None:

@@ -92,10 +92,12 @@ def _split(text: str, pattern: re.Pattern[str]) -> list[_Token | Code]:
     if position < len(text):
         tokens.append(_Token("text", text[position:]))
     joined: list[_Token | Code] = []
-    for is_text, group in groupby(tokens, lambda token: isinstance(token, _Token) and token.kind == "text"):
-        some = list(group)
-        contents = [token.content for token in some]
-        joined += [_Token("text", "".join(contents))] if is_text else some
+    for token in tokens:
+        last = joined[-1] if joined else token
+        if joined and all(isinstance(each, _Token) and each.kind == "text" for each in (last, token)):
+            joined[-1] = _Token("text", last.content + token.content)
+        else:
+            joined.append(token)
     return joined
 
 

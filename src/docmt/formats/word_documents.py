@@ -372,7 +372,8 @@ class _StoryReader:
         elif kind == "separate" and self._fields:
             self._fields[-1].in_code = False
         elif kind == "end" and self._fields:
-            return self._fields.pop().id.removeprefix(_ELSEWHERE)
+            id = self._fields.pop().id
+            return "" if id == _ELSEWHERE else id
         return ""
 
     def _add_text_run(self, run: Element, raw: str, children: Sequence[Element]) -> None:

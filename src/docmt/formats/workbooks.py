@@ -100,7 +100,8 @@ class Workbook(OfficeFile):
             kind, inline, value = cell.attributes.get("t"), cell.find(_INLINE), cell.find(_VALUE)
             if formula := cell.find(_FORMULA):
                 self.skipped.append(Skipped("formulas", formula.text()))
-                computed += [_read_area(formula.attributes.get("ref", ""))]
+                if area := formula.attributes.get("ref"):
+                    computed.append(_read_area(area))
             elif kind == "inlineStr" and inline:
                 self._add_string(part, inline)
             elif kind == "str" and value and not _is_within(cell.attributes.get("r", ""), computed):
@@ -162,11 +163,13 @@ class Workbook(OfficeFile):
 
     def _is_translated(self, text: str, is_cell: bool = True) -> bool:
         """Return whether a string is translated. Note a cell that is an identifier or a header as skipped."""
+        if not has_letters(text):
+            return False
         reason = self._kept.get(_fold(text), "codes and identifiers" if IDENTIFIER.fullmatch(text.strip()) else "")
-        if is_cell and reason and has_letters(text):
+        if is_cell and reason:
             self.skipped.append(Skipped(reason, text))
             return False
-        return has_letters(text)
+        return True
 
     def _read_related(self, name: str) -> None:
         """Add comments and drawings of a sheet, with their charts and SmartArt."""

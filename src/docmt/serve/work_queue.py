@@ -13,8 +13,7 @@ from docmt.core.errors import DocmtError
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding import PartialTranslation, Translator
 from docmt.decoding.stand_ins import hide_addresses
-from docmt.decoding.translation_results import ResumePoint
-from docmt.decoding.translator import PreparedDocument
+from docmt.decoding.translation_results import PreparedDocument, ResumePoint
 from docmt.documents import Document
 
 Lane = Literal["interactive", "jobs"]

@@ -89,7 +89,8 @@ def _check(options: InspectOptions) -> None:
         if not options.curves:
             raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
         figure_format(options.figure)
-        outputs += [str(options.figure), *({str(_numbers_path(options.figure))} - {options.json})]
+        numbers = str(_numbers_path(options.figure))
+        outputs += [str(options.figure)] + [numbers] * (numbers != options.json)  # the same numbers may have one file
     check_outputs(*outputs, inputs=[options.source, options.target, *map(str, _metrics_files(options).values())])
 
 

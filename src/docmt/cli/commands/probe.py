@@ -171,14 +171,13 @@ def _read(options: ProbeOptions) -> ProbeRun:
         raise DocmtError("nothing to measure: name test sets (--suite), or a corpus (--source and --reference)")
     if options.translate and not options.context_ablation:
         raise DocmtError("--translate needs --context-ablation: add it, or leave --translate out")
-    suite_alone = {"--context-ablation": options.context_ablation, "--markdown": options.markdown}
-    _check_needed(
-        [*filter(suite_alone.get, suite_alone), *map(flag_of, changed(options, "contrastive"))],
-        options.suite,
-        "--suite",
-    )
-    corpus_alone = ["--reference"] * bool(options.reference) + [*map(flag_of, changed(options, "cxmi"))]
-    _check_needed(corpus_alone, options.source, "--source")
+    for needed, names in (
+        ("suite", ("context_ablation", "markdown", "contrastive")),
+        ("source", ("reference", "cxmi")),
+    ):
+        if not getattr(options, needed) and (unused := changed(options, *names)):
+            flag = flag_of(unused[0])
+            raise DocmtError(f"{flag} has no effect without --{needed}: add it, or leave {flag} out")
     check_unique(options.models, "the list of models")
     check_unique(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]
@@ -198,12 +197,6 @@ def _read(options: ProbeOptions) -> ProbeRun:
     for remark in (remark for suite in suites.values() for remark in suite.remarks()):
         _log.warning(remark)
     return ProbeRun(options, suites, corpus)
-
-
-def _check_needed(flags: Sequence[str], needed: object, name: str) -> None:
-    """Raise DocmtError for options that have no effect without another one, which is not given."""
-    if flags and not needed:
-        raise DocmtError(f"{flags[0]} has no effect without {name}: add it, or leave {flags[0]} out")
 
 
 def _probe(command: ProbeRun, model: str) -> Probe:

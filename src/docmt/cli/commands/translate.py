@@ -365,11 +365,9 @@ def _groups(writers: Sequence[TranslationWriter]) -> list[list[TranslationWriter
 def _translate(
     translator: Translator, writers: Sequence[TranslationWriter], alignments: bool, earlier: Counter[int]
 ) -> None:
-    """Translate the documents of these files. Failed parts do not stop the others. earlier: see `count_copies`."""
-    from docmt.decoding.sampling import count_copies  # imported here because torch loads slowly
-
+    """Translate the documents of these files. Failed parts do not stop the others. earlier: equal ones."""
     documents = [document for writer in writers for document in writer.file.hidden]
-    copies = count_copies(translator, documents, earlier)
+    copies = translator.count_copies(documents, earlier)
     starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
     done = {}
     for start, writer in zip(starts, writers, strict=False):
