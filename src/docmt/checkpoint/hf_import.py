@@ -23,8 +23,8 @@ from docmt.checkpoint.hf_model import (
 from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save_model
 from docmt.core.errors import DocmtError
+from docmt.documents.characters import normalize_characters
 from docmt.documents.corpus_files import read_documents
-from docmt.documents.segmentation import simplify_characters
 from docmt.formats.language_codes import format_language_tag, primary_language
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
@@ -107,7 +107,7 @@ def _read_sentences(paths: Sequence[Path], prefix: str) -> Iterator[SideSentence
     for side, path in zip(SIDES, paths, strict=True):
         empty = True
         for _, sentences in read_documents(path, side):
-            yield from ((side, simplify_characters(text) if side == "source" else text) for text in sentences)
+            yield from ((side, normalize_characters(text) if side == "source" else text) for text in sentences)
             empty = False
         if empty:
             raise DocmtError(f"{path} has no text. Use a corpus with the tokens to keep")

@@ -42,7 +42,7 @@ from docmt.decoding.translation_results import (
     log_warnings,
 )
 from docmt.documents import Document, unwrap_lines
-from docmt.documents.segmentation import simplify_characters
+from docmt.documents.characters import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
 from docmt.text import Side
@@ -539,7 +539,7 @@ class Translator:
         # Hard-wrapped lines inside a sentence are one line to the model. A tokenizer needs many times the memory of the
         # ids, so a book is encoded in blocks.
         blocks = (sentences[first : first + _BLOCK] for first in range(0, len(sentences), _BLOCK))
-        texts = (block if side == "target" else map(simplify_characters, block) for block in blocks)
+        texts = (block if side == "target" else map(normalize_characters, block) for block in blocks)
         return [ids for each in texts for ids in self.tokenizer.encode_batch(list(map(unwrap_lines, each)), side)]
 
     def _make_translation(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -32,15 +31,6 @@ _WITH_SHARED_RULES = """
     vmf vmw vot wls xal
 """
 _KNOWN_LANGUAGES = frozenset(f"{_WITH_RULES} {_WITH_SHARED_RULES}".split())
-
-INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060\ufeff"
-"""Soft hyphen, space of no width, marks of direction, word joiner, byte order mark."""
-_SIMPLER = str.maketrans(
-    dict.fromkeys("\u00a0\u202f\u205f" + "".join(map(chr, range(0x2000, 0x200B))), " ")
-    | dict.fromkeys(INVISIBLE, "")
-    | dict.fromkeys("\u2010\u2011", "-")
-    | {chr(0xFB00 + number): text for number, text in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
-)
 
 _LAST_INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.$")
 _LAST_WORD = re.compile(r"(?<!\w)(\w+)\.$")
@@ -89,18 +79,6 @@ def knows_language(language: str) -> bool:
 def _base_language(language: str) -> str:
     """Return a language code without country or script."""
     return re.split("[-_]", language.lower(), maxsplit=1)[0]
-
-
-def simplify_characters(sentence: str) -> str:
-    """Return a source sentence as models know it: from corpora without the invisible characters of documents.
-
-    Spaces and hyphens of all kinds become ordinary ones. Soft hyphens, marks of direction and spaces of no width
-    vanish. Letters and their accents are composed (NFC), and Latin ligatures divided. Joiners of Indic scripts and
-    emoji stay.
-    """
-    if sentence.isascii():
-        return sentence
-    return unicodedata.normalize("NFC", sentence.translate(_SIMPLER))
 
 
 def unwrap_lines(sentence: str) -> str:

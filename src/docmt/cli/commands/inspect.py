@@ -30,7 +30,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
 from docmt.core.settings import flag_of, option
 from docmt.documents import Document, ParallelDocument, read_documents
-from docmt.documents.segmentation import simplify_characters
+from docmt.documents.characters import normalize_characters
 
 if TYPE_CHECKING:
     from docmt.analysis import AttentionReport
@@ -214,7 +214,7 @@ def _record_attention(translator: Translator, document: ParallelDocument, earlie
     from docmt.decoding.scoring import iterate_scoring_inputs
 
     model, tokenizer, report = translator.model, translator.tokenizer, deepcopy(earlier)  # a document may fail midway
-    source = tokenizer.encode_batch(list(map(simplify_characters, document.source)), "source")
+    source = tokenizer.encode_batch(list(map(normalize_characters, document.source)), "source")
     target = tokenizer.encode_batch(list(document.target), "target")
     passes = iterate_scoring_inputs(
         model,

@@ -5,17 +5,17 @@ from tiny_model import save_tiny_model
 import docmt
 from docmt import Document
 from docmt.data import PrepareConfig, prepare
-from docmt.documents.segmentation import simplify_characters
+from docmt.documents.characters import normalize_characters
 
 ODD = "a\u00a0few \u202fwo\u00adrds\u200b, mu\u0308de\ufeff co\u2011op \ufb01n"
 PLAIN = "a few  words, m\u00fcde co-op fin"
 
 
 def test_characters():
-    assert simplify_characters(ODD) == PLAIN
+    assert normalize_characters(ODD) == PLAIN
     kept = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u3000 \u201ca\u201d \u2013 \u2019"
-    assert simplify_characters(kept) == kept  # a joiner, an ideographic space, quotes and dashes
-    assert simplify_characters("ascii\t ") == "ascii\t "
+    assert normalize_characters(kept) == kept  # a joiner, an ideographic space, quotes and dashes
+    assert normalize_characters("ascii\t ") == "ascii\t "
 
 
 def test_a_translation_depends_on_plain_characters_alone(tmp_path):
