@@ -256,7 +256,7 @@ class Translator:
                 yield result
 
     def count_copies(self, documents: Sequence[Document | str], earlier: Counter[int]) -> list[int] | None:
-        """Return `copies` for documents of several calls, if this translator samples. earlier: counts so far."""
+        """Return `copies` for one of several calls, None without sampling. earlier: their counts, updated."""
         samples = self.search.sampling
         return count_copies(lambda each: self.prepare(each).words, documents, earlier) if samples else None
 
