@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from test_precision import needs_integers
 from test_translator import save
 
 import docmt
@@ -33,7 +34,12 @@ def load(directory, precision="float32", **search):
 
 
 @pytest.mark.parametrize(
-    ("search", "precision"), [*((name, "float32") for name in SEARCHES), ("beam", "bfloat16"), ("beam", "int8")]
+    ("search", "precision"),
+    [
+        *((name, "float32") for name in SEARCHES),
+        ("beam", "bfloat16"),
+        pytest.param("beam", "int8", marks=needs_integers),
+    ],
 )
 def test_sixteen_threads_with_one_translator(directories, search, precision):
     translator = load(directories[0], precision, **SEARCHES[search])
