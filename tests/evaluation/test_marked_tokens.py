@@ -119,3 +119,16 @@ def test_gain_from_context_by_hand():
     assert json.loads(json.dumps(marked.to_json()))["gains"]["empty"]["gain"]["value"] == 1
     assert re.search(r"\ntrue - empty +\+1.0000 \[0.5000, 2.0000\] +0.5\d", marked.format())
     assert compare_marked(items, {"true": [None] * 4, "empty": other}, SignificanceConfig(samples=200)) is None
+
+
+def test_rounding_of_scores_is_no_gain():
+    """A model that reads no context scores equal text in other batches, where the last digits differ."""
+    items = [item("a", "b")] * 50
+    true = [MarkedScore(-2.0, 1)] * 50
+    rounded = [MarkedScore(-2.0 - 2e-6, 1)] * 50
+    real = [MarkedScore(-2.0 - 2e-4, 1)] * 50
+    gains = compare_marked(
+        items, {"true": true, "rounded": rounded, "real": real}, SignificanceConfig(samples=200)
+    ).gains
+    assert (gains["rounded"].gain.value, gains["rounded"].p_value) == (0, 1)
+    assert gains["real"].gain.value == pytest.approx(2e-4) and gains["real"].p_value < 0.01

@@ -21,7 +21,7 @@ from docmt.core.errors import DocmtError, map_or_error, printable
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.settings import check_fields
 from docmt.documents import Document
-from docmt.evaluation.marked_tokens import MarkedScore, find_marked, score_marked
+from docmt.evaluation.marked_tokens import TIE, MarkedScore, find_marked, score_marked
 from docmt.evaluation.significance import SIGNIFICANCE_LEVEL, sign_p_value
 from docmt.evaluation.suites import SuiteItem
 
@@ -33,8 +33,6 @@ ITEMS_AT_ONCE = 512
 """Items that are scored or translated together."""
 OnItem = Callable[[int, Any], object]
 """Callback with the number of an item and its translation (of the first candidate) or DocmtError."""
-TIE = 1e-4
-"""Differences below this (nats) are ties: scores of equal text vary this much with the shape of the batch."""
 RIGHT, WRONG, TIED, MISCOUNTED, UNANSWERED, NEITHER = "+-=?!."
 """Answers as characters. All but the first are wrong. Miscounted: the model generated another number of sentences than
 the source has, so the tested one is unknown. Unanswered: the model could not score or translate the item. Neither: the

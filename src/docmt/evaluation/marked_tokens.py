@@ -29,6 +29,9 @@ from docmt.evaluation.suites import SuiteItem
 if TYPE_CHECKING:
     from docmt.decoding import Translation
 
+TIE = 1e-4
+"""Differences below this (nats) are ties: scores of equal text vary this much with the shape of the batch."""
+
 
 @dataclass(frozen=True)
 class MarkedScore:
@@ -122,19 +125,22 @@ class MarkedTokens:
 def compare_marked(
     items: Sequence[SuiteItem], scores: Mapping[str, Sequence[MarkedScore | None]], config: SignificanceConfig
 ) -> MarkedTokens | None:
-    """Compare the marked tokens in conditions, the true one first. None if no item has marked tokens in all of them."""
+    """Compare the marked tokens in conditions, the true one first. None if no item has marked tokens in all of them.
+
+    Scores of an item that differ by less than TIE from the true condition count as equal to it.
+    """
     numbers = [number for number, values in enumerate(zip(*scores.values(), strict=True)) if all(values)]
     if not numbers:
         return None
     keys = [items[number].document or number for number in numbers]  # without a name: a document of its own
     rows = {key: row for row, key in enumerate(dict.fromkeys(keys))}
     statistics = {name: np.zeros((len(rows), 2)) for name in scores}
+    true, *others = statistics
     for name, values in scores.items():
         for key, number in zip(keys, numbers, strict=True):
-            value = values[number]
-            assert value is not None
-            statistics[name][rows[key]] += value.score, 1
-    true, *others = statistics
+            value, right = values[number], scores[true][number]
+            assert value is not None and right is not None
+            statistics[name][rows[key]] += right.score if abs(value.score - right.score) < TIE else value.score, 1
     gains = {}
     for name in others:
         differences = statistics[true] - statistics[name] * [1, 0]
