@@ -42,7 +42,7 @@ QUICK_MODEL = "en-fr"
 QUICK_BASELINE = "en-fr-sentence"
 QUICK_TEXT = """\
 I have read the proposal. It is very good, and I hope that it will be adopted.
-We discussed your questions yesterday. They are important. The Commission has to answer them.
+We discussed your questions yesterday. They are important. They will be on the agenda tomorrow.
 """
 
 
