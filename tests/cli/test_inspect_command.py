@@ -55,6 +55,8 @@ def test_the_card_is_read_as_it_was_written(run, tmp_path):
     assert facts.scores == [{"metric": "d-BLEU", "score": "25.68", "signature": "nrefs:1|tok:13a"}]
     assert facts.recipe == {"seed": 3} and facts.languages == ("", "")
     assert "languages not recorded" in facts.format() and "d-BLEU  25.68 (nrefs:1|tok:13a)" in facts.format()
+    (tmp_path / "m" / "README.md").write_text("## Data\n\n- a: one line\n  and another\n- b: c\n\nAn end: of it.\n")
+    assert ModelSummary.from_directory(tmp_path / "m").card == {"Data": {"a": "one line and another", "b": "c"}}
     (tmp_path / "m" / "README.md").write_bytes(b"## Data\n\xff")
     bare = ModelSummary.from_directory(tmp_path / "m")
     assert (bare.card, bare.scores, bare.recipe) == ({}, [], {})

@@ -112,12 +112,16 @@ def test_gain_from_context_by_hand():
     other = [MarkedScore(-2, 1), MarkedScore(-2, 2), MarkedScore(-5, 1), MarkedScore(0, 1)]
     marked = compare_marked(items, {"true": true, "empty": other}, SignificanceConfig(samples=200))
     assert (marked.items, marked.tokens, marked.documents, marked.left_out) == (3, 4, 2, 1)
-    assert "\n1 items without marked tokens are left out\n" in marked.format()
+    assert "\n1 items without marked tokens or scores are left out\n" in marked.format()
     assert (marked.likelihood["true"].value, marked.gains["empty"].gain.value) == (-2, 1)
     assert (marked.gains["empty"].gain.low, marked.gains["empty"].gain.high) == (0.5, 2)
     assert 0.4 < marked.gains["empty"].p_value < 0.6, "both documents gain in one of two exchanges of each"
     assert json.loads(json.dumps(marked.to_json()))["gains"]["empty"]["gain"]["value"] == 1
     assert re.search(r"\ntrue - empty +\+1.0000 \[0.5000, 2.0000\] +0.5\d", marked.format())
+    for broken in (float("nan"), float("-inf")):  # in one condition or in all
+        scores = {"true": [*true[:2], MarkedScore(broken, 1)], "empty": [MarkedScore(broken, 1), *other[1:3]]}
+        marked = compare_marked(items[:3], scores, SignificanceConfig(samples=200))
+        assert (marked.items, marked.left_out, marked.likelihood["true"].value) == (1, 2, -2)
     assert compare_marked(items, {"true": [None] * 4, "empty": other}, SignificanceConfig(samples=200)) is None
 
 

@@ -87,8 +87,9 @@ class ModelSummary:
             text = read_bytes(self.directory / CARD_FILE, regular=True).decode("utf-8")
             sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.M | re.S))
             for heading in ("Data", "Training"):
-                if entries := dict(re.findall(r"^- ([^:\n]+): (.*)$", sections.get(heading, ""), re.M)):
-                    self.card[heading] = entries
+                items = re.findall(r"^- ([^:\n]+): (.*(?:\n  .*)*)$", sections.get(heading, ""), re.M)
+                if items:
+                    self.card[heading] = {name: " ".join(value.split()) for name, value in items}
             rows = re.findall(r"^\| (?!metric )(.+?) \| ([\d.]+) \| `(.*)` \|$", sections.get("Scores", ""), re.M)
             self.scores = [
                 {"metric": metric, "score": score, "signature": signature.replace("\\|", "|")}

@@ -17,7 +17,10 @@ from docmt.documents.addresses import ADDRESS, find_addresses
 _NUMBER = re.compile(
     r"\d{1,3}(?:(?:[.,'’\u00a0\u202f ]|, )\d{3})+(?!\d)(?:[.,]\d+)?|\d{1,2}:\d\d(?!\d)|\d+(?:[.,]\d+)?"
 )
-_DATE = re.compile(r"\b(\d{1,2})[./-](\d{1,2})(?:[./-]\d{2,4})?\b|\b\d{4}-(\d{2})-(\d{2})\b")
+# The fraction of a number. Three digits after a separator are a group of thousands, except after a single zero.
+_FRACTION = re.compile(r"(?:(?<=^0)[.,]|[.,:](?!\d{3}$))(\d+)$")
+# Two numbers with a point are a day and a month only with another point or a year.
+_DATE = re.compile(r"\b\d{1,2}(?:[/-]\d{1,2}(?:[/-]\d{2,4})?|\.\d{1,2}\.(?:\d{2,4})?)(?!\d)|\b\d{4}-\d{2}-\d{2}\b")
 _ROMAN = re.compile(r"\b(?=[IVXLC]{2}|[VX])([LXC]{0,5}(?:IX|IV|V?I{0,3}))(?=[eèrº.]|\b)")
 _RANGE = re.compile(r"\b(\d{1,9})\s?(?:-|–|to|through|bis|à|a|al|tot|do|до)\s?(\d{1,9})\b")
 _IMPERIAL = re.compile(
@@ -27,6 +30,7 @@ _AFTERNOON = re.compile(r"\d\s?p\.?m\b", re.IGNORECASE)
 _ONE = re.compile(r"\bI\b")
 _ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _SCALES = ("mil", "bil", "bn", "mrd", "mio", "tril", "thousand", "tausend", "cent", "hund", "млн", "млрд", "тыс", "k€")
+_PERCENT = re.compile(r"\b(?:per|pour|por) ?cent")
 _LAST_MONTH = 12
 _MAX_UNMATCHED = 100
 """Unmatched numbers of a sentence up to which other ways of writing them are tried. More are no prose."""
@@ -50,8 +54,10 @@ class Number(ProtectedText):
 
     @property
     def key(self) -> str:
-        """The digits without separators."""
-        return self.digits
+        """The value: the digits without separators of thousands, and a point before the fraction, if it is not 0."""
+        fraction = _FRACTION.search(self.text)
+        whole = re.sub(r"\D", "", self.text[: fraction.start()] if fraction else self.text).lstrip("0") or "0"
+        return f"{whole}.{fraction[1]}".rstrip("0").rstrip(".") if fraction else whole
 
     @property
     def digits(self) -> str:
@@ -126,8 +132,13 @@ def _is_expressed(
     context: the sentence of the number. others: the numbers of `text`.
     """
     digits = [other.digits for other in others]
-    value = int(number.digits[:9])
+    value = int((number.key if number.key.isdecimal() else number.digits)[:9])
     afternoon = _AFTERNOON.search(f"{context} {text}") is not None
+
+    def same(hour: str) -> set[str]:
+        """Return the number, and the hours that it may be on a clock with 12 or 24 hours."""
+        return {hour, str(int(hour) + 12), str(int(hour) - 12)} if afternoon and len(hour) <= 2 else {hour}
+
     if number.is_unseparated:
         is_matched = (
             (not _RANGE.search(context) and _is_in_range(value, text))
@@ -136,12 +147,14 @@ def _is_expressed(
             or (value == 1 and language != "en" and _ONE.search(text) is not None)
         )
     else:
-        is_half = number.digits.endswith("5") and not HALF.isdisjoint(split_words(text))
-        is_matched = is_half or all(part in digits for part in number.parts)
+        is_half = number.digits.endswith(("5", "30")) and not HALF.isdisjoint(split_words(text))
+        first, *rest = number.parts  # hour and minutes, or day and month
+        is_matched = is_half or (not same(first).isdisjoint(digits) and all(part in digits for part in rest))
     return (
         is_matched
-        or number.digits in digits  # repeated less often
-        or any(number.digits in other.parts for other in others if not other.is_unseparated)
+        or any(number.key == other.key for other in others)  # repeated less often
+        or any(number.digits == other.digits and ":" in number.text + other.text for other in others)  # 18:30 and 1830
+        or any(not same(number.digits).isdisjoint(other.parts) for other in others if not other.is_unseparated)
         or _is_scaled(number, context, text, others)
         or _is_in_date(number, context)
         or _is_in_date(number, text)
@@ -171,9 +184,10 @@ def _is_century(value: int, other: str) -> bool:
 
 def _is_scaled(number: Number, context: str, text: str, others: list[Number]) -> bool:
     """Return whether the text has the same digits in another unit: 0.5 million and 500,000."""
-    scaled = any(scale in context.lower() or scale in text.lower() for scale in _SCALES)
-    same_digits = (other for other in others if other.significant == number.significant and number.significant)
-    return any(scaled or not number.is_unseparated or not other.is_unseparated for other in same_digits)
+    both = _PERCENT.sub("", f"{context}\n{text}".lower())
+    return any(scale in both for scale in _SCALES) and any(
+        other.significant == number.significant and number.significant for other in others
+    )
 
 
 def _is_in_date(number: Number, text: str) -> bool:

@@ -41,7 +41,7 @@ COMMANDS = {
     "convert": "Convert a checkpoint of another toolkit to a model directory",
     "export": "Export a sentence model to CTranslate2",
     "reproduce": "Run the experiments of a published table or figure",
-    "demo": "Train two small models on a synthetic corpus and compare them",
+    "demo": "Train two small models on a synthetic corpus, or try those of the package",
     "completion": "Print a completion script for bash, zsh or fish",
 }
 _TRAINING_COMMANDS = {"train", "reproduce", "demo"}

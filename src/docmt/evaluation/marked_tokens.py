@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +86,7 @@ class MarkedTokens:
     tokens: int
     documents: int
     left_out: int
-    """items without marked tokens, or that a condition could not score"""
+    """items without marked tokens, or without a finite score in a condition"""
     likelihood: Mapping[str, Estimate]
     gains: Mapping[str, MarkedDifference]
     """by the other condition"""
@@ -114,7 +115,7 @@ class MarkedTokens:
         return rows
 
     def _remarks(self) -> list[str]:
-        left_out = [f"{self.left_out:,} items without marked tokens are left out"] if self.left_out else []
+        left_out = [f"{self.left_out:,} items without marked tokens or scores are left out"] if self.left_out else []
         return [*left_out, *few_documents_notes(self.documents)]
 
     def to_json(self) -> dict[str, Any]:
@@ -129,7 +130,11 @@ def compare_marked(
 
     Scores of an item that differ by less than TIE from the true condition count as equal to it.
     """
-    numbers = [number for number, values in enumerate(zip(*scores.values(), strict=True)) if all(values)]
+    numbers = [
+        number
+        for number, values in enumerate(zip(*scores.values(), strict=True))
+        if all(value is not None and isfinite(value.score) for value in values)
+    ]
     if not numbers:
         return None
     keys = [items[number].document or number for number in numbers]  # without a name: a document of its own

@@ -1,7 +1,7 @@
 """docmt demo
 
 Train a sentence model and a G-Transformer on a synthetic corpus, and compare their translations. With --quick,
-translate a short text at once with the English-French model of the package.
+translate a short text at once with the English-French models of the package.
 """
 
 from __future__ import annotations
