@@ -369,6 +369,33 @@ def test_running_text(tmp_path):
     assert messages(check_files(*markdown)) == messages(report)
 
 
+def test_markdown_whose_lines_were_joined_is_paired_by_paragraphs(tmp_path):
+    source = write(tmp_path / "a.md", "# A *title*\n\nWe need\n45 of them. It is\nold.\n\n- It is here.\n")
+    target = write(tmp_path / "b.md", "# Ein *Titel*\n\nWir brauchen sie. Es ist alt.\n\n- Es ist hier.\n")
+    report = check_files(source, target)
+    assert report.sentences == 4
+    assert [(f.kind, f.sentences[0].source) for f in report.findings] == [("number", "We need 45 of them.")]
+
+
+def test_web_pages_are_paired_by_paragraphs(tmp_path):
+    page = "<html><body><h1>{}</h1><p>{}</p><p>{}</p></body></html>"
+    source = write(
+        tmp_path / "a.html", page.format("A title", "We need <b>45</b>. It is old.", "It is here. It is new.")
+    )
+    target = write(tmp_path / "b.html", page.format("Titel", "Wir brauchen <b>54</b>. Es ist alt.", "Hier, und neu."))
+    report = check_files(source, target)
+    assert report.sentences == 4  # title, two pairs, and a paragraph whose sentences do not fit
+    assert [(f.kind, f.sentences[0].source) for f in report.findings] == [("number", "We need 45.")]
+    for text, message in (
+        ("<p>Eins.</p><p>Zwei.</p>", r"has 3 paragraphs .* but .*c\.html has 2\. Give a translation that keeps them"),
+        (page.format("...", "Es ist alt.", "Hier."), r"has 3 paragraphs .* but .*c\.html has 2\."),
+    ):
+        with pytest.raises(DocmtError, match=message):
+            check_files(source, write(tmp_path / "c.html", text))
+    with pytest.raises(DocmtError, match=r"c\.html has no sentences to check"):
+        check_files(*[write(tmp_path / "c.html", "<p></p>")] * 2)
+
+
 @pytest.mark.parametrize("third", ["...", "---", ""])
 def test_running_text_with_a_line_that_lost_its_words(third, tmp_path):
     source = write(tmp_path / "a.txt", "Hello there.\n---\nBye.\nIt is old.\n")

@@ -107,7 +107,7 @@ def test_read_protects_the_same_lines_as_the_command_line(tmp_path: Path) -> Non
     assert (document.text(), document.id) == (markdown, str(tmp_path / "t.md"))
     assert [document] == read_input(tmp_path / "t.md").documents
     (tmp_path / "t.html").write_text("<p>One.</p>")
-    with pytest.raises(DocmtError, match=r"t\.html is a web page, which only docmt translate reads"):
+    with pytest.raises(DocmtError, match=r"t\.html is a web page, which only docmt translate and docmt check read"):
         Document.read(tmp_path / "t.html")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -25,14 +25,19 @@ from docmt.checking.sentence_checks import (
     find_unusual_lengths,
 )
 from docmt.core.errors import DocmtError
+from docmt.core.files import read_bytes
 from docmt.core.plain_text import read_lines
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.input_formats import check_name, is_jsonl
+from docmt.formats.registry import FORMATS, FileFormat, find_format
+from docmt.formats.unit_documents import UnitDocuments
+from docmt.formats.units import UnitFile
 
 Layout = Literal["auto", "lines", "text"]
 _MARKDOWN = (".md", ".markdown")
+_PAIRED_BY_UNITS = frozenset({"html", "xhtml", "epub", "docx", "pptx", "xlsx", "odf", "srt", "vtt"})
 _MAX_EXAMPLES = 3
 
 
@@ -54,16 +59,21 @@ def read_translation(
     """Read a source file and its translation, or a JSONL file with both sides.
 
     layout: "lines" is one sentence a line, "text" running text in the languages of the configuration (default:
-    English), "auto" running text for Markdown and lines otherwise. Raises DocmtError for files that cannot be read,
-    and for sides with different numbers of documents.
+    English), "auto" paragraphs of office documents, web pages, books and subtitles, running text for Markdown, and
+    lines otherwise. Raises DocmtError for files that cannot be read or paired, and for sides with different numbers of
+    documents.
     """
     if target is None and not is_jsonl(source):
         raise DocmtError(f"{source} has only one side. Name the file with its translation too.")
+    config = config or CheckConfig()
+    languages = config.source_language or "en", config.target_language or "en"
+    format = find_format(source) if target and layout == "auto" else None
+    if target and format and format.name in _PAIRED_BY_UNITS:
+        return _pair_units(source, target, format, languages)
     if layout == "text" or (layout == "auto" and source.suffix in _MARKDOWN):
         if target is None or is_jsonl(source):
             raise DocmtError(f"{source} is JSONL, not running text. Leave --layout out.")
-        config = config or CheckConfig()
-        return _pair_running_text(source, target, (config.source_language or "en", config.target_language or "en"))
+        return _pair_running_text(source, target, languages)
     check_name(source)
     named_documents = list(read_documents(source, "source"))
     source_documents = [sentences for _, sentences in named_documents]
@@ -113,8 +123,8 @@ def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[
 def _pair_running_text(source: Path, target: Path, languages: tuple[str, str]) -> PairedDocuments:
     """Pair the sentences of two files of running text, line by line.
 
-    If the two sides of a line have different numbers of sentences, or one has no word, the whole line is one pair.
-    Raises DocmtError if lines cannot be paired.
+    Markdown whose lines differ is paired by paragraphs, since translations join the lines of a paragraph. Raises
+    DocmtError if lines cannot be paired.
     """
     documents = [_read_running_text(path, language) for path, language in zip((source, target), languages, strict=True)]
     source_lines, target_lines = map(_sentences_by_line, documents)
@@ -124,19 +134,71 @@ def _pair_running_text(source: Path, target: Path, languages: tuple[str, str]) -
             source_lines.setdefault(number, [lines[0][number - 1].strip()])
             target_lines.setdefault(number, [lines[1][number - 1].strip()])
     if len(source_lines) != len(target_lines):
+        if source.suffix in _MARKDOWN:
+            return _pair_units(source, target, FORMATS["markdown"], languages)
         raise DocmtError(
             f"{source} has {len(source_lines)} lines of text but {target} has {len(target_lines)}. "
             "Give a translation that keeps the lines, or files with one sentence a line."
         )
-    pairs = [
-        (source_line, *pair)
-        for source_line, target_line in zip(sorted(source_lines), sorted(target_lines), strict=True)
-        for pair in _pair_line(source_lines[source_line], target_lines[target_line])
-    ]
+    pairs = _pair_groups(source_lines, target_lines)
     if not pairs:
         raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
     numbers, *sides = (tuple(column) for column in zip(*pairs, strict=True))
     return PairedDocuments([ParallelDocument(source.name, sides[0], sides[1], 1, numbers)], [])
+
+
+def _pair_units(source: Path, target: Path, format: FileFormat, languages: tuple[str, str]) -> PairedDocuments:
+    """Pair the sentences of two files of one format, paragraph by paragraph (`UnitFile.units`).
+
+    Raises DocmtError if a file cannot be read, or the files have different numbers of paragraphs.
+    """
+    paths = source, target
+    files = [format.read(read_bytes(path), str(path)) for path in paths]
+    starts = files[0].document_starts
+    if len(files[0].units) != len(files[1].units) or starts != files[1].document_starts:
+        counts = [len(file.units) for file in files]
+        raise DocmtError(
+            f"{source} has {counts[0]} paragraphs (and cells, cues, labels) but {target} has {counts[1]}. Give a "
+            "translation that keeps them, or files with one sentence a line."
+        )
+    sides = [_sentences_by_unit(file, language) for file, language in zip(files, languages, strict=True)]
+    documents = []
+    for number, (first, last) in enumerate(pairwise([*starts, len(files[0].units)]), 1):
+        source_units, target_units = ({unit: side[unit] for unit in range(first, last) if side[unit]} for side in sides)
+        for unit in source_units.keys() ^ target_units.keys():  # one side has no word
+            source_units.setdefault(unit, [files[0].units[unit].text.strip()])
+            target_units.setdefault(unit, [files[1].units[unit].text.strip()])
+        pairs = _pair_groups(source_units, target_units)
+        id = f"{source.name} {number}" if len(starts) > 1 else source.name
+        sources, targets = tuple(pair[1] for pair in pairs), tuple(pair[2] for pair in pairs)
+        documents.append(ParallelDocument(id, sources, targets, number))
+    if not any(map(len, documents)):
+        raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
+    return PairedDocuments(documents, [])
+
+
+def _sentences_by_unit(file: UnitFile, language: str) -> list[list[str]]:
+    """Return the sentences of every unit."""
+    sentences: list[list[str]] = [[] for _ in file.units]
+    cut = UnitDocuments(file, language)
+    for document, places in zip(cut.documents, cut.sentences, strict=True):
+        for sentence, place in zip(document.sentences, places, strict=True):
+            sentences[place.unit].append(sentence)
+    return sentences
+
+
+def _pair_groups(
+    sources: Mapping[int, Sequence[str]], targets: Mapping[int, Sequence[str]]
+) -> list[tuple[int, str, str]]:
+    """Pair the sentences of the lines or units of two files, as many on both sides. Return (number in source, pair).
+
+    If the two sides have different numbers of sentences, they are one pair.
+    """
+    return [
+        (number, *pair)
+        for number, other in zip(sorted(sources), sorted(targets), strict=True)
+        for pair in _pair_line(sources[number], targets[other])
+    ]
 
 
 def _pair_line(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -148,7 +148,7 @@ def check_markup(path: Path | str, text: str, more: str = "") -> None:
 
 def _unsupported(path: Path | str, refused: _Refused, more: str) -> DocmtError:
     name = "standard input" if str(path) == STANDARD else path
-    reader = "only docmt translate reads, as a file with markup" if refused.has_units else "docmt does not read"
+    reader = "only docmt translate and docmt check read" if refused.has_units else "docmt does not read"
     advice = refused.advice + (more if refused.is_text else "")
     return DocmtError(f"{name} is {refused.description}, which {reader}. {advice}.")
 

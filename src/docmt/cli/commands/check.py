@@ -11,6 +11,7 @@ usage:
 examples:
     docmt check test.en output.de
     docmt check output.jsonl --html report.html --json report.json
+    docmt check report.docx bericht.docx
     docmt check report.txt bericht.txt --layout text --target-language de --fail-on number url
 """
 
@@ -47,11 +48,12 @@ class CheckOptions:
     """The options of the command."""
 
     source: str = option(positional=True, metavar="SOURCE")
-    """source sentences, one a line, or JSONL; TRANSLATION.jsonl has both sides"""
+    """source sentences, one a line, JSONL, Markdown, an office document, web page or book; TRANSLATION.jsonl has both
+    sides"""
     target: str | None = option(None, positional=True, metavar="TARGET")
     """translation to check, in the format of SOURCE; not needed for TRANSLATION.jsonl"""
     layout: Literal["auto", "lines", "text"] = "auto"
-    """lines: one sentence a line; text: running text; auto: text for Markdown, else lines"""
+    """lines: one sentence a line; text: running text; auto: by the name of the file"""
     json: str | None = option(None, metavar="FILE")
     """write all findings as JSON (-: to standard output)"""
     html: str | None = option(None, metavar="FILE")
