@@ -9,6 +9,7 @@ import pytest
 
 from docmt.checking import KINDS, CheckConfig, check_documents, check_files, render_html
 from docmt.core.errors import DocmtError
+from docmt.core.plain_text import write_text
 from docmt.documents import ParallelDocument
 
 
@@ -370,11 +371,12 @@ def test_running_text(tmp_path):
 
 
 def test_markdown_whose_lines_were_joined_is_paired_by_paragraphs(tmp_path):
-    source = write(tmp_path / "a.md", "# A *title*\n\nWe need\n45 of them. It is\nold.\n\n- It is here.\n")
-    target = write(tmp_path / "b.md", "# Ein *Titel*\n\nWir brauchen sie. Es ist alt.\n\n- Es ist hier.\n")
-    report = check_files(source, target)
-    assert report.sentences == 4
-    assert [(f.kind, f.sentences[0].source) for f in report.findings] == [("number", "We need 45 of them.")]
+    for name in ("{}.md", "{}.MD", "{}.md.gz"):
+        write_text(tmp_path / name.format("a"), "# A *title*\n\nWe need\n45 of them. It is\nold.\n\n- It is here.\n")
+        write_text(tmp_path / name.format("b"), "# Ein *Titel*\n\nWir brauchen sie. Es ist alt.\n\n- Es ist hier.\n")
+        report = check_files(tmp_path / name.format("a"), tmp_path / name.format("b"))
+        assert report.sentences == 4
+        assert [(f.kind, f.sentences[0].source) for f in report.findings] == [("number", "We need 45 of them.")]
 
 
 def test_web_pages_are_paired_by_paragraphs(tmp_path):
@@ -392,6 +394,8 @@ def test_web_pages_are_paired_by_paragraphs(tmp_path):
     ):
         with pytest.raises(DocmtError, match=message):
             check_files(source, write(tmp_path / "c.html", text))
+    with pytest.raises(DocmtError, match=r"a\.html is html but .*d\.md is markdown\. Give both in the same format"):
+        check_files(source, write(tmp_path / "d.md", "Es ist hier.\n"))
     with pytest.raises(DocmtError, match=r"c\.html has no sentences to check"):
         check_files(*[write(tmp_path / "c.html", "<p></p>")] * 2)
 

@@ -25,8 +25,7 @@ from docmt.checking.sentence_checks import (
     find_unusual_lengths,
 )
 from docmt.core.errors import DocmtError
-from docmt.core.files import read_bytes
-from docmt.core.plain_text import read_lines
+from docmt.core.plain_text import read_bytes, read_lines
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import read_hypothesis
 from docmt.documents.document import read_input
@@ -36,7 +35,6 @@ from docmt.formats.unit_documents import UnitDocuments
 from docmt.formats.units import UnitFile
 
 Layout = Literal["auto", "lines", "text"]
-_MARKDOWN = (".md", ".markdown")
 _PAIRED_BY_UNITS = frozenset({"html", "xhtml", "epub", "docx", "pptx", "xlsx", "odf", "srt", "vtt"})
 _MAX_EXAMPLES = 3
 
@@ -70,7 +68,7 @@ def read_translation(
     format = find_format(source) if target and layout == "auto" else None
     if target and format and format.name in _PAIRED_BY_UNITS:
         return _pair_units(source, target, format, languages)
-    if layout == "text" or (layout == "auto" and source.suffix in _MARKDOWN):
+    if layout == "text" or (layout == "auto" and _is_markdown(source)):
         if target is None or is_jsonl(source):
             raise DocmtError(f"{source} is JSONL, not running text. Leave --layout out.")
         return _pair_running_text(source, target, languages)
@@ -134,7 +132,7 @@ def _pair_running_text(source: Path, target: Path, languages: tuple[str, str]) -
             source_lines.setdefault(number, [lines[0][number - 1].strip()])
             target_lines.setdefault(number, [lines[1][number - 1].strip()])
     if len(source_lines) != len(target_lines):
-        if source.suffix in _MARKDOWN:
+        if _is_markdown(source) and _is_markdown(target):
             return _pair_units(source, target, FORMATS["markdown"], languages)
         raise DocmtError(
             f"{source} has {len(source_lines)} lines of text but {target} has {len(target_lines)}. "
@@ -152,8 +150,11 @@ def _pair_units(source: Path, target: Path, format: FileFormat, languages: tuple
 
     Raises DocmtError if a file cannot be read, or the files have different numbers of paragraphs.
     """
-    paths = source, target
-    files = [format.read(read_bytes(path), str(path)) for path in paths]
+    contents = [read_bytes(path) for path in (source, target)]
+    if (other := find_format(target, contents[1])) is not format:
+        name = other.name if other else "text"
+        raise DocmtError(f"{source} is {format.name} but {target} is {name}. Give both in the same format.")
+    files = [format.read(data, str(path)) for data, path in zip(contents, (source, target), strict=True)]
     starts = files[0].document_starts
     if len(files[0].units) != len(files[1].units) or starts != files[1].document_starts:
         counts = [len(file.units) for file in files]
@@ -207,9 +208,13 @@ def _pair_line(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple
     yield from zip(sources, targets, strict=True) if equal else [(" ".join(sources), " ".join(targets))]
 
 
+def _is_markdown(path: Path) -> bool:
+    return find_format(path) is FORMATS["markdown"]
+
+
 def _read_running_text(path: Path, language: str) -> Document:
     """Return a file of running text as one document."""
-    layout: Literal["markdown", "text"] = "markdown" if path.suffix in _MARKDOWN else "text"
+    layout: Literal["markdown", "text"] = "markdown" if _is_markdown(path) else "text"
     [document] = read_input(path, layout=layout, language=language).documents
     return document
 
