@@ -400,6 +400,15 @@ def test_web_pages_are_paired_by_paragraphs(tmp_path):
         check_files(*[write(tmp_path / "c.html", "<p></p>")] * 2)
 
 
+def test_any_file_is_read_as_plain_text(tmp_path):
+    source, target = (
+        write(tmp_path / f"{name}.yaml", text) for name, text in (("a", "We need 45.\n"), ("b", "Es geht.\n"))
+    )
+    assert [f.kind for f in check_files(source, target, layout="text").findings] == ["number"]
+    with pytest.raises(DocmtError, match=r"a\.yaml is a yaml file.* --layout text"):
+        check_files(source, target)
+
+
 @pytest.mark.parametrize("third", ["...", "---", ""])
 def test_running_text_with_a_line_that_lost_its_words(third, tmp_path):
     source = write(tmp_path / "a.txt", "Hello there.\n---\nBye.\nIt is old.\n")

@@ -30,7 +30,7 @@ from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.input_formats import check_name, is_jsonl
-from docmt.formats.registry import FORMATS, FileFormat, find_format
+from docmt.formats.registry import FORMATS, FileFormat, find_format, find_format_of_name
 from docmt.formats.unit_documents import UnitDocuments
 from docmt.formats.units import UnitFile
 
@@ -65,8 +65,8 @@ def read_translation(
         raise DocmtError(f"{source} has only one side. Name the file with its translation too.")
     config = config or CheckConfig()
     languages = config.source_language or "en", config.target_language or "en"
-    format = find_format(source) if target and layout == "auto" else None
-    if target and format and format.name in _PAIRED_BY_UNITS:
+    format = find_format_of_name(source)
+    if target and layout == "auto" and format and format.name in _PAIRED_BY_UNITS:
         return _pair_units(source, target, format, languages)
     if layout == "text" or (layout == "auto" and _is_markdown(source)):
         if target is None or is_jsonl(source):
@@ -128,9 +128,7 @@ def _pair_running_text(source: Path, target: Path, languages: tuple[str, str]) -
     source_lines, target_lines = map(_sentences_by_line, documents)
     lines = [document.text().rstrip("\n").split("\n") for document in documents]
     if len(lines[0]) == len(lines[1]):
-        for number in source_lines.keys() ^ target_lines.keys():
-            source_lines.setdefault(number, [lines[0][number - 1].strip()])
-            target_lines.setdefault(number, [lines[1][number - 1].strip()])
+        _add_missing(source_lines, target_lines, *lines, first=1)
     if len(source_lines) != len(target_lines):
         if _is_markdown(source) and _is_markdown(target):
             return _pair_units(source, target, FORMATS["markdown"], languages)
@@ -162,54 +160,62 @@ def _pair_units(source: Path, target: Path, format: FileFormat, languages: tuple
             f"{source} has {counts[0]} paragraphs (and cells, cues, labels) but {target} has {counts[1]}. Give a "
             "translation that keeps them, or files with one sentence a line."
         )
-    sides = [_sentences_by_unit(file, language) for file, language in zip(files, languages, strict=True)]
+    source_units, target_units = map(_sentences_by_unit, files, languages)
+    _add_missing(source_units, target_units, *([unit.text for unit in file.units] for file in files), first=0)
+    pairs = _pair_groups(source_units, target_units)
     documents = []
     for number, (first, last) in enumerate(pairwise([*starts, len(files[0].units)]), 1):
-        source_units, target_units = ({unit: side[unit] for unit in range(first, last) if side[unit]} for side in sides)
-        for unit in source_units.keys() ^ target_units.keys():  # one side has no word
-            source_units.setdefault(unit, [files[0].units[unit].text.strip()])
-            target_units.setdefault(unit, [files[1].units[unit].text.strip()])
-        pairs = _pair_groups(source_units, target_units)
         id = f"{source.name} {number}" if len(starts) > 1 else source.name
-        sources, targets = tuple(pair[1] for pair in pairs), tuple(pair[2] for pair in pairs)
+        inside = [pair for unit, *pair in pairs if first <= unit < last]
+        sources, targets = (tuple(pair[side] for pair in inside) for side in (0, 1))
         documents.append(ParallelDocument(id, sources, targets, number))
     if not any(map(len, documents)):
         raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
     return PairedDocuments(documents, [])
 
 
-def _sentences_by_unit(file: UnitFile, language: str) -> list[list[str]]:
-    """Return the sentences of every unit."""
-    sentences: list[list[str]] = [[] for _ in file.units]
+def _sentences_by_unit(file: UnitFile, language: str) -> dict[int, list[str]]:
+    """Return the sentences of every unit that has any, by its index."""
+    sentences: dict[int, list[str]] = {}
     cut = UnitDocuments(file, language)
     for document, places in zip(cut.documents, cut.sentences, strict=True):
         for sentence, place in zip(document.sentences, places, strict=True):
-            sentences[place.unit].append(sentence)
+            sentences.setdefault(place.unit, []).append(sentence)
     return sentences
+
+
+def _add_missing(
+    sources: dict[int, list[str]],
+    targets: dict[int, list[str]],
+    source_texts: Sequence[str],
+    target_texts: Sequence[str],
+    *,
+    first: int,
+) -> None:
+    """Add the text of lines or units that have a sentence on the other side alone. first: number of the first text."""
+    for number in sources.keys() ^ targets.keys():
+        sources.setdefault(number, [source_texts[number - first].strip()])
+        targets.setdefault(number, [target_texts[number - first].strip()])
 
 
 def _pair_groups(
     sources: Mapping[int, Sequence[str]], targets: Mapping[int, Sequence[str]]
 ) -> list[tuple[int, str, str]]:
-    """Pair the sentences of the lines or units of two files, as many on both sides. Return (number in source, pair).
+    """Pair the sentences of as many lines or units on both sides, by number. Return (number in the source, pair).
 
-    If the two sides have different numbers of sentences, they are one pair.
+    If the two sides of a line or unit have different numbers of sentences, its whole texts are one pair.
     """
-    return [
-        (number, *pair)
-        for number, other in zip(sorted(sources), sorted(targets), strict=True)
-        for pair in _pair_line(sources[number], targets[other])
-    ]
-
-
-def _pair_line(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the sentence pairs of a line, or the whole lines if the numbers of sentences differ."""
-    equal = len(sources) == len(targets)
-    yield from zip(sources, targets, strict=True) if equal else [(" ".join(sources), " ".join(targets))]
+    pairs = []
+    for number, other in zip(sorted(sources), sorted(targets), strict=True):
+        source, target = sources[number], targets[other]
+        if len(source) != len(target):
+            source, target = [" ".join(source)], [" ".join(target)]
+        pairs += [(number, *pair) for pair in zip(source, target, strict=True)]
+    return pairs
 
 
 def _is_markdown(path: Path) -> bool:
-    return find_format(path) is FORMATS["markdown"]
+    return find_format_of_name(path) is FORMATS["markdown"]
 
 
 def _read_running_text(path: Path, language: str) -> Document:

@@ -134,11 +134,7 @@ def _is_expressed(
     digits = [other.digits for other in others]
     value = int((number.key if number.key.isdecimal() else number.digits)[:9])
     afternoon = _AFTERNOON.search(f"{context} {text}") is not None
-
-    def same(hour: str) -> set[str]:
-        """Return the number, and the hours that it may be on a clock with 12 or 24 hours."""
-        return {hour, str(int(hour) + 12), str(int(hour) - 12)} if afternoon and len(hour) <= 2 else {hour}
-
+    whole = _same_hours(number.digits, afternoon)
     if number.is_unseparated:
         is_matched = (
             (not _RANGE.search(context) and _is_in_range(value, text))
@@ -149,12 +145,13 @@ def _is_expressed(
     else:
         is_half = number.digits.endswith(("5", "30")) and not HALF.isdisjoint(split_words(text))
         first, *rest = number.parts  # hour and minutes, or day and month
-        is_matched = is_half or (not same(first).isdisjoint(digits) and all(part in digits for part in rest))
+        is_start_found = not _same_hours(first, afternoon).isdisjoint(digits)
+        is_matched = is_half or (is_start_found and all(part in digits for part in rest))
     return (
         is_matched
         or any(number.key == other.key for other in others)  # repeated less often
         or any(number.digits == other.digits and ":" in number.text + other.text for other in others)  # 18:30 and 1830
-        or any(not same(number.digits).isdisjoint(other.parts) for other in others if not other.is_unseparated)
+        or any(not whole.isdisjoint(other.parts) for other in others if not other.is_unseparated)
         or _is_scaled(number, context, text, others)
         or _is_in_date(number, context)
         or _is_in_date(number, text)
@@ -166,6 +163,11 @@ def _is_expressed(
 def _is_in_range(value: int, text: str) -> bool:
     """Return whether a range of the text includes the value, as 4 to 8 does for 5, 6 and 7."""
     return any(int(match[1]) < value < int(match[2]) for match in _RANGE.finditer(text))
+
+
+def _same_hours(number: str, afternoon: bool) -> set[str]:
+    """Return the number, and with p.m. the hours that it may be on a clock of 12 or 24 hours."""
+    return {number, str(int(number) + 12), str(int(number) - 12)} if afternoon and len(number) <= 2 else {number}
 
 
 def _is_same_time(number: Number, other: Number, afternoon: bool) -> bool:

@@ -69,16 +69,24 @@ FORMATS: dict[str, FileFormat] = {each.name: each for each in _FORMATS}
 _BY_SUFFIX = {suffix: each for each in _FORMATS for suffix in each.suffixes}
 
 
+def find_format_of_name(path: Path | str) -> FileFormat | None:
+    """Return the format of a file by its suffix alone, or None."""
+    return _BY_SUFFIX.get(_suffix(path))
+
+
 def find_format(path: Path | str, data: bytes = b"") -> FileFormat | None:
     """Return the format of a file by its suffix, else by its beginning; None for text, JSONL and unknown files.
 
     Raises DocmtError for formats that docmt knows and does not read.
     """
-    suffix = Path(plain_name(path)).suffix.lower()
     check_known(path)
-    if suffix == ".json" and _looks_like_jsonl(data):
+    if _suffix(path) == ".json" and _looks_like_jsonl(data):
         return None
-    return _BY_SUFFIX.get(suffix) or _find_by_content(data)
+    return find_format_of_name(path) or _find_by_content(data)
+
+
+def _suffix(path: Path | str) -> str:
+    return Path(plain_name(path)).suffix.lower()
 
 
 def _looks_like_jsonl(data: bytes) -> bool:
