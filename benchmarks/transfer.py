@@ -1,9 +1,9 @@
-"""Give a model what further training gave to its start model, by adding the difference of the weights.
+"""Put a better start model under a model that began from an older one, without another training.
 
-python -m benchmarks.transfer OLD_START NEW_START MODEL OUTPUT
+python -m benchmarks.transfer OLD_START NEW_START MODEL OUTPUT --share 0.25
 
-MODEL was trained from OLD_START, and NEW_START too. The output has the weights of MODEL, plus NEW_START less OLD_START
-where the start models have a weight (task arithmetic, Ilharco et al. 2023). It is a start for a short training.
+MODEL was trained from OLD_START, and NEW_START too. Weights that the start models have become those of NEW_START, plus
+a share of what MODEL learned in them (MODEL less OLD_START: task arithmetic, Ilharco et al. 2023). The others stay.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("old_start", "new_start", "model", "output"):
         parser.add_argument(name)
+    parser.add_argument("--share", type=float, default=1.0, help="of what MODEL learned in these weights (%(default)s)")
     options = parser.parse_args(arguments)
     names = options.old_start, options.new_start, options.model
     paths = [find_named_model(name) or Path(name) for name in names]
     old, new, model = map(load_model, paths)
     start, trained, weights = (each.state_dict() for each in (old, new, model))
-    if missing := [name for name in start if name not in weights or name not in trained]:
-        raise SystemExit(f"not all three models have the weight {missing[0]}: name models of one start")
-    changed = {name: weights[name] + trained[name] - weight for name, weight in start.items()}
+    shapes = [{name: weight.shape for name, weight in each.items()} for each in (start, trained, weights)]
+    if other := [name for name, shape in shapes[0].items() if any(each.get(name) != shape for each in shapes[1:])]:
+        raise SystemExit(f"not all three models have the weight {other[0]} of one size: name models of one start")
+    if len({(path / "tokenizer.json").read_bytes() for path in paths}) > 1:
+        raise SystemExit("the three models have different tokenizers: name models of one start")
+    changed = {name: trained[name] + options.share * (weights[name] - weight) for name, weight in start.items()}
     model.load_state_dict({**weights, **changed})
     source, target = load_languages(paths[2])
     card = ModelCard(source_language=source, target_language=target)

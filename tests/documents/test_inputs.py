@@ -22,7 +22,7 @@ LIST = {"id": "a", "source": ["One.", " Two. "]}
 FIRST, SECOND = ({"document": "b", "sentence": number, "source": f"Go {number}."} for number in (1, 2))
 TEXT = {"id": "c", "text": "One here. Two there.\nThree."}
 
-READER = "(docmt does not|only docmt translate and docmt check) read[^.]*"
+READER = "(docmt does not read|only docmt translate (and docmt check read|reads))[^.]*"
 
 
 def write(path: Path, *rows: object) -> Path:

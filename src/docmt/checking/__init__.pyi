@@ -1,10 +1,10 @@
-from .checks import PairedDocuments as PairedDocuments
 from .checks import check_documents as check_documents
 from .checks import check_files as check_files
-from .checks import read_translation as read_translation
 from .findings import KINDS as KINDS
 from .findings import CheckConfig as CheckConfig
 from .findings import CheckReport as CheckReport
 from .findings import Finding as Finding
 from .findings import MarkedSentence as MarkedSentence
 from .findings import render_html as render_html
+from .pairing import PairedDocuments as PairedDocuments
+from .pairing import read_translation as read_translation

@@ -24,8 +24,8 @@ FUNCTION_WORDS = _word_sets("function_words")
 DETERMINERS = _word_sets("determiners")
 """Words before nouns."""
 NOUNS_ARE_CAPITALISED = frozenset(_DATA["capital_nouns"].split())
-HALF = frozenset(_DATA["half"].split())
-"""Words for one half: six and a half is 6.5."""
+HALF, QUARTER, NOON, MIDNIGHT = (re.compile(_DATA[name]) for name in ("half", "quarter", "noon", "midnight"))
+"""Words for one half (six and a half is 6.5), a quarter, 12 and 0 o'clock."""
 NUMBER_WORDS: Mapping[str, Mapping[int, tuple[str, ...]]] = {
     language: {int(value): tuple(beginnings.split()) for value, beginnings in numbers.items()}
     for language, numbers in _DATA["numbers"].items()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from statistics import median
 
-from docmt.checking.findings import CheckConfig, Finding, Spans, mark_sentence
+from docmt.checking.findings import Certainty, CheckConfig, Finding, Spans, mark_sentence
 from docmt.checking.languages import (
     FORMAL,
     FUNCTION_WORDS,
@@ -77,8 +77,9 @@ def find_untranslated(
 ) -> Iterator[Finding]:
     """Yield sentences left as they are, or in the source language.
 
-    Copied words may be names or code. So most of them must be words that are usually translated, or function words of
-    the source language.
+    Copied words may be names or code. So half of them must be words that are usually translated, or function words of
+    the source language. One is enough in an equal sentence of three words or more that are not all
+    capitalised. Without any, it is *possible*.
     """
     source_words, target_words = (FUNCTION_WORDS.get(language, frozenset[str]()) for language in languages)
     only_source = source_words - target_words
@@ -90,14 +91,15 @@ def find_untranslated(
         share = _share_copied(original, hypothesis, config.copied_share)
         if share >= config.copied_share:
             foreign = [word for word in words if word in only_source or copies.is_translated(word)]
+            equal = hypothesis == original
             if 2 * len(foreign) >= len(words):
-                equal = hypothesis == original
-                yield Finding(
-                    "untranslated",
-                    "same as the source" if equal else "nearly the same as the source",
-                    (mark_sentence(document, index),),
-                    "sure" if equal and len(foreign) >= _MIN_FOREIGN else "likely",
-                )
+                certainty: Certainty = "sure" if equal and len(foreign) >= _MIN_FOREIGN else "likely"
+            elif equal and len(words) > _MIN_FOREIGN and any(map(str.islower, hypothesis[1:])):
+                certainty = "likely" if foreign else "possible"
+            else:
+                continue
+            message = "same as the source" if equal else "nearly the same as the source"
+            yield Finding("untranslated", message, (mark_sentence(document, index),), certainty)
         elif len(words) > _MIN_FOREIGN:
             source_count = sum(word in only_source for word in words)
             target_count = sum(word in target_words for word in words)

@@ -47,20 +47,21 @@ class _Refused(NamedTuple):
 
     description: str
     advice: str
-    has_units: bool = False
-    """whether `docmt.formats` reads it"""
+    reader: str = "docmt does not read"
     is_text: bool = True
     """whether its bytes can be read as plain text instead"""
 
 
 _EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
 _AS_LINES = "into a file with one sentence a line, and translate that with --layout lines"
-_SUBTITLES = _Refused("a subtitle file", f"Put their text {_AS_LINES}", has_units=True)
-_PAGE = _Refused("a web page", _EXTRACT, has_units=True)
+_TRANSLATED = "only docmt translate reads"
+_PAIRED = "only docmt translate and docmt check read"
+_SUBTITLES = _Refused("a subtitle file", f"Put their text {_AS_LINES}", _PAIRED)
+_PAGE = _Refused("a web page", _EXTRACT, _PAIRED)
 _XML = _Refused("an XML file", _EXTRACT)
-_OFFICE = _Refused("an office document", _EXTRACT, has_units=True)
+_OFFICE = _Refused("an office document", _EXTRACT, _PAIRED)
 _SENTENCES = f"Put the sentences of one language {_AS_LINES}"
-_XLIFF = _Refused("an XLIFF file", _SENTENCES, has_units=True)
+_XLIFF = _Refused("an XLIFF file", _SENTENCES, _TRANSLATED)
 _PDF = _Refused(
     "a PDF document",
     "Extract the text, for example with pdftotext, and translate that with --join-lines",
@@ -84,11 +85,11 @@ _REFUSED = {
     **dict.fromkeys((".docx", ".odt", ".odp", ".ods", ".pptx", ".xlsx", ".epub"), _OFFICE),
     ".xml": _XML,
     ".pdf": _PDF,
-    ".po": _Refused("a gettext file", _SENTENCES, has_units=True),
+    ".po": _Refused("a gettext file", _SENTENCES, _TRANSLATED),
     ".tmx": _Refused("a translation memory", _SENTENCES),
     ".xliff": _XLIFF,
     ".xlf": _XLIFF,
-    ".json": _Refused("plain JSON", "Write one object a line, with `text` or `source` sentences", has_units=True),
+    ".json": _Refused("plain JSON", "Write one object a line, with `text` or `source` sentences", _TRANSLATED),
 }
 _MARKUP = (
     (re.compile(r"\s*(<!doctype html|<html[\s>])", re.IGNORECASE), _PAGE),
@@ -148,9 +149,8 @@ def check_markup(path: Path | str, text: str, more: str = "") -> None:
 
 def _unsupported(path: Path | str, refused: _Refused, more: str) -> DocmtError:
     name = "standard input" if str(path) == STANDARD else path
-    reader = "only docmt translate and docmt check read" if refused.has_units else "docmt does not read"
     advice = refused.advice + (more if refused.is_text else "")
-    return DocmtError(f"{name} is {refused.description}, which {reader}. {advice}.")
+    return DocmtError(f"{name} is {refused.description}, which {refused.reader}. {advice}.")
 
 
 def _suffix(path: Path | str) -> str:

@@ -48,8 +48,8 @@ class CheckOptions:
     """The options of the command."""
 
     source: str = option(positional=True, metavar="SOURCE")
-    """source sentences, one a line, JSONL, Markdown, an office document, web page or book; TRANSLATION.jsonl has both
-    sides"""
+    """source sentences, one a line, JSONL, Markdown, an office document, web page, book or subtitles; TRANSLATION.jsonl
+    has both sides"""
     target: str | None = option(None, positional=True, metavar="TARGET")
     """translation to check, in the format of SOURCE; not needed for TRANSLATION.jsonl"""
     layout: Literal["auto", "lines", "text"] = "auto"
@@ -152,7 +152,8 @@ def _print(report: CheckReport, most: int) -> None:
     ]
     languages = f"{report.source_language or '?'} to {report.target_language or '?'}"
     documents = f"{report.documents:,} document{'s' * (report.documents != 1)}"
-    for line in [f"{documents}, {report.sentences:,} sentences, {languages}", *report.notes]:
+    sentences = f"{report.sentences:,} sentence{'s' * (report.sentences != 1)}"
+    for line in [f"{documents}, {sentences}, {languages}", *report.notes]:
         print(printable(line))
     if not rows:
         print("no findings")

@@ -1,0 +1,142 @@
+"""Pairs of sentences of files with paragraphs, cues and cells."""
+
+import zipfile
+
+import pytest
+
+from docmt.checking import check_files, read_translation
+from docmt.core.errors import DocmtError
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def subtitles(*texts, shift=0.0):
+    return "".join(
+        f"{n + 1}\n00:00:{3 * n + shift:06.3f} --> 00:00:{3 * n + 2 + shift:06.3f}\n{text}\n\n".replace(".", ",", 2)
+        if text
+        else ""
+        for n, text in enumerate(texts)
+    )
+
+
+def pairs(source, target):
+    [document] = read_translation(source, target).documents
+    return list(document)
+
+
+SOURCE = ("Hello there,", "we need 45 of them.", "It cost 7 euros.", "It is late.")
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        (
+            ("Bonjour.", "Il nous en faut 45.", "Cela coûte 7 euros,", "et il est tard."),
+            [
+                ("Hello there, we need 45 of them.", "Bonjour. Il nous en faut 45."),
+                ("It cost 7 euros. It is late.", "Cela coûte 7 euros, et il est tard."),
+            ],
+        ),
+        (
+            ("Bonjour,", "il en faut 45.", "...", "Il est tard."),
+            [
+                ("Hello there, we need 45 of them.", "Bonjour, il en faut 45."),
+                ("It cost 7 euros.", ""),
+                ("It is late.", "Il est tard."),
+            ],
+        ),
+        (
+            ("Bonjour,", "il en faut 45.", "Cela coûte 7 euros.", ""),
+            [
+                ("Hello there, we need 45 of them.", "Bonjour, il en faut 45."),
+                ("It cost 7 euros.", "Cela coûte 7 euros."),
+                ("It is late.", ""),
+            ],
+        ),
+    ],
+)
+def test_subtitles_are_paired_by_their_times(targets, expected, tmp_path):
+    source = write(tmp_path / "a.srt", subtitles(*SOURCE))
+    for shift in (0.0, 0.4):
+        assert pairs(source, write(tmp_path / "b.srt", subtitles(*targets, shift=shift))) == expected
+    vtt = "WEBVTT\n\n" + subtitles(*targets).replace(",0", ".0")
+    assert pairs(source, write(tmp_path / "b.vtt", vtt)) == expected
+
+
+def test_speakers_of_one_cue_stay_apart(tmp_path):
+    source = write(tmp_path / "a.srt", subtitles("- Who is it?\n- It is me."))
+    target = write(tmp_path / "b.srt", subtitles("- Qui est-ce ?\n- C'est moi."))
+    assert pairs(source, target) == [("Who is it?", "Qui est-ce ?"), ("It is me.", "C'est moi.")]
+
+
+def test_cells_of_markdown_are_compared(tmp_path):
+    text = "It has {} rooms.\n\n| n | what |\n|---|---|\n| 7 | {} |\n"
+    source = write(tmp_path / "a.md", text.format(45, "12 people came"))
+    target = write(tmp_path / "b.md", text.format(45, "21 Leute kamen"))
+    assert [f.sentences[0].source for f in check_files(source, target, kinds=["number"]).findings] == ["12 people came"]
+    with pytest.raises(DocmtError, match=r"has 4 paragraphs \(and cells, labels\) but .* has 1"):
+        check_files(source, write(tmp_path / "b.md", "Es hat 45.\n\n---\n"))
+
+
+def test_markdown_with_as_many_lines_in_other_places(tmp_path):
+    source = write(tmp_path / "a.md", "# A title\n\nIt has\n45 rooms.\n\nIt is 7 m\n")
+    target = write(tmp_path / "b.md", "# Un titre\n\nIl a 45 pièces.\n\nIl fait\n7 m.\n")
+    assert pairs(source, target)[1:] == [("It has 45 rooms.", "Il a 45 pièces."), ("It is 7 m", "Il fait 7 m.")]
+
+
+def test_a_last_line_without_translation(tmp_path):
+    source, target = write(tmp_path / "a.txt", "One.\nTwo.\n"), write(tmp_path / "b.txt", "Eins.\n\n")
+    assert [f.kind for f in check_files(source, target, layout="text").findings] == ["empty"]
+
+
+def test_standard_input_and_an_empty_translation_are_refused(tmp_path):
+    source = write(tmp_path / "a.txt", "One.\n")
+    with pytest.raises(DocmtError, match="standard input cannot be checked, as files are read more than once"):
+        check_files("-", source)
+    with pytest.raises(DocmtError, match=r"b\.txt has no sentences to check"):
+        check_files(source, write(tmp_path / "b.txt", ""))
+    page = write(tmp_path / "page", "<html><body><p>We need 45.</p></body></html>")
+    assert pairs(page, page) == [("We need 45.", "We need 45.")]
+    with pytest.raises(DocmtError, match=r"a\.txt is text but .*page is html"):
+        check_files(source, page)
+    with pytest.raises(DocmtError, match=r"page is html, not sentences by line. Leave --layout out"):
+        check_files(page, page, layout="lines")
+
+
+def write_book(path, *chapters):
+    numbers = range(len(chapters))
+    items = "".join(f'<item id="c{n}" href="{n}.xhtml" media-type="application/xhtml+xml"/>' for n in numbers)
+    spine = "".join(f'<itemref idref="c{n}"/>' for n in numbers)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("mimetype", "application/epub+zip")
+        file.writestr(
+            "META-INF/container.xml",
+            '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+            '<rootfile full-path="a.opf" media-type="application/oebps-package+xml"/></rootfiles></container>',
+        )
+        file.writestr(
+            "a.opf",
+            f'<package xmlns="http://www.idpf.org/2007/opf"><metadata/><manifest>{items}</manifest>'
+            f"<spine>{spine}</spine></package>",
+        )
+        for number, paragraphs in enumerate(chapters):
+            body = "".join(f"<p>{text}</p>" for text in paragraphs)
+            file.writestr(f"{number}.xhtml", f'<html xmlns="http://www.w3.org/1999/xhtml"><body>{body}</body></html>')
+    return path
+
+
+def test_a_chapter_with_a_lost_paragraph_is_a_finding(tmp_path):
+    source = write_book(tmp_path / "a.epub", ["It is here.", "We need 45."], ["It has 77 rooms."])
+    target = write_book(tmp_path / "b.epub", ["Es ist hier."], ["Es hat 88 Zimmer."])
+    report = check_files(source, target, kinds=["sentence_count", "number"])
+    assert report.documents == 2
+    assert [(f.kind, f.sentences[0].source) for f in report.findings] == [
+        ("sentence_count", "It is here."),
+        ("number", "It has 77 rooms."),
+    ]
+    assert report.findings[0].message.startswith("2 source paragraphs but 1 target paragraphs;")
+    with pytest.raises(DocmtError, match=r"has 2 chapters but .* has 1"):
+        check_files(source, write_book(tmp_path / "c.epub", ["Es ist hier.", "Wir brauchen 45."]))
