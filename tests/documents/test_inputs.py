@@ -198,6 +198,7 @@ def test_office_documents_without_their_name(tmp_path: Path) -> None:
     for start, message in (
         (b"PK\x03\x04\x14\0\xff", "zip archive or an office"),
         (b"%PDF-1.7\n%\xe2\xe3", "looks like a PDF"),
+        (b"\x89PNG\r\n\x1a\n\x00", "looks like a picture"),
     ):
         (tmp_path / "x").write_bytes(start)
         with pytest.raises(DocmtError, match=message):

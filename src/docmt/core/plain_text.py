@@ -132,6 +132,8 @@ def _suggest_fix(data: bytes, error: UnicodeDecodeError) -> str:
         return _suggest_iconv("UTF-16", "utf-16")
     if data.startswith(b"PK\x03\x04"):
         return "it looks like a zip archive or an office document; extract its text first"
+    if data.startswith((b"\x89PNG", b"\xff\xd8\xff")):
+        return "it looks like a picture; give a text file"
     if data.startswith(b"%PDF-"):
         return "it looks like a PDF document; extract its text first, such as with pdftotext"
     if error.reason == "unexpected end of data":
