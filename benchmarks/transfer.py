@@ -12,8 +12,15 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from docmt.checkpoint.model_directory import ModelCard, load_languages, load_model, load_model_tokenizer, save_model
-from docmt.checkpoint.model_names import find_named_model
+from docmt.checkpoint.model_directory import (
+    ModelCard,
+    load_alignment_layer,
+    load_languages,
+    load_model,
+    load_model_tokenizer,
+    save_model,
+)
+from docmt.checkpoint.model_names import find_named_model, load_licence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,8 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     changed = {name: trained[name] + options.share * (weights[name] - weight) for name, weight in start.items()}
     model.load_state_dict({**weights, **changed})
     source, target = load_languages(paths[2])
-    card = ModelCard(source_language=source, target_language=target)
-    save_model(Path(options.output), model, load_model_tokenizer(paths[2]), card)
+    card = ModelCard(source_language=source, target_language=target, license=load_licence(paths[2]))
+    save_model(
+        Path(options.output), model, load_model_tokenizer(paths[2]), card, alignment=load_alignment_layer(paths[2])
+    )
     print(f"{len(changed):,} of {len(weights):,} weight tensors were changed: {options.output}")
 
 

@@ -34,4 +34,10 @@ def test_models_of_other_starts_are_refused(tmp_path):
         SystemExit, match=r"not all three models have the weight .* of one size: name models of one start"
     ):
         main([str(tmp_path / name) for name in ("old", "new", "model", "sum")])
+    save_tiny_model(tmp_path / "wide", width=32)
+    with pytest.raises(SystemExit, match="of one size"):
+        main([str(tmp_path / name) for name in ("new", "wide", "model", "sum")])
+    (tmp_path / "new" / "tokenizer.json").write_text("{}")
+    with pytest.raises(SystemExit, match="the three models have different tokenizers"):
+        main([str(tmp_path / name) for name in ("new", "model", "model", "sum")])
     assert not (tmp_path / "sum").exists()
