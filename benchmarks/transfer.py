@@ -14,13 +14,14 @@ from pathlib import Path
 
 from docmt.checkpoint.model_directory import (
     ModelCard,
+    find_model,
     load_alignment_layer,
     load_languages,
     load_model,
     load_model_tokenizer,
     save_model,
 )
-from docmt.checkpoint.model_names import find_named_model, load_licence
+from docmt.checkpoint.model_names import load_licence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of what MODEL learned in these weights (%(default)s)")
     options = parser.parse_args(arguments)
     names = options.old_start, options.new_start, options.model
-    paths = [find_named_model(name) or Path(name) for name in names]
+    paths = [find_model(name) for name in names]
     old, new, model = map(load_model, paths)
     start, trained, weights = (each.state_dict() for each in (old, new, model))
     shapes = [{name: weight.shape for name, weight in each.items()} for each in (start, trained, weights)]

@@ -9,6 +9,7 @@ SAME = [
     ("en", "fr", "at 3 p.m.", "à 15h00"),
     ("en", "fr", "at 3.30 p.m.", "à 15 h 30"),
     ("en", "fr", "at 8.30", "à 8 heures 30"),
+    ("en", "fr", "at 8:00", "à huit heures"),
     ("en", "fr", "from 18:30", "dès 18h30"),
     ("en", "fr", "at 7.45 in the evening", "à 19 h 45"),
     ("en", "de", "3 in the afternoon", "15 Uhr"),
@@ -36,12 +37,14 @@ SAME = [
     # Decimals and parts.
     ("en", "fr", "99.900 %", "99,9 %"),
     ("en", "fr", ".5 per cent", "0,5 %"),
+    ("en", "fr", "p < .001", "p < 0,001"),
     ("en", "fr", "Article 4.5", "article 4, paragraphe 5"),
     ("en", "fr", "Articles 50, 100 and 150", "les articles 50, 100 et 150"),
     # Dates.
     ("en", "fr", "05.06.2004", "5/6/2004"),
     ("en", "fr", "on 5/6/2004 it", "le 5 juin 2004"),
     ("en", "de", "9/11", "am 11.9. war es"),
+    ("en", "de", "He came on July 1.", "Er kam am 1.7."),
 ]
 OTHER = [
     ("en", "fr", "1,000 votes", "1,00 voix"),

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from docmt.checking.findings import Certainty
@@ -15,16 +16,17 @@ from docmt.checking.languages import HALF, MIDNIGHT, NOON, NUMBER_WORDS, QUARTER
 # its minutes: 18:30, 18h30 and 18 h 30.
 _NUMBER = re.compile(
     r"\d{1,3}(?:(?:[.,'’\u00a0\u202f ]|, )\d{3})+(?!\d)(?:[.,]\d+)?|\d{1,2}(?::|\s?[hH]\s?)\d\d(?!\d)|"
-    r"(?<![\w.,)])\.\d{1,2}(?!\d)|\d+(?:[.,]\d+)?"
+    r"(?<![\w.,)])\.\d{1,4}(?!\d)|\d+(?:[.,]\d+)?"
 )
 _HOUR = re.compile(r"\s?[hH]\s?")
 _TIME = re.compile(r"(\d{1,2})(?:[:.](\d\d))?")
 # The fraction of a number. Three digits after a separator are a group of thousands, except after a single zero.
-_FRACTION = re.compile(r"(?:(?<=^0)[.,]|[.,](?!\d{3}$))(\d+)$")
+_FRACTION = re.compile(r"(?:(?<=^0)[.,]|^\.|[.,](?!\d{3}$))(\d+)$")
 _THOUSANDS = re.compile(r"\d{1,3}[.,]\d{3}")
 # Two numbers with a point are a day and a month only with another point and more text, or a year.
 _DATE = re.compile(
-    r"\b\d{1,2}(?:/\d{1,2}(?:/\d{2,4})?|-\d{1,2}-\d{2,4}|\.\d{1,2}\.(?:\d{2,4}|(?=\s*\S)))(?!\d)|\b\d{4}-\d{2}-\d{2}\b"
+    r"\b\d{1,2}(?:/\d{1,2}(?:/\d{2,4})?|-\d{1,2}-\d{2,4}|\.\d{1,2}\.(?:\d{2,4}|(?=\s*\S)))(?!\d)|"
+    r"(?<=\b(?:[Aa]m|[Oo]n|[Ll]e) )\d{1,2}\.\d{1,2}\.$|\b\d{4}-\d{2}-\d{2}\b"
 )
 _ROMAN = re.compile(r"\b(?=[IVXLC]{2}|[VX])([LXC]{0,5}(?:IX|IV|V?I{0,3}))(?=[eèrº.]|\b)")
 _RANGE = re.compile(r"\b(\d{1,9})\s?(?:-|–|to|through|bis|à|a|al|tot|do|до)\s?(\d{1,9})\b")
@@ -161,7 +163,8 @@ def _is_expressed(
     context: the sentence of the number. others: the numbers of `text`. languages: of the two.
     """
     digits = [other.digits for other in others]
-    value = int(number.key[:9]) if number.key.isdecimal() else None
+    key = number.key.removesuffix(":00")
+    value = int(key[:9]) if key.isdecimal() else None
     afternoon, after_midnight = (
         pattern.search(f"{context}\n{text}") is not None for pattern in (_AFTERNOON, _AFTER_MIDNIGHT)
     )
@@ -200,7 +203,7 @@ def _separate_numbers(number: Number, text: str, context: str) -> list[str]:
     """
     if number.is_unseparated:
         return []
-    is_apart = _is_inside_date(number, text) or {each.digits for each in find_numbers(context)}.issuperset(number.parts)
+    is_apart = _is_inside_date(number, text) or _find_digits(context).issuperset(number.parts)
     is_time = _TIME.fullmatch(number.with_colon) and number.parts[0] != "0"
     return number.parts if is_time or is_apart else number.parts[:1]
 
@@ -267,7 +270,17 @@ def _find_scales(text: str) -> Set[int]:
 
 def _is_inside_date(number: Number, text: str) -> bool:
     """Return whether a number is in a date of its text."""
-    return any(date.start() <= number.span[0] and number.span[1] <= date.end() for date in _DATE.finditer(text))
+    return any(start <= number.span[0] and number.span[1] <= end for start, end in _find_dates(text))
+
+
+@lru_cache(maxsize=8)
+def _find_dates(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple(date.span() for date in _DATE.finditer(text))
+
+
+@lru_cache(maxsize=8)
+def _find_digits(text: str) -> frozenset[str]:
+    return frozenset(number.digits for number in find_numbers(text))
 
 
 def _is_in_date(number: Number, context: str, text: str, others: list[Number]) -> bool:

@@ -26,7 +26,7 @@ _PAIRED_BY_UNITS = frozenset({"html", "xhtml", "epub", "docx", "pptx", "xlsx", "
 _MAX_EXAMPLES = 3
 _BEGINNING = 4096
 """Bytes of a file that show its format."""
-_TABLE = re.compile(r"[ |:-]*\|[ |:-]*-[ |:-]*|[ |:-]*-[ |:-]*\|[ |:-]*")
+_TABLE = re.compile(r"(?=[^-]*-)(?=[^|]*\|)[ |:-]+")
 """The line between the header of a Markdown table and its cells."""
 
 
@@ -126,11 +126,13 @@ def _pair_running_text(source: Path, target: Path, languages: tuple[str, str]) -
     lines = [document.text().split("\n") for document in documents]
     if all(map(_is_markdown, paths)):
         has_table = any(_TABLE.fullmatch(line) for side in lines for line in side)
-        if has_table or source_lines.keys() != target_lines.keys():
+        are_broken_alike = [not line.strip() for line in lines[0]] == [not line.strip() for line in lines[1]]
+        if has_table or not (are_broken_alike or source_lines.keys() == target_lines.keys()):
             files = [FORMATS["markdown"].read(read_bytes(path), str(path)) for path in paths]
-            if has_table or len(files[0].units) == len(files[1].units):
+            rows = {sum("|" in line for line in side) for side in lines}
+            if len(files[0].units) == len(files[1].units) or (has_table and len(rows) > 1):
                 return _pair_files(paths, files, languages)
-    counts = {len(each) - (each[-1] == "") for each in lines}
+    counts = {len(document.text().rstrip("\n").split("\n")) for document in documents}
     if len(counts) == 1 or len(lines[0]) == len(lines[1]):
         _add_missing(source_lines, target_lines, *lines, first=1)
     if len(source_lines) != len(target_lines):
@@ -183,7 +185,9 @@ def _pair_files(paths: tuple[Path, Path], files: Sequence[UnitFile], languages: 
         id = f"{paths[0].name} {number}" if len(chapters[0]) > 1 else paths[0].name
         units = [range(first, last) for first, last in bounds]
         if isinstance(files[0], SubtitleFile) and isinstance(files[1], SubtitleFile):
-            groups = list(_group_by_time(files[0].times, files[1].times))
+            groups = list(_group_by_time(*(_end_at_next(file.times) for file in (files[0], files[1]))))
+            if len(units[0]) == len(units[1]) and any(not source or not target for source, target in groups):
+                groups = [([one], [other]) for one, other in zip(*units, strict=True)]  # times were moved
         elif len(units[0]) == len(units[1]):
             groups = [([one], [other]) for one, other in zip(*units, strict=True)]
         elif len(chapters[0]) == 1:
@@ -237,6 +241,14 @@ def _group_by_time(
         shown[side] = first, max(last, end)
     if shown:
         yield group
+
+
+def _end_at_next(times: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the times without what overlaps with the next one, such as an end with a wrong hour."""
+    following = [*(start for start, _ in times[1:]), float("inf")]
+    return [
+        (start, min(end, later) if later > start else end) for (start, end), later in zip(times, following, strict=True)
+    ]
 
 
 def _are_together(one: tuple[float, float], other: tuple[float, float]) -> bool:

@@ -334,7 +334,7 @@ def _add_unit(file: SubtitleFile, group: Sequence[_Turn]) -> None:
     if has_letters(unit.text):
         file.regions.append(CueRegion(group[0].start, group[-1].end, counts, widths))
         file.units.append(unit)
-        file.times.append((group[0].first, group[-1].last))
+        file.times.append((group[0].first, max(group[0].first, group[-1].last)))
 
 
 def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
