@@ -164,12 +164,11 @@ def _is_expressed(
     """
     digits = [other.digits for other in others]
     key = number.key.removesuffix(":00")
-    value = int(key[:9]) if key.isdecimal() else None
+    value = int(key[:9]) if key.isdecimal() else None  # of a whole number or hour
     afternoon, after_midnight = (
         pattern.search(f"{context}\n{text}") is not None for pattern in (_AFTERNOON, _AFTER_MIDNIGHT)
     )
-    if number.is_unseparated:
-        value = int(number.digits[:9])
+    if value is not None and number.is_unseparated:
         hours = _same_hours(number.digits, afternoon)
         is_matched = (
             (not _RANGE.search(context) and _is_in_range(value, text))
@@ -275,11 +274,13 @@ def _is_inside_date(number: Number, text: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _find_dates(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the start and end of each date in digits."""
     return tuple(date.span() for date in _DATE.finditer(text))
 
 
 @lru_cache(maxsize=8)
 def _find_digits(text: str) -> frozenset[str]:
+    """Return the digits of each number of a text."""
     return frozenset(number.digits for number in find_numbers(text))
 
 

@@ -22,6 +22,8 @@ from docmt.formats.unit_documents import UnitDocuments
 from docmt.formats.units import UnitFile
 
 Layout = Literal["auto", "lines", "text"]
+Group = tuple[list[int], list[int]]
+"""(units of the source, units of the translation)"""
 _PAIRED_BY_UNITS = frozenset({"html", "xhtml", "epub", "docx", "pptx", "xlsx", "odf", "srt", "vtt"})
 _MAX_EXAMPLES = 3
 _BEGINNING = 4096
@@ -163,13 +165,14 @@ def _pair_units(
 
     Raises DocmtError if they have different formats or numbers of paragraphs, or cannot be read.
     """
-    names = [
-        each.name if each else "JSONL" if is_jsonl(path) else "text" for path, each in zip(paths, formats, strict=True)
-    ]
+    names = (
+        f"{path} is {each.name if each else 'JSONL' if is_jsonl(path) else 'text'}"
+        for path, each in zip(paths, formats, strict=True)
+    )
     if len({each and each.module for each in formats}) > 1:
-        raise DocmtError(f"{paths[0]} is {names[0]} but {paths[1]} is {names[1]}. Give both in the same format.")
+        raise DocmtError(f"{' but '.join(names)}. Give both in the same format.")
     if layout == "lines":
-        raise DocmtError(f"{paths[0]} is {names[0]}, not sentences by line. Leave --layout out.")
+        raise DocmtError(f"{next(names)}, not sentences by line. Leave --layout out.")
     files = [format.read(read_bytes(path), str(path)) for format, path in zip(formats, paths, strict=True) if format]
     return _pair_files(paths, files, languages)
 
@@ -184,15 +187,10 @@ def _pair_files(paths: tuple[Path, Path], files: Sequence[UnitFile], languages: 
     for number, bounds in enumerate(zip(*chapters, strict=True), 1):
         id = f"{paths[0].name} {number}" if len(chapters[0]) > 1 else paths[0].name
         units = [range(first, last) for first, last in bounds]
-        if isinstance(files[0], SubtitleFile) and isinstance(files[1], SubtitleFile):
-            groups = list(_group_by_time(*(_end_at_next(file.times) for file in (files[0], files[1]))))
-            if len(units[0]) == len(units[1]) and any(not source or not target for source, target in groups):
-                groups = [([one], [other]) for one, other in zip(*units, strict=True)]  # times were moved
-        elif len(units[0]) == len(units[1]):
-            groups = [([one], [other]) for one, other in zip(*units, strict=True)]
-        elif len(chapters[0]) == 1:
+        groups = _group_units(files, units)
+        if groups is None and len(chapters[0]) == 1:
             raise _refuse_counts(paths, [len(each) for each in units], "paragraphs (and cells, labels)")
-        else:
+        if groups is None:
             first, second = (
                 [file.units[index].text for index in each] for file, each in zip(files, units, strict=True)
             )
@@ -214,23 +212,34 @@ def _pair_files(paths: tuple[Path, Path], files: Sequence[UnitFile], languages: 
     return PairedDocuments(documents, findings)
 
 
+def _group_units(files: Sequence[UnitFile], units: Sequence[range]) -> list[Group] | None:
+    """Group the units of a chapter of two files: subtitles by time, others in order. None if their numbers differ."""
+    in_order = [([one], [other]) for one, other in zip(*units, strict=False)]
+    is_equal = len(units[0]) == len(units[1])
+    times = [_end_at_next(file.times) for file in files if isinstance(file, SubtitleFile)]
+    if not times:
+        return in_order if is_equal else None
+    groups = list(_group_by_time(*times))
+    were_moved = is_equal and any(not source or not target for source, target in groups)
+    return in_order if were_moved else groups
+
+
 def _refuse_counts(paths: tuple[Path, Path], counts: Sequence[int], what: str) -> DocmtError:
+    """Return the error for two files with different numbers of something."""
     return DocmtError(
         f"{paths[0]} has {counts[0]} {what} but {paths[1]} has {counts[1]}. Give a translation that keeps them, or "
         "files with one sentence a line."
     )
 
 
-def _group_by_time(
-    sources: Sequence[tuple[float, float]], targets: Sequence[tuple[float, float]]
-) -> Iterator[tuple[list[int], list[int]]]:
+def _group_by_time(sources: Sequence[tuple[float, float]], targets: Sequence[tuple[float, float]]) -> Iterator[Group]:
     """Yield the units of two files of subtitles that are shown together. A group may lack one side."""
     events = sorted(
         (start, end, side, index)
         for side, times in enumerate((sources, targets))
         for index, (start, end) in enumerate(times)
     )
-    group: tuple[list[int], list[int]] = ([], [])
+    group: Group = ([], [])
     shown: dict[int, tuple[float, float]] = {}  # from when to when, by side
     for start, end, side, index in events:
         if shown and not any(_are_together(each, (start, end)) for each in shown.values()):

@@ -48,6 +48,7 @@ class _Refused(NamedTuple):
     description: str
     advice: str
     reader: str = "docmt does not read"
+    """which commands read it, as a message says it"""
     is_text: bool = True
     """whether its bytes can be read as plain text instead"""
 
