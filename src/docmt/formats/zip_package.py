@@ -53,7 +53,11 @@ class ZipPackage:
                 self._comment = file.comment
                 self._directory = file.start_dir
         except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError, OSError) as error:
-            raise DocmtError(f"{path} is damaged or not a zip package ({error}). Save it again and retry.") from error
+            if not data.startswith(b"PK"):
+                raise DocmtError(
+                    f"{path} is not a zip package, as office documents and e-books are. Check its name and its format."
+                ) from error
+            raise DocmtError(f"{path} is damaged ({error}). Save it again and retry.") from error
         self._check()
         self.names = [member.filename for member in self._members]
         """names of the members in their order"""
