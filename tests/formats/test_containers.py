@@ -71,9 +71,19 @@ def test_encrypted_members_are_refused():
         ZipPackage(bytes(data), "x.zip")
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\3\4", b"no zip at all", b"PK\5\6" + bytes(18)[:10]])
-def test_what_is_no_package_is_refused(data):
-    with pytest.raises(DocmtError):
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is not a zip package"),
+        (b"no zip at all", "is not a zip package"),
+        (b"PK is a code.", "is not a zip package"),
+        (b"PK\3\4", "is damaged"),
+        (b"PK\5\6" + bytes(18)[:10], "is damaged"),
+        (pack({"a": b"x"})[:-10], "is damaged"),
+    ],
+)
+def test_what_is_no_package_is_refused(data, message):
+    with pytest.raises(DocmtError, match=rf"x\.zip {message}"):
         ZipPackage(data, "x.zip")
 
 

@@ -29,7 +29,7 @@ def test_a_document_leads_to_its_page(tmp_path):
     [
         ({"text": " "}, ">There is nothing to translate"),
         ({"model": "<i>"}, "&lt;i&gt;"),
-        ({"file": ("a.docx", b"no zip")}, ">a.docx is damaged"),
+        ({"file": ("a.docx", b"no zip")}, ">a.docx is not a zip package"),
         ({"file": ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")}, ".docx, "),
         ({"file": ("a.json", b'{"title": "One."}')}, "to translate in “Fields to translate” (in requests"),
     ],

@@ -25,6 +25,8 @@ FREE_BYTES = 2**20
 _BLOCK = 2**16
 _ENCRYPTED, _HAS_DESCRIPTOR = 0x1, 0x8
 _ZIP64 = 0x0001
+_SIGNATURES = (b"PK\3\4", b"PK\5\6", b"PK\7\x08")
+"""First bytes of packages: a member, an empty package, one in parts."""
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
 _CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
 _END = struct.Struct("<4sHHHHIIH")
@@ -53,11 +55,12 @@ class ZipPackage:
                 self._comment = file.comment
                 self._directory = file.start_dir
         except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError, OSError) as error:
-            if not data.startswith(b"PK"):
+            if not data.startswith(_SIGNATURES):
                 raise DocmtError(
-                    f"{path} is not a zip package, as office documents and e-books are. Check its name and its format."
+                    f"{path} is not a zip package, as office documents and e-books are. Check its name, or save it "
+                    "again."
                 ) from error
-            raise DocmtError(f"{path} is damaged ({error}). Save it again and retry.") from error
+            raise DocmtError(f"{path} is damaged, perhaps cut short. Save it again and retry.") from error
         self._check()
         self.names = [member.filename for member in self._members]
         """names of the members in their order"""
