@@ -79,12 +79,16 @@ def test_encrypted_members_are_refused():
         (b"PK is a code.", "is not a zip package"),
         (b"PK\3\4", "is damaged"),
         (b"PK\5\6" + bytes(18)[:10], "is damaged"),
-        (pack({"a": b"x"})[:-10], "is damaged"),
     ],
 )
 def test_what_is_no_package_is_refused(data, message):
     with pytest.raises(DocmtError, match=rf"x\.zip {message}"):
         ZipPackage(data, "x.zip")
+
+
+def test_a_package_that_is_cut_short_says_so():
+    with pytest.raises(DocmtError, match="x.zip is damaged, perhaps cut short"):
+        ZipPackage(pack({"a": b"x"})[:-10], "x.zip")
 
 
 def test_a_missing_member_is_named():
