@@ -87,7 +87,7 @@ def test_what_is_no_package_is_refused(data, message):
 
 
 def test_a_package_that_is_cut_short_says_so():
-    with pytest.raises(DocmtError, match="x.zip is damaged, perhaps cut short"):
+    with pytest.raises(DocmtError, match=r"x\.zip is damaged, perhaps cut short"):
         ZipPackage(pack({"a": b"x"})[:-10], "x.zip")
 
 
