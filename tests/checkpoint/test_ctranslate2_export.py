@@ -19,7 +19,7 @@ from docmt.cli.app import main
 from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families import FAMILIES
-from docmt.text import DictionaryTokenizer, SpecialTokens, load_tokenizer, train_tokenizer
+from docmt.text import BpeTokenizer, DictionaryTokenizer, SpecialTokens, load_tokenizer, train_tokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 (the extra ctranslate2) is not installed")
 
@@ -291,6 +291,17 @@ def test_the_tokenizer_beside_it_leads_from_text_to_text(kind, tmp_path):
     assert [" ".join(text.split()) for text in hypotheses] == [
         " ".join(text.split()) for text in translated(tmp_path / "own")
     ]
+
+
+def test_a_normalizer_of_the_tokenizer_is_exported(tmp_path):
+    sentences = [("source", text) for text in SENTENCES] + [("target", text) for text in hub.TARGET]
+    values = json.loads(train_tokenizer("bpe", sentences, 400).to_json())
+    values["normalizer"] = {"type": "Replace", "pattern": {"String": "e"}, "content": "a"}
+    new_model(tmp_path / "own", BpeTokenizer(Library.from_str(json.dumps(values))))
+    Exported(tmp_path)
+    library = Library.from_file(str(tmp_path / "exported" / "tokenizer.json"))
+    encoded = [library.encode(text).tokens for text in ("the clock", "tha clock", "tho clock")]
+    assert encoded[0] == encoded[1] != encoded[2]
 
 
 def test_other_tokenizers_are_written_as_docmt_has_them(tmp_path):

@@ -44,6 +44,18 @@ def test_the_model_of_the_package_translates(home, tmp_path):
     assert "Parlement européen" in text and re.search(r"<b>(adopté|approuvé)</b>", text)
 
 
+@pytest.mark.parametrize("name", ["en-fr", "en-fr-sentence"])
+def test_the_models_of_the_package_read_curly_quotation_marks_as_straight_ones(name, home, tmp_path):
+    """They were trained on straight ones, and dropped the negation of *isn’t*."""
+    (tmp_path / "curly.txt").write_text("We won’t accept it.\n“The Council‘s report isn’t final”, he said.\n")
+    (tmp_path / "straight.txt").write_text("We won't accept it.\n\"The Council's report isn't final\", he said.\n")
+    curly, straight = (call("translate", name, tmp_path / f"{each}.txt") for each in ("curly", "straight"))
+    assert curly.status == 0, curly.err
+    assert curly.out == straight.out
+    first, second = curly.out.splitlines()
+    assert all(re.search(r"\bpas\b", line) for line in (first, second))
+
+
 def test_recommended_models_say_what_is_not_checked():
     out = call("models", "--available").out
     assert "facebook/nllb-200-distilled-600M" in out and "cc-by-nc-4.0, no commercial use" in out

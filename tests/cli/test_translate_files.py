@@ -167,6 +167,11 @@ def test_what_has_no_effect_is_refused(run, page, tmp_path):
     fails("translate", run, page, "-o", out, "--fields", "title", message=message)
     fails("translate", run, page, "-o", out, "--join-lines", message="leave out --join-lines")
     fails("translate", run, page, "-o", tmp_path / "out.docx", message="end it in .html or .htm")
+    (tmp_path / "a.txt").write_text("It is cheap.\n")
+    asked = ("translate", run, tmp_path / "a.txt", "-o")
+    fails(*asked, tmp_path / "b.docx", message="a.txt is translated into text, but")
+    assert not (tmp_path / "b.docx").exists()
+    assert call(*asked, tmp_path / "b.md", *QUICK).status == 0
     fails("translate", run, page, "-o", out, "--bilingual", tmp_path / "x.doc", message="End the name in .html, .xlf")
     for suffix in ("txt", "jsonl"):
         message = "--bilingual needs output in html"

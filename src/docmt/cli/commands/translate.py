@@ -45,7 +45,7 @@ from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.segmentation import knows_language
-from docmt.formats.registry import FormatName, find_format
+from docmt.formats.registry import FORMATS, FormatName, find_format, find_format_of_name
 
 if TYPE_CHECKING:
     from docmt.decoding import PartialTranslation, Translator
@@ -284,12 +284,18 @@ def _read(
             input = read_input(
                 path, layout=config.layout, language=config.language, join_lines=config.join_lines, text=text
             )
+            output_format = _output_format(format, input.format, "", output)
+            named = find_format_of_name(output)
+            if output_format == "text" and named and named not in (FORMATS["markdown"], find_format_of_name(path)):
+                raise DocmtError(
+                    f"{path} is translated into text, but {output} is named as {named.name}: end it in .txt"
+                )
         except DocmtError as error:
             if len(outputs) == 1:
                 raise
             failures.append(str(error))
             continue
-        files.append(TranslationJob(path, output, _output_format(format, input.format, "", output), input))
+        files.append(TranslationJob(path, output, output_format, input))
         _log_input_notes(files[-1])
     return files
 
