@@ -290,8 +290,8 @@ def _describe_splitter(tokenizer: Tokenizer) -> dict[str, Any] | None:
     """Return a tokenizer.json that splits text into words, or None. Raises ValueError if it cannot express this."""
     if isinstance(tokenizer, BpeTokenizer):
         values: dict[str, Any] = parse_json(tokenizer.to_json().encode())
-        steps = [{"type": "Prepend", "prepend": " "}, *filter(None, [values["normalizer"]])]
-        values["normalizer"] = {"type": "Sequence", "normalizers": steps}
+        space, own = {"type": "Prepend", "prepend": " "}, values["normalizer"]
+        values["normalizer"] = {"type": "Sequence", "normalizers": [space, own]} if own else space
         strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
         values["decoder"] = {"type": "Sequence", "decoders": [values["decoder"], strip]}
         return values

@@ -32,8 +32,8 @@ PIECES = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 class BpeTokenizer(Tokenizer):
     """Byte-pair encoding over UTF-8 bytes (Sennrich et al. 2016; bytes as in Radford et al. 2019).
 
-    `decode(encode(s)) == s` for every string with a UTF-8 form. Nothing becomes <unk>, and `train` normalises nothing.
-    The file of a tokenizer may have a normalizer, which `encode` applies: those of the package read ’ as ' and “ as ".
+    `decode(encode(s)) == s` for every string with a UTF-8 form. Nothing is normalised and nothing becomes <unk>.
+    The exception is a tokenizer.json with a normalizer, as in the package's models: `encode` reads ’ as ' and “ as ".
     A space is added before each sentence, so a word has the same tokens at the beginning and inside.
     """
 

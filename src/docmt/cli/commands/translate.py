@@ -285,11 +285,8 @@ def _read(
                 path, layout=config.layout, language=config.language, join_lines=config.join_lines, text=text
             )
             output_format = _output_format(format, input.format, "", output)
-            named = find_format_of_name(output)
-            if output_format == "text" and named and named not in (FORMATS["markdown"], find_format_of_name(path)):
-                raise DocmtError(
-                    f"{path} is translated into text, but {output} is named as {named.name}: end it in .txt"
-                )
+            if output_format == "text":
+                _check_text_output(path, output)
         except DocmtError as error:
             if len(outputs) == 1:
                 raise
@@ -298,6 +295,13 @@ def _read(
         files.append(TranslationJob(path, output, output_format, input))
         _log_input_notes(files[-1])
     return files
+
+
+def _check_text_output(path: str, output: str) -> None:
+    """Raise DocmtError for an output of text whose suffix is that of another format than Markdown and the input's."""
+    if find_format_of_name(output) not in (None, FORMATS["markdown"], find_format_of_name(path)):
+        name, suffix = "standard input" if path == STANDARD else path, Path(plain_name(output)).suffix
+        raise DocmtError(f"{name} is translated into text, but {output} ends in {suffix}: end it in .txt")
 
 
 def _warn_of_markup(path: str, data: bytes, layout: Layout) -> None:
