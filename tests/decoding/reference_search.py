@@ -1,12 +1,13 @@
 """Tiny models, and a reference search without caches or batches, with which docmt's search is compared."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from docmt import decoding
-from docmt.decoding import search
+from docmt.decoding import ContextConfig, search
 from docmt.decoding.ensembles import combine_context_specs, list_members
+from docmt.decoding.scheduler import sees_translations
 from docmt.decoding.search_rules import SearchRow, TargetBoundaries
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.model.scope import BoundaryTokens
@@ -67,6 +68,11 @@ def make_inputs(model, documents, aligned=None, target=None):
         target,
         drafts=drafts if combine_context_specs(model).drafts else None,
     )
+
+
+def one_by_one(model, config):
+    """Return the search in which a decoder that sees earlier translations sees final ones alone."""
+    return replace(config, sequential=sees_translations(ContextConfig(), model.system))
 
 
 def translate_documents(model, documents, *options, **settings):

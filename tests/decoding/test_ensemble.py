@@ -10,6 +10,7 @@ from reference_search import (
     SPECIALS,
     ReferenceRow,
     build,
+    one_by_one,
     reference_beam_search,
     reference_translation,
     score_documents,
@@ -57,7 +58,7 @@ def in_two_tiers(names):
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.full), 3])
 def test_translations_equal_a_reference_search_with_mean_probabilities(name, beam):
     model = together(name)
-    config = SearchConfig(beam=beam, length_penalty=0.7, **SHORT_LIMITS)
+    config = one_by_one(model, SearchConfig(beam=beam, length_penalty=0.7, **SHORT_LIMITS))
     for document, (hypothesis,) in zip(
         DOCUMENTS[:2], translate_documents(model, DOCUMENTS[:2], SPECIALS, config), strict=True
     ):

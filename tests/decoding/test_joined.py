@@ -18,7 +18,7 @@ from test_search import check_steps
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import ContextConfig, SearchConfig
-from docmt.decoding.beam_search import search
+from docmt.decoding.beam_search import BeamSearch
 from docmt.decoding.search_rules import SearchRow
 from docmt.model.systems import Concat
 from variants import JOINED
@@ -30,7 +30,7 @@ def test_an_empty_sentence_between_joined_ones_fades_in_steps_as_in_a_whole_pass
         model = build(**JOINED[name])
         streams = [shift_joined([[20, 21], [], [23, 10 + beam], [], []]) for beam in range(3)]
         inputs = make_inputs(model, [DOCUMENTS[2]])
-        check_steps(model, inputs, SearchRow(range(5), [1] * 5), streams, share_at=4)
+        check_steps(model, inputs, SearchRow(range(5), [1] * 5), streams, alike_until=4)
 
 
 @pytest.mark.parametrize(
@@ -93,5 +93,9 @@ def test_a_prefix_that_leaves_no_room_in_the_published_search_is_refused(monkeyp
     ):
         rows = [SearchRow(range(3), [3, 1, 4], [[5] * words])]
         with pytest.raises(DocmtError, match=message) if message else nullcontext():
-            [hypothesis] = search(model, model.compute_memories(inputs), rows, SPECIALS, config)[0]
+            beams = BeamSearch(model, model.compute_memories(inputs), rows, SPECIALS, config)
+            with torch.inference_mode():
+                while beams.unfinished:
+                    beams.step()
+            hypothesis = max(beams.finished[0], key=lambda hypothesis: hypothesis.score)
             assert (hypothesis.sentences[0], hypothesis.free_tokens) == ([5] * words, 34)

@@ -9,7 +9,7 @@ import torch
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.decoding.ensembles import FloatLinear, Int8Linear, PackedLinear, precision_context, prepare_products
-from docmt.decoding.incremental import log_normalizers, top_tokens
+from docmt.decoding.logits import log_normalizers, top_tokens
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.text import SpecialTokens
@@ -215,8 +215,13 @@ def test_top_tokens(size, count):
     logits[2] = -torch.inf
     logits[2, 7] = 1.0
     logits[4, -1] = 9.0
-    values, ids = top_tokens(logits, count)
-    assert torch.equal(values, logits.topk(count, dim=-1).values)
-    assert torch.equal(logits.gather(1, ids), values)
+    ids = top_tokens(logits, count, torch.zeros(30, 1))
+    assert torch.equal(logits.gather(1, ids), logits.topk(count, dim=-1).values)
     assert all(len(set(row)) == count for row in ids.tolist())
+    offsets = torch.randn(10, 3)
+    offsets[5, 1] = -torch.inf
+    together = (logits.view(10, 3, size) + offsets[:, :, None]).flatten(1)
+    index = top_tokens(logits, count, offsets)
+    assert torch.equal(together.gather(1, index), together.topk(count, dim=-1).values)
+    assert all(len(set(row)) == count for row in index.tolist())
     assert torch.allclose(log_normalizers(logits), logits.double().logsumexp(-1, keepdim=True).float())

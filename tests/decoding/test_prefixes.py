@@ -101,7 +101,8 @@ def translate(model, sources, config, context):
 @pytest.mark.parametrize("name", in_tiers(MODELS, QUICK))
 def test_one_pass_equals_token_by_token_for_every_rank(name, search, monkeypatch):
     settings, context_settings = MODELS[name]
-    config, context, calls = SearchConfig(**search, **SHORT_LIMITS), ContextConfig(**context_settings), []
+    config = SearchConfig(**search, **SHORT_LIMITS, sequential=True)
+    context, calls = ContextConfig(**context_settings), []
     model, sources = open_gates(build(0, **settings)), documents(0, sentences=8 if context_settings else 6)
     if config.beam > 1:
         model = Ensemble([model, open_gates(build(7, **settings))])

@@ -58,16 +58,15 @@ def assert_frequencies(counts, probabilities):
 def test_tokens_have_the_frequencies_of_the_softmax():
     count, logits = 20_000, torch.tensor([0.0, 1.0, -torch.inf, 2.5, -1.0, -torch.inf, 0.5, -torch.inf])
     numbers = torch.arange(count)
-    values, tokens = draw_tokens(logits.expand(count, -1), draw_uniform(3, numbers, torch.zeros_like(numbers)))
+    tokens = draw_tokens(logits.expand(count, -1), draw_uniform(3, numbers, torch.zeros_like(numbers)))
     assert_frequencies(Counter(tokens.flatten().tolist()), logits.softmax(-1).tolist())
-    torch.testing.assert_close(values, logits[tokens])
 
 
 @pytest.mark.parametrize("number", [0.5**53, 0.5, 1.0])
 def test_tokens_that_may_not_follow_are_never_drawn(number):
     logits = torch.full((2, 7), -torch.inf)
     logits[0, [2, 4]], logits[1, 3] = torch.tensor([-100.0, 3.0]), -1e4
-    _, tokens = draw_tokens(logits, torch.full((2,), number, dtype=torch.float64))
+    tokens = draw_tokens(logits, torch.full((2,), number, dtype=torch.float64))
     assert tokens[0].item() in (2, 4) and tokens[1].item() == 3
 
 
@@ -151,8 +150,7 @@ def test_a_sentence_has_the_least_and_the_most_words_that_are_allowed():
     [
         ({}, "search.sampling needs search.beam 1, but the beam is 5. Set search.beam to 1."),
         ({"beam": 1, "implementation": "thumt"}, "does not go together with search.implementation thumt"),
-        ({"beam": 1, "rounds": 2}, "search.sampling does not go together with search.rounds"),
-        ({"beam": 1, "cache_weight": 0.1}, "search.sampling does not go together with search.cache_weight"),
+        ({"beam": 1, "sequential": True}, "search.sequential has no effect with search.sampling"),
         ({"beam": 1, "n_best": 2}, "search.n_best is 2 but the beam is 1"),
         ({"beam": 1, "seed": -1}, "search.seed is -1: choose a number from 0 to"),
         ({"beam": 1, "sampling": False, "seed": 2}, "search.seed has no effect without search.sampling"),

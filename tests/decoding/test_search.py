@@ -16,6 +16,7 @@ from reference_search import (
     greedy_search,
     is_joined,
     make_inputs,
+    one_by_one,
     reference_beam_search,
     reference_translation,
     score_documents,
@@ -125,7 +126,7 @@ def test_translations_equal_reference_greedy_searches_in_their_order(system):
 @pytest.mark.parametrize("system", few([*(name for name in ONE_OF_EACH_ORDER if name != "document"), *JOINED]))
 def test_translations_equal_reference_beam_searches_in_their_order(system):
     model = build(**VARIANTS[system])
-    config = SearchConfig(beam=3, length_penalty=0.7, **SHORT_LIMITS)
+    config = one_by_one(model, SearchConfig(beam=3, length_penalty=0.7, **SHORT_LIMITS))
     translated = translate_documents(model, DOCUMENTS[:2], SPECIALS, config)
     for document, (hypothesis,) in zip(DOCUMENTS[:2], translated, strict=True):
         expected = reference_translation(model, document, lambda row: reference_beam_search(model, row, config)[0][1])
@@ -136,7 +137,7 @@ STREAM = [[20, 21], [22], [23, 24, 25], [19], [18]]
 
 
 @torch.inference_mode()
-def check_steps(model, inputs, row, streams, share_at):
+def check_steps(model, inputs, row, streams, alike_until):
     """Step through the streams of as many beams, and rotate the beams after each step."""
     beams = len(streams)
     decoder = IncrementalDecoder(model, model.compute_memories(inputs), [row], beams)
@@ -149,10 +150,13 @@ def check_steps(model, inputs, row, streams, share_at):
         sentences = torch.full_like(order, row.sentences[number])
         (states,) = decoder.step(next_tokens, torch.full_like(order, offset), step, sentences)
         torch.testing.assert_close(states, expected[order, step], atol=2e-5, rtol=1e-4)
-        decoder.reorder(torch.tensor([1, 2, 0]))
-        order = order[torch.tensor([1, 2, 0])]
-        if step == share_at:
-            decoder.share_positions(step + 1)
+        parents = torch.tensor([1, 2, 0])
+        order = order[parents]
+        if step == alike_until:  # all follow one of them, so the tokens of the others are forgotten
+            parents, order = torch.tensor([2, 2, 2]), torch.arange(beams)
+        decoder.reorder(parents)
+        if step >= alike_until:
+            decoder.forget()
 
 
 def make_decoder_input(model, sentences):
@@ -169,7 +173,7 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
         stream[2][1] = 10 + beam  # alike until the third sentence
     inputs = make_inputs(model, [document])
     row = SearchRow(range(len(document)), [len(sentence) for sentence in document])
-    check_steps(model, inputs, row, streams, share_at=4)  # the first five positions are the same in all beams
+    check_steps(model, inputs, row, streams, alike_until=4)  # the first five positions are the same in all beams
 
 
 @pytest.mark.parametrize(
@@ -182,7 +186,7 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
     number = number if model.system.decoding_order == "sentences" else 0
     streams = [make_decoder_input(model, [[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
     inputs = make_inputs(model, [document], [number])
-    check_steps(model, inputs, SearchRow([number], [len(document[number])]), streams, share_at=2)
+    check_steps(model, inputs, SearchRow([number], [len(document[number])]), streams, alike_until=2)
 
 
 @pytest.mark.parametrize("system", in_tiers(SYSTEMS))
@@ -383,7 +387,7 @@ def test_sentence_system_translates_sentence_by_sentence():
 
 
 def test_n_best_lists_are_sorted_and_differ():
-    n_best = translate_documents(build(), DOCUMENTS, SPECIALS, SearchConfig(beam=5, n_best=4))
+    n_best = translate_documents(build(), DOCUMENTS, SPECIALS, SearchConfig(beam=5, n_best=4, sequential=True))
     for hypotheses in n_best:
         assert len(hypotheses) == 4
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)

@@ -7,10 +7,11 @@ import pytest
 from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, build
 
 from docmt.core.errors import DocmtError
-from docmt.decoding import SearchConfig, scheduler, score_documents, translate_documents
+from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.decoding import document_stream as document_stream
 from docmt.decoding.document_stream import DocumentStream
 from docmt.decoding.drafter import Drafter
+from docmt.decoding.repair import can_repair
 from docmt.decoding.translation_results import ResumePoint
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, split_settings
 
@@ -102,12 +103,12 @@ def test_spans_equal_one_search_and_resumed_streams(name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", in_two_tiers([*CASES, "rounds"], "concat, keep prefix", "carried", "sentence", "rounds")
+    "name", in_two_tiers([*CASES, "one by one"], "concat, keep prefix", "carried", "sentence", "one by one")
 )
 def test_turns_equal_one_search(name):
     """A turn translates the next instances of all documents; what is done takes nothing of its tokens."""
-    _, settings, search = CASES["concat, keep prefix" if name == "rounds" else name]
-    search = {**search, "rounds": 2} if name == "rounds" else search
+    _, settings, search = CASES["concat, keep prefix" if name == "one by one" else name]
+    search = {**search, "sequential": True} if name == "one by one" else search
     model, (config, options) = build(3, **settings), split_settings(search)
     points, spans, turns = {3: ResumePoint(0)}, [], 0
 
@@ -174,7 +175,8 @@ def test_a_document_that_fails_does_not_stop_others(name, monkeypatch):
     _, settings, search = CASES[name]
     model, (config, options) = build(3, **settings), split_settings(search)
     bad, counts = TEXTS[3][13], []
-    original = scheduler.ORDERS[model.system.decoding_order]
+    order = "repair" if can_repair(model, config, model.system.decoding_order) else model.system.decoding_order
+    original = document_stream.ORDERS[order]
 
     def failing(task, on_sentences):
         sentences = task.words.to_documents([0, len(task.words.lengths)])[0]
@@ -186,7 +188,7 @@ def test_a_document_that_fails_does_not_stop_others(name, monkeypatch):
         return original(task, on_sentences)
 
     wanted = sentence_results(flat(stream_spans(model, search)))
-    monkeypatch.setitem(document_stream.ORDERS, model.system.decoding_order, failing)
+    monkeypatch.setitem(document_stream.ORDERS, order, failing)
     stream = DocumentStream(model, TEXTS, SPECIALS, config, **options, look_ahead=60, yield_errors=True)
     spans = flat(stream.spans(counts.append))
     failed = {(span.document, n) for span in spans if span.error for n in range(span.first, span.last)}

@@ -16,8 +16,7 @@ TEXTS = [f"A {'few ' * number}words. More words of {number}." for number in rang
 SEARCHES = {
     "beam": {"beam": 3},
     "samples": {"beam": 1, "sampling": True, "seed": 7},
-    "rounds": {"rounds": 2},
-    "cache": {"beam": 2, "cache_weight": 0.3},
+    "sequential": {"beam": 2, "sequential": True},
 }
 
 

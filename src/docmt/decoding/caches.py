@@ -1,14 +1,15 @@
-"""Caches of decoding steps, one for each kind of attention; no prefix is ever recomputed.
+"""What decoding steps read of earlier tokens and of memories, one cache for each kind of attention.
 
 Notation: D search rows, B beams of each, R = D * B hypotheses (hypothesis = row * B + beam), H heads, k = d / H, L
 keys, F features of a head in linear attention. All hypotheses are at the same step: they compete at equal length. A
-step's query, key and value are [R, H, k].
+step's query, key and value are [R, H, k]. A bias is 0 where a key is visible, and minus infinity elsewhere.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,15 +18,14 @@ from torch import Tensor
 from docmt.model.attention import Attention
 from docmt.model.embeddings import DistanceBiases
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.linear_kernels import compute_states, read_states, step_linear
+from docmt.model.linear_kernels import read_states, step_linear
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
+from docmt.text import SpecialTokens
 
-# Positions. Caches grow by chunks. They are read in few shapes, because each has to be prepared once: caches of
-# documents in whole chunks, those of sentences in whole steps.
-_CHUNK = 16
-_STEP = 4
-_CHECK_EVERY = 8  # steps between two values that the host reads from a GPU
+FORGET_EVERY = 16
+"""Steps between two searches for slots that no hypothesis sees any more."""
+_WORTH_FORGETTING = 0.75  # share of the slots that may stay, so that copying them is cheaper than reading all
 
 
 def can_synchronize(device: torch.device) -> bool:
@@ -33,22 +33,30 @@ def can_synchronize(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
-def build_mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the bias [n, 1, 1, L] of a mask [n, L] bool: minus infinity at hidden keys."""
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -math.inf)[:, None, None, :]
+def build_bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the bias of which keys are visible: bool [...] -> [...]."""
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -math.inf)
+
+
+class Step(NamedTuple):
+    """Tokens that the hypotheses read at a step; all tensors are [R]."""
+
+    tokens: Tensor
+    """their ids"""
+    offsets: Tensor
+    """position of each in its sentence"""
+    sentences: Tensor
+    """number of its source sentence in the packed source"""
 
 
 class Cache:
     """Cache of all attentions of one class and scope; layers are numbered."""
 
-    distances: DistanceBiases | None = None
-    """position biases that these self-attentions to a sentence or a document share"""
+    def begin_step(self, step: Step) -> None:
+        """Prepare for the tokens of a step."""
 
-    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
-        """Prepare a step; offsets, sentences [R]: of the new token in its sentence, number of its source sentence."""
-
-    def store(self, layer: int, pair: Tensor) -> None:
-        """Store the step's key and value of self-attention: [R, 2, H, k]."""
+    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """Store the step's key and value of self-attention: [R, H, k] each."""
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Return the attention output: [R, H, k] -> [R, H, k]."""
@@ -57,367 +65,334 @@ class Cache:
     def reorder(self, hypotheses: Tensor) -> None:
         """Let hypothesis i continue hypothesis hypotheses[i] of the same search row."""
 
-    def share_positions(self, common: int) -> None:
-        """Store the next `common` positions, the same in all beams of each search row, once a row."""
+    def forget(self) -> None:
+        """Drop what no hypothesis sees any more."""
 
     def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
         """Keep these hypotheses and the search rows that they belong to (numbered as of now) only."""
         self.reorder(hypotheses)
 
 
-class _DoubleBuffer:
-    """Pair of buffers for reordering hypotheses (axis 2): fresh memory for every step is slower."""
+class SharedKeys:
+    """Keys and values of packed states, stored once for all search rows whose spans begin at the same position.
 
-    def __init__(self) -> None:
-        self.spare: Tensor | None = None
-
-    def select(self, buffer: Tensor, hypotheses: Tensor) -> Tensor:
-        """Return buffer[:, :, hypotheses] in other memory; the buffer must not be used any more."""
-        shape = (*buffer.shape[:2], len(hypotheses), *buffer.shape[3:])
-        spare = self.spare if self.spare is not None and self.spare.shape == shape else buffer.new_empty(shape)
-        self.spare = buffer
-        return torch.index_select(buffer, 2, hypotheses, out=spare)
-
-
-class SentenceSelfCache(Cache):
-    """Keys and values of each hypothesis's current sentence; those of earlier sentences are overwritten."""
-
-    def __init__(self, layers: int, hypotheses: int, like: Tensor, heads: int) -> None:
-        self.buffer = like.new_zeros(layers, 2, hypotheses, heads, _CHUNK, like.shape[-1] // heads)
-        self.length = self.steps = 0
-        self.longest = 0  # upper bound of the tokens in a current sentence
-        self.double_buffer = _DoubleBuffer()
-
-    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
-        """See `Cache`."""
-        synchronize = can_synchronize(offsets.device) or self.steps % _CHECK_EVERY == 0
-        self.longest = int(offsets.max()) + 1 if synchronize else self.longest + 1
-        self.steps += 1
-        self.length = -(-self.longest // _STEP) * _STEP
-        if self.length > self.buffer.shape[4]:
-            self.buffer = F.pad(self.buffer, (0, 0, 0, _CHUNK))
-        self.hypotheses = torch.arange(len(offsets), device=offsets.device)
-        self.offsets = offsets
-        positions = torch.arange(self.length, device=self.buffer.device)
-        self.bias = build_mask_bias(positions <= offsets[:, None], self.buffer.dtype)
-        if self.distances is not None:
-            self.bias = self.bias + self.distances(offsets[:, None], self.length).to(self.bias.dtype)
-
-    def store(self, layer: int, pair: Tensor) -> None:
-        """See `Cache`."""
-        self.buffer[layer][:, self.hypotheses, :, self.offsets] = pair
-
-    def attend(self, layer: int, query: Tensor) -> Tensor:
-        """Attend to the current sentence: [R, H, k]."""
-        keys, values = self.buffer[layer, :, :, :, : self.length]
-        return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=self.bias)[:, :, 0]
-
-    def reorder(self, hypotheses: Tensor) -> None:
-        """Let hypothesis i continue hypothesis hypotheses[i]."""
-        used = min(-(-self.length // _CHUNK) * _CHUNK, self.buffer.shape[4])
-        if used < self.buffer.shape[4]:
-            self.buffer = self.buffer[:, :, :, :, :used].contiguous()
-        self.buffer = self.double_buffer.select(self.buffer, hypotheses)
-
-
-class DocumentSelfCache(Cache):
-    """Keys and values of the whole document so far.
-
-    Positions that all beams of a search row share are stored once a row (`shared`), the others once a hypothesis
-    (`tail`). Reordering hypotheses then moves only the tail, so the cost of a step hardly grows with the document.
+    Such rows form a group: G groups of at most m rows.
     """
 
-    def __init__(self, layers: int, rows: int, beams: int, like: Tensor, heads: int) -> None:
-        width = like.shape[-1] // heads
-        self.beams = beams
-        # With beams it has no spare positions: bfloat16 products of a part of a buffer copy that part.
-        self.shared = like.new_zeros(layers, 2, rows, heads, 0 if beams > 1 else 4 * _CHUNK, width)
-        self.tail = like.new_zeros(layers, 2, rows * beams, heads, _CHUNK, width)
-        self.shared_length = self.tail_length = 0  # positions in use of `shared` and `tail`
-        self.read_length = 0  # positions of the tail that are read; those beyond `tail_length` are masked
-        self.double_buffer = _DoubleBuffer()
-        self.start_length = 0
-        # [D] tokens of each prefix. Prefixes are aligned at the right of the first `start_length` positions.
-        self.start_lengths: Tensor | None = None
+    def __init__(self, keys: Sequence[Tensor], values: Sequence[Tensor], spans: Spans) -> None:
+        """keys, values: for each layer [T, H, k]; spans: what each search row may see."""
+        self.device = keys[0].device
+        starts = spans.starts.tolist()
+        firsts = list(dict.fromkeys(starts))
+        self.groups = (
+            [firsts.index(start) for start in starts] if len(firsts) < len(starts) else list(range(len(starts)))
+        )
+        self.lengths = spans.lengths.to(self.device)  # [D]
+        longest = max(int(spans.lengths.max()), 1)
+        tokens = torch.tensor(firsts)[:, None] + torch.arange(longest)  # [G, L]
+        self.tokens = tokens.clamp(max=len(keys[0]) - 1).to(self.device)
+        self.keys = [x[self.tokens].transpose(1, 2).contiguous() for x in keys]  # [G, H, L, k]
+        self.values = [x[self.tokens].transpose(1, 2).contiguous() for x in values]
+        self._arrange()
 
-    def start_after(self, pairs: Sequence[tuple[Tensor, Tensor]], lengths: Tensor) -> None:
-        """Begin with a prefix of each search row: the last `lengths` [D] of the positions of `pairs`.
+    def _arrange(self) -> None:
+        """Find the rows of each group, padded to m, and the place of each row among them."""
+        members: list[list[int]] = [[] for _ in self.keys[0]]
+        for row, group in enumerate(self.groups):
+            members[group].append(row)
+        self.most = max(map(len, members))
+        padded = [row for rows in members for row in (*rows, *[rows[0]] * (self.most - len(rows)))]
+        self.order: Tensor | None = None  # [G * m] rows by group; None: as they are
+        if padded != list(range(len(self.groups))):
+            places = [group * self.most + members[group].index(row) for row, group in enumerate(self.groups)]
+            self.order, self.places = (torch.tensor(each, device=self.device) for each in (padded, places))
 
-        pairs: for each layer [D, H, P, k].
-        """
-        self.shared = torch.stack([torch.stack(pair) for pair in pairs])
-        self.shared_length = self.start_length = self.shared.shape[4]
-        self.start_lengths = None if bool((lengths == self.start_length).all()) else lengths
+    def row_tokens(self) -> Tensor:
+        """Return the position in the packed states of each key of each row: [D, L]."""
+        return self.tokens[torch.tensor(self.groups, device=self.device)]
 
-    def _make_shared_bias(self) -> Tensor | None:
-        """Return the bias [D, 1, 1, shared_length]: minus infinity where a search row has no position."""
-        if self.start_lengths is None:
-            return None
-        positions = torch.arange(self.start_length, device=self.start_lengths.device)
-        bias = build_mask_bias(positions >= self.start_length - self.start_lengths[:, None], self.shared.dtype)
-        return F.pad(bias, (0, self.shared_length - self.start_length))
+    def row_visible(self) -> Tensor:
+        """Return which keys lie in the span of each row: bool [D, L]."""
+        return torch.arange(self.tokens.shape[1], device=self.device) < self.lengths[:, None]
 
-    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
-        """Make room for one more position."""
-        if self.beams == 1:
-            self.shared_length += 1
-            self.shared = _with_capacity(self.shared, self.shared_length)
-        else:
-            self.tail_length += 1
-            # The tail is read in whole chunks: each new shape of a bfloat16 product costs a millisecond on CPU.
-            self.read_length = -(-self.tail_length // _CHUNK) * _CHUNK
-            self.tail = _with_capacity(self.tail, self.read_length)
-            positions = torch.arange(self.read_length, device=self.tail.device)
-            self.bias = build_mask_bias(positions[None] < self.tail_length, self.tail.dtype)[0, 0]  # [1, read]
-        self.biases: Tensor | None = None  # [H, 1, shared + read]
-        if self.distances is not None:
-            position = torch.tensor([self.shared_length + self.tail_length - 1], device=self.tail.device)
-            self.biases = self.distances(position, self.shared_length + self.read_length).to(self.tail.dtype)
-        self.shared_bias = self._make_shared_bias()
+    def gather(self, x: Tensor) -> Tensor:
+        """Gather by group what rows have: [D, n, ...] -> [G, m n, ...]."""
+        return (x if self.order is None else x.index_select(0, self.order)).unflatten(0, (-1, self.most)).flatten(1, 2)
 
-    def store(self, layer: int, pair: Tensor) -> None:
-        """See `Cache`."""
-        buffer, used = (self.shared, self.shared_length) if self.beams == 1 else (self.tail, self.tail_length)
-        buffer[layer, :, :, :, used - 1] = pair.transpose(0, 1)
+    def scatter(self, x: Tensor) -> Tensor:
+        """Return to the rows what was gathered: [G, m n, ...] -> [D, n, ...]."""
+        x = x.unflatten(1, (self.most, -1)).flatten(0, 1)
+        return x if self.order is None else x.index_select(0, self.places)
 
-    def attend(self, layer: int, query: Tensor) -> Tensor:
-        """Attend to the document so far: [R, H, k]."""
-        if self.beams == 1:
-            keys, values = self.shared[layer, :, :, :, : self.shared_length]
-            bias = None if self.biases is None else self.biases.expand(len(query), -1, -1, -1)
-            if self.shared_bias is not None:
-                bias = self.shared_bias if bias is None else bias + self.shared_bias
-            return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=bias)[:, :, 0]
-        tail_keys, tail_values = self.tail[layer, :, :, :, : self.read_length]
-        shared_keys, shared_values = self.shared[layer]
-        query = query * query.shape[-1] ** -0.5
-        by_row = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
-        shared_scores = torch.matmul(by_row, shared_keys.transpose(-1, -2))  # [D, H, B, shared]
-        if self.shared_bias is not None:
-            shared_scores = shared_scores + self.shared_bias
-        shared_scores = shared_scores.transpose(1, 2).flatten(0, 1)  # [R, H, shared]
-        tail_scores = torch.matmul(query[:, :, None], tail_keys.transpose(-1, -2))[:, :, 0] + self.bias  # [R, H, read]
-        scores = torch.cat((shared_scores, tail_scores), dim=-1)
-        weights = (scores if self.biases is None else scores + self.biases[:, 0]).softmax(-1)
-        shared_weights, tail_weights = weights.split((self.shared_length, self.read_length), dim=-1)
-        result = torch.matmul(tail_weights[:, :, None], tail_values)[:, :, 0]
-        by_row = shared_weights.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, shared]
-        return result + torch.matmul(by_row, shared_values).transpose(1, 2).flatten(0, 1)
-
-    def share_positions(self, common: int) -> None:
-        """Move the first `common` positions of the tail, the same in all beams of a search row, to the shared ones."""
-        self.shared = torch.cat((self.shared, self.tail[:, :, :: self.beams, :, :common]), dim=4)
-        self.tail = self.tail[:, :, :, :, common:].contiguous()
-        self.shared_length += common
-        self.tail_length -= common
-        self.read_length -= common
-
-    def reorder(self, hypotheses: Tensor) -> None:
-        """Let hypothesis i continue hypothesis hypotheses[i] of the same search row."""
-        if self.beams > 1:
-            if self.read_length < self.tail.shape[4]:
-                self.tail = self.tail[:, :, :, :, : self.read_length].contiguous()
-            self.tail = self.double_buffer.select(self.tail, hypotheses)
-
-    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
-        """Keep these hypotheses and search rows only."""
-        self.reorder(hypotheses)
-        self.shared = self.shared[:, :, :, :, : self.shared_length].index_select(2, rows)
-        if self.start_lengths is not None:
-            self.start_lengths = self.start_lengths[rows]
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep these rows only, and the keys that they may see."""
+        groups = [self.groups[row] for row in rows.tolist()]
+        kept, self.lengths = list(dict.fromkeys(groups)), self.lengths[rows]
+        longest = max(int(self.lengths.max()), 1)
+        if len(kept) < len(self.tokens) or longest < self.tokens.shape[1]:
+            index = torch.tensor(kept, device=self.device)
+            self.tokens = self.tokens[index, :longest]
+            self.keys, self.values = (
+                [x[:, :, :longest].index_select(0, index) for x in side] for side in (self.keys, self.values)
+            )
+        new_number = {group: number for number, group in enumerate(kept)}
+        self.groups = [new_number[group] for group in groups]
+        self._arrange()
 
 
-def _with_capacity(buffer: Tensor, length: int) -> Tensor:
-    """Return the buffer with room for `length` positions; it grows by half, so copies are rare."""
-    capacity = buffer.shape[4]
-    if length <= capacity:
-        return buffer
-    return F.pad(buffer, (0, 0, 0, max(length - capacity, capacity // 2, _CHUNK)))
+class CrossCache(Cache):
+    """Keys and values of a memory, stored once for the search rows that see the same."""
 
-
-def project_keys_values(attentions: Sequence[Attention], states: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Project the states [T, d] that each attention sees to keys and values: [T, H, k]."""
-    pairs = list(zip(attentions, states, strict=True))
-    keys = [attention.split_heads(attention.key(x)) for attention, x in pairs]
-    return keys, [attention.split_heads(attention.value(x)) for attention, x in pairs]
-
-
-def pad_empty_spans(keys: list[Tensor], values: list[Tensor], spans: Spans) -> tuple[list[Tensor], list[Tensor], Spans]:
-    """Add a key with value zero to empty spans; keys and values: [T, H, k] of each layer.
-
-    Attention to an empty span then returns zeros, as in the full pass, not a mean of nothing.
-    """
-    empty = spans.lengths == 0
-    if not bool(empty.any()):
-        return keys, values, spans
-    starts = torch.where(empty, len(keys[0]), spans.starts)
-    keys, values = ([F.pad(x, (0, 0, 0, 0, 0, 1)) for x in side] for side in (keys, values))
-    return keys, values, Spans(starts, spans.lengths.clamp(min=1))
-
-
-class SentenceCrossCache(Cache):
-    """Keys and values of the source sentence of each hypothesis, fetched only when the sentence changes."""
-
-    def __init__(self, keys: list[Tensor], values: list[Tensor], sentences: Spans, hypotheses: int) -> None:
-        """keys, values: for each layer [T, H, k] over the memory; sentences: its span for each source sentence."""
-        self.packed = list(zip(keys, values, strict=True))
-        device = keys[0].device
-        self.starts = sentences.starts.to(device)
-        self.lengths, self.longest = sentences.lengths.to(device), int(sentences.lengths.max())
-        heads, width = keys[0].shape[1:]
-        self.buffer = keys[0].new_zeros(len(keys), 2, hypotheses, heads, 0, width)
-        self.cached_sentences = torch.full((hypotheses,), -1, device=device)
-
-    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
-        """See `Cache`."""
-        needed = int(self.lengths[sentences].max()) if can_synchronize(sentences.device) else self.longest
-        if needed > self.buffer.shape[4]:
-            self.buffer = F.pad(self.buffer, (0, 0, 0, -(-needed // _CHUNK) * _CHUNK - self.buffer.shape[4]))
-            self.cached_sentences.fill_(-1)  # what is cached has the old size
-        changed = (self.cached_sentences != sentences).nonzero().flatten()
-        if len(changed):
-            self._fetch(changed, sentences[changed])
-            self.cached_sentences = sentences.clone()
-            offsets = torch.arange(self.buffer.shape[4], device=sentences.device)
-            self.bias = build_mask_bias(offsets < self.lengths[sentences][:, None], self.buffer.dtype)
-
-    def _fetch(self, hypotheses: Tensor, sentences: Tensor) -> None:
-        """Copy the keys and values of these sentences to these hypotheses."""
-        offsets = torch.arange(self.buffer.shape[4], device=hypotheses.device)
-        inside = torch.minimum(offsets, self.lengths[sentences][:, None] - 1)
-        tokens = self.starts[sentences][:, None] + inside  # [n, L]
-        for layer, pair in enumerate(self.packed):
-            for side, packed in enumerate(pair):
-                self.buffer[layer, side, hypotheses] = packed[tokens].transpose(1, 2)
-
-    def attend(self, layer: int, query: Tensor) -> Tensor:
-        """Attend to the source sentence: [R, H, k]."""
-        keys, values = self.buffer[layer]
-        return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=self.bias)[:, :, 0]
-
-    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
-        """Keep these hypotheses with their cached sentences."""
-        self.buffer = self.buffer.index_select(2, hypotheses)
-        self.cached_sentences = self.cached_sentences[hypotheses]
-        self.bias = self.bias[hypotheses]
-
-
-class DocumentCrossCache(Cache):
-    """Keys and values that a search row sees at every step, stored once for all its beams."""
-
-    def __init__(self, keys: list[Tensor], values: list[Tensor], visible: Spans, beams: int) -> None:
-        """keys, values: for each layer [T, H, k] over the memory; visible: the span that each search row sees."""
-        self.beams = beams
-        lengths = visible.lengths.to(keys[0].device)
-        offsets = torch.arange(int(lengths.max()), device=lengths.device)
-        inside = torch.minimum(offsets, lengths[:, None] - 1)
-        tokens = visible.starts.to(lengths.device)[:, None] + inside  # [D, L]
-        self.keys = [packed[tokens].transpose(1, 2).contiguous() for packed in keys]  # [D, H, L, k]
-        self.values = [packed[tokens].transpose(1, 2).contiguous() for packed in values]
-        self.lengths = lengths
-        self.bias = self._make_bias()
-
-    def attend(self, layer: int, query: Tensor) -> Tensor:
-        """Attend to the span of the search row: [R, H, k]."""
-        by_row = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
-        result = F.scaled_dot_product_attention(by_row, self.keys[layer], self.values[layer], attn_mask=self.bias)
-        return result.transpose(1, 2).flatten(0, 1)
-
-    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
-        """See `Cache`."""
-        self.lengths = self.lengths[rows]
-        longest = int(self.lengths.max())
-        self.keys = [keys[rows, :, :longest] for keys in self.keys]
-        self.values = [values[rows, :, :longest] for values in self.values]
-        self.bias = self._make_bias()
-
-    def _make_bias(self) -> Tensor | None:
-        """Return the bias of padded positions, or None without any."""
-        offsets = torch.arange(self.keys[0].shape[2], device=self.lengths.device)
-        visible = offsets < self.lengths[:, None]
-        return None if bool(visible.all()) else build_mask_bias(visible, self.keys[0].dtype)
-
-
-class SentencesBeforeCache(Cache):
-    """Keys and values of all tokens of a hypothesis; each of the K sentences before is attended to separately."""
-
-    def __init__(self, layers: int, hypotheses: int, like: Tensor, heads: int, scope: AttentionScope) -> None:
-        """scope: its `offset` is K."""
-        self.scope = scope
-        self.buffer = like.new_zeros(layers, 2, hypotheses, heads, _CHUNK, like.shape[-1] // heads)
-        # Sentence of each position, and offset in the sentence.
-        self.numbers, self.offsets = torch.zeros(2, hypotheses, 0, dtype=torch.int64, device=like.device)
-        self.double_buffer = _DoubleBuffer()
-
-    def start_after(
-        self, pairs: Sequence[tuple[Tensor, Tensor]], numbers: Tensor, offsets: Tensor, exists: Tensor
+    def __init__(
+        self, keys: Sequence[Tensor], values: Sequence[Tensor], spans: Spans, beams: int, sentences: Spans | None = None
     ) -> None:
-        """Begin with P positions of each hypothesis, as far as they exist (`exists` [R, P]).
+        """keys, values: for each layer [T, H, k]; spans: what each search row sees; sentences: the part of it that each
+        sentence of the packed source sees (None: all)."""
+        self.beams, self.shared, self.sentences = beams, SharedKeys(keys, values, spans), sentences
+        if sentences is not None:
+            self.starts, self.ends = (x.to(keys[0].device) for x in (sentences.starts, sentences.ends))  # [S]
+        self._set_bias(self.shared.row_visible()[:, None])
 
-        pairs: for each layer [R, H, P, k]. numbers [R, P]: source sentence of each position. offsets [R, P]: offset in
-        its sentence.
+    def _set_bias(self, visible: Tensor) -> None:
+        """Set the bias of which keys each row [D, 1, L] or hypothesis [D, B, L] sees; an attention to none gives 0."""
+        self.bias: Tensor | None = None
+        self.exists: Tensor | None = None
+        synchronize = can_synchronize(visible.device)
+        if synchronize and bool(visible.all()):
+            return
+        exists = visible.any(-1)
+        if not synchronize or not bool(exists.all()):
+            self.exists, visible = exists, visible | ~exists[..., None]
+        if visible.shape[1] == 1 and self.shared.most > 1:
+            visible = visible.expand(-1, self.beams, -1)
+        self.bias = self.shared.gather(build_bias(visible, self.shared.keys[0].dtype))[:, None]  # [G, 1, m n, L]
+
+    def begin_step(self, step: Step) -> None:
+        """See `Cache`."""
+        if self.sentences is not None:
+            tokens = self.shared.row_tokens()[:, None]  # [D, 1, L]
+            starts, ends = (x[step.sentences].view(-1, self.beams, 1) for x in (self.starts, self.ends))
+            self._set_bias((tokens >= starts) & (tokens < ends) & self.shared.row_visible()[:, None])
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """Attend to the memory: [R, H, k]."""
+        by_group = self.shared.gather(query.unflatten(0, (-1, self.beams))).transpose(1, 2)  # [G, H, m B, k]
+        keys, values = self.shared.keys[layer], self.shared.values[layer]
+        output = F.scaled_dot_product_attention(by_group, keys, values, attn_mask=self.bias)
+        by_row = self.shared.scatter(output.transpose(1, 2))  # [D, B, H, k]
+        return (by_row if self.exists is None else by_row * self.exists[..., None, None]).flatten(0, 1)
+
+    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
+        """See `Cache`."""
+        self.shared.select_rows(rows)
+        if self.sentences is None:
+            self._set_bias(self.shared.row_visible()[:, None])
+
+
+class TargetKeys(NamedTuple):
+    """Keys of target tokens in a full pass, of which the first tokens of each search row are read."""
+
+    shared: SharedKeys
+    numbers: Tensor
+    """[T] number in the packed source of each token's sentence"""
+    is_word: Tensor
+    """[T] bool, see `SelfCache`"""
+    starts: Tensor
+    """[D] position of each search row's first own token"""
+
+
+class SelfCache(Cache):
+    """Keys and values of the target tokens so far.
+
+    Each step stores those of the B hypotheses of a row in B slots, which stay where they are when beams change: a bias
+    says which slots a hypothesis sees. What no hypothesis sees any more is forgotten from time to time, so few slots
+    are more than one for each token of the row. Tokens before the search (`prefix`) are read from `SharedKeys`.
+    """
+
+    def __init__(
+        self,
+        attentions: Sequence[Attention],
+        rows: int,
+        beams: int,
+        like: Tensor,
+        single: bool,
+        prefix: TargetKeys | None = None,
+    ) -> None:
+        """like: has the type and the device of keys, and their size [H, k]; single: each row has one sentence."""
+        self.scope: AttentionScope = attentions[0].scope
+        self.distances: DistanceBiases | None = attentions[0].distances
+        self.beams, self.prefix = beams, prefix
+        # Whether sentences other than the current one are stored in slots, and do not look like it.
+        self.selects = self.scope.extent == "neighbour" or (not single and self.scope.extent != "document")
+        if self.scope.extent == "sentence" and single:
+            self.prefix = None
+        heads, width = like.shape
+        self.keys, self.values = (
+            [like.new_empty(rows, heads, FORGET_EVERY * beams, width) for _ in attentions] for _ in range(2)
+        )  # [D, H, capacity, k]
+        self.length = self.steps = 0  # slots in use; tokens read
+        self.sees = like.new_zeros(rows, beams, 0)  # [D, B, L] bias: the slots of each hypothesis's own tokens
+        # Of each slot [D, L]: number of its sentence in the packed source, whether it is a word (no boundary token).
+        self.numbers = torch.zeros(rows, 0, dtype=torch.int64, device=like.device)
+        self.is_word = torch.zeros(rows, 0, dtype=torch.bool, device=like.device)
+        self.positions = torch.zeros(rows, 0, dtype=torch.int64, device=like.device)  # in the sentence, or the search
+        self.prefix_bias: Tensor | None = None
+        new = torch.full((beams, beams), -math.inf, dtype=like.dtype, device=like.device).fill_diagonal_(0.0)
+        self.new_slots = new[None]  # [1, B, B]
+
+    def begin_step(self, step: Step) -> None:
+        """Make room for one more token of each hypothesis, and find what each sees."""
+        self.length += self.beams
+        if self.length > self.keys[0].shape[2]:
+            kept = torch.arange(self.length - self.beams, device=self.sees.device).expand(len(self.sees), -1)
+            self._select_slots(kept)
+        if self.beams > 1 or self.selects:
+            self.sees = torch.cat((self.sees, self.new_slots.expand(len(self.sees), -1, -1)), dim=2)
+        self.current = step.sentences.view(-1, self.beams)  # [D, B]
+        if self.selects:
+            opening, closing = self.scope.trim
+            is_word = (step.offsets >= opening) & ~((step.tokens == SpecialTokens.eos) & bool(closing))
+            self.numbers = torch.cat((self.numbers, self.current), dim=1)
+            self.is_word = torch.cat((self.is_word, is_word.view_as(self.current)), dim=1)
+        if self.distances is not None:
+            by_sentence = self.scope.extent == "sentence"
+            self.own = (step.offsets if by_sentence else torch.full_like(step.offsets, self.steps)).view_as(
+                self.current
+            )
+            self.positions = torch.cat((self.positions, self.own), dim=1)
+        self.steps += 1
+        self._set_biases()
+
+    def _set_biases(self) -> None:
+        """Set the biases [D, H or 1, B n, L] of slots and of the prefix; n: sentences that are attended to apart."""
+        sees = self.sees
+        if self.selects:
+            sees = sees[:, :, None] + build_bias(self._find_visible(self.numbers, self.is_word), sees.dtype)
+            sees = sees.flatten(1, 2)  # [D, B n, L]
+        self.bias = sees[:, None] if self.beams > 1 or self.selects else None
+        if self.distances is not None:
+            biases = self.distances.look_up_biases(
+                self.distances.assign_buckets(self.positions[:, None] - self.own[..., None])
+            )  # [D, H, B, L]
+            self.bias = biases.to(sees.dtype) if self.bias is None else self.bias + biases.to(sees.dtype)
+        moves = self.scope.extent != "document" or self.distances is not None
+        if self.prefix is not None and (moves or self.prefix_bias is None):
+            self.prefix_bias = self._find_prefix_bias(self.prefix)
+        if self.scope.extent == "neighbour":
+            assert self.bias is not None
+            visible = self.bias[:, 0].isfinite().any(-1)  # [D, B n]
+            if self.prefix_bias is not None:
+                visible = visible | self.prefix_bias[:, 0].isfinite().any(-1)
+            self.exists = visible.view(-1, self.scope.offset)  # [R, n]
+            # A missing sentence would give NaN: all slots are visible instead, and the result is set to zero.
+            self.bias = self.bias.masked_fill(~visible[:, None, :, None], 0.0)
+
+    def _find_prefix_bias(self, prefix: TargetKeys) -> Tensor:
+        """Return the bias [D, H or 1, B n, L] of the tokens before the search."""
+        tokens = prefix.shared.row_tokens()  # [D, L]
+        visible = prefix.shared.row_visible()[:, None, None]
+        if self.scope.extent != "document":
+            visible = visible & self._find_visible(prefix.numbers[tokens], prefix.is_word[tokens])
+        bias = build_bias(visible.expand(-1, self.beams, -1, -1).flatten(1, 2), self.sees.dtype)[:, None]
+        if self.distances is None:
+            return bias
+        back = tokens - prefix.starts[:, None]  # the last token of the prefix is at -1
+        distances = back[:, None] - self.own[..., None]
+        return bias + self.distances.look_up_biases(self.distances.assign_buckets(distances)).to(bias.dtype)
+
+    def _find_visible(self, numbers: Tensor, is_word: Tensor) -> Tensor:
+        """Return which keys lie in the sentences that the scope sees: bool [D, B, n, L].
+
+        numbers, is_word [D, L]: of the keys.
         """
-        self.buffer = torch.stack([torch.stack(pair) for pair in pairs])
-        hidden_number = -1 - self.scope.offset  # a sentence that no hypothesis sees
-        device = self.buffer.device
-        self.numbers, self.offsets = numbers.masked_fill(~exists, hidden_number).to(device), offsets.to(device)
+        numbers, current = numbers[:, None, None], self.current[:, :, None, None]
+        if self.scope.extent == "neighbour":
+            back = torch.arange(self.scope.offset, 0, -1, device=numbers.device)[:, None]
+            return (numbers == current - back) & is_word[:, None, None]
+        return numbers == current if self.scope.extent == "sentence" else numbers >= current - self.scope.offset
 
-    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
+    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
         """See `Cache`."""
-        self._add_position(offsets, sentences)
-        opening, closing = self.scope.trim
-        # A token is one of the last `closing` ones where the token that many positions later is of another sentence.
-        later = F.pad(self.numbers, (0, closing), value=-1)[:, closing:]
-        is_word = (self.offsets >= opening) & (later == self.numbers)  # [R, L]
-        back = torch.arange(self.scope.offset, 0, -1, device=sentences.device)
-        visible = (self.numbers[:, None] == (sentences[:, None] - back)[:, :, None]) & is_word[:, None]  # [R, K, L]
-        self.sentence_exists = visible.any(-1)
-        # A missing sentence would give NaN: all keys are visible instead, and the result is set to zero.
-        self.bias = build_mask_bias((visible | ~self.sentence_exists[..., None]).flatten(0, 1), self.buffer.dtype)
-        self.bias = self.bias.view(len(visible), 1, *visible.shape[1:])  # [R, 1, K, L]
+        slots = slice(self.length - self.beams, self.length)
+        for buffer, x in ((self.keys[layer], key), (self.values[layer], value)):
+            buffer[:, :, slots] = x.unflatten(0, (-1, self.beams)).transpose(1, 2)
 
-    def _add_position(self, offsets: Tensor, sentences: Tensor) -> None:
-        """Make room for the new token; see `begin_step`."""
-        self.numbers = torch.cat((self.numbers, sentences[:, None]), dim=1)
-        self.offsets = torch.cat((self.offsets, offsets[:, None]), dim=1)
-        self.buffer = _with_capacity(self.buffer, self.numbers.shape[1])
-
-    def store(self, layer: int, pair: Tensor) -> None:
-        """See `Cache`."""
-        position = self.numbers.shape[1] - 1
-        self.buffer[layer, :, :, :, position] = pair.transpose(0, 1)
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """Attend to the tokens so far: [R, H, k]."""
+        return self._attend(layer, query.unflatten(0, (-1, self.beams))).flatten(0, 1)
 
     def attend_preceding(self, layer: int, query: Tensor) -> Tensor:
-        """Attend to each sentence before, oldest first: [R, H, k] -> [R, K, H, k]."""
-        keys, values = self.buffer[layer, :, :, :, : self.numbers.shape[1]]
-        query = query[:, :, None].expand(-1, -1, self.scope.offset, -1)
-        result = F.scaled_dot_product_attention(
-            query, keys, values, attn_mask=self.bias.expand(-1, query.shape[1], -1, -1)
-        )
-        return result.transpose(1, 2) * self.sentence_exists[..., None, None]
+        """Attend to each sentence before, oldest first: [R, H, k] -> [R, n, H, k]."""
+        count = self.scope.offset
+        queries = query[:, None].expand(-1, count, -1, -1).unflatten(0, (-1, self.beams)).flatten(1, 2)
+        return self._attend(layer, queries).flatten(0, 1).unflatten(0, (-1, count)) * self.exists[..., None, None]
+
+    def _attend(self, layer: int, query: Tensor) -> Tensor:
+        """Attend to the prefix and the slots: [D, n, H, k] -> [D, n, H, k]."""
+        keys, values = self.keys[layer][:, :, : self.length], self.values[layer][:, :, : self.length]
+        if self.prefix is None or self.prefix_bias is None:
+            output = F.scaled_dot_product_attention(query.transpose(1, 2), keys, values, attn_mask=self.bias)
+            return output.transpose(1, 2)
+        shared = self.prefix.shared
+        query = query * query.shape[-1] ** -0.5
+        by_group = shared.gather(query).transpose(1, 2)  # [G, H, m n, k]
+        before = shared.scatter((by_group @ shared.keys[layer].transpose(2, 3)).transpose(1, 2))  # [D, n, H, L]
+        before = before.transpose(1, 2) + self.prefix_bias
+        after = query.transpose(1, 2) @ keys.transpose(2, 3)  # [D, H, n, slots]
+        weights = torch.cat((before, after if self.bias is None else after + self.bias), dim=-1).softmax(-1)
+        before, after = weights.split((before.shape[-1], after.shape[-1]), dim=-1)
+        by_group = shared.gather(before.transpose(1, 2)).transpose(1, 2) @ shared.values[layer]  # [G, H, m n, k]
+        return shared.scatter(by_group.transpose(1, 2)) + (after @ values).transpose(1, 2)
 
     def reorder(self, hypotheses: Tensor) -> None:
-        """Let hypothesis i continue hypothesis hypotheses[i]."""
-        self.buffer = self.double_buffer.select(self.buffer, hypotheses)
-        self.numbers, self.offsets = self.numbers[hypotheses], self.offsets[hypotheses]
-
-
-class RecentSelfCache(SentencesBeforeCache):
-    """Keys and values of all tokens of a hypothesis, of which it sees its sentence and the K before."""
-
-    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """See `Cache`."""
-        self._add_position(offsets, sentences)
-        is_visible = self.numbers >= (sentences - self.scope.offset)[:, None]  # [R, L]
-        self.bias = build_mask_bias(is_visible, self.buffer.dtype)
-        if self.distances is not None:
-            last = torch.full((1,), self.numbers.shape[1] - 1, device=sentences.device)
-            self.bias = self.bias + self.distances(last, self.numbers.shape[1]).to(self.bias.dtype)
+        self.sees = self.sees.flatten(0, 1).index_select(0, hypotheses).unflatten(0, (-1, self.beams))
 
-    def attend(self, layer: int, query: Tensor) -> Tensor:
-        """Attend to the sentence and those before it: [R, H, k]."""
-        keys, values = self.buffer[layer, :, :, :, : self.numbers.shape[1]]
-        return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=self.bias)[:, :, 0]
+    def forget(self) -> None:
+        """Drop slots that no hypothesis sees any more, of a search row or of all earlier sentences."""
+        if not self.sees.shape[2]:
+            return
+        seen = self.sees.isfinite()  # [D, B, L]
+        if self.selects:
+            current = self.current.amin(1)[:, None]  # [D, 1]
+            seen = seen & (self.numbers >= current - self.scope.offset)[:, None]
+        seen = seen.any(1)
+        most = int(seen.sum(1).max())
+        if most > _WORTH_FORGETTING * self.length:
+            return
+        index = (~seen).long().argsort(dim=1, stable=True)[:, :most]  # [D, most] those that are seen, in order
+        self.length = most
+        self._select_slots(index)
+        self.sees = self.sees.masked_fill(~seen[:, None], -math.inf).gather(
+            2, index[:, None].expand(-1, self.beams, -1)
+        )
+        if self.selects:
+            self.numbers, self.is_word = self.numbers.gather(1, index), self.is_word.gather(1, index)
+        if self.distances is not None:
+            self.positions = self.positions.gather(1, index)
+
+    def _select_slots(self, index: Tensor) -> None:
+        """Keep the keys and values of these slots of each row [D, n], with room for more."""
+        for side in (self.keys, self.values):
+            for layer, x in enumerate(side):
+                rows, heads, capacity, width = x.shape
+                starts = torch.arange(0, rows * heads * capacity, capacity, device=x.device).view(rows, heads, 1)
+                kept = x.flatten(0, 2).index_select(0, (starts + index[:, None]).flatten())
+                room = max(index.shape[1] // 2, FORGET_EVERY * self.beams)
+                side[layer] = x.new_empty(rows, heads, index.shape[1] + room, width)
+                side[layer][:, :, : index.shape[1]] = kept.view(rows, heads, -1, width)
+
+    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
+        """See `Cache`."""
+        self.reorder(hypotheses)
+        self.keys, self.values = ([x.index_select(0, rows) for x in side] for side in (self.keys, self.values))
+        if self.selects:
+            self.numbers, self.is_word, self.current = self.numbers[rows], self.is_word[rows], self.current[rows]
+        if self.distances is not None:
+            self.positions = self.positions[rows]
+        if self.prefix is not None:
+            self.prefix.shared.select_rows(rows)
+            self.prefix, self.prefix_bias = self.prefix._replace(starts=self.prefix.starts[rows]), None
 
 
 class LinearSelfCache(Cache):
@@ -437,9 +412,9 @@ class LinearSelfCache(Cache):
         self.gates[:] = [decay for _, decay in states]
         self.fresh[:] = [None if decay is None else 1.0 - decay for decay in self.gates]
 
-    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
+    def begin_step(self, step: Step) -> None:
         """See `Cache`."""
-        is_opening = (offsets == 0)[:, None]
+        is_opening = (step.offsets == 0)[:, None]
         if self.joined:
             # The joining token belongs to the sentence that it ends; the decay applies from the next token on.
             self.sentence_begins = torch.zeros_like(is_opening) if self.opened is None else self.opened
@@ -476,16 +451,6 @@ class LinearSelfCache(Cache):
         for tensors in (self.states, self.gates, self.fresh):
             tensors[:] = [None if x is None else x.index_select(0, hypotheses) for x in tensors]
         self.opened = None if self.opened is None else self.opened.index_select(0, hypotheses)
-
-
-def compute_cross_states(attentions: Sequence[Attention], states: Sequence[Tensor], spans: Spans) -> list[Tensor]:
-    """Return the states [D, H, F, k + 1] of linear attention over each of D spans of the memory states [T, d]."""
-    result = []
-    for attention, x in zip(attentions, states, strict=True):
-        assert isinstance(attention, LinearAttention)
-        key, value = attention.split_heads(attention.key(x)), attention.project_values(x)
-        result.append(compute_states(key, value, spans, attention.build_feature_map(), attention.key_log_weights(key)))
-    return result
 
 
 class LinearCrossCache(Cache):

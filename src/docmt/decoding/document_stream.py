@@ -21,7 +21,18 @@ from docmt.core.settings import MANY
 from docmt.data import SentenceTokens
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.ensembles import Model
-from docmt.decoding.scheduler import ORDERS, OnSentences, SearchSpans, Task, batch_ordered, find_nonempty, select_drafts
+from docmt.decoding.repair import can_repair, search_with_repair
+from docmt.decoding.scheduler import (
+    OnSentences,
+    SearchSpans,
+    Task,
+    batch_ordered,
+    find_nonempty,
+    search_instances,
+    search_sentences,
+    search_windows,
+    select_drafts,
+)
 from docmt.decoding.scoring import score_task
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import OpenRules, WordIds, choose_order, choose_rules
@@ -34,6 +45,14 @@ Drafts = Callable[[int, int], Sequence[Sequence[int]]]
 of successive calls rise."""
 InstanceSpans = list[TranslatedSpan]
 """Results of one instance, in order."""
+ORDERS: dict[str, Callable[[Task, OnSentences], SearchSpans]] = {
+    "documents": search_instances,
+    "sentences": search_sentences,
+    "windows": search_windows,
+    "sequential": search_instances,
+    "repair": search_with_repair,
+}
+"""Search functions by the order of a system, or "repair" where sentences can be drafted side by side."""
 
 
 class DocumentStream:
@@ -63,7 +82,8 @@ class DocumentStream:
         """
         self._model, self._config, self._look_ahead = model, config, look_ahead
         self._context, self._batch_tokens = context, batch_tokens
-        self._rules, self._order = choose_rules(model, config), choose_order(model, config, context)
+        self._rules, order = choose_rules(model, config), choose_order(model, config, context)
+        self._order = "repair" if can_repair(model, config, order) else order
         self._resume_points, self._yield_errors = dict(resume_points or {}), yield_errors
         self._sizes = [len(document) for document in documents]
         positions, filled = find_nonempty(documents)
@@ -76,10 +96,8 @@ class DocumentStream:
         self._borders = np.searchsorted(self._task.instances.document, np.arange(len(positions) + 1))
         for document, resume_point in self._resume_points.items():
             if document not in self._errors:
-                self._check_cache(document, resume_point)
                 self._resume_document(document, resume_point)
         self._done = self._find_done()
-        self._warn_of_idle_caches()
 
     def _cut(
         self,
@@ -110,29 +128,6 @@ class DocumentStream:
             if drafts is not None:
                 drafts[number] = []
         return cut_documents(numbers)
-
-    def _warn_of_idle_caches(self) -> None:
-        """Log how many documents of several sentences are searched at once, so that no output cache is read."""
-        if not self._config.cache_weight or self._order == "sentences":
-            return
-        idle = (np.diff(self._borders) == 1) & (np.diff(self._offsets) > 1)
-        if idle.any():
-            _log.warning(
-                "search.cache_weight has no effect on %d of %d documents: each is one instance, and the cache has the "
-                "words of earlier instances. Set a smaller context.instance_tokens",
-                idle.sum(),
-                len(idle),
-            )
-
-    def _check_cache(self, document: int, resume_point: ResumePoint) -> None:
-        """Raise DocmtError for a document of which a part is left: the states in its output cache are not kept."""
-        start = self._first_untranslated(document, resume_point)
-        if self._config.cache_weight and self._offsets[document] < start < self._offsets[document + 1]:
-            raise DocmtError(
-                f"document {document + 1} cannot be continued after sentence {resume_point.sentences} with "
-                "search.cache_weight: the cache of what was translated before is not kept. Translate the document from "
-                "the beginning, or without that option."
-            )
 
     def _resume_document(self, document: int, resume_point: ResumePoint) -> None:
         """Restore the history of a resumed document. Raises DocmtError where no instance begins at that sentence."""
@@ -215,7 +210,7 @@ class DocumentStream:
         budget = self._look_ahead or MANY
         while len(left):
             ready = self._find_ready(left)
-            count = self._count_fitting(ready, costs, budget, at_least_one=not spans)
+            count = max(int(np.searchsorted(np.cumsum(costs[ready]), budget, side="right")), int(not spans))
             if not count:
                 break
             chunk = ready[:count]
@@ -225,21 +220,10 @@ class DocumentStream:
         return [*self._yield_without_instances(0, len(self._sizes)), *spans]
 
     def _find_ready(self, left: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those instances that wait for no others; with rounds, whole documents are translated together."""
-        if not self._is_serial() or self._config.rounds:
+        """Return those instances that wait for no others."""
+        if not self._is_serial():
             return left
         return left[np.unique(self._task.instances.document[left], return_index=True)[1]]
-
-    def _count_fitting(
-        self, ready: NDArray[np.int64], costs: NDArray[np.int64], budget: int, at_least_one: bool
-    ) -> int:
-        """Return how many of these instances fit into the budget; with rounds, whole documents."""
-        count = int(np.searchsorted(np.cumsum(costs[ready]), budget, side="right"))
-        if not self._config.rounds or not self._is_serial():
-            return max(count, int(at_least_one))
-        documents = self._task.instances.document[ready]
-        count = count if count == len(ready) else int(np.searchsorted(documents, documents[count]))
-        return count or int(at_least_one and np.searchsorted(documents, documents[0], side="right"))
 
     def _costs(self) -> NDArray[np.int64]:
         """Return the source tokens that each instance translates, boundary tokens included."""
@@ -255,7 +239,7 @@ class DocumentStream:
         """Yield the instances that are translated together.
 
         Where an instance sees the translations of an earlier one, a chunk is several short documents, or one instance
-        of a long document (with rounds: the whole of it). Otherwise a chunk has as many instances as are read ahead, so
+        of a long document. Otherwise a chunk has as many instances as are read ahead, so
         that instances of similar length can be one batch. It is a single batch where that saves no batches.
         """
         instances = self._task.instances
@@ -272,7 +256,7 @@ class DocumentStream:
             last = int(max(units[units <= most].max(), units[units > first].min()))
             if not serial:
                 yield from self._split_into_batches(range(first, last))
-            elif instances.document[first] == instances.document[last - 1] and not self._config.rounds:
+            elif instances.document[first] == instances.document[last - 1]:
                 yield from (range(i, i + 1) for i in range(first, last))
             else:
                 yield range(first, last)
@@ -291,10 +275,8 @@ class DocumentStream:
 
     def _is_serial(self) -> bool:
         """Return whether instances wait for earlier ones."""
-        if self._config.cache_weight:
-            return True
         instances = self._task.instances
-        return bool((instances.first_output > instances.first).any()) and self._order != "windows"
+        return bool((instances.first_output > instances.first).any()) and self._order not in ("windows", "repair")
 
     def _find_done(self) -> NDArray[np.bool_]:
         """Return for each instance whether it was translated before the interruption."""
@@ -330,22 +312,20 @@ class DocumentStream:
 
     def _search_instances(self, indices: Sequence[int], on_sentences: OnSentences) -> list[InstanceSpans]:
         """Return the translations of these instances."""
-        # What a failed search leaves in the output caches is dropped.
-        task = replace(self._task.select_instances(indices), caches=dict(self._task.caches))
+        task = self._task.select_instances(indices)
         if self._drafts is not None:
             task = replace(task, drafts=SentenceTokens.from_documents([self._prepare_drafts(task)]))
         with torch.inference_mode():
-            spans = ORDERS["rounds" if self._config.rounds else self._order](task, on_sentences)
+            spans = ORDERS[self._order](task, on_sentences)
         # Lower ranks were searched given the best translations of earlier sentences, not their own. The published
         # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
-        # boundary tokens than those of the translation. Scores are of the model without an output cache.
+        # boundary tokens than those of the translation.
         config, instances = self._config, task.instances
-        has_prefixes = self._order != "sentences" and bool((instances.first_output > instances.first).any())
-        other_context = self._order == "windows" or (has_prefixes and config.n_best > 1)
+        has_prefixes = self._order == "repair" or bool((instances.first_output > instances.first).any())
+        other_context = self._order == "windows" or (self._order != "sentences" and has_prefixes and config.n_best > 1)
         other_tokens = config.implementation == "rfa" or (self._rules is OpenRules and config.implementation == "docmt")
-        if other_context or config.rounds or other_tokens or config.cache_weight:
+        if other_context or other_tokens:
             spans = _rescore(task, spans)
-        self._task.caches.update(task.caches)
         results: list[InstanceSpans] = []
         for start, last in zip(task.instances.first_output.tolist(), task.instances.last.tolist(), strict=True):
             numbers = range(task.start + start, task.start + last)
@@ -408,13 +388,10 @@ class DocumentStream:
         return self._first_untranslated(document, point) < int(self._offsets[document + 1])
 
     def _forget(self, instance: int) -> None:
-        """Drop the translations and output caches that no instance from this one on sees."""
+        """Drop the translations that no instance from this one on sees."""
         instances = self._task.instances
         first = int(instances.first[instance]) if instance < len(instances) else int(self._offsets[-1])
         self._task.history.forget(first)
-        document = int(instances.document[instance]) if instance < len(instances) else len(self._sizes)
-        for number in [number for number in self._task.caches if number < document]:
-            del self._task.caches[number]
 
 
 def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:

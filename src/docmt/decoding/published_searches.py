@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from docmt.decoding.ensembles import Memories, Model, compute_next_logits
-from docmt.decoding.incremental import IncrementalDecoder, top_tokens
+from docmt.decoding.incremental import IncrementalDecoder
+from docmt.decoding.logits import top_tokens
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import SearchRow, TargetBoundaries
 from docmt.decoding.translation_results import Hypothesis
@@ -71,7 +72,8 @@ class PooledSearch(ABC):
         states = self.decoder.step(last, offsets, step, self.sentences)
         scores = self._scores(states, step)
         totals = (self.total.flatten()[:, None] + scores).view(rows, -1)  # [D, B * V]
-        best, index = top_tokens(totals, min(2 * beam, totals.shape[1]))  # [D, 2 B]
+        index = top_tokens(totals, min(2 * beam, totals.shape[1]), totals.new_zeros(rows, 1))  # [D, 2 B]
+        best = totals.gather(1, index)
         parents, chosen = index // scores.shape[1], index % scores.shape[1]
         generated = torch.cat(
             (self.generated.gather(1, parents[:, :, None].expand(-1, -1, step)), chosen[:, :, None]), dim=2

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens
-from docmt.decoding.incremental import float_blocks
+from docmt.decoding.logits import float_blocks
 
 Source = TypeVar("Source")
 # SplitMix64 (Steele, Lea and Flood 2014), in integers with a sign.
@@ -50,8 +50,8 @@ def _shift(x: Tensor, bits: int) -> Tensor:
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
-def draw_tokens(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the logit (float32) and the id of one token of each row, drawn from its softmax: [n, 1] each.
+def draw_tokens(logits: Tensor, uniform: Tensor) -> Tensor:
+    """Return the id [n, 1] of one token of each row, drawn from its softmax.
 
     logits: [n, V], minus infinity for tokens that may not follow. uniform: random numbers in (0, 1], float64 [n].
     """
@@ -61,8 +61,7 @@ def draw_tokens(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         # The product is above 0 and at most the last sum, so the token has a probability.
         ids.append(torch.searchsorted(sums, uniform[first : first + len(block), None] * sums[:, -1:]))
         first += len(block)
-    tokens = torch.cat(ids).clamp_(max=logits.shape[1] - 1)  # weights that are not numbers have no sums
-    return logits.gather(1, tokens).float(), tokens
+    return torch.cat(ids).clamp_(max=logits.shape[1] - 1)  # weights that are not numbers have no sums
 
 
 def count_copies(

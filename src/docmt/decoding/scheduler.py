@@ -23,11 +23,10 @@ from docmt.data.instances import context_lengths, instance_lengths, locate_sente
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Model, combine_context_specs, list_members
-from docmt.decoding.output_cache import OutputCache, extend_cache
 from docmt.decoding.sampling import number_samples
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
-from docmt.decoding.search_rules import SearchRow, WordIds, supports_rounds
-from docmt.decoding.translation_results import Hypothesis, TranslatedSpan, join_spans
+from docmt.decoding.search_rules import SearchRow, WordIds
+from docmt.decoding.translation_results import Hypothesis, TranslatedSpan
 from docmt.model import ModelConfig, ModelInput
 from docmt.model.systems import ContextSpec, System
 from docmt.text import SpecialTokens
@@ -86,8 +85,6 @@ class Task:
     """translations of earlier sentences, shared by all parts of a task"""
     sample_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """with `search.sampling`, see `number_samples`; of the whole task"""
-    caches: dict[int, OutputCache] = field(default_factory=dict)
-    """with `search.cache_weight`, the words of each document's finished sentences; they change during the search"""
 
     @classmethod
     def from_documents(
@@ -147,11 +144,6 @@ class Task:
         numbers = range(len(self.instances)) if indices is None else indices
         return batch_by_length([(self.lengths[i], i) for i in numbers], times * self.batch_tokens)
 
-    def batches_in_turn(self, times: int = 1) -> Iterator[list[int]]:
-        """Batch all instances (see `batches`); with an output cache, those of a document one after the other."""
-        groups = self.dependency_groups() if self.config.cache_weight else [None]
-        return (batch for group in groups for batch in self.batches(group, times))
-
     @cached_property
     def lengths(self) -> list[int]:
         """Tokens of each instance, boundary tokens included."""
@@ -160,8 +152,8 @@ class Task:
         return lengths
 
     def dependency_groups(self) -> list[list[int]]:
-        """Group instances so that each comes after all instances whose translations it sees, in an output cache too."""
-        if not self.config.cache_weight and (self.instances.first_output == self.instances.first).all():
+        """Group instances so that each comes after all instances whose translations it sees."""
+        if (self.instances.first_output == self.instances.first).all():
             return [list(range(len(self.instances)))]
         documents = self.instances.document  # in rising order
         levels = np.arange(len(documents)) - np.searchsorted(documents, documents)
@@ -180,17 +172,10 @@ class Task:
         counts = self.instances.last[batch] - self.instances.first[batch]
         return inputs.alignment.split(counts.tolist())
 
-    def find_cache(self, instance: int) -> OutputCache | None:
-        """Return the output cache of an instance's document, if it has finished sentences."""
-        return self.caches.get(int(self.instances.document[instance]))
-
-    def keep_output(self, instance: int, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        """Return translations of an instance or its next sentence; words of the best enter the output cache, if any."""
-        if not hypotheses[0].word_states:  # no cache, or (plain document system) not a single sentence
-            return hypotheses
-        cache = extend_cache(self.find_cache(instance), hypotheses[0], self.config.cache_tokens)
-        self.caches[int(self.instances.document[instance])] = cache
-        return [replace(each, word_states=[]) for each in hypotheses]
+    def make_rows(self, numbers: Iterable[int], sentences: Iterable[int]) -> list[SearchRow]:
+        """Return a search row for each of these sentences; sentences: their numbers in the packed source."""
+        pairs = zip(numbers, sentences, strict=True)
+        return [SearchRow([each], [int(self.words.lengths[n])], (), self.sample_number(n)) for n, each in pairs]
 
     def make_span(self, first: int, last: int, hypotheses: Sequence[Hypothesis]) -> TranslatedSpan:
         """Return the translations of the sentences first .. last - 1 of this task as a span of the whole one."""
@@ -307,12 +292,12 @@ def select_effective_settings(context: ContextConfig, system: System) -> Context
 def check_context(search: SearchConfig, context: ContextConfig, *models: ModelConfig) -> None:
     """Raise DocmtError for a setting that has no effect with any of these models, or needs too many positions.
 
-    The only setting of the search that is checked is `search.rounds`.
+    The only setting of the search that is checked is `search.sequential`.
     """
-    if search.rounds and not any(supports_rounds(context, model.system_options) for model in models):
+    if search.sequential and not any(sees_translations(context, model.system_options) for model in models):
         raise DocmtError(
-            "search.rounds is for systems that see earlier translations (group; concat with window_decoding prefix; "
-            "hierarchical at the target), not for this model. Leave it out."
+            "search.sequential is for systems that see earlier translations (group; concat with window_decoding "
+            "prefix; hierarchical at the target), not for this model. Leave it out."
         )
     for name in context.changes():
         if not any(name in select_effective_settings(context, model.system_options).changes() for model in models):
@@ -326,6 +311,14 @@ def check_context(search: SearchConfig, context: ContextConfig, *models: ModelCo
                 f"context.instance_tokens is {context.instance_tokens}, but the model has {limit} learned positions. "
                 f"Choose at most {limit + 1}."
             )
+
+
+def sees_translations(context: ContextConfig, system: System) -> bool:
+    """Return whether the decoder sees translations of earlier sentences, sentence for sentence."""
+    return system.rules == "frame" and system.decoding_orders.get(context.window_decoding, system.decoding_order) in (
+        "documents",
+        "sequential",
+    )
 
 
 def batch_by_length(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:
@@ -377,24 +370,19 @@ POOL_FACTOR = 4  # more tokens are read together than searched: more sentences o
 OnSentences = Callable[[int], object]
 SearchSpans = dict[int, TranslatedSpan]
 """Results of a search, instances or sentences, by the number of their first sentence in the whole task."""
-# Each search row copies the keys of its prefix, so prefixes count in the size of a batch: one token for this many.
-_PREFIX_SHARE = 8
 
 
-def _search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
+def search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
     """Search whole instances, for the orders "documents" and "sequential".
 
     A search row is an instance. The translations of earlier sentences in it are the prefix.
     """
     spans: SearchSpans = {}
     starts, first, ends = task.instances.first_output, task.instances.first, task.instances.last
-    only_next = task.config.implementation == "rfa"
     for batch in (batch for group in task.dependency_groups() for batch in task.batches(group)):
         earlier = [range(int(first[i]), int(starts[i])) for i in batch]
         prefixes = [[task.history.ranked_translations(task.start + n)[0] for n in numbers] for numbers in earlier]
-        for i, prefix, results in zip(batch, prefixes, _search_rows(task, batch, prefixes), strict=True):
-            hypotheses = [result.drop_prefix(len(prefix), only_next=only_next) for result in results]
-            hypotheses = task.keep_output(i, hypotheses)
+        for i, hypotheses in zip(batch, _search_rows(task, batch, prefixes), strict=True):
             span = task.make_span(int(starts[i]), int(ends[i]), hypotheses)
             spans[span.first] = span
             task.history.add(span.first, [each.fit_sentences(span.last - span.first) for each in hypotheses])
@@ -402,60 +390,42 @@ def _search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
     return spans
 
 
-def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool = False) -> SearchSpans:
+def search_sentences(task: Task, on_sentences: OnSentences) -> SearchSpans:
     """Search single sentences, for the order "sentences".
 
-    Many instances are read together, and sentences of similar length are searched together. with_prefixes: the
-    translations of the earlier sentences in the instance are the prefix. With an output cache, the sentences of a
-    document are searched one after the other.
+    Many instances are read together, and sentences of similar length are searched together.
     """
     spans: SearchSpans = {}
-    instances, lengths = task.instances, task.words.lengths
-    for batch in task.batches_in_turn(times=1 if with_prefixes else POOL_FACTOR):
+    starts, ends = task.instances.first_output, task.instances.last
+    for batch in task.batches(times=POOL_FACTOR):
         inputs = task.read_sources(batch)
         memories = task.model.compute_memories(inputs)
         rows: list[SearchRow] = []
-        numbers: list[int] = []
-        owners: list[int] = []  # instance of each row
-        turns: dict[int, list[int]] = {}  # indices of rows, of one sentence a document with an output cache
+        numbers = [n for i in batch for n in range(int(starts[i]), int(ends[i]))]
         for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
-            first, start, last = (
-                int(column[i]) for column in (instances.first, instances.first_output, instances.last)
-            )
-            instance_sentences = range(first, last) if with_prefixes else ()
-            history = [task.history.ranked_translations(task.start + n)[0] for n in instance_sentences]
-            for n in range(start, last):
-                turns.setdefault(n - start if task.config.cache_weight else 0, []).append(len(rows))
-                owners.append(i)
-                part = slice(0 if with_prefixes else n - first, n + 1 - first)
-                sentences, words = aligned[part].tolist(), lengths[first:last][part].tolist()
-                rows.append(SearchRow(sentences, words, history[: n - first], task.sample_number(n)))
-                numbers.append(n)
-        sizes = [max(row.lengths[-1] + NUM_BOUNDARY_TOKENS, sum(map(len, row.prefix)) // _PREFIX_SHARE) for row in rows]
-        for indices in (
-            indices
-            for turn in turns.values()
-            for indices in batch_by_length([(sizes[index], index) for index in turn], task.batch_tokens)
-        ):
-            searched = [replace(rows[index], cache=task.find_cache(owners[index])) for index in indices]
-            results = search(task.model, memories, searched, task.specials, task.config)
-            for index, row_results in zip(indices, results, strict=True):
-                hypotheses = [result.drop_prefix(len(rows[index].prefix)) for result in row_results]
-                hypotheses = task.keep_output(owners[index], hypotheses)
+            sentences = aligned[int(starts[i] - task.instances.first[i]) :].tolist()
+            rows += task.make_rows(range(int(starts[i]), int(ends[i])), sentences)
+        for indices in batch_rows(rows, task.batch_tokens):
+            results = search(task.model, memories, [rows[index] for index in indices], task.specials, task.config)
+            for index, hypotheses in zip(indices, results, strict=True):
                 span = task.make_span(numbers[index], numbers[index] + 1, hypotheses)
                 spans[span.first] = span
-                if task.config.cache_weight:  # the scores are computed from the history
-                    task.history.add(span.first, [each.sentences for each in hypotheses])
             on_sentences(len(indices))
     return spans
 
 
-def _search_windows(task: Task, on_sentences: OnSentences) -> SearchSpans:
+def batch_rows(rows: Sequence[SearchRow], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield batches of the numbers of search rows of one sentence, of similar length (see `batch_by_length`)."""
+    sizes = [(row.lengths[0] + NUM_BOUNDARY_TOKENS, number) for number, row in enumerate(rows)]
+    return batch_by_length(sizes, batch_tokens)
+
+
+def search_windows(task: Task, on_sentences: OnSentences) -> SearchSpans:
     """Search windows and keep the last sentence of each, for the order "windows"."""
     spans: SearchSpans = {}
-    for batch in task.batches_in_turn():
+    for batch in task.batches():
         for i, results in zip(batch, _search_rows(task, batch), strict=True):
-            hypotheses = task.keep_output(i, [result.drop_prefix(len(result.sentences) - 1) for result in results])
+            hypotheses = [result.drop_prefix(len(result.sentences) - 1) for result in results]
             span = task.make_span(int(task.instances.first_output[i]), int(task.instances.last[i]), hypotheses)
             spans[span.first] = span
             task.history.add(span.first, [each.sentences for each in hypotheses])
@@ -470,42 +440,5 @@ def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] |
     for i, aligned, prefix in zip(batch, task.split_aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
         lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
         number = task.sample_number(int(task.instances.first_output[i]))
-        rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix, number, task.find_cache(i)))
+        rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix, number))
     return search(task.model, task.model.compute_memories(inputs), rows, task.specials, task.config)
-
-
-def _search_in_rounds(task: Task, on_sentences: OnSentences) -> SearchSpans:
-    """Decode in a fixed number of rounds: all sentences at once, each after drafts of the sentences before it.
-
-    The first round searches every sentence of an instance without the sentences before its output. Each further round
-    searches every sentence again, given the drafts of the previous round. Nothing is verified: a document costs as many
-    sentence batches as there are rounds. After round r the first r sentences of an instance are those of sequential
-    search (with beams inside of sentences). Decision 0002 says how fast the others agree. on_sentences is called in the
-    last round only.
-    """
-    instances, sentences = task.instances, SearchSpans()
-    drafted = replace(task, history=History(task.history))  # a failed round leaves no drafts in the task's history
-    alone = replace(task, instances=replace(instances, before=instances.first_output, first=instances.first_output))
-    for number in range(task.config.rounds):
-        count = on_sentences if number + 1 == task.config.rounds else lambda sentences: None
-        sentences = _search_sentences(drafted, count, with_prefixes=True) if number else _search_sentences(alone, count)
-        for span in sentences.values():
-            drafted.history.add(span.first, [each.sentences for each in span.hypotheses])
-    joined: SearchSpans = {}
-    for first, last in zip(instances.first_output.tolist(), instances.last.tolist(), strict=True):
-        start = task.start + first
-        spans = [sentences[number] for number in range(start, task.start + last)]
-        joined[start] = task.make_span(first, last, join_spans(spans, task.config, start))
-        for span in spans:
-            task.history.add(span.first, [each.sentences for each in span.hypotheses])
-    return joined
-
-
-ORDERS: dict[str, Callable[[Task, OnSentences], SearchSpans]] = {
-    "documents": _search_instances,
-    "sentences": _search_sentences,
-    "windows": _search_windows,
-    "sequential": _search_instances,
-    "rounds": _search_in_rounds,
-}
-"""Search functions by the order of a system, or "rounds" where search.rounds is set."""

@@ -201,29 +201,28 @@ def _score(
     scores = average_probabilities(
         [_score_labels(member, batch, task.config.temperature) for member in list_members(task.model)]
     )
-    boundary_tokens, rules, config = (
-        task.model.parts.boundary_tokens,
-        choose_rules(task.model, task.config),
-        task.config,
-    )
-    boundaries, labels_per_sentence = (
-        TargetBoundaries(task.specials, boundary_tokens),
-        1 + boundary_tokens.predicts_boundary,
-    )
+    return split_scores(task, target, batch.labels, scores, indices, free_at_limit)
+
+
+def split_scores(
+    task: Task, target: SentenceTokens, labels: Tensor, scores: Tensor, indices: Sequence[int], free_at_limit: bool
+) -> list[Hypothesis]:
+    """Return the supplied translation of each of these instances; labels, scores [n]: of their output sentences.
+
+    Raises DocmtError where scores are not numbers.
+    """
+    config, boundaries = task.config, TargetBoundaries(task.specials, task.model.parts.boundary_tokens)
+    labels_per_sentence = 1 + boundaries.tokens.predicts_boundary
     hypotheses, first = [], 0
     for i in indices:
         numbers = range(int(task.instances.first_output[i]), int(task.instances.last[i]))
         size = sum(int(target.lengths[number]) + labels_per_sentence for number in numbers)
-        stream = batch.labels[first : first + size].tolist()
+        stream = labels[first : first + size].tolist()
         log_probs = scores[first : first + size].tolist()
         first += size
         if not all(map(math.isfinite, log_probs)):
             raise non_finite_error()
-        lengths = [int(task.words.lengths[number]) for number in numbers]
-        limits = [config.sentence_limit(length) if free_at_limit else _NO_LIMIT for length in lengths]
-        forced = rules.find_forced_labels(
-            [int(target.lengths[n]) for n in numbers], limits, boundary_tokens.predicts_boundary
-        )
+        forced = find_forced_labels(task, target, numbers, free_at_limit)
         for position in forced:
             log_probs[position] = 0.0
         free = len(stream) - len(forced)
@@ -240,6 +239,16 @@ def _score(
             start += int(target.lengths[number]) + labels_per_sentence
         hypotheses.append(Hypothesis(sentences, sentence_scores, counts, score, free, token_scores=token_scores))
     return hypotheses
+
+
+def find_forced_labels(
+    task: Task, target: SentenceTokens, numbers: Sequence[int], free_at_limit: bool = True
+) -> list[int]:
+    """Return the positions, among the labels of these sentences, of those that the search would force."""
+    lengths = [int(task.words.lengths[number]) for number in numbers]
+    limits = [task.config.sentence_limit(length) if free_at_limit else _NO_LIMIT for length in lengths]
+    rules, boundary_labelled = choose_rules(task.model, task.config), task.model.parts.boundary_tokens.predicts_boundary
+    return rules.find_forced_labels([int(target.lengths[n]) for n in numbers], limits, boundary_labelled)
 
 
 def _score_labels(model: TranslationModel, batch: Batch, temperature: float) -> Tensor:

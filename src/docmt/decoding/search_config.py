@@ -38,36 +38,23 @@ class SearchConfig:
     """divisor of the logits before the softmax; above 1 flattens the distribution"""
     implementation: Literal["docmt", "gtransformer", "thumt", "rfa", "huggingface"] = "docmt"
     """follow the search rules of another implementation"""
-    rounds: int = ranged(0, 0, 1000)
-    """decode all sentences at once, in this many rounds of drafts; 0: one after the other"""
+    sequential: bool = False
+    """translate the sentences of a document strictly one after the other, which takes longer"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each instance, window or sentence; at most the beam"""
     sampling: bool = False
     """draw each token from the model's distribution instead of taking the best; needs beam 1"""
     seed: int = ranged(1, 0, 2**63 - 1)
     """seed of the samples, which do not depend on the batches"""
-    cache_weight: float = ranged(0.0, 0, 0.99)
-    """weight of a cache of the document's own translation, which makes its words likelier to come again; 0: none"""
-    cache_sharpness: float = ranged(20.0, 0, 1000)
-    """factor of the cosines by which the cache compares decoder states"""
-    cache_tokens: int = ranged(500, 1, 1_000_000)
-    """latest target tokens of a document that the cache keeps"""
 
     def __post_init__(self) -> None:
         check_fields(self, "search.")
         if self.implementation == "thumt" and self.min_length > 1:
             raise DocmtError("search.min_length has no effect with search.implementation thumt. Leave it out.")
-        if self.rounds and self.implementation != "docmt":
-            raise DocmtError(
-                f"search.rounds has no effect with search.implementation {self.implementation}. Leave one of them out."
-            )
+        if self.sequential and (self.sampling or self.implementation != "docmt"):
+            other = "search.sampling" if self.sampling else f"search.implementation {self.implementation}"
+            raise DocmtError(f"search.sequential has no effect with {other}. Leave it out.")
         self._check_sampling()
-        if self.cache_weight and (self.rounds or self.implementation != "docmt"):
-            other = "search.rounds" if self.rounds else f"search.implementation {self.implementation}"
-            raise DocmtError(f"search.cache_weight has no effect with {other}. Leave one of them out.")
-        for name in ("cache_sharpness", "cache_tokens"):
-            if not self.cache_weight and getattr(self, name) != getattr(SearchConfig, name):
-                raise DocmtError(f"search.{name} has no effect without search.cache_weight. Leave it out.")
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best} but the beam is {self.beam}. Choose at most the beam.")
         if self.implementation != "thumt" and self.max_length_extra < max(self.min_length, 1):
@@ -87,9 +74,6 @@ class SearchConfig:
                 f"search.sampling does not go together with search.implementation {self.implementation}. "
                 "Leave one of them out."
             )
-        for name in ("rounds", "cache_weight"):
-            if self.sampling and getattr(self, name):
-                raise DocmtError(f"search.sampling does not go together with search.{name}. Leave one of them out.")
 
     def __repr__(self) -> str:
         return short_repr(self)

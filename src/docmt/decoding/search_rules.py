@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,13 +18,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.ensembles import Model, list_members
+from docmt.decoding.logits import force_tokens
 from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.model.scope import BoundaryTokens
-from docmt.model.systems import DecodingOrder, System
+from docmt.model.systems import DecodingOrder
 from docmt.text import SpecialTokens
-
-if TYPE_CHECKING:
-    from docmt.decoding.output_cache import OutputCache
 
 
 @dataclass(frozen=True)
@@ -125,8 +122,11 @@ class SearchRow:
     """forced translations of its first sentences"""
     number: int = 0
     """which samples depend on, see `number_samples`"""
-    cache: OutputCache | None = None
-    """words of the document's finished sentences, if there are any and the search has a cache"""
+
+    def after_prefix(self) -> SearchRow:
+        """Return the row without its prefix and the sentences that this translates."""
+        count = len(self.prefix)
+        return SearchRow(self.sentences[count:], self.lengths[count:], (), self.number)
 
 
 @dataclass
@@ -306,16 +306,6 @@ class OpenRules:
         force_tokens(logits, full, _EOD)
 
 
-def force_tokens(logits: Tensor, hypotheses: Tensor, tokens: int | Tensor) -> None:
-    """Set all logits [R, V] of these hypotheses [n] but those of one token each to minus infinity, in place.
-
-    tokens: one for all hypotheses, or [n].
-    """
-    forced_logits = logits[hypotheses, tokens]
-    logits[hypotheses] = -torch.inf
-    logits[hypotheses, tokens] = forced_logits
-
-
 RFA_MAX_TOKENS = 1023
 """Most tokens of a search of Wu et al. (2022), prefix included: its models have as many positions."""
 
@@ -389,14 +379,6 @@ def choose_order(model: Model, config: SearchConfig, context: ContextConfig) -> 
             "(context.window_decoding or model.concat.window_decoding prefix). Choose docmt."
         )
     return order
-
-
-def supports_rounds(context: ContextConfig, system: System) -> bool:
-    """Return whether `search.rounds` has an effect: the system sees earlier translations, sentence for sentence."""
-    return system.rules == "frame" and system.decoding_orders.get(context.window_decoding, system.decoding_order) in (
-        "documents",
-        "sequential",
-    )
 
 
 def choose_rules(model: Model, config: SearchConfig) -> Rules:

@@ -8,15 +8,12 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +53,6 @@ class Hypothesis:
     """for each sentence of joined results, the length-normalised log-probability by which the search ranked its row"""
     token_scores: list[array[float]] = field(default_factory=list)
     """for supplied translations: log-probability (nats) of each word id of each sentence"""
-    word_states: list[Tensor] = field(default_factory=list, compare=False, repr=False)
-    """inside a search with an output cache: keys [n, d] of the words of each sentence"""
 
     def drop_prefix(self, count: int, *, only_next: bool = False) -> Hypothesis:
         """Return the hypothesis without its first `count` sentences; score and free tokens do not change.
@@ -73,7 +68,6 @@ class Hypothesis:
             sentence_tokens=tokens,
             free_tokens=sum(tokens) if only_next else self.free_tokens,
             at_limit=[number - count for number in self.at_limit if number >= count],
-            word_states=self.word_states[count:last],
         )
 
     def fit_sentences(self, count: int) -> list[list[int]]:

@@ -27,8 +27,7 @@ from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
 from docmt.decoding.ensembles import precision_context
-from docmt.decoding.scheduler import cut_dbleu_units, select_effective_settings
-from docmt.decoding.search_rules import supports_rounds
+from docmt.decoding.scheduler import cut_dbleu_units, sees_translations, select_effective_settings
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,
@@ -460,9 +459,8 @@ def _save_result(path: Path, settings: Any, name: str, result: Any) -> None:
 def effective_settings(config: TrainConfig, evaluation: EvaluationConfig) -> tuple[SearchConfig, ContextConfig]:
     """Return the settings of the evaluation that have an effect with the system of a run."""
     system = config.model.system_options
-    has_rounds = supports_rounds(evaluation.context, system)
-    search = evaluation.search if has_rounds else replace(evaluation.search, rounds=0)
-    return search, select_effective_settings(evaluation.context, system)
+    sequential = evaluation.search.sequential and sees_translations(evaluation.context, system)
+    return replace(evaluation.search, sequential=sequential), select_effective_settings(evaluation.context, system)
 
 
 def evaluate_run(config: TrainConfig, store: PreparedStore, evaluation: EvaluationConfig) -> None:

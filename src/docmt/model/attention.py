@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -56,6 +56,8 @@ class Memory:
     documents: Spans | None = None
     layers: Sequence[Tensor] = ()
     source_positions: Tensor | None = None
+    projected: dict[Attention, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """keys and values [T, H, k] that searches have projected, which further ones share"""
 
     @classmethod
     def from_packed(cls, states: Tensor, packed: Packed) -> Memory:
@@ -382,8 +384,7 @@ class Attention(nn.Module):
             query, key = self.project_query(x), self.split_heads(self.key(memory))
             value = self.split_heads(self.value(memory))
         else:
-            query, pair = self.project_self(x)
-            key, value = pair.unbind(-3)
+            query, key, value = self.project_self(x)
         if self.relation is not None:
             queries, keys = self.describe_sentences(pattern, x.device)
             query, (key, value) = (
@@ -404,14 +405,12 @@ class Attention(nn.Module):
 
         return pattern.get_or_build(("sentences", type(relation), device), describe)
 
-    def project_self(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Project x [..., d] to queries [..., H, k], and to keys and values [..., 2, H, k]."""
+    def project_self(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Project x [..., d] to queries, keys and values [..., H, k]."""
         if self.joint is None:
-            pair = torch.stack((self.split_heads(self.key(x)), self.split_heads(self.value(x))), dim=-3)
-            return self.project_query(x), pair
-        parts = self.joint(x).unflatten(-1, (3, self.heads, -1))
-        query = parts[..., 0, :, :]
-        return query if self.query_scale == 1.0 else query * self.query_scale, parts[..., 1:, :, :]
+            return self.project_query(x), self.split_heads(self.key(x)), self.split_heads(self.value(x))
+        query, key, value = self.joint(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        return query if self.query_scale == 1.0 else query * self.query_scale, key, value
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""

@@ -79,9 +79,7 @@ class ServeOptions:
     """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
     """number format of matrix products; lower is faster where the processor has it, and less exact"""
-    search: SearchConfig = option(
-        SearchConfig(), skip=(*FOR_TRANSLATE, "cache_weight", "cache_sharpness", "cache_tokens")
-    )
+    search: SearchConfig = option(SearchConfig(), skip=FOR_TRANSLATE)
     """beam search"""
 
 

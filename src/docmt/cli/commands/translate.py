@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LATER_SETTINGS = ("sampling", "seed", "cache_weight", "cache_sharpness", "cache_tokens")
+_LATER_SETTINGS = ("sampling", "seed", "sequential")
 """Settings of the search that unfinished outputs of earlier versions do not have."""
 
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for languages without rules

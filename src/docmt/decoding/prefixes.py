@@ -1,0 +1,197 @@
+"""Target text that is read in one full pass, and its beginnings, after which search rows go on.
+
+Notation as in `caches`; T tokens and S sentences of the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from docmt.decoding.caches import SharedKeys, TargetKeys
+from docmt.decoding.ensembles import Memories, Model, list_members, list_memories
+from docmt.decoding.search_rules import SearchRow
+from docmt.model import Packed, pack
+from docmt.model.attention import Attention, FullContext, Memory
+from docmt.model.linear_attention import KeyWeights, LinearAttention
+from docmt.model.linear_kernels import compute_states_after
+from docmt.model.spans import Spans
+from docmt.model.transformer import TranslationModel
+from docmt.text import SpecialTokens
+
+
+class AttentionRecord(NamedTuple):
+    """Keys and values [T, H, k] of a self-attention in a full pass."""
+
+    keys: Tensor
+    values: Tensor
+    weighing: KeyWeights | None = None
+    """weights of the keys in linear attention"""
+
+
+class RecordingContext(FullContext):
+    """Full pass that records the keys and values of every self-attention."""
+
+    def __init__(self, *args: object) -> None:
+        """See `FullContext`."""
+        super().__init__(*args)  # type: ignore[arg-type]
+        self.recorded: dict[Attention, AttentionRecord] = {}
+
+    def attend(self, attention: Attention, x: Tensor) -> Tensor:
+        """Attend and record: x [T, d] -> [T, d]."""
+        if attention.scope.memory != "self":
+            return super().attend(attention, x)
+        memory, pattern = self.resolve_scope(attention.scope, x)
+        if isinstance(attention, LinearAttention):
+            key, value, weighing = attention.project_keys_values(memory, pattern)
+            self.recorded[attention] = AttentionRecord(key, value, weighing)
+            return attention.attend_keys(x, key, value, weighing, pattern)
+        query, key, value = attention.project(x, memory, pattern)
+        self.recorded[attention] = AttentionRecord(key, value)
+        return attention.attend_projected(query, key, value, pattern)
+
+    def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend to earlier sentences and record (see `AttentionContext`): x, states [T, d] -> [T, n, d] and [T, n]."""
+        keys, values = (attention.split_heads(project(states)) for project in (attention.key, attention.value))
+        self.recorded[attention] = AttentionRecord(keys, values)
+        return super().attend_preceding(attention, x, states)
+
+
+class TargetPass:
+    """Full pass of one model over the target side of documents; it keeps what the self-attentions computed."""
+
+    def __init__(
+        self, model: TranslationModel, memories: Mapping[str, Memory], target: Packed, aligned: Tensor, numbers: Tensor
+    ) -> None:
+        """aligned [S]: number of each target sentence in the packed source; numbers: of each document there."""
+        context = RecordingContext(target, memories, aligned, numbers)
+        self.states = model.decode(model.embed("target", target), context)  # [T, d]
+        self.recorded, self.target, self.aligned = context.recorded, target, aligned.cpu()
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """Beginnings of the documents of a pass, one for each of D search rows, each ending where a sentence begins."""
+
+    read: TargetPass
+    documents: Tensor
+    """[D] number in the pass of each row's document"""
+    next_sentences: Tensor
+    """[D] number in the pass of each row's next sentence"""
+
+    @property
+    def starts(self) -> Tensor:
+        """[D] first token of each row's next sentence."""
+        return self.read.target.sentences.starts[self.next_sentences]
+
+    @property
+    def lengths(self) -> Tensor:
+        """[D] number of tokens of each prefix."""
+        return self.starts - self.document_starts
+
+    @property
+    def document_starts(self) -> Tensor:
+        """[D] first token of each row's document."""
+        return self.read.target.documents.starts[self.documents]
+
+    def select_keys(self, attentions: Sequence[Attention]) -> TargetKeys:
+        """Return the keys and values of these attentions, which have one scope."""
+        records = [self.read.recorded[attention] for attention in attentions]
+        device, sentences = records[0].keys.device, self.read.target.sentences
+        is_word = torch.zeros(len(records[0].keys), dtype=torch.bool)
+        is_word[sentences.trim(*attentions[0].scope.trim).indices()] = True
+        return TargetKeys(
+            SharedKeys(
+                [record.keys for record in records],
+                [record.values for record in records],
+                Spans(self.document_starts, self.lengths),
+            ),
+            self.read.aligned.repeat_interleave(sentences.lengths).to(device),
+            is_word.to(device),
+            self.starts.to(device),
+        )
+
+    def compute_state(self, attention: Attention, beams: int) -> tuple[Tensor, Tensor | None]:
+        """Return the state [R, H, F, k + 1] of linear attention, and its decay [R, H] at the next sentence."""
+        keys, values, weighing = self.read.recorded[attention]
+        assert isinstance(attention, LinearAttention) and weighing is not None
+        sentences = self.read.target.sentences
+        number = torch.arange(len(sentences))
+        first, next_sentence = sentences.find_segments(self.document_starts), self.next_sentences
+        visible = (number >= first[:, None]) & (number < next_sentence[:, None])  # [D, S]
+        empty = Spans(self.starts, torch.zeros_like(self.starts))
+        log_decay = weighing.log_decay
+        state = compute_states_after(
+            *(keys, values, sentences, visible, empty),
+            features=attention.build_feature_map(),
+            log_decay=log_decay,
+            input_weights=weighing.input_weights,
+        ).repeat_interleave(beams, 0)
+        if log_decay is None:
+            return state, None
+        has_prefix = (self.lengths > 0)[:, None].to(log_decay)
+        decay = (log_decay[self.starts] - log_decay[(self.starts - 1).clamp(min=0)]).clamp(max=0).exp() * has_prefix
+        return state, decay.to(state.dtype).repeat_interleave(beams, 0)
+
+
+def can_read_prefixes(model: Model) -> bool:
+    """Return whether prefixes can be read in one pass: sentences are framed, and not joined by one token."""
+    return all(
+        member.system.rules == "frame" and not member.parts.boundary_tokens.joined for member in list_members(model)
+    )
+
+
+def read_prefixes(
+    model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens
+) -> list[Prefixes]:
+    """Read the prefixes of these rows with each member of the model. Rows share what several begin with."""
+    boundary_tokens, device = model.parts.boundary_tokens, model.device
+    closing = [specials.eos] if boundary_tokens.target_has_end else []
+    longest, documents = _merge_nested(rows)
+    whole = [[*row.prefix, ()] for row in longest]
+    target = pack(
+        [[[*boundary_tokens.target_opening, *words, *closing] for words in sentences] for sentences in whole]
+    ).to(device)
+    aligned = torch.tensor([number for row in longest for number in row.sentences[: len(row.prefix) + 1]])
+    firsts = torch.tensor([0, *map(len, whole)]).cumsum(0)
+    following = firsts[documents] + torch.tensor([len(row.prefix) for row in rows])
+    return [
+        Prefixes(
+            TargetPass(member, member_memories, target, aligned, number_documents(member_memories.values(), longest)),
+            documents,
+            following,
+        )
+        for member, member_memories in zip(list_members(model), list_memories(memories), strict=True)
+    ]
+
+
+def _merge_nested(rows: Sequence[SearchRow]) -> tuple[list[SearchRow], Tensor]:
+    """Return the rows with the longest prefixes, and for each row the index of one that contains its prefix: [D]."""
+    longest: list[SearchRow] = []
+    by_source: dict[int, list[int]] = {}
+    documents = [0] * len(rows)
+    for index in sorted(range(len(rows)), key=lambda index: -len(rows[index].prefix)):
+        row = rows[index]
+        candidates = by_source.setdefault(row.sentences[0], [])
+        for number in candidates:
+            if list(longest[number].prefix[: len(row.prefix)]) == list(row.prefix):
+                documents[index] = number
+                break
+        else:
+            documents[index] = len(longest)
+            candidates.append(len(longest))
+            longest.append(row)
+    return longest, torch.tensor(documents)
+
+
+def number_documents(memories: Iterable[Memory], rows: Sequence[SearchRow]) -> Tensor:
+    """Return the number of each row's document in the memories: [D]."""
+    for memory in memories:
+        if memory.documents is not None:
+            sentences = torch.tensor([row.sentences[0] for row in rows])
+            return memory.documents.find_segments(memory.sentences.starts[sentences])
+    return torch.arange(len(rows))

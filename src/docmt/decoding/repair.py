@@ -1,0 +1,236 @@
+"""Draft, check, repair: the order of systems whose decoder sees the translations of earlier sentences.
+
+1. Draft: all sentences are searched side by side, none of which sees the translation of an earlier one.
+2. Check: one full pass over the drafts, as in training, gives every token its score after all drafts before it, and the
+   token that the model would choose there. A sentence that it would translate in the same way stays.
+3. Repair: the others are searched again, side by side, each after the states of that pass.
+
+Steps 2 and 3 come again for what stands behind a changed sentence. The first sentences of an instance are exact by
+induction: with a greedy search, a translation that the check leaves as it is equals that of the sequential search, but
+for near ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from docmt.data import Batch, SentenceTokens, collate
+from docmt.decoding.beam_search import search
+from docmt.decoding.ensembles import (
+    Memories,
+    Model,
+    combine_context_specs,
+    compute_next_logits,
+    list_members,
+    list_memories,
+)
+from docmt.decoding.logits import log_normalizers
+from docmt.decoding.prefixes import Prefixes, TargetPass, can_read_prefixes
+from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchSpans, Task, batch_rows
+from docmt.decoding.scoring import find_forced_labels, split_scores
+from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.search_rules import SearchRow
+from docmt.decoding.translation_results import Hypothesis
+
+MOST_REPAIRS = 4
+"""Times that sentences are searched again at most."""
+MARGIN = 0.0
+_CHUNK = 512  # tokens that are projected to the vocabulary at a time
+
+
+def can_repair(model: Model, config: SearchConfig, order: str) -> bool:
+    """Return whether sentences may be drafted side by side: the search is docmt's own, and one token joins none."""
+    chooses = config.implementation == "docmt" and not config.sampling and not config.sequential
+    return chooses and order in ("documents", "sequential") and can_read_prefixes(model)
+
+
+def search_with_repair(task: Task, on_sentences: OnSentences) -> SearchSpans:
+    """Search the sentences of all instances, for systems whose decoder sees earlier translations."""
+    spans: SearchSpans = {}
+    if (task.instances.first_output > task.instances.first).any():  # instances see translations of others
+        return _Repair(task, range(len(task.instances)), on_sentences).run()
+    for batch in task.batches(times=POOL_FACTOR):
+        spans |= _Repair(task, batch, on_sentences).run()
+    return spans
+
+
+class _Repair:
+    """Translation of some instances of a task."""
+
+    def __init__(self, task: Task, numbers: Sequence[int], on_sentences: OnSentences) -> None:
+        self.task, self.on_sentences = task, on_sentences
+        self.numbers = sorted(numbers)
+        instances = task.instances
+        self.outputs = {i: range(int(instances.first_output[i]), int(instances.last[i])) for i in self.numbers}
+        self.ranked: dict[int, list[Hypothesis]] = {}  # translations of each sentence, best first
+        self.checked: dict[int, Hypothesis] = {}  # the best one of each, with its scores after all earlier ones
+        self.exact: set[int] = set()  # sentences that were searched after the present translations of earlier ones
+
+    def run(self) -> SearchSpans:
+        """Return the translation of each sentence."""
+        task = self.task
+        self._draft()
+        stale = set(self.numbers)  # instances to check
+        for attempt in range(MOST_REPAIRS + 1):
+            for batch in self._batches(sorted(stale)):
+                memories, passes, failed = self._check(batch)
+                stale -= set(batch)
+                if attempt < MOST_REPAIRS and failed:
+                    stale |= self._repair(batch, memories, passes, failed)
+            if not stale:
+                break
+        spans: SearchSpans = {}
+        for n, hypotheses in self.ranked.items():
+            best = replace(self.checked[n], at_limit=hypotheses[0].at_limit)
+            span = task.make_span(n, n + 1, [best, *hypotheses[1:]])
+            spans[span.first] = span
+            task.history.add(span.first, [each.sentences for each in hypotheses])
+        return spans
+
+    def _batches(self, numbers: Sequence[int]) -> Sequence[list[int]]:
+        """Return batches of instances; those that see earlier translations stay in order."""
+        return list(self.task.batches(numbers, times=POOL_FACTOR))
+
+    def _draft(self) -> None:
+        """Search every sentence without earlier translations, windows without earlier sentences."""
+        task, instances = self.task, self.task.instances
+        alone = combine_context_specs(task.model).windows
+        if alone:
+            cut = replace(instances, before=instances.first_output, first=instances.first_output)
+            task = replace(task, instances=cut)
+        for batch in task.batches(self.numbers, times=POOL_FACTOR):
+            inputs = task.read_sources(batch)
+            memories = task.model.compute_memories(inputs)
+            rows, numbers = list[SearchRow](), list[int]()
+            for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
+                skipped = int(task.instances.first_output[i] - task.instances.first[i])
+                rows += task.make_rows(self.outputs[i], aligned[skipped:].tolist())
+                numbers += self.outputs[i]
+                if not skipped and (not alone or instances.first[i] == instances.first_output[i]):
+                    self.exact.add(self.outputs[i][0])
+            for n, hypotheses in zip(numbers, self._search(memories, rows, ()), strict=True):
+                self.ranked[n] = hypotheses
+            self.on_sentences(len(rows))
+
+    def _search(
+        self, memories: Memories, rows: Sequence[SearchRow], prefixes: Sequence[Prefixes]
+    ) -> list[list[Hypothesis]]:
+        """Return the translations of these rows of one sentence, searched in batches of similar length."""
+        task, results = self.task, dict[int, list[Hypothesis]]()
+        for indices in batch_rows(rows, task.batch_tokens):
+            index = torch.tensor(indices)
+            selected = [
+                replace(each, documents=each.documents[index], next_sentences=each.next_sentences[index])
+                for each in prefixes
+            ]
+            found = search(task.model, memories, [rows[i] for i in indices], task.specials, task.config, selected)
+            results |= dict(zip(indices, found, strict=True))
+        return [results[index] for index in range(len(rows))]
+
+    def _translation(self, sentence: int) -> list[int]:
+        """Return the present translation of a sentence."""
+        if sentence in self.ranked:
+            return self.ranked[sentence][0].sentences[0]
+        return self.task.history.ranked_translations(self.task.start + sentence)[0]
+
+    def _check(self, batch: Sequence[int]) -> tuple[Memories, list[TargetPass], list[int]]:
+        """Score the translations of these instances in one pass.
+
+        Returns the memories, the pass of each member, and the sentences that have to be searched again.
+        """
+        task, model = self.task, self.task.model
+        translations = [self._translation(n) for n in range(len(task.words.lengths))]
+        target = SentenceTokens.from_documents([translations])
+        boundaries = model.parts.boundary_tokens
+        collated = collate(task.words, target, task.instances, batch, task.specials, boundaries, "last", task.drafts)
+        collated = collated.to(model.device)
+        inputs, memories = collated.inputs, model.compute_memories(collated.inputs)
+        assert inputs.target is not None
+        documents = torch.arange(len(batch))
+        passes = [
+            TargetPass(member, member_memories, inputs.target, inputs.alignment, documents)
+            for member, member_memories in zip(list_members(model), list_memories(memories), strict=True)
+        ]
+        scores, gaps = _judge_labels(task, collated, passes)
+        failed, first = [], 0
+        for i, hypothesis in zip(
+            batch, split_scores(task, target, collated.labels, scores, batch, free_at_limit=True), strict=True
+        ):
+            outputs = self.outputs[i]
+            sizes = [len(translations[n]) + 1 + boundaries.predicts_boundary for n in outputs]
+            forced = find_forced_labels(task, target, outputs)
+            gaps[[first + position for position in forced]] = 0.0
+            largest = [float(each.max()) for each in gaps[first : first + sum(sizes)].split(sizes)]
+            first += sum(sizes)
+            for number, n in enumerate(outputs):
+                score, count = hypothesis.sentence_scores[number], hypothesis.sentence_tokens[number]
+                # Beside alternatives, which are not checked, the best has the score by which the search ranked them.
+                rank = self.ranked[n][0].score if task.config.n_best > 1 else task.config.normalize_score(score, count)
+                self.checked[n] = Hypothesis([translations[n]], [score], [count], rank, count)
+                if n not in self.exact and self._fails(n, largest[number]):
+                    failed.append(n)
+        return memories, passes, failed
+
+    def _fails(self, sentence: int, gap: float) -> bool:
+        """Return whether a sentence has to be searched again; gap: by how much another token is preferred."""
+        return gap > MARGIN
+
+    def _repair(
+        self, batch: Sequence[int], memories: Memories, passes: Sequence[TargetPass], failed: Sequence[int]
+    ) -> set[int]:
+        """Search sentences again, after the states of their passes; return the instances that see a change."""
+        task, instances = self.task, self.task.instances
+        wanted, rows, documents, following = set(failed), list[SearchRow](), [], []
+        position = 0  # of the instance's first sentence in the pass
+        for document, i in enumerate(batch):
+            first, numbers = int(instances.first[i]), [n for n in self.outputs[i] if n in wanted]
+            places = [position + n - first for n in numbers]
+            rows += task.make_rows(numbers, passes[0].aligned[places].tolist())
+            documents += [document] * len(numbers)
+            following += places
+            position += int(instances.last[i]) - first
+        prefixes = [Prefixes(each, torch.tensor(documents), torch.tensor(following)) for each in passes]
+        numbers = [n for i in batch for n in self.outputs[i] if n in wanted]
+        changed = []
+        for n, hypotheses in zip(numbers, self._search(memories, rows, prefixes), strict=True):
+            if hypotheses[0].sentences[0] != self._translation(n):
+                changed.append(n)
+            self.ranked[n] = hypotheses
+            self.exact.add(n)
+        return self._find_stale(changed)
+
+    def _find_stale(self, changed: Sequence[int]) -> set[int]:
+        """Return the instances that see these sentences; later sentences of them are not exact any more."""
+        instances, stale = self.task.instances, set[int]()
+        for n in changed:
+            for i in self.numbers:
+                if instances.first[i] <= n < instances.last[i]:
+                    stale.add(i)
+                    self.exact -= {each for each in self.outputs[i] if each > n}
+        return stale
+
+
+def _judge_labels(task: Task, batch: Batch, passes: Sequence[TargetPass]) -> tuple[Tensor, Tensor]:
+    """Return the log-probability [n] of each label, and by how much the model prefers another token [n], at least 0."""
+    inputs, labels, config = batch.inputs, batch.labels, task.config
+    assert inputs.target is not None
+    positions = torch.arange(len(labels)) if inputs.label_positions is None else inputs.label_positions
+    offsets = inputs.target.sentences.positions()[positions.cpu()].to(labels.device)
+    words = offsets - len(task.model.parts.boundary_tokens.target_opening) + 1  # words before each label
+    specials = task.specials
+    excluded = torch.tensor([specials.bos, specials.pad, specials.unk, specials.eod, specials.mask])
+    scores, gaps = torch.zeros(2, len(labels), device=labels.device)
+    for part in torch.arange(len(labels)).split(_CHUNK):
+        index = positions[part]
+        logits = compute_next_logits(task.model, [each.states[index] for each in passes], config.temperature).float()
+        label = labels[part, None]
+        chosen = logits.gather(1, label)[:, 0]
+        scores[part] = chosen - log_normalizers(logits)[:, 0]
+        logits[:, excluded] = -torch.inf
+        logits[words[part] < config.min_length, specials.eos] = -torch.inf
+        gaps[part] = (logits.amax(1) - chosen).clamp(min=0.0)
+    return scores, gaps
