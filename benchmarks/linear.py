@@ -17,9 +17,9 @@ from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import draw_parallel_lengths
 from docmt.cli.app import keep_freed_memory
 from docmt.core.progress import progress
-from docmt.decoding.caches import DocumentSelfCache
 from docmt.decoding.ensembles import compute_next_logits
 from docmt.decoding.incremental import IncrementalDecoder
+from docmt.decoding.prefixes import Prefixes, TargetPass
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
 from docmt.model.model_config import Linear
@@ -147,29 +147,22 @@ def _update(settings: Settings, model: TranslationModel, tokens: int) -> Callabl
 def _make_decoding_steps(settings: Settings, model: TranslationModel, tokens: int) -> Callable[[], int]:
     """Return greedy steps after this many translated tokens of a document; work done once a document is not timed."""
     inputs = _draw_documents(model, tokens, 1)
-    sentences, words = len(inputs.source.sentences), inputs.source.tokens[:1]
+    assert inputs.target is not None
+    last, words = len(inputs.source.sentences) - 1, inputs.source.tokens[:1]
     model.eval()
-    steps = IncrementalDecoder(
-        model, model.compute_memories(inputs), [SearchRow(range(sentences), [0] * sentences)], beams=1
-    )
-    for cache in steps.caches:
-        if isinstance(cache, DocumentSelfCache):
-            _fill(cache, tokens)
+    memories = model.compute_memories(inputs)
+    read = TargetPass(model, memories, inputs.target, inputs.alignment, torch.tensor([0]))
+    prefixes = [Prefixes(read, torch.tensor([0]), torch.tensor([last]))]
+    steps = IncrementalDecoder(model, memories, [SearchRow([last], [0])], 1, prefixes)
 
     @torch.inference_mode()
     def work() -> int:
         for step in range(settings.steps):
-            states = steps.step(words, torch.tensor([step % 23]), tokens + step, torch.tensor([sentences - 1]))
+            states = steps.step(words, torch.tensor([step % 23]), tokens + step, torch.tensor([last]))
             compute_next_logits(model, states, 1.0)
         return settings.steps
 
     return work
-
-
-def _fill(cache: DocumentSelfCache, tokens: int) -> None:
-    """Fill the cache as if this many tokens had been generated."""
-    cache.shared = cache.shared.new_zeros(*cache.shared.shape[:4], tokens + 1024, cache.shared.shape[-1])
-    cache.shared_length = tokens
 
 
 def _measure_memory(settings: Settings, models: dict[str, TranslationModel]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not installed
 
 from benchmarks import __main__ as command
-from benchmarks import attention, decoding, sentences, training
+from benchmarks import attention, decoding, repair, sentences, training
 from benchmarks.measure import Case, Finding, format_table, interleave
 
 pytestmark = pytest.mark.full
@@ -175,6 +175,26 @@ def test_rounds_are_interleaved():
     interleave("test", cases)
     assert order == ["a", "b", "c", "a", "c", "c"]
     assert [len(case.seconds) for case in cases] == [2, 1, 3] and cases[0].tokens == 7
+
+
+def test_repair_beside_sequential_search(tmp_path, capsys):
+    source, reference, output = tmp_path / "a.en", tmp_path / "a.de", tmp_path / "rows.json"
+    source.write_text("She sees the dog.\nIt is cheap.\n\nHe sleeps.\n")
+    reference.write_text("Sie sieht den Hund.\nEr ist billig.\n\nEr schläft.\n")
+    model = Path(__file__).parent / "data" / "models-0.3.0" / "group"
+    repair.main([*map(str, (model, source, reference)), "--repeats", "1", "--device", "cpu", "--output", str(output)])
+    sequential, repaired = json.loads(output.read_text())
+    assert (sequential["search"], repaired["search"]) == ("sequential", "repair")
+    assert sequential["equal"] == sequential["speed 1"] * 100 == 100 and 0 <= repaired["equal"] <= 100
+    assert repaired["seconds 16"] > 0 and "speed 16" in capsys.readouterr().out
+
+
+def test_right_words_of_free_translations():
+    item = {"sentence": 1, "correct": 1, "candidates": [["Egal.", "Die Tür."], ["Egal.", "Das Tor."]]}
+    by_source, by_target = ({**item, "phenomenon": phenomenon} for phenomenon in ("pronoun", "name"))
+    translated = [["Egal.", "Das Tor steht."], ["Die Tür ist da.", "Die Tür."], ["Tor", "Tür"], ["Nichts.", "Tür"]]
+    right = repair.count_right([by_source, by_target, by_target, by_target], translated)
+    assert right == {"source decides": 100, "target decides": 50}
 
 
 def test_targets():

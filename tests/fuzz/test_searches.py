@@ -15,7 +15,7 @@ from docmt.decoding import SearchConfig
 pytestmark = pytest.mark.full
 
 # What would only take long: as many hypotheses and tokens as asked for.
-SMALL = {"beam": 6, "n_best": 6, "max_length_ratio": 3, "max_length_extra": 8, "min_length": 5, "rounds": 3}
+SMALL = {"beam": 6, "n_best": 6, "max_length_ratio": 3, "max_length_extra": 8, "min_length": 5}
 
 
 def random_options(chance):

@@ -25,7 +25,8 @@ DecodingOrder = Literal["documents", "sentences", "windows", "sequential"]
 
 documents: a search row is an instance. sentences: a search row is a sentence, of any document. windows: a search row is
 a window, of which the last sentence is used. sequential: sentence i of all documents, then sentence i + 1, each after
-the earlier translations of its document."""
+the earlier translations of its document. With framed targets, sentences of documents and sequential are drafted and
+repaired instead, unless `search.sequential` is set (`docmt.decoding.repair`)."""
 
 
 @dataclass(frozen=True)

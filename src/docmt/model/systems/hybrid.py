@@ -23,8 +23,8 @@ class Hybrid(System):
     Self-attention of the decoder also sees the target sentences before, each layer the states of that layer. Vectors by
     the distance of sentences are added to keys and values of both. Differences from the published code: the decoder has
     sinusoidal positions and these vectors, not token distances; gradients reach the sentences before; an instance is
-    one hypothesis of the search; the document layer comes after the final norm of a pre-norm encoder; source tokens get
-    no vector of their sentence's number.
+    one hypothesis of the sequential search; the document layer comes after the final norm of a pre-norm encoder; source
+    tokens get no vector of their sentence's number.
     """
 
     history: int = ranged(1, 0, 1000)
