@@ -1,13 +1,15 @@
 """Draft, check, repair: the order of systems whose decoder sees the translations of earlier sentences.
 
-1. Draft: all sentences are searched side by side, none of which sees the translation of an earlier one.
+1. Draft: a greedy search of all sentences side by side, none of which sees the translation of an earlier one.
 2. Check: one full pass over the drafts, as in training, gives every token its score after all drafts before it, and the
-   token that the model would choose there. A sentence that it would translate in the same way stays.
-3. Repair: the others are searched again, side by side, each after the states of that pass.
+   token that the model would choose there.
+3. Repair: sentences that would be translated otherwise are searched again, side by side, each after the states of that
+   pass. With beams all are, once.
 
-Steps 2 and 3 come again for what stands behind a changed sentence. The first sentences of an instance are exact by
-induction: with a greedy search, a translation that the check leaves as it is equals that of the sequential search, but
-for near ties.
+Steps 2 and 3 come again for what stands behind a changed sentence. A greedy search fails the check where the model
+would choose another token. So the first sentences of an instance are exact by induction, and a translation that passes
+equals that of the sequential search, but for near ties. With beams a sentence fails where its log-probability is no
+longer that of its search (decision 37).
 """
 
 from __future__ import annotations
@@ -35,10 +37,13 @@ from docmt.decoding.scoring import find_forced_labels, split_scores
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import SearchRow
 from docmt.decoding.translation_results import Hypothesis
+from docmt.model import ModelInput
 
 MOST_REPAIRS = 4
 """Times that sentences are searched again at most."""
-MARGIN = 0.0
+MARGIN = 0.2
+"""Log-probability (nats) by which a sentence may differ from that of its search with beams, after other translations of
+earlier sentences."""
 _CHUNK = 512  # tokens that are projected to the vocabulary at a time
 
 
@@ -68,6 +73,8 @@ class _Repair:
         self.outputs = {i: range(int(instances.first_output[i]), int(instances.last[i])) for i in self.numbers}
         self.ranked: dict[int, list[Hypothesis]] = {}  # translations of each sentence, best first
         self.checked: dict[int, Hypothesis] = {}  # the best one of each, with its scores after all earlier ones
+        self._last_read: tuple[tuple[int, ...], Memories] = ((), [])
+        self.drafts: set[int] = set()  # sentences that no search with all beams has translated
         self.exact: set[int] = set()  # sentences that were searched after the present translations of earlier ones
 
     def run(self) -> SearchSpans:
@@ -96,28 +103,29 @@ class _Repair:
         return list(self.task.batches(numbers, times=POOL_FACTOR))
 
     def _draft(self) -> None:
-        """Search every sentence without earlier translations, windows without earlier sentences."""
-        task, instances = self.task, self.task.instances
+        """Search every sentence greedily without earlier translations, windows without earlier sentences."""
+        task, instances, beams = self.task, self.task.instances, self.task.config.beam > 1
+        config = replace(task.config, beam=1, n_best=1)
         alone = combine_context_specs(task.model).windows
         if alone:
             cut = replace(instances, before=instances.first_output, first=instances.first_output)
             task = replace(task, instances=cut)
         for batch in task.batches(self.numbers, times=POOL_FACTOR):
             inputs = task.read_sources(batch)
-            memories = task.model.compute_memories(inputs)
+            memories = task.model.compute_memories(inputs) if alone else self._compute_memories(batch, inputs)
             rows, numbers = list[SearchRow](), list[int]()
             for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
                 skipped = int(task.instances.first_output[i] - task.instances.first[i])
                 rows += task.make_rows(self.outputs[i], aligned[skipped:].tolist())
                 numbers += self.outputs[i]
-                if not skipped and (not alone or instances.first[i] == instances.first_output[i]):
+                if not beams and not skipped and (not alone or instances.first[i] == instances.first_output[i]):
                     self.exact.add(self.outputs[i][0])
-            for n, hypotheses in zip(numbers, self._search(memories, rows, ()), strict=True):
-                self.ranked[n] = hypotheses
-            self.on_sentences(len(rows))
+            self.drafts |= set(numbers) if beams else set()
+            self.ranked |= dict(zip(numbers, self._search(memories, rows, config), strict=True))
+            self.on_sentences(0 if beams else len(rows))
 
     def _search(
-        self, memories: Memories, rows: Sequence[SearchRow], prefixes: Sequence[Prefixes]
+        self, memories: Memories, rows: Sequence[SearchRow], config: SearchConfig, prefixes: Sequence[Prefixes] = ()
     ) -> list[list[Hypothesis]]:
         """Return the translations of these rows of one sentence, searched in batches of similar length."""
         task, results = self.task, dict[int, list[Hypothesis]]()
@@ -127,9 +135,15 @@ class _Repair:
                 replace(each, documents=each.documents[index], next_sentences=each.next_sentences[index])
                 for each in prefixes
             ]
-            found = search(task.model, memories, [rows[i] for i in indices], task.specials, task.config, selected)
-            results |= dict(zip(indices, found, strict=True))
+            ranked = search(task.model, memories, [rows[i] for i in indices], task.specials, config, selected)
+            results |= dict(zip(indices, ranked, strict=True))
         return [results[index] for index in range(len(rows))]
+
+    def _compute_memories(self, batch: Sequence[int], inputs: ModelInput) -> Memories:
+        """Return the memories of these instances; those that were read last are kept."""
+        if self._last_read[0] != tuple(batch):
+            self._last_read = tuple(batch), self.task.model.compute_memories(inputs)
+        return self._last_read[1]
 
     def _translation(self, sentence: int) -> list[int]:
         """Return the present translation of a sentence."""
@@ -148,7 +162,7 @@ class _Repair:
         boundaries = model.parts.boundary_tokens
         collated = collate(task.words, target, task.instances, batch, task.specials, boundaries, "last", task.drafts)
         collated = collated.to(model.device)
-        inputs, memories = collated.inputs, model.compute_memories(collated.inputs)
+        inputs, memories = collated.inputs, self._compute_memories(batch, collated.inputs)
         assert inputs.target is not None
         documents = torch.arange(len(batch))
         passes = [
@@ -171,13 +185,18 @@ class _Repair:
                 # Beside alternatives, which are not checked, the best has the score by which the search ranked them.
                 rank = self.ranked[n][0].score if task.config.n_best > 1 else task.config.normalize_score(score, count)
                 self.checked[n] = Hypothesis([translations[n]], [score], [count], rank, count)
-                if n not in self.exact and self._fails(n, largest[number]):
+                if n not in self.exact and self._fails(n, score, largest[number]):
                     failed.append(n)
         return memories, passes, failed
 
-    def _fails(self, sentence: int, gap: float) -> bool:
-        """Return whether a sentence has to be searched again; gap: by how much another token is preferred."""
-        return gap > MARGIN
+    def _fails(self, sentence: int, score: float, gap: float) -> bool:
+        """Return whether a sentence has to be searched again.
+
+        score: its log-probability; gap: by how much the model prefers another token.
+        """
+        if self.task.config.beam == 1:
+            return gap > 0.0
+        return sentence in self.drafts or abs(score - self.ranked[sentence][0].sentence_scores[0]) > MARGIN
 
     def _repair(
         self, batch: Sequence[int], memories: Memories, passes: Sequence[TargetPass], failed: Sequence[int]
@@ -196,7 +215,9 @@ class _Repair:
         prefixes = [Prefixes(each, torch.tensor(documents), torch.tensor(following)) for each in passes]
         numbers = [n for i in batch for n in self.outputs[i] if n in wanted]
         changed = []
-        for n, hypotheses in zip(numbers, self._search(memories, rows, prefixes), strict=True):
+        self.on_sentences(len(self.drafts & wanted))
+        self.drafts -= wanted
+        for n, hypotheses in zip(numbers, self._search(memories, rows, task.config, prefixes), strict=True):
             if hypotheses[0].sentences[0] != self._translation(n):
                 changed.append(n)
             self.ranked[n] = hypotheses
