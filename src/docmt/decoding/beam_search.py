@@ -83,9 +83,11 @@ class BeamSearch:
         self._number_hypotheses()
 
     def _number_hypotheses(self) -> None:
-        """Set the search row [R] of each hypothesis, numbered among the unfinished ones, and the first of each row."""
+        """Set what follows from the search rows that are unfinished, such as the row [R] of each hypothesis."""
         numbers, beam = torch.arange(len(self.unfinished), device=self.total.device), self.config.beam
         self.rows, self.first_of_row = numbers.repeat_interleave(beam), (numbers * beam)[:, None]  # [R], [D, 1]
+        self.in_order = torch.arange(len(self.rows), device=numbers.device)
+        self.last_sentence = (self.counts - 1)[self.rows]  # [R]
 
     def step(self) -> None:
         """Add one token to every hypothesis; finished search rows leave the batch."""
@@ -95,7 +97,9 @@ class BeamSearch:
         forced, candidates = self._find_candidates()
         # 2. Those of the first B that end are finished.
         best, parents, chosen, log_probs = candidates
-        ends = (chosen == self.boundaries.end) & self._may_end()[parents]
+        ends = chosen == self.boundaries.end
+        if not self.opening_is_labelled:
+            ends = ends & self._may_end()[parents]
         ended = (ends & best.isfinite())[:, :beam]
         # 3. The first B that do not end go on, in order of their totals.
         goes_on = ends.long().argsort(dim=1, stable=True)[:, :beam]
@@ -107,7 +111,7 @@ class BeamSearch:
         hypotheses, added, log_probs = (x.gather(1, goes_on).flatten() for x in (parents, chosen, log_probs))
         self._advance(hypotheses, added, log_probs, forced)
         # 4. What the decoder keeps follows the hypotheses.
-        if beam > 1 and not (can_synchronize(hypotheses.device) and self._is_in_order(hypotheses)):
+        if beam > 1 and not (can_synchronize(hypotheses.device) and torch.equal(hypotheses, self.in_order)):
             self.decoder.reorder(hypotheses)
         if self.steps % FORGET_EVERY == 0:
             self.decoder.forget()
@@ -115,44 +119,39 @@ class BeamSearch:
         if changes:
             self._drop_finished()
 
-    def _is_in_order(self, hypotheses: Tensor) -> bool:
-        """Return whether every hypothesis continues itself."""
-        return bool((hypotheses == torch.arange(len(hypotheses), device=hypotheses.device)).all())
-
     def _advance(self, hypotheses: Tensor, added: Tensor, log_probs: Tensor, forced: Tensor) -> None:
         """Let each hypothesis continue another one by a token with this log-probability; all [R]."""
         before = self.state.select(hypotheses)
-        self.state = before.advance(added, forced[hypotheses], self.boundaries)
-        self.state.sentence = torch.minimum(self.state.sentence, (self.counts - 1)[self.rows])
+        forced = forced.index_select(0, hypotheses)
+        self.state = before.advance(added, forced, self.boundaries, self.last_sentence)
         if not self.opening_is_labelled:
             # Opening tokens may equal closing tokens: only the latter are kept.
             boundaries = self.boundaries
             is_opening = boundaries.is_closed(before.last, before.offset) | ~boundaries.is_opened(before.offset)
             added = torch.where(is_opening, self.specials.pad, added)
-        self.generated = torch.cat((self.generated[hypotheses], added[:, None]), dim=1)
-        self.log_probs = torch.cat((self.log_probs[hypotheses], log_probs[:, None]), dim=1)
+        self.generated = torch.cat((self.generated.index_select(0, hypotheses), added[:, None]), dim=1)
+        self.log_probs = torch.cat((self.log_probs.index_select(0, hypotheses), log_probs[:, None]), dim=1)
         self.steps += 1
 
     def _may_end(self) -> Tensor:
-        """Return whether the end token, generated next, ends the translation: [R]."""
+        """Return whether the end token, generated next, ends the translation (it may also open a sentence): [R]."""
         state = self.state
-        if self.opening_is_labelled:
-            return torch.ones_like(state.last, dtype=torch.bool)
-        is_last = state.sentence + 1 >= self.counts[self.rows]
+        is_last = state.sentence >= self.last_sentence
         inside = self.boundaries.is_opened(state.offset) & ~self.boundaries.is_closed(state.last, state.offset)
         return is_last & inside
 
     def _find_candidates(self) -> tuple[Tensor, Candidates]:
         """Return which hypotheses [R] have a forced token, and the best continuations of each search row."""
         state, rows = self.state, self.rows
-        sentences = self.numbers[rows, state.sentence]
+        sentences = self.numbers[rows, state.sentence] if self.numbers.shape[1] > 1 else self.numbers[rows, 0]
         states = self.decoder.step(state.last, state.offset, self.begins + self.steps, sentences)  # [R, d] each
         forced_token = self.rules.find_forced(state, rows, self.steps)
         forced = forced_token >= 0
         # A single beam needs no second candidate: when its best one ends the translation, the search is over.
         count = 2 * self.config.beam if self.config.beam > 1 else 1
         can_look = can_synchronize(forced.device)
-        any_forced, all_forced = bool(forced.any()) if can_look else True, bool(forced.all()) if can_look else False
+        any_forced = bool(forced.any()) if can_look else True
+        all_forced = bool(forced.all()) if can_look and any_forced else False
         parts = [] if all_forced else [self._score_tokens(states, forced, count)]
         if any_forced:
             beams = torch.arange(self.config.beam, device=forced.device).expand(len(self.unfinished), -1)
@@ -184,7 +183,7 @@ class BeamSearch:
         parents, chosen = index // size, index % size
         hypotheses = parents + self.first_of_row
         log_probs = logits.flatten()[hypotheses * size + chosen].float() - normalizers[hypotheses]
-        log_probs = log_probs.masked_fill(forced[hypotheses], -torch.inf)
+        log_probs = log_probs.masked_fill(forced[hypotheses], -torch.inf)  # whose own logits stand in the totals
         return Candidates(self.total.gather(1, parents) + log_probs, parents, chosen, log_probs)
 
     def _collect_finished(self, ends: Tensor, parents: Tensor, best: Tensor, log_probs: Tensor, forced: Tensor) -> None:

@@ -260,12 +260,11 @@ def prepare_products(model: TranslationModel, precision: Precision) -> Translati
                 module.to(torch.bfloat16)
     if not product.available(model.device):
         return model
-    if precision != "float32":
-        for attention in [module for module in model.modules() if type(module) is Attention]:
-            attention.join_projections()
+    for attention in [module for module in model.modules() if type(module) is Attention]:
+        attention.join_projections()
     for parent in list(model.modules()):
         for name, module in list(parent.named_children()):
-            if isinstance(module, nn.Linear):
+            if isinstance(module, nn.Linear) and (precision != "float32" or module.weight.numel() >= _LARGE_WEIGHT):
                 setattr(parent, name, product(module.weight, module.bias))
     head = model.full_head()
     model.projection = product(head.weight.detach(), head.bias)  # detached: the parameter exists already

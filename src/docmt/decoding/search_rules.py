@@ -150,13 +150,18 @@ class BeamState:
 
     def select(self, hypotheses: Tensor) -> BeamState:
         """Return the state of these hypotheses."""
-        return BeamState(*(x[hypotheses] for x in (self.last, self.sentence, self.offset, self.free)))
+        columns = (self.last, self.sentence, self.offset, self.free)
+        return BeamState(*(x.index_select(0, hypotheses) for x in columns))
 
-    def advance(self, tokens: Tensor, forced: Tensor, boundaries: TargetBoundaries) -> BeamState:
-        """Return the state after one more token of each hypothesis; forced: [R] bool, the token was not chosen."""
+    def advance(self, tokens: Tensor, forced: Tensor, boundaries: TargetBoundaries, last_sentence: Tensor) -> BeamState:
+        """Return the state after one more token of each hypothesis.
+
+        forced [R] bool: the token was not chosen; last_sentence [R]: number of the last sentence of the search row.
+        """
         is_opening = boundaries.opens_sentence(tokens, self.last, self.offset)
-        offset = torch.where(is_opening, 0, self.offset + 1)
-        return BeamState(tokens, self.sentence + is_opening.long(), offset, self.free + (~forced).long())
+        offset = (self.offset + 1).masked_fill(is_opening, 0)
+        sentence = torch.minimum(self.sentence + is_opening, last_sentence)
+        return BeamState(tokens, sentence, offset, self.free + ~forced)
 
 
 class FramedRules:
@@ -175,6 +180,7 @@ class FramedRules:
         if config.implementation != "gtransformer":
             never += [specials.unk, _MASK]
         self.never = torch.tensor(never, device=device)
+        self._looked_up: tuple[Tensor, Tensor] | None = None  # of rows of one sentence
 
     @staticmethod
     def find_forced_labels(lengths: Sequence[int], limits: Sequence[int], boundary_labelled: bool) -> list[int]:
@@ -199,21 +205,21 @@ class FramedRules:
     def select_rows(self, rows: Tensor) -> None:
         """Keep these search rows only."""
         self.counts, self.limits = self.counts[rows], self.limits[rows]
-        self.prefixes = self.prefixes[rows]
+        self.prefixes, self._looked_up = self.prefixes[rows], None
 
     def find_forced(self, state: BeamState, rows: Tensor, step: int) -> Tensor:
         """Return the token [R] that must come next, or -1 where there is a choice.
 
         rows [R]: search row of each hypothesis. step: number of tokens so far.
         """
-        at_limit = self._count_words(state) >= self.limits[rows, state.sentence]
-        forced = torch.where(at_limit, self._closing_token(state, rows), -1)
-        opening = self.boundaries.tokens.target_opening
+        boundaries, opening = self.boundaries, self.boundaries.tokens.target_opening
+        limits, is_last = self._look_up(state, rows)
+        forced = torch.where(self._count_words(state) >= limits, self._closing_token(is_last), -1)
         for index in range(1, len(opening)):
             forced = torch.where(state.offset == index - 1, opening[index], forced)
-        if not self.boundaries.tokens.joined:
-            following = torch.where(self._is_last(state, rows), self.boundaries.end, opening[0])
-            forced = torch.where(self.boundaries.is_closed(state.last, state.offset), following, forced)
+        if not boundaries.tokens.joined:
+            following = torch.where(is_last, boundaries.end, opening[0])
+            forced = torch.where(boundaries.is_closed(state.last, state.offset), following, forced)
         if step < self.prefixes.shape[1]:
             prefix = self.prefixes[rows, step]
             forced = torch.where(prefix >= 0, prefix, forced)
@@ -221,23 +227,27 @@ class FramedRules:
 
     def restrict(self, logits: Tensor, state: BeamState, rows: Tensor) -> None:
         """Set logits [R, V] of tokens that may not follow to minus infinity, in place."""
-        closing = self._closing_token(state, rows)[:, None]
+        closing = self._closing_token(self._look_up(state, rows)[1])[:, None]
         closing_logits = logits.gather(1, closing)
-        closing_logits[self._count_words(state) < self.config.min_length] = -torch.inf
+        closing_logits.masked_fill_((self._count_words(state) < self.config.min_length)[:, None], -torch.inf)
         logits.index_fill_(1, self.never, -torch.inf).scatter_(1, closing, closing_logits)
+
+    def _look_up(self, state: BeamState, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the length limit of the current sentence [R], and whether it is the last of its search row [R]."""
+        if self._looked_up is not None:
+            return self._looked_up
+        found = self.limits[rows, state.sentence], state.sentence + 1 >= self.counts[rows]
+        if self.limits.shape[1] == 1:
+            self._looked_up = found
+        return found
 
     def _count_words(self, state: BeamState) -> Tensor:
         """Return the number of words of the current sentence: [R]."""
-        return state.offset - self.boundaries.inner_openers
+        return state.offset - self.boundaries.inner_openers if self.boundaries.inner_openers else state.offset
 
-    def _is_last(self, state: BeamState, rows: Tensor) -> Tensor:
-        """Return whether the current sentence is the last of its search row: [R]."""
-        return state.sentence + 1 >= self.counts[rows]
-
-    def _closing_token(self, state: BeamState, rows: Tensor) -> Tensor:
+    def _closing_token(self, is_last: Tensor) -> Tensor:
         """Return the token that closes the current sentence: [R]."""
-        last, boundaries = self._is_last(state, rows), self.boundaries
-        return torch.where(last, boundaries.specials.eos, boundaries.separators[0])
+        return torch.where(is_last, self.boundaries.specials.eos, self.boundaries.separators[0])
 
 
 def build_prefixes(rows: Sequence[SearchRow], boundaries: TargetBoundaries, device: torch.device) -> Tensor:

@@ -106,11 +106,16 @@ class SentenceRotation:
     def __init__(self, head_width: int) -> None:
         """head_width: k, at least 2."""
         self.pairs = max(1, head_width // 4)
+        self.rest = head_width - 2 * self.pairs
 
     def describe_queries(self, numbers: Tensor, count: int, device: torch.device | str) -> Tensor:
-        """Return sines and cosines [n, 2 pairs] of the angles of sentence numbers [n] below `count`, on the host."""
+        """Return factors [n, 2, k] by the angles of sentence numbers [n] below `count`, on the host (see `rotate`)."""
         length = 1 << max(10, (count - 1).bit_length())  # powers of two, so few tables are computed
-        return build_sinusoids(length, 2 * self.pairs, 0, device, "vaswani", 100)[numbers.to(device)]
+        table = build_sinusoids(length, 2 * self.pairs, 0, device, "vaswani", 100)[numbers.to(device)]
+        sines, cosines = table.chunk(2, dim=-1)
+        rest = table.new_zeros(len(numbers), self.rest)
+        same, swapped = (cosines, cosines, rest + 1.0), (-sines, sines, rest)
+        return torch.stack((torch.cat(same, dim=-1), torch.cat(swapped, dim=-1)), dim=1)
 
     describe_keys = describe_queries
 
@@ -131,10 +136,10 @@ class SentenceRotation:
         return output
 
     def rotate(self, x: Tensor, vectors: Tensor) -> Tensor:
-        """Rotate x [n, H, k] by the vectors [n, 2 pairs] of the sentences."""
-        sines, cosines = vectors.to(x.dtype)[:, None].chunk(2, dim=-1)  # [n, 1, pairs]
-        first, second, rest = x.split((self.pairs, self.pairs, x.shape[-1] - 2 * self.pairs), dim=-1)
-        return torch.cat((first * cosines - second * sines, first * sines + second * cosines, rest), dim=-1)
+        """Rotate x [n, H, k] by the factors [n, 2, k] of the sentences: of x, and of x with swapped pairs."""
+        same, swapped = vectors.to(x.dtype)[:, :, None].unbind(1)  # [n, 1, k]
+        first, second, rest = x.split((self.pairs, self.pairs, self.rest), dim=-1)
+        return torch.addcmul(x * same, torch.cat((second, first, rest), dim=-1), swapped)
 
 
 class SentenceVectors(nn.Module):
