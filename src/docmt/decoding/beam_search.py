@@ -1,7 +1,8 @@
 """Beam search over a batch of search rows; a search row is an instance, a window or a single sentence.
 
 Notation as in `caches`: D search rows, B beams, R = D * B hypotheses, V vocabulary. All search rows advance together. A
-search row is done when B of its hypotheses have ended. It leaves the batch when an eighth of the rows are done.
+search row is done when B of its hypotheses have ended. Batches have few sizes, as what stays is copied, and products are
+prepared once for each number of rows: a row that is done may stay until the next size is reached.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ from docmt.decoding.sampling import draw_tokens, draw_uniform
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import BeamState, SearchRow, TargetBoundaries, choose_rules
 from docmt.decoding.translation_results import Hypothesis, non_finite_error
+from docmt.model.kernels import round_up
 from docmt.text import SpecialTokens
-
-_DROP_SHARE = 8  # an eighth of the rows are dropped together, as what stays is copied
 
 
 class Candidates(NamedTuple):
@@ -217,18 +217,18 @@ class BeamSearch:
         beam = self.config.beam
         alive = self.total.isfinite().any(dim=1).tolist()
         remaining = [i for i, row in enumerate(self.unfinished) if alive[i] and len(self.finished[row]) < beam]
-        dropped = len(self.unfinished) - len(remaining)
+        done = sorted(set(range(len(alive))) - set(remaining))
         if not remaining:
             self.unfinished = []
-        if not dropped or not remaining:
+        if not remaining or not done:
             return
-        rows = torch.tensor(remaining, device=self.generated.device)
-        if dropped * _DROP_SHARE < len(self.unfinished):
-            done = torch.ones(len(self.unfinished), dtype=torch.bool, device=rows.device).index_fill_(0, rows, False)
-            self.total = self.total.masked_fill(done[:, None], -torch.inf)
+        self.total.index_fill_(0, torch.tensor(done, device=self.total.device), -torch.inf)
+        size = round_up(len(remaining))
+        if size >= len(alive):
             return
+        rows = torch.tensor(remaining + done[: size - len(remaining)], device=self.generated.device)
         hypotheses = (rows[:, None] * beam + torch.arange(beam, device=rows.device)).flatten()
-        self.unfinished = [self.unfinished[i] for i in remaining]
+        self.unfinished = [self.unfinished[i] for i in rows.tolist()]
         self.state, self.begins = self.state.select(hypotheses), self.begins[hypotheses]
         self.generated, self.log_probs = self.generated[hypotheses], self.log_probs[hypotheses]
         self.total = self.total[rows]

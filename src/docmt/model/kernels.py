@@ -181,9 +181,9 @@ class PaddedLayout:
         query_rows, key_rows = [], []
         for members in order:
             index = torch.tensor(members)
-            count = _round_up(len(members))
-            q = _round_up(int(pattern.queries.lengths[index].max()))
-            length = _round_up(int(pattern.keys.lengths[index].max()))
+            count = round_up(len(members))
+            q = round_up(int(pattern.queries.lengths[index].max()))
+            length = round_up(int(pattern.keys.lengths[index].max()))
             query_rows.append(_index_bucket_rows(pattern.queries, index, count, q, heads))
             key_rows.append(_index_bucket_rows(pattern.keys, index, count, length, heads))
             mask = key_rows[-1][1].view(count, heads, length)[:, :1, None, :].clone()
@@ -221,7 +221,7 @@ class Rows:
             self.inverse = inverse.clamp(min=0).to(device)
 
 
-def _round_up(n: int) -> int:
+def round_up(n: int) -> int:
     """Round n up to three binary digits: 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, ..."""
     step = 1 << max(n.bit_length() - 3, 0)
     return -(-n // step) * step
