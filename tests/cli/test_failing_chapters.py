@@ -76,8 +76,8 @@ def spoil(model, monkeypatch):
                 raise error
             return search(self, chosen, on_sentences)
 
-        def making(self, document, lengths, hypotheses):
-            made = make(self, document, lengths, hypotheses)
+        def making(self, source, hypotheses):
+            made, document = make(self, source, hypotheses), source.document
             if not change or "BAD." not in document.sentences:
                 return made
             sentences = (replace(made.sentences[0], **change), *made.sentences[1:])

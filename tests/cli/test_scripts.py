@@ -60,9 +60,10 @@ def model(tmp_path_factory):
 def mark(request, monkeypatch):
     """Translators copy sentences after this mark, and know which words are which."""
 
-    def make(self, document, lengths, hypotheses):
+    def make(self, source, hypotheses):
+        document = source.document
         target = document.replace_sentences([request.param + sentence for sentence in document.sentences])
-        return self._add_scores(document, target, lengths, hypotheses[0])
+        return self._add_scores(document, target, source.words, hypotheses[0])
 
     def align(self, parts, sentences=None):
         shift = len(request.param)

@@ -238,10 +238,10 @@ def test_scores_that_are_no_numbers_keep_the_source(run, page, tmp_path, monkeyp
 
     make = module.Translator._make_translation
 
-    def spoil(self, document, lengths, hypotheses):
-        translation = make(self, document, lengths, hypotheses)
+    def spoil(self, source, hypotheses):
+        translation = make(self, source, hypotheses)
         sentences = (replace(translation.sentences[0], score=float("nan")), *translation.sentences[1:])
-        return replace(translation, sentences=sentences) if "It is old." in document.sentences else translation
+        return replace(translation, sentences=sentences) if "It is old." in source.document.sentences else translation
 
     monkeypatch.setattr(module.Translator, "_make_translation", spoil)
     other = tmp_path / "other.html"

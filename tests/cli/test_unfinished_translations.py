@@ -171,7 +171,7 @@ def test_other_sentences_of_a_file_with_markup_are_another_input(models, tmp_pat
     stop_after(10**6)
     fails(*command, "en", "--resume", message=r"out\.html\.partial: it was started with another input\.")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("docmt.cli.output.hide_addresses", lambda document: document)  # as earlier versions did
+        patched.setattr("docmt.cli.output.hide_addresses", lambda sentence: sentence)  # as earlier versions did
         fails(*command, "de", "--resume", message=r"out\.html\.partial: it was started with another input\.")
     assert call(*command, "de", "--resume").status == 0
     assert (tmp_path / "out.html").read_text() == whole

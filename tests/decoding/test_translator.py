@@ -53,6 +53,25 @@ def test_text_for_text(translator):
     assert len(translation) == len(document) == 4
 
 
+def test_addresses_come_out_as_they_are(directory):
+    """In the sentence, its spans, its alternatives, its word links, and in parts."""
+    search = docmt.SearchConfig(beam=2, n_best=2)
+    translator = docmt.Translator(directory, search=search, device="cpu")
+    source = docmt.Document.from_text("It is old. Visit https://a.org/b?c=d or write to me@b.org. It ends.")
+    (translation,) = translator.align([translator.translate(source)])
+    ((part,),) = translator.stream_parts([source])
+    assert part.source == source and part.translation.text() == translation.text()
+    for each in (translation, *translation.alternatives):
+        for sentence, text in zip(each, source.sentences, strict=True):
+            assert source.text()[slice(*sentence.source_span)] == sentence.source == text
+            assert each.text()[slice(*sentence.target_span)] == sentence.target
+        assert "https://a.org/b?c=d" in each.sentences[1].target and "me@b.org" in each.sentences[1].target
+    sentence = translation.sentences[1]
+    links = {sentence.source[slice(*link.source)]: sentence.target[slice(*link.target)] for link in sentence.alignment}
+    assert links["org"] == "org" and links["me"] == "me"
+    assert "https://a.org/b?c=d" in translator.translate("See https://a.org/b?c=d.")
+
+
 def test_a_list_for_a_list(translator):
     texts = ["It is here.", "", TEXT, " \n "]
     assert translator.translate(texts) == [translator.translate(text) for text in texts]

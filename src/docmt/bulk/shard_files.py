@@ -101,7 +101,7 @@ class FileShards(ShardKind):
         try:
             check_regular(path)  # nobody may write to a pipe in a folder
             file = SourceFile.read(path, "auto", self._config)
-            return Task(path, file.hidden, values, file=file)
+            return Task(path, file.documents, values, file=file)
         except Exception as error:  # whatever a damaged file causes must not stop the others
             reason = describe_error(error).removeprefix(f"{path}: ")
             if " --" in reason.replace(path, ""):

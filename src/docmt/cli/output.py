@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -177,11 +177,6 @@ class TranslationJob:
     def documents(self) -> list[Document]:
         return self.input.documents
 
-    @cached_property
-    def hidden(self) -> list[Document]:
-        """The documents as the model reads them, without addresses; records of JSONL have the model's words."""
-        return self.documents if self.format == "jsonl" else list(map(hide_addresses, self.documents))
-
     @property
     def rendered(self) -> FileTranslation | None:
         """The file with markup that the output is rendered from; None: the output is the texts of the parts."""
@@ -201,9 +196,10 @@ class TranslationJob:
     def checksum(self) -> str:
         """Return a checksum of the text, of its sentences as the model reads them, and of the ids of JSONL output."""
         checksum = hashlib.sha256(self.markup.checksum().encode() if self.markup else b"")
-        for document, hidden in zip(self.documents, self.hidden, strict=True):
+        for document in self.documents:
             id = document.id if self.format == "jsonl" else ""
-            other = [hidden.sentences] if hidden.sentences != document.sentences else []
+            hidden = [] if self.format == "jsonl" else [tuple(map(hide_addresses, document.sentences))]
+            other = [each for each in hidden if each != document.sentences]
             checksum.update(json.dumps([id, document.sentences, document.gaps, *other]).encode())
         return checksum.hexdigest()
 

@@ -15,7 +15,6 @@ from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8
 from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes, write_text
-from docmt.decoding.stand_ins import hide_addresses, restore_addresses, restore_part
 from docmt.decoding.translation_results import (
     PartialTranslation,
     ResumePoint,
@@ -244,32 +243,25 @@ class SourceFile:
         input = read_input(path, language=config.segmentation, text=decode_utf8(content, path))
         return cls(path, content, input.documents)
 
-    @property
-    def hidden(self) -> list[Document]:
-        """The documents as the model reads them, without addresses."""
-        return list(map(hide_addresses, self.documents))
-
     def check_output(self, path: str) -> None:
         """Raise DocmtError for an output whose suffix is that of another format."""
         if isinstance(self.content, FileTranslation):
             self.content.check_output(path)
 
     def render(self, translations: Sequence[Translation], align: Align) -> tuple[bytes, list[Translation]]:
-        """Return the file with the translations of `hidden`, and these with their addresses.
+        """Return the file with the translations of its documents, and these, perhaps aligned.
 
         align: `Translator.align`. Raises DocmtError for scores that are not finite.
         """
         if not all(each.has_finite_scores for each in translations):
             raise non_finite_error()
         if isinstance(self.content, bytes):
-            restored = [restore_addresses(*pair) for pair in zip(translations, self.documents, strict=True)]
-            return encode_utf8("".join(each.text() for each in restored), self.path), restored
+            return encode_utf8("".join(each.text() for each in translations), self.path), list(translations)
         parts = [
             PartialTranslation(number, 0, document, ResumePoint(len(document)), each)
             for number, (document, each) in enumerate(zip(self.documents, translations, strict=True))
         ]
         aligned = align_parts(parts, self.content, align)
-        aligned = [restore_part(part, self.documents[part.document]) for part in aligned]
         data = self.content.render(map(self.content.to_records, aligned))
         return data, [each.translation for each in aligned if each.translation is not None]
 
@@ -286,6 +278,6 @@ def translate_file(
     _check_paths(path, output, config.bilingual)
     file = SourceFile.read(path, format, config)
     file.check_output(output)
-    data, translations = file.render(translate(file.hidden), align)
+    data, translations = file.render(translate(file.documents), align)
     write_bytes(output, data)
     return translations

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from docmt.decoding.translation_results import PartialTranslation, TranslatedSentence, Translation, WordLink
-from docmt.documents import Document
+from docmt.decoding.translation_results import WordLink
 from docmt.documents.addresses import find_addresses
 from docmt.documents.text_layout import has_letters
 from docmt.documents.words import Span, find_words
@@ -37,33 +36,40 @@ class _Edit(NamedTuple):
         return len(self.text) - (self.span[1] - self.span[0])
 
 
-def hide_addresses(document: Document) -> Document:
-    """Return the document with a year for each address and path of a sentence."""
-    sentences = [_apply(sentence, _choose_years(sentence)) for sentence in document.sentences]
-    return document.replace_sentences(sentences)
+def hide_addresses(sentence: str) -> str:
+    """Return a source sentence with a year for each address and path."""
+    return _apply(sentence, _choose_years(sentence))
 
 
-def restore_addresses(translation: Translation, source: Document) -> Translation:
-    """Return the translation of `hide_addresses(source)` with the addresses, and its links with their words.
+def restore_addresses(target: str, source: str) -> str:
+    """Return the translation of `hide_addresses(source)` with the addresses.
 
-    An address whose year is not translated goes to the end of its sentence. Alternatives are restored, too.
+    An address whose year is not translated goes to the end. Addresses alone, with numbers and signs beside them, are
+    copied.
     """
-    pairs = list(zip(translation.sentences, source.sentences, strict=True))
-    if all(each.source == sentence for each, sentence in pairs):
-        return translation
-    sentences = [_restore_sentence(each, sentence) for each, sentence in pairs]
-    target = source.replace_sentences([each.target for each in sentences])
-    spans = zip(sentences, source.spans(), target.spans(), strict=True)
-    moved = tuple(replace(each, source_span=one, target_span=other) for each, one, other in spans)
-    alternatives = tuple(restore_addresses(each, source) for each in translation.alternatives)
-    return replace(translation, document=target, sentences=moved, alternatives=alternatives)
+    hidden = _choose_years(source)
+    if not hidden:
+        return target
+    return _apply(target, _find_years(target, hidden, source)) if has_letters(_apply(source, hidden)) else source
 
 
-def restore_part(part: PartialTranslation, source: Document) -> PartialTranslation:
-    """Return a part of a translation of `hide_addresses(source)` as `restore_addresses` does; source: all of it."""
-    original = source.slice(part.first, part.first + len(part.source.sentences))
-    restored = part.translation and restore_addresses(part.translation, original)
-    return replace(part, source=original, translation=restored)
+def hide_pair(source: str, target: str) -> tuple[str, str]:
+    """Return a source sentence and its translation with the same year for each address that both have."""
+    hidden, edits = _find_common(source, target)
+    return _apply(source, hidden), _apply(target, edits)
+
+
+def restore_links(links: Sequence[WordLink], source: str, target: str) -> tuple[WordLink, ...]:
+    """Return the links of the words of a sentence and its translation from those of `hide_pair`.
+
+    The words of an address are linked with themselves.
+    """
+    hidden, edits = _find_common(source, target)
+    if not hidden:
+        return tuple(links)
+    if target == source and not has_letters(_apply(source, hidden)):
+        return tuple(WordLink(span, span, 1.0, True) for span in find_words(source))
+    return tuple(_move_links(links, _invert(hidden, source), _invert(edits, target), source))
 
 
 def _choose_years(sentence: str) -> list[_Edit]:
@@ -88,27 +94,27 @@ def _apply(text: str, edits: Sequence[_Edit]) -> str:
     return "".join([*parts, text[position:]])
 
 
-def _restore_sentence(translated: TranslatedSentence, source: str) -> TranslatedSentence:
-    hidden = _choose_years(source)
-    if not hidden:
-        return translated
-    links = translated.alignment
-    if not has_letters(translated.source):  # addresses alone are copied, with numbers and signs beside them
-        copied = None if links is None else tuple(WordLink(span, span, 1.0, True) for span in find_words(source))
-        return replace(translated, source=source, target=source, alignment=copied)
-    edits = _find_years(translated.target, hidden, source)
-    if links is not None:
-        links = tuple(_move_links(links, _invert(hidden, source), edits, source))
-    return replace(translated, source=source, target=_apply(translated.target, edits), alignment=links)
+def _find_common(source: str, target: str) -> tuple[list[_Edit], list[_Edit]]:
+    """Return the edits of a source sentence and its translation that put years in place of their common addresses."""
+    hidden, by_address = _choose_years(source), dict[str, list[_Edit]]()
+    for edit in hidden:
+        by_address.setdefault(source[slice(*edit.span)], []).append(edit)
+    longest_first = "|".join(map(re.escape, sorted(by_address, key=len, reverse=True)))
+    edits = []
+    for match in re.finditer(longest_first, target) if hidden else ():
+        equal = by_address[match[0]]  # an address that comes several times has several years
+        edits.append((equal.pop(0) if len(equal) > 1 else equal[0])._replace(span=match.span()))
+    common = {edit.text for edit in edits}
+    return [edit for edit in hidden if edit.text in common], edits
 
 
-def _invert(hidden: Sequence[_Edit], source: str) -> list[_Edit]:
-    """Return the edits that put the addresses back into the source sentence."""
-    edits, shift = [], 0
-    for (start, end), year, address in hidden:
-        edits.append(_Edit((start + shift, start + shift + len(year)), source[start:end], address))
+def _invert(edits: Sequence[_Edit], text: str) -> list[_Edit]:
+    """Return the edits that put the addresses back into a text."""
+    inverse, shift = [], 0
+    for (start, end), year, address in edits:
+        inverse.append(_Edit((start + shift, start + shift + len(year)), text[start:end], address))
         shift += len(year) - (end - start)
-    return edits
+    return inverse
 
 
 def _find_years(target: str, hidden: Sequence[_Edit], source: str) -> list[_Edit]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count, islice, repeat
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, overload
 
@@ -30,6 +30,7 @@ from docmt.decoding.scheduler import POOL_FACTOR, check_context, cut_dbleu_units
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds
+from docmt.decoding.stand_ins import hide_addresses, hide_pair, restore_addresses, restore_links
 from docmt.decoding.translation_results import (
     Hypothesis,
     PartialTranslation,
@@ -61,6 +62,7 @@ if hasattr(os, "register_at_fork"):
     # Threads of products do not survive a fork: the first product of the child would wait for them for ever.
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 Source = TypeVar("Source")
+Preparable = Document | str | PreparedDocument
 
 
 class _ContextSettings(TypedDict):
@@ -174,23 +176,21 @@ class Translator:
         copies: with `search.sampling`, numbers that give equal documents samples of their own. By default a document's
         number is how often it came before in this call.
         """
-        sources = [self._to_document(document, "source") for document in _check_documents(documents)]
-        encoded = [self._encode(document.sentences, "source") for document in sources]
-        drafts, total = self.draft_documents(encoded), sum(map(len, encoded))
-        settings, specials = self._context_settings, self.tokenizer.specials
+        prepared = list(map(self.prepare, _check_documents(documents)))
+        words = [each.words for each in prepared]
+        drafts, total = self.draft_documents(words), sum(map(len, words))
         with precision_context(self._model, self.precision), progress(self._title("translating"), total) as bar:
             translations = translate_documents(
                 self._model,
-                encoded,
-                specials,
+                words,
+                self.tokenizer.specials,
                 self.search,
-                **settings,
+                **self._context_settings,
                 on_sentences=bar.advance,
                 drafts=drafts,
                 copies=copies,
             )
-        lengths = [[len(words) for words in source] for source in encoded]
-        return [self._make_translation(*arguments) for arguments in zip(sources, lengths, translations, strict=True)]
+        return list(map(self._make_translation, prepared, translations))
 
     def translate_file(
         self,
@@ -255,14 +255,14 @@ class Translator:
                         raise result
                 yield result
 
-    def count_copies(self, documents: Sequence[Document | str], earlier: Counter[int]) -> list[int] | None:
+    def count_copies(self, documents: Sequence[Preparable], earlier: Counter[int]) -> list[int] | None:
         """Return `copies` for one of several calls, None without sampling. earlier: their counts, updated."""
         samples = self.search.sampling
         return count_copies(lambda each: self.prepare(each).words, documents, earlier) if samples else None
 
     def stream_parts(
         self,
-        documents: Sequence[Document | str | PreparedDocument],
+        documents: Sequence[Preparable],
         *,
         copies: Sequence[int] | None = None,
         resume_points: Mapping[int, ResumePoint] | None = None,
@@ -274,8 +274,7 @@ class Translator:
         source tokens are translated together (default: 4 times `batch_tokens`). Earlier translations stay in memory
         only while the model sees them. resume_points: progress of documents by number (from 0), the `resume_point` of
         their last part; only the rest is translated. A document that cannot be translated yields a part with an
-        `error`, and stops no others. Raises DocmtError for values that are not documents, and with
-        `search.cache_weight` for documents translated in part.
+        `error`, and stops no others. Raises DocmtError for values that are not documents.
         """
         if look_ahead is not None and (not isinstance(look_ahead, int) or look_ahead < 1):
             raise DocmtError(f"look_ahead is {look_ahead!r}. Choose at least 1 source token, or None.")
@@ -318,12 +317,16 @@ class Translator:
             copies=copies,
         )
 
-    def prepare(self, document: Document | str | PreparedDocument) -> PreparedDocument:
-        """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`."""
+    def prepare(self, document: Preparable, *, with_addresses: bool = False) -> PreparedDocument:
+        """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`.
+
+        The model reads years in place of addresses, which are put back. with_addresses: it reads and damages these.
+        """
         if isinstance(document, PreparedDocument):
             return document
         source = self._to_document(document, "source")
-        return PreparedDocument(source, self._encode(source.sentences, "source"))
+        sentences = source.sentences if with_addresses else list(map(hide_addresses, source.sentences))
+        return PreparedDocument(source, self._encode(sentences, "source"), with_addresses)
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """Return the point after the first sentences of a document, whose translations are supplied.
@@ -362,11 +365,11 @@ class Translator:
 
     def _make_part(self, document: PreparedDocument, span: TranslatedSpan) -> PartialTranslation:
         """Return the partial translation of a span."""
-        source, translation = document.document.slice(span.first, span.last), None
-        if span.error is None:
-            lengths = [len(words) for words in document.words[span.first : span.last]]
-            translation = self._make_translation(source, lengths, span.hypotheses)
-        return PartialTranslation(span.document, span.first, source, span.resume_point, translation, span.error)
+        source = document.slice(span.first, span.last)
+        translation = None if span.error else self._make_translation(source, span.hypotheses)
+        return PartialTranslation(
+            span.document, span.first, source.document, span.resume_point, translation, span.error
+        )
 
     def _prepare_drafts(
         self, sources: Sequence[WordIds], look_ahead: int
@@ -411,12 +414,11 @@ class Translator:
         targets = [self._encode(target.sentences, "target") for _, target in documents]
         drafts, total = self.draft_documents(sources), sum(map(len, sources))
         with precision_context(self._model, self.precision), progress(self._title("scoring"), total) as bar:
-            specials = self.tokenizer.specials
             scored = score_documents(
                 self._model,
                 sources,
                 targets,
-                specials,
+                self.tokenizer.specials,
                 self.search,
                 **self._context_settings,
                 on_sentences=bar.advance,
@@ -426,8 +428,8 @@ class Translator:
                 noise=noise,
             )
         return [
-            self._add_scores(*pair, [len(words) for words in source], hypothesis)
-            for pair, source, hypothesis in zip(documents, sources, scored, strict=True)
+            self._add_scores(*pair, words, hypothesis)
+            for pair, words, hypothesis in zip(documents, sources, scored, strict=True)
         ]
 
     @overload
@@ -473,7 +475,7 @@ class Translator:
         self, translations: Sequence[Translation], wanted: Sequence[Collection[int]]
     ) -> list[dict[int, tuple[WordLink, ...]]]:
         """Return the links of these sentences of each translation, by number."""
-        texts = [[(sentence.source, sentence.target) for sentence in each] for each in translations]
+        texts = [[hide_pair(sentence.source, sentence.target) for sentence in each] for each in translations]
         sources, targets = (
             [self._encode([pair[index] for pair in pairs], side) for pairs in texts] for index, side in enumerate(SIDES)
         )
@@ -490,9 +492,10 @@ class Translator:
                 drafts=drafts,
                 on_sentences=bar.advance,
             )
+        linked = map(link_sentences, repeat(self.tokenizer), texts, sources, targets, weights)
         return [
-            link_sentences(self.tokenizer, *arguments)
-            for arguments in zip(texts, sources, targets, weights, strict=True)
+            {n: restore_links(links, each.sentences[n].source, each.sentences[n].target) for n, links in rows.items()}
+            for each, rows in zip(translations, linked, strict=True)
         ]
 
     def draft_documents(self, sources: Sequence[WordIds]) -> list[list[list[int]]] | None:
@@ -542,22 +545,21 @@ class Translator:
         texts = (block if side == "target" else map(normalize_characters, block) for block in blocks)
         return [ids for each in texts for ids in self.tokenizer.encode_batch(list(map(unwrap_lines, each)), side)]
 
-    def _make_translation(
-        self, document: Document, lengths: Sequence[int], hypotheses: Sequence[Hypothesis]
-    ) -> Translation:
+    def _make_translation(self, source: PreparedDocument, hypotheses: Sequence[Hypothesis]) -> Translation:
         """Return the best translation, with the others as its alternatives."""
-        best, *alternatives = [self._decode(document, lengths, hypothesis) for hypothesis in hypotheses]
+        best, *alternatives = [self._decode(source, hypothesis) for hypothesis in hypotheses]
         return replace(best, alternatives=tuple(alternatives))
 
-    def _decode(self, document: Document, lengths: Sequence[int], hypothesis: Hypothesis) -> Translation:
+    def _decode(self, source: PreparedDocument, hypothesis: Hypothesis) -> Translation:
         """Return the translation of a hypothesis."""
         texts = [unwrap_lines(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences, "target")]
-        return self._add_scores(document, document.replace_sentences(texts), lengths, hypothesis)
+        if not source.with_addresses:
+            texts = list(map(restore_addresses, texts, source.document.sentences))
+        target = source.document.replace_sentences(texts)
+        return self._add_scores(source.document, target, source.words, hypothesis)
 
-    def _add_scores(
-        self, source: Document, target: Document, lengths: Sequence[int], hypothesis: Hypothesis
-    ) -> Translation:
-        """Return a translation with the scores of a hypothesis; lengths: words of the source sentences."""
+    def _add_scores(self, source: Document, target: Document, words: WordIds, hypothesis: Hypothesis) -> Translation:
+        """Return a translation with the scores of a hypothesis; words: ids of the source sentences."""
         token_ids: list[Sequence[int]] = [()] * len(source)
         token_scores: list[Sequence[float]] = [()] * len(source)
         if hypothesis.token_scores:  # those of a search have none
@@ -578,14 +580,14 @@ class Translator:
                 strict=True,
             )
         )
-        limit = find_instance_limit(self._model, self.context)
+        limit = find_instance_limit(self._model, self.context) - NUM_BOUNDARY_TOKENS
         return Translation(
             target,
             sentences,
             hypothesis.score,
             miscounted=tuple(hypothesis.miscounted),
             at_limit=tuple(hypothesis.at_limit),
-            overlong=tuple(number for number, words in enumerate(lengths) if words + NUM_BOUNDARY_TOKENS >= limit),
+            overlong=tuple(number for number, ids in enumerate(words) if len(ids) >= limit),
         )
 
 

@@ -17,7 +17,6 @@ from docmt.core.errors import DocmtError, is_out_of_memory
 from docmt.core.progress import plain_progress
 from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
 from docmt.decoding.ensembles import Precision
-from docmt.decoding.stand_ins import restore_part
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
@@ -329,9 +328,8 @@ class Engine:
         before = sum(work.waiting_tokens() for work in active)
         for part in self._align(translator, active, parts):
             work = active[part.document]
-            restored = restore_part(replace(part, document=0), work.document)
             work.resume_point = part.resume_point
-            work.deliver(restored)
+            work.deliver(replace(part, document=0))
         tokens = before - sum(work.waiting_tokens() for work in active)
         with self._condition:
             self._speeds[first.model].add(tokens, time.monotonic() - started, self._turn_seconds)

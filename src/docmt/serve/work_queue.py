@@ -12,7 +12,6 @@ from typing import Literal
 from docmt.core.errors import DocmtError
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding import PartialTranslation, Translator
-from docmt.decoding.stand_ins import hide_addresses
 from docmt.decoding.translation_results import PreparedDocument, ResumePoint
 from docmt.documents import Document
 
@@ -60,9 +59,9 @@ class Work:
         return len(self.document) - self.finished
 
     def prepare(self, translator: Translator) -> None:
-        """Tokenize the document, once, with years for its addresses, and the supplied translations."""
+        """Tokenize the document, once, and the supplied translations."""
         if self.prepared is None:
-            self.prepared = translator.prepare(hide_addresses(self.document))
+            self.prepared = translator.prepare(self.document)
             costs = [len(words) + NUM_BOUNDARY_TOKENS for words in self.prepared.words]
             self._cumulative = [0, *accumulate(costs)]
         if self.targets and self.resume_point is None:

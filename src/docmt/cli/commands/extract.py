@@ -25,7 +25,6 @@ from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
 from docmt.core.settings import option
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, read_file
-from docmt.decoding.stand_ins import hide_addresses, restore_part
 from docmt.formats.registry import FORMATS, FormatName
 
 if TYPE_CHECKING:
@@ -97,9 +96,8 @@ def read_markup(path: str, format: str, config: FileConfig) -> FileTranslation:
 def _translate(translator: Translator, file: FileTranslation, report: Report) -> list[str]:
     """Return the records of all sentences. Failures are added to the report."""
     records = []
-    for parts in translator.stream_parts([hide_addresses(document) for document in file.documents]):
+    for parts in translator.stream_parts(file.documents):
         for part in align_parts(parts, file, translator.align):
-            part = restore_part(part, file.documents[part.document])
             result = part.error if part.translation is None else part.translation
             assert result is not None  # a part has a translation or an error
             checked = report.check_result(file.documents[part.document].id, result, part.first)

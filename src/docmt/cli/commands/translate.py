@@ -40,7 +40,6 @@ from docmt.core.progress import plain_progress
 from docmt.core.settings import flag_of, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
-from docmt.decoding.stand_ins import restore_part
 from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
 from docmt.documents.input_formats import has_jsonl_name
@@ -376,7 +375,12 @@ def _translate(
     translator: Translator, writers: Sequence[TranslationWriter], alignments: bool, earlier: Counter[int]
 ) -> None:
     """Translate the documents of these files. Failed parts do not stop the others. earlier: equal ones."""
-    documents = [document for writer in writers for document in writer.file.hidden]
+    documents = [
+        # Records of JSONL have the words of the model, to which their scores belong.
+        translator.prepare(document, with_addresses=True) if writer.file.format == "jsonl" else document
+        for writer in writers
+        for document in writer.file.documents
+    ]
     copies = translator.count_copies(documents, earlier)
     starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
     done = {}
@@ -387,7 +391,8 @@ def _translate(
             finished = sum(point.sentences for point in resume_points.values())
             total = sum(map(len, writer.file.documents))
             _log.info(f"{writer.file.name}: {finished:,} of {total:,} sentences are done")
-    if len(done) == len(documents) and all(done[n].sentences == len(document) for n, document in enumerate(documents)):
+    sizes = [len(document) for writer in writers for document in writer.file.documents]
+    if len(done) == len(sizes) and all(done[number].sentences == size for number, size in enumerate(sizes)):
         return
     for parts in translator.stream_parts(documents, copies=copies, resume_points=done):
         parts = _align(translator, parts) if alignments else parts
@@ -396,8 +401,6 @@ def _translate(
             file = writers[number].file
             if file.rendered is not None:
                 file_parts = align_parts(file_parts, file.rendered, translator.align)
-            if file.format != "jsonl":
-                file_parts = [restore_part(part, file.documents[part.document]) for part in file_parts]
             writers[number].add(file_parts)
 
 
