@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # in a separate process, SIGTERM acts as Ctrl-C does
         signal.signal(signal.SIGTERM, _raise_interrupt)
         signal.signal(signal.SIGINT, _raise_interrupt)
-        wait_passively()
+    wait_passively()
     show_log()
     keep_freed_memory()
     words = list(sys.argv[1:] if arguments is None else arguments)
