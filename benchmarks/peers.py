@@ -80,10 +80,12 @@ def run(settings: Settings) -> Result:
         _export(sentence, Path(folder))
         for prepare in (_prepare_docmt, _prepare_ctranslate2, _prepare_transformers):
             # One process for each engine: threads of one engine slow down the products of another.
-            pool = stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"), _begin, (torch.get_num_threads(),)))
-            for key in pool.submit(_prepare, prepare, settings, Path(folder)).result():
+            pool = stack.enter_context(
+                ProcessPoolExecutor(1, get_context("spawn"), begin_process, (torch.get_num_threads(),))
+            )
+            for key in pool.submit(prepare_works, prepare, settings, Path(folder)).result():
                 labels = dict(zip(("translated", "by", "precision", "beam"), key, strict=True))
-                cases[key] = Case(labels, partial(_run_in_process, pool, key), settings.rounds)
+                cases[key] = Case(labels, partial(run_in_process, pool, key), settings.rounds)
         interleave("peers (translations)", list(cases.values()))
     described = {**asdict(settings), "model": asdict(settings.model.resolve())}
     return Result(described, [case.to_row() for case in cases.values()], _make_findings(settings, cases))
@@ -93,12 +95,14 @@ _works: dict[Key, Work] = {}
 """Work of each case of this process's engine."""
 
 
-def _begin(threads: int) -> None:
+def begin_process(threads: int) -> None:
+    """Set up a process of one engine."""
     torch.set_num_threads(threads)
     keep_freed_memory()
 
 
-def _prepare(prepare: Callable[[Settings, Path], dict[Key, Work]], settings: Settings, folder: Path) -> list[Key]:
+def prepare_works(prepare: Callable[[Any, Path], dict[Key, Work]], settings: Any, folder: Path) -> list[Key]:
+    """Prepare what this process times; return its keys."""
     _works.update(prepare(settings, folder))
     return list(_works)
 
@@ -107,7 +111,8 @@ def _run_work(key: Key) -> int:
     return _works[key]()
 
 
-def _run_in_process(pool: ProcessPoolExecutor, key: Key) -> int:
+def run_in_process(pool: ProcessPoolExecutor, key: Key) -> int:
+    """Do this work in its process."""
     return pool.submit(_run_work, key).result()
 
 
@@ -121,7 +126,7 @@ def _prepare_docmt(settings: Settings, folder: Path) -> dict[Key, Work]:
     torch.manual_seed(1)
     group = TranslationModel(config).eval()
     works: dict[Key, Work] = {}
-    for precision in _list_precisions():
+    for precision in list_precisions():
         sentence_model, group_model = (
             _copy_in_precision(model, precision) for model in (_build_sentence_model(settings), group)
         )
@@ -131,7 +136,8 @@ def _prepare_docmt(settings: Settings, folder: Path) -> dict[Key, Work]:
     return works
 
 
-def _list_precisions() -> tuple[Precision, ...]:
+def list_precisions() -> tuple[Precision, ...]:
+    """Return the precisions that this processor has."""
     return ("float32", "bfloat16", "int8") if Int8Linear.available(torch.device("cpu")) else ("float32", "bfloat16")
 
 

@@ -224,3 +224,19 @@ def test_peak_memory_counts_what_is_held_at_once():
         del second, third
 
     assert attention.measure_peak_bytes(work) == pytest.approx(4 * 5000, abs=200)
+
+
+def test_peers_with_real_weights(tmp_path, capsys):
+    pytest.importorskip("ctranslate2", reason="the extra bench is not installed")
+    text = tmp_path / "text.txt"
+    text.write_text("We have a plan. It is good.\nIt costs little.\n\nThe committee met.\nIt agreed.\n")
+    arguments = ["peers", "--quick", "--output", str(tmp_path / "report.json"), "--weights", "en-fr-sentence"]
+    with pytest.raises(SystemExit):
+        command.main(arguments)
+    assert command.main([*arguments, "--text", str(text)]) == 0
+    result = json.loads((tmp_path / "report.json").read_text())["benchmarks"]["peers"]
+    rows = [(row["translated"], row["by"], row["load"], row["tokens"]) for row in result["measurements"]]
+    for engine in ("docmt en-fr-sentence", "docmt en-fr", "CTranslate2"):
+        for load in ("alone", "beside a busy process"):
+            assert ("a document", engine, load, 10) in rows and ("2 documents", engine, load, 15) in rows
+    assert all(finding["value"] > 0 for finding in result["findings"])
