@@ -1,8 +1,8 @@
 """Beam search over a batch of search rows; a search row is an instance, a window or a single sentence.
 
 Notation as in `caches`: D search rows, B beams, R = D * B hypotheses, V vocabulary. All search rows advance together. A
-search row is done when B of its hypotheses have ended. Batches have few sizes, as what stays is copied, and products are
-prepared once for each number of rows: a row that is done may stay until the next size is reached.
+search row is done when B of its hypotheses have ended. Batches have few sizes, as what stays is copied, and products
+are prepared once for each number of rows: a row that is done may stay until the next size is reached.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class DocumentStream:
         """
         document = wanted = 0
         if start is not None:
-            wanted = self._first_untranslated(start[0], ResumePoint(0 if self._is_serial() else start[1]))
+            wanted = self._first_untranslated(start[0], ResumePoint(0 if self._sees_others() else start[1]))
         for chunk in self._make_chunks():
             indices = [i for i in chunk if not self._done[i]]
             if not indices or self._task.instances.last[chunk[-1]] <= wanted:
@@ -275,8 +275,12 @@ class DocumentStream:
 
     def _is_serial(self) -> bool:
         """Return whether instances wait for earlier ones."""
+        return self._sees_others() and self._order != "repair"
+
+    def _sees_others(self) -> bool:
+        """Return whether instances see translations of earlier ones."""
         instances = self._task.instances
-        return bool((instances.first_output > instances.first).any()) and self._order not in ("windows", "repair")
+        return bool((instances.first_output > instances.first).any()) and self._order != "windows"
 
     def _find_done(self) -> NDArray[np.bool_]:
         """Return for each instance whether it was translated before the interruption."""

@@ -83,7 +83,7 @@ class _Repair:
         self._draft()
         stale = set(self.numbers)  # instances to check
         for attempt in range(MOST_REPAIRS + 1):
-            for batch in self._batches(sorted(stale)):
+            for batch in task.batches(sorted(stale), times=POOL_FACTOR):
                 memories, passes, failed = self._check(batch)
                 stale -= set(batch)
                 if attempt < MOST_REPAIRS and failed:
@@ -98,31 +98,32 @@ class _Repair:
             task.history.add(span.first, [each.sentences for each in hypotheses])
         return spans
 
-    def _batches(self, numbers: Sequence[int]) -> Sequence[list[int]]:
-        """Return batches of instances; those that see earlier translations stay in order."""
-        return list(self.task.batches(numbers, times=POOL_FACTOR))
-
     def _draft(self) -> None:
-        """Search every sentence greedily without earlier translations, windows without earlier sentences."""
-        task, instances, beams = self.task, self.task.instances, self.task.config.beam > 1
-        config = replace(task.config, beam=1, n_best=1)
-        alone = combine_context_specs(task.model).windows
-        if alone:
+        """Search every sentence greedily without earlier translations, windows without earlier sentences.
+
+        A sentence that has no others in its instance is searched with all beams.
+        """
+        task, instances, windows = self.task, self.task.instances, combine_context_specs(self.task.model).windows
+        if windows:
             cut = replace(instances, before=instances.first_output, first=instances.first_output)
             task = replace(task, instances=cut)
+        greedy = replace(task.config, beam=1, n_best=1)
         for batch in task.batches(self.numbers, times=POOL_FACTOR):
             inputs = task.read_sources(batch)
-            memories = task.model.compute_memories(inputs) if alone else self._compute_memories(batch, inputs)
-            rows, numbers = list[SearchRow](), list[int]()
+            memories = task.model.compute_memories(inputs) if windows else self._compute_memories(batch, inputs)
+            parts: list[tuple[list[int], list[SearchRow]]] = [([], []), ([], [])]  # with others, and alone
             for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
-                skipped = int(task.instances.first_output[i] - task.instances.first[i])
-                rows += task.make_rows(self.outputs[i], aligned[skipped:].tolist())
-                numbers += self.outputs[i]
-                if not beams and not skipped and (not alone or instances.first[i] == instances.first_output[i]):
-                    self.exact.add(self.outputs[i][0])
-            self.drafts |= set(numbers) if beams else set()
-            self.ranked |= dict(zip(numbers, self._search(memories, rows, config), strict=True))
-            self.on_sentences(0 if beams else len(rows))
+                outputs, skipped = self.outputs[i], int(task.instances.first_output[i] - task.instances.first[i])
+                has_history = instances.first_output[i] > instances.first[i]
+                numbers, rows = parts[len(outputs) == 1 and not has_history]
+                numbers += outputs
+                rows += task.make_rows(outputs, aligned[skipped:].tolist())
+                if not has_history and (task.config.beam == 1 or len(outputs) == 1):
+                    self.exact.add(outputs[0])
+            for (numbers, rows), config in zip(parts, (greedy, task.config), strict=True):
+                self.ranked |= dict(zip(numbers, self._search(memories, rows, config), strict=True))
+                self.drafts |= set(numbers) if config.beam < task.config.beam else set()
+                self.on_sentences(0 if config.beam < task.config.beam else len(rows))
 
     def _search(
         self, memories: Memories, rows: Sequence[SearchRow], config: SearchConfig, prefixes: Sequence[Prefixes] = ()
@@ -169,7 +170,7 @@ class _Repair:
             TargetPass(member, member_memories, inputs.target, inputs.alignment, documents)
             for member, member_memories in zip(list_members(model), list_memories(memories), strict=True)
         ]
-        scores, gaps = _judge_labels(task, collated, passes)
+        scores, gaps = (x.cpu() for x in _judge_labels(task, collated, passes))
         failed, first = [], 0
         for i, hypothesis in zip(
             batch, split_scores(task, target, collated.labels, scores, batch, free_at_limit=True), strict=True
