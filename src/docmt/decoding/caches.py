@@ -117,11 +117,12 @@ class SharedKeys:
 
     def gather(self, x: Tensor) -> Tensor:
         """Gather by group what rows have: [D, n, ...] -> [G, m n, ...]."""
-        return (x if self.order is None else x.index_select(0, self.order)).unflatten(0, (-1, self.most)).flatten(1, 2)
+        x = x if self.order is None else x.index_select(0, self.order)
+        return x.reshape(-1, self.most * x.shape[1], *x.shape[2:])
 
     def scatter(self, x: Tensor) -> Tensor:
         """Return to the rows what was gathered: [G, m n, ...] -> [D, n, ...]."""
-        x = x.unflatten(1, (self.most, -1)).flatten(0, 1)
+        x = x.reshape(-1, x.shape[1] // self.most, *x.shape[2:])
         return x if self.order is None else x.index_select(0, self.places)
 
     def select_rows(self, rows: Tensor) -> None:
@@ -176,7 +177,8 @@ class CrossCache(Cache):
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the memory: [R, H, k]."""
-        by_group = self.shared.gather(query.unflatten(0, (-1, self.beams))).transpose(1, 2)  # [G, H, m B, k]
+        by_row = query.view(-1, self.beams, *query.shape[1:])
+        by_group = self.shared.gather(by_row).transpose(1, 2)  # [G, H, m B, k]
         keys, values = self.shared.keys[layer], self.shared.values[layer]
         output = F.scaled_dot_product_attention(by_group, keys, values, attn_mask=self.bias)
         by_row = self.shared.scatter(output.transpose(1, 2))  # [D, B, H, k]
@@ -315,11 +317,11 @@ class SelfCache(Cache):
         """See `Cache`."""
         slots = slice(self.length - self.beams, self.length)
         for buffer, x in ((self.keys[layer], key), (self.values[layer], value)):
-            buffer[:, :, slots] = x.unflatten(0, (-1, self.beams)).transpose(1, 2)
+            buffer[:, :, slots] = x.view(-1, self.beams, *x.shape[1:]).transpose(1, 2)
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the tokens so far: [R, H, k]."""
-        return self._attend(layer, query.unflatten(0, (-1, self.beams))).flatten(0, 1)
+        return self._attend(layer, query.view(-1, self.beams, *query.shape[1:])).flatten(0, 1)
 
     def attend_preceding(self, layer: int, query: Tensor) -> Tensor:
         """Attend to each sentence before, oldest first: [R, H, k] -> [R, n, H, k]."""
