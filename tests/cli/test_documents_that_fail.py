@@ -13,8 +13,7 @@ from commands import QUICK, call, fails
 from docmt.checkpoint.model_directory import load_model_tokenizer
 from docmt.cli.corpus_io import map_or_report
 from docmt.core.errors import DocmtError
-from docmt.decoding import Translator
-from docmt.decoding.document_stream import DocumentStream
+from docmt.decoding import Translator, document_stream
 from docmt.documents import Document
 
 ERRORS = {
@@ -29,21 +28,20 @@ ERRORS = {
 def bad(request, run, monkeypatch):
     """Documents with the sentence BAD. cannot be done; gives what is said of them."""
     error, message = ERRORS[request.param]
-    search, score_all = DocumentStream._search_instances, Translator.score_all
+    search, score_all = document_stream.search_task, Translator.score_all
     (bad,) = load_model_tokenizer(run).encode_batch(["BAD."], "source")
 
-    def searching(self, chosen, on_sentences):
-        task = self._task.select_instances(chosen)
+    def searching(task, on_sentences):
         if bad in task.words.to_documents([0, len(task.words.lengths)])[0]:
             raise error
-        return search(self, chosen, on_sentences)
+        return search(task, on_sentences)
 
     def scoring(self, pairs):
         if any("BAD" in sentence for source, _ in pairs for sentence in source.sentences):
             raise error
         return score_all(self, pairs)
 
-    monkeypatch.setattr(DocumentStream, "_search_instances", searching)
+    monkeypatch.setattr(document_stream, "search_task", searching)
     monkeypatch.setattr(Translator, "score_all", scoring)
     return message
 

@@ -15,8 +15,7 @@ from test_unfinished_translations import SEARCH, save
 import docmt
 from docmt.checkpoint.model_directory import load_model_tokenizer
 from docmt.core.errors import DocmtError
-from docmt.decoding import Translator
-from docmt.decoding.document_stream import DocumentStream
+from docmt.decoding import Translator, document_stream
 
 CONTAINER = """<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>
 <rootfile full-path="b.opf" media-type="application/oebps-package+xml"/></rootfiles></container>"""
@@ -67,14 +66,13 @@ def spoil(model, monkeypatch):
     """Makes documents with the sentence BAD. fail: with this error, or with this change of their first sentence."""
 
     def spoil(error=None, **change):
-        search, make = DocumentStream._search_instances, Translator._make_translation
+        search, make = document_stream.search_task, Translator._make_translation
         (bad,) = load_model_tokenizer(model).encode_batch(["BAD."], "source")
 
-        def searching(self, chosen, on_sentences):
-            task = self._task.select_instances(chosen)
+        def searching(task, on_sentences):
             if error and bad in task.words.to_documents([0, len(task.words.lengths)])[0]:
                 raise error
-            return search(self, chosen, on_sentences)
+            return search(task, on_sentences)
 
         def making(self, source, hypotheses):
             made, document = make(self, source, hypotheses), source.document
@@ -84,7 +82,7 @@ def spoil(model, monkeypatch):
             target = document.replace_sentences([each.target for each in sentences])
             return replace(made, sentences=sentences, document=target)
 
-        monkeypatch.setattr(DocumentStream, "_search_instances", searching)
+        monkeypatch.setattr(document_stream, "search_task", searching)
         monkeypatch.setattr(Translator, "_make_translation", making)
 
     return spoil

@@ -294,13 +294,13 @@ def test_one_fault_does_not_reach_others(models, monkeypatch, caplog):
     """An error of docmt, and one that nobody expected, fail one work alone; the engine goes on."""
     original = docmt.Translator.translate_next
 
-    def failing(self, prepared, *options):
-        texts = [each.document.sentences[0] for each in prepared]
+    def failing(self, opened, *options):
+        texts = [each.prepared.document.sentences[0] for each in opened]
         if "bad" in texts:
             raise DocmtError("it is bad.")
         if "worse" in texts:
             raise ZeroDivisionError("it is secret")
-        return original(self, prepared, *options)
+        return original(self, opened, *options)
 
     monkeypatch.setattr(docmt.Translator, "translate_next", failing)
 

@@ -7,10 +7,10 @@ order. Only those translations stay in memory that a later instance sees.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
-from typing import Any
+from itertools import accumulate, groupby, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.ensembles import Model
 from docmt.decoding.repair import can_repair, search_with_repair
 from docmt.decoding.scheduler import (
+    History,
     OnSentences,
     SearchSpans,
     Task,
@@ -36,7 +37,7 @@ from docmt.decoding.scheduler import (
 from docmt.decoding.scoring import score_task
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import OpenRules, WordIds, choose_order, choose_rules
-from docmt.decoding.translation_results import Hypothesis, ResumePoint, TranslatedSpan, join_spans
+from docmt.decoding.translation_results import Hypothesis, PreparedDocument, ResumePoint, TranslatedSpan, join_spans
 from docmt.text import SpecialTokens
 
 _log = logging.getLogger(__name__)
@@ -82,9 +83,8 @@ class DocumentStream:
         """
         self._model, self._config, self._look_ahead = model, config, look_ahead
         self._context, self._batch_tokens = context, batch_tokens
-        self._rules, order = choose_rules(model, config), choose_order(model, config, context)
-        self._order = "repair" if can_repair(model, config, order) else order
-        self._resume_points, self._yield_errors = dict(resume_points or {}), yield_errors
+        self._order = find_order(model, config, context)
+        self._resume_points, self.yields_errors = dict(resume_points or {}), yield_errors
         self._sizes = [len(document) for document in documents]
         positions, filled = find_nonempty(documents)
         draft_ids = None if drafts is None or callable(drafts) else select_drafts(positions, documents, drafts)
@@ -98,6 +98,8 @@ class DocumentStream:
             if document not in self._errors:
                 self._resume_document(document, resume_point)
         self._done = self._find_done()
+        self._costs = self._measure_costs()
+        self._reported = 0  # documents before this one have been yielded if they have no instances
 
     def _cut(
         self,
@@ -119,7 +121,7 @@ class DocumentStream:
         try:
             return cut_documents(numbers)
         except DocmtError:
-            if not self._yield_errors:
+            if not self.yields_errors:
                 raise
         checked = map_or_error(numbers, lambda group: [cut_documents(group)] * len(group))
         self._errors = {number: error for number, error in enumerate(checked) if isinstance(error, DocmtError)}
@@ -181,7 +183,7 @@ class DocumentStream:
         on_sentences: called with the number of further translated sentences. start: document and sentence; earlier ones
         may be skipped, as far as that leaves the batches as they are.
         """
-        document = wanted = 0
+        wanted = 0
         if start is not None:
             wanted = self._first_untranslated(start[0], ResumePoint(0 if self._sees_others() else start[1]))
         for chunk in self._make_chunks():
@@ -189,43 +191,30 @@ class DocumentStream:
             if not indices or self._task.instances.last[chunk[-1]] <= wanted:
                 continue
             spans: list[TranslatedSpan] = []
-            for span in self._translate_chunk(indices, on_sentences):
-                spans += [*self._yield_without_instances(document, span.document), span]
-                document = span.document + 1
+            for _, span in _translate_chunk([(self, i) for i in indices], on_sentences):
+                spans += [*self.report_without_instances(span.document), span]
             for span in spans:
                 first, last = (self._first_untranslated(span.document, ResumePoint(n)) for n in (span.first, span.last))
                 on_sentences(span.last - span.first - (last - first))  # its empty sentences
             yield spans
             self._forget(chunk.stop)
-        if remaining := list(self._yield_without_instances(document, len(self._sizes))):
+        if remaining := self.report_without_instances():
             on_sentences(sum(span.last for span in remaining))
             yield remaining
 
     def next_spans(self) -> list[TranslatedSpan]:
-        """Translate the next instances of all documents, `look_ahead` source tokens together; return their spans.
+        """Translate the next instances of all documents, `look_ahead` source tokens together; return their spans."""
+        return [span for _, span in translate_next([self], self._look_ahead or MANY)]
 
-        What a resumed document has done takes nothing of these tokens; so the batches depend on the resume points.
-        """
-        left, costs, spans = np.flatnonzero(~self._done), self._costs(), list[TranslatedSpan]()
-        budget = self._look_ahead or MANY
-        while len(left):
-            ready = self._find_ready(left)
-            count = max(int(np.searchsorted(np.cumsum(costs[ready]), budget, side="right")), int(not spans))
-            if not count:
-                break
-            chunk = ready[:count]
-            spans += self._translate_chunk(chunk.tolist(), lambda count: None)
-            budget -= int(costs[chunk].sum())
-            left = np.setdiff1d(left, chunk)
-        return [*self._yield_without_instances(0, len(self._sizes)), *spans]
+    def find_ready(self, tokens: int) -> tuple[list[int], list[int]]:
+        """Return the next instances that wait for no others, up to the first beyond so many tokens, and their costs."""
+        left = np.flatnonzero(~self._done)
+        if self._is_serial():
+            left = left[np.unique(self._task.instances.document[left], return_index=True)[1]]
+        count = int(np.searchsorted(np.cumsum(self._costs[left]), tokens, side="right")) + 1
+        return left[:count].tolist(), self._costs[left[:count]].tolist()
 
-    def _find_ready(self, left: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those instances that wait for no others."""
-        if not self._is_serial():
-            return left
-        return left[np.unique(self._task.instances.document[left], return_index=True)[1]]
-
-    def _costs(self) -> NDArray[np.int64]:
+    def _measure_costs(self) -> NDArray[np.int64]:
         """Return the source tokens that each instance translates, boundary tokens included."""
         instances, words = self._task.instances, self._task.words
         costs: NDArray[np.int64] = (
@@ -249,7 +238,7 @@ class DocumentStream:
             return
         serial = self._is_serial()
         units = np.unique(self._borders) if serial else np.arange(count + 1)
-        cumulative_costs = np.concatenate([[0], np.cumsum(self._costs())])
+        cumulative_costs = np.concatenate([[0], np.cumsum(self._costs)])
         first = 0
         while first < count:
             most = np.searchsorted(cumulative_costs, cumulative_costs[first] + self._look_ahead, side="right") - 1
@@ -273,6 +262,14 @@ class DocumentStream:
         batches = [range(batch[0], batch[-1] + 1) for batch in batch_ordered(sizes, self._batch_tokens)]
         return batches if len(batches) <= len(list(self._task.batches(chunk))) else [chunk]
 
+    def find_document(self, instance: int) -> int:
+        """Return the number of the document of an instance."""
+        return int(self._task.instances.document[instance])
+
+    def count_sentences(self, instance: int) -> int:
+        """Return how many sentences an instance translates."""
+        return int(self._task.instances.last[instance] - self._task.instances.first_output[instance])
+
     def _is_serial(self) -> bool:
         """Return whether instances wait for earlier ones."""
         return self._sees_others() and self._order != "repair"
@@ -290,54 +287,36 @@ class DocumentStream:
             done[borders] = self._task.instances.first_output[borders] < self._first_untranslated(document, point)
         return done
 
-    def _translate_chunk(self, indices: list[int], on_sentences: OnSentences) -> Iterator[TranslatedSpan]:
-        """Yield spans of consecutive instances of a document that all succeeded, or all failed with the same error."""
-        instances, counted = self._task.instances, 0
-
-        def count(sentences: int) -> None:
-            nonlocal counted
-            counted += sentences
-            on_sentences(sentences)
-
-        def work(numbers: Sequence[int]) -> list[InstanceSpans]:
-            return self._search_instances(numbers, count)
-
-        results: Sequence[InstanceSpans | DocmtError] = (
-            map_or_error(indices, work) if self._yield_errors else work(indices)
-        )
-        # Instances that were tried again were counted again.
-        on_sentences(int((instances.last[indices] - instances.first_output[indices]).sum()) - counted)
-
-        def document_and_error(pair: tuple[int, InstanceSpans | DocmtError]) -> tuple[int, str]:
-            return int(instances.document[pair[0]]), str(pair[1]) if isinstance(pair[1], DocmtError) else ""
-
-        for _, group in groupby(zip(indices, results, strict=True), document_and_error):
-            yield self._join_instances(list(group))
-
-    def _search_instances(self, indices: Sequence[int], on_sentences: OnSentences) -> list[InstanceSpans]:
-        """Return the translations of these instances."""
+    def select(self, indices: Sequence[int]) -> Task:
+        """Return the task of these instances, with their drafts."""
         task = self._task.select_instances(indices)
-        if self._drafts is not None:
-            task = replace(task, drafts=SentenceTokens.from_documents([self._prepare_drafts(task)]))
-        with torch.inference_mode():
-            spans = ORDERS[self._order](task, on_sentences)
-        # Lower ranks were searched given the best translations of earlier sentences, not their own. The published
-        # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
-        # boundary tokens than those of the translation.
-        config, instances = self._config, task.instances
-        has_prefixes = self._order == "repair" or bool((instances.first_output > instances.first).any())
-        other_context = self._order == "windows" or (self._order != "sentences" and has_prefixes and config.n_best > 1)
-        other_tokens = config.implementation == "rfa" or (self._rules is OpenRules and config.implementation == "docmt")
-        if other_context or other_tokens:
-            spans = _rescore(task, spans)
-        results: list[InstanceSpans] = []
-        for start, last in zip(task.instances.first_output.tolist(), task.instances.last.tolist(), strict=True):
-            numbers = range(task.start + start, task.start + last)
-            results.append([spans[number] for number in numbers if number in spans])
-        return results
+        if self._drafts is None:
+            return task
+        return replace(task, drafts=SentenceTokens.from_documents([self._prepare_drafts(task, self._first(indices))]))
 
-    def _prepare_drafts(self, task: Task) -> list[Sequence[int]]:
-        """Return a draft for each sentence of a task; an empty one for those that its instances do not read."""
+    def _first(self, indices: Sequence[int]) -> int:
+        """Return the first sentence that these instances read."""
+        return int(self._task.instances.before[indices].min())
+
+    def take_results(
+        self, indices: Sequence[int], history: History, start: int, results: Iterable[InstanceSpans]
+    ) -> list[InstanceSpans]:
+        """Return the results of these instances with the numbers of this stream, and keep what later instances see.
+
+        start: number that their first sentence had in the search, of which these are results and history.
+        """
+        instances, moved = self._task.instances, self._first(indices) - start
+        for first, last in zip(instances.first_output[indices].tolist(), instances.last[indices].tolist(), strict=True):
+            self._task.history.take(history, first - moved, last - moved, first)
+        return [
+            [replace(span, first=span.first + moved, last=span.last + moved) for span in spans] for spans in results
+        ]
+
+    def _prepare_drafts(self, task: Task, start: int) -> list[Sequence[int]]:
+        """Return a draft for each sentence of a task; an empty one for those that its instances do not read.
+
+        start: number of its first sentence.
+        """
         assert self._drafts is not None
         drafts = list[Sequence[int]]([[]] * len(task.words.lengths))
         ranges: list[list[int]] = []
@@ -347,11 +326,12 @@ class DocumentStream:
             else:
                 ranges.append([first, last])
         for first, last in ranges:
-            drafts[first:last] = self._drafts(task.start + first, task.start + last)
+            drafts[first:last] = self._drafts(start + first, start + last)
         return drafts
 
-    def _join_instances(self, pairs: Sequence[tuple[int, InstanceSpans | DocmtError]]) -> TranslatedSpan:
-        """Join consecutive instances of one document to a span."""
+    def join_instances(self, pairs: Sequence[tuple[int, InstanceSpans | DocmtError]]) -> TranslatedSpan:
+        """Join consecutive instances of one document to a span. They are done then."""
+        self._done[[index for index, _ in pairs]] = True
         instances, (first_index, _), (last_index, outcome) = self._task.instances, pairs[0], pairs[-1]
         document, first_in_task = int(instances.document[first_index]), int(instances.first_output[first_index])
         nonempty, size = self._nonempty[document], self._sizes[document]  # indices of its sentences with text
@@ -374,16 +354,19 @@ class DocumentStream:
         hypotheses = [each.insert_empty(indices, last - first) for each in joined]
         return TranslatedSpan(document, first, last, hypotheses, resume_point)
 
-    def _yield_without_instances(self, first: int, last: int) -> Iterator[TranslatedSpan]:
-        """Yield the documents first .. last - 1 that have no sentences to translate, or cannot be translated."""
-        for document in range(first, last):
+    def report_without_instances(self, before: int | None = None) -> list[TranslatedSpan]:
+        """Return, once, the documents before this one that have nothing to translate, or cannot be translated."""
+        numbers = range(self._reported, len(self._sizes) if before is None else before)
+        self._reported, spans = max(numbers.stop, self._reported), list[TranslatedSpan]()
+        for document in numbers:
             size, error = self._sizes[document], self._errors.get(document)
             point = self._resume_points.get(document)
             start = 0 if point is None else point.sentences
             if self._has_instances(document, point) or (point is not None and start == size):
                 continue
             hypotheses = [] if error else [each.insert_empty([], size - start) for each in join_spans([], self._config)]
-            yield TranslatedSpan(document, start, size, hypotheses, ResumePoint(size), error)
+            spans.append(TranslatedSpan(document, start, size, hypotheses, ResumePoint(size), error))
+        return spans
 
     def _has_instances(self, document: int, point: ResumePoint | None) -> bool:
         """Return whether a document has sentences with words after the resume point."""
@@ -391,11 +374,118 @@ class DocumentStream:
             return bool(self._borders[document] < self._borders[document + 1])
         return self._first_untranslated(document, point) < int(self._offsets[document + 1])
 
+    def forget_done(self) -> None:
+        """Drop the translations that no instance sees that is not done."""
+        left = np.flatnonzero(~self._done)
+        self._forget(int(left[0]) if len(left) else len(self._done))
+
     def _forget(self, instance: int) -> None:
         """Drop the translations that no instance from this one on sees."""
         instances = self._task.instances
         first = int(instances.first[instance]) if instance < len(instances) else int(self._offsets[-1])
         self._task.history.forget(first)
+
+
+class OpenDocument(NamedTuple):
+    """A document that is translated in several calls (`Translator.translate_next`)."""
+
+    prepared: PreparedDocument
+    stream: DocumentStream
+
+
+Chunk = Sequence[tuple[DocumentStream, int]]
+"""Instances of streams, in order."""
+
+
+def translate_next(streams: Sequence[DocumentStream], tokens: int) -> list[tuple[int, TranslatedSpan]]:
+    """Translate the next instances of streams together, about so many source tokens of them all.
+
+    Return spans with the numbers of their streams. The streams have the same model and settings.
+    """
+    numbers = {stream: number for number, stream in enumerate(streams)}
+    spans = [(number, span) for stream, number in numbers.items() for span in stream.report_without_instances()]
+    budget, progressed = tokens, False
+    while True:
+        chunk, costs = list[tuple[DocumentStream, int]](), list[int]()
+        for stream in streams:
+            indices, more = stream.find_ready(budget - sum(costs))
+            chunk, costs = [*chunk, *((stream, index) for index in indices)], [*costs, *more]
+        count = sum(cost <= budget for cost in accumulate(costs)) or int(not progressed)
+        if not chunk[:count]:
+            break
+        spans += [(numbers[stream], span) for stream, span in _translate_chunk(chunk[:count])]
+        budget, progressed = budget - sum(costs[:count]), True
+    for stream in streams:
+        stream.forget_done()
+    return spans
+
+
+def _translate_chunk(
+    chunk: Chunk, on_sentences: OnSentences = lambda count: None
+) -> list[tuple[DocumentStream, TranslatedSpan]]:
+    """Return spans of consecutive instances of a document that all succeeded, or all failed with the same error."""
+    counted = 0
+
+    def count(sentences: int) -> None:
+        nonlocal counted
+        counted += sentences
+        on_sentences(sentences)
+
+    def work(part: Chunk) -> list[InstanceSpans]:
+        return _search_chunk(part, count)
+
+    (yield_errors,) = {stream.yields_errors for stream, _ in chunk}
+    outcomes: Sequence[InstanceSpans | DocmtError] = map_or_error(chunk, work) if yield_errors else work(chunk)
+    # Instances that were tried again were counted again.
+    on_sentences(sum(stream.count_sentences(index) for stream, index in chunk) - counted)
+
+    def stream_and_error(pair: tuple[tuple[DocumentStream, int], InstanceSpans | DocmtError]) -> tuple[Any, ...]:
+        (stream, index), outcome = pair
+        return stream, stream.find_document(index), str(outcome) if isinstance(outcome, DocmtError) else ""
+
+    spans = []
+    for (stream, *_), group in groupby(zip(chunk, outcomes, strict=True), stream_and_error):
+        spans.append((stream, stream.join_instances([(index, outcome) for (_, index), outcome in group])))
+    return spans
+
+
+def _search_chunk(chunk: Chunk, on_sentences: OnSentences) -> list[InstanceSpans]:
+    """Return the translations of these instances, searched as one task."""
+    groups = [
+        (stream, [index for _, index in group])
+        for stream, group in groupby(chunk, lambda stream_and_index: stream_and_index[0])
+    ]
+    parts = [stream.select(indices) for stream, indices in groups]
+    task = Task.join(parts)
+    results, start, taken = iter(search_task(task, on_sentences)), 0, list[InstanceSpans]()
+    for (stream, indices), part in zip(groups, parts, strict=True):
+        taken += stream.take_results(indices, task.history, start, islice(results, len(indices)))
+        start += len(part.words.lengths)
+    return taken
+
+
+def find_order(model: Model, config: SearchConfig, context: ContextConfig) -> str:
+    """Return the name of the search function. Raises DocmtError for a published search of other models or orders."""
+    choose_rules(model, config)
+    order = choose_order(model, config, context)
+    return "repair" if can_repair(model, config, order) else order
+
+
+def search_task(task: Task, on_sentences: OnSentences) -> list[InstanceSpans]:
+    """Return the translations of the instances of a task."""
+    config, instances, order = task.config, task.instances, find_order(task.model, task.config, task.context)
+    with torch.inference_mode():
+        spans = ORDERS[order](task, on_sentences)
+    # Lower ranks were searched given the best translations of earlier sentences, not their own. The published
+    # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
+    # boundary tokens than those of the translation.
+    has_prefixes = order == "repair" or bool((instances.first_output > instances.first).any())
+    other_context = order == "windows" or (order != "sentences" and has_prefixes and config.n_best > 1)
+    is_open = choose_rules(task.model, config) is OpenRules
+    if other_context or config.implementation == "rfa" or (is_open and config.implementation == "docmt"):
+        spans = _rescore(task, spans)
+    ranges = zip(instances.first_output.tolist(), instances.last.tolist(), strict=True)
+    return [[spans[number] for number in range(start, last) if number in spans] for start, last in ranges]
 
 
 def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
@@ -405,7 +495,7 @@ def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
     """
     rescored: dict[int, list[Hypothesis]] = {number: [] for number in spans}
     for rank in range(max((len(span.hypotheses) for span in spans.values()), default=0)):
-        history = [task.history.ranked_translations(task.start + number) for number in range(len(task.words.lengths))]
+        history = [task.history.ranked_translations(number) for number in range(len(task.words.lengths))]
         targets = SentenceTokens.from_documents(
             [[translations[min(rank, len(translations) - 1)] for translations in history]]
         )

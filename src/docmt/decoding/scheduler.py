@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +42,13 @@ _SYSTEMS = {
 
 
 class History:
-    """Translations of earlier sentences, which later ones see, by the number of the sentence in the whole task.
+    """Translations of earlier sentences, which later ones see, by the number of the sentence in the task.
 
     It changes during the search of a task.
     """
 
-    def __init__(self, other: History | None = None) -> None:
-        """Begin with a copy of `other`."""
-        self._translations: dict[int, list[list[int]]] = {} if other is None else dict(other._translations)
+    def __init__(self) -> None:
+        self._translations: dict[int, list[list[int]]] = {}
 
     def ranked_translations(self, sentence: int) -> list[list[int]]:
         """Return all translations of a sentence, best first; an empty one if it could not be translated."""
@@ -57,6 +58,12 @@ class History:
         """Add translations, best first, of the sentences from `first` on."""
         for number, translations in enumerate(zip(*hypotheses, strict=True), first):
             self._translations[number] = [list(sentence) for sentence in translations]
+
+    def take(self, other: History, first: int, last: int, start: int) -> None:
+        """Take the translations of the sentences first .. last - 1 of `other`, for the sentences from `start` on."""
+        for number in range(first, last):
+            if number in other._translations:
+                self._translations[start + number - first] = other._translations[number]
 
     def forget(self, before: int) -> None:
         """Drop the translations of the sentences before this one."""
@@ -79,12 +86,11 @@ class Task:
     batch_tokens: int = BATCH_TOKENS
     drafts: SentenceTokens | None = None
     """drafts of all sentences, for a model that reads them"""
-    start: int = 0
-    """number of its first sentence in the whole task, of which this is a part"""
     history: History = field(default_factory=lambda: History())
-    """translations of earlier sentences, shared by all parts of a task"""
+    """translations of earlier sentences"""
     sample_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    """with `search.sampling`, see `number_samples`; of the whole task"""
+    """with `search.sampling`, see `number_samples`"""
+    start: ClassVar[int] = 0
 
     @classmethod
     def from_documents(
@@ -115,25 +121,43 @@ class Task:
 
     def sample_number(self, sentence: int) -> int:
         """Return the number that the samples of this sentence depend on."""
-        return int(self.sample_numbers[self.start + sentence]) if self.config.sampling else 0
+        return int(self.sample_numbers[sentence]) if self.config.sampling else 0
 
     def select_instances(self, indices: Sequence[int]) -> Task:
-        """Return the task of some instances, in order, with no more sentences than they read.
-
-        Numbers of sentences count from the first of these, numbers of documents stay.
-        """
-        instances = self.instances
-        first, last = int(instances.before[indices].min()), int(instances.last[indices].max())
-        moved = {
-            name: getattr(instances, name)[indices] - first for name in ("before", "first", "first_output", "last")
-        }
+        """Return the task of some instances, in order, with no more sentences than they read, numbered from 0."""
+        instances, history = self.instances.select(indices), History()
+        first, last = int(instances.before.min()), int(instances.last.max())
+        history.take(self.history, first, last, 0)
         return replace(
             self,
             words=self.words.slice(first, last),
-            offsets=self.offsets - first,
-            instances=Instances(instances.document[indices], **moved, cost=instances.cost[indices]),
+            offsets=np.array([0, last - first]),
+            instances=_move(instances, -first),
             drafts=None if self.drafts is None else self.drafts.slice(first, last),
-            start=self.start + first,
+            history=history,
+            sample_numbers=self.sample_numbers[first:last],
+        )
+
+    @classmethod
+    def join(cls, tasks: Sequence[Task]) -> Task:
+        """Return one task of the sentences and instances of tasks with the same model and settings, in order."""
+        if len(tasks) == 1:
+            return tasks[0]
+        offsets, history, documents = np.cumsum([0, *(len(task.words.lengths) for task in tasks)]), History(), 0
+        instances, drafts = list[Instances](), [task.drafts for task in tasks if task.drafts is not None]
+        for task, (first, last) in zip(tasks, pairwise(offsets.tolist()), strict=True):
+            history.take(task.history, 0, last - first, first)
+            numbers = task.instances.document + documents
+            instances.append(replace(_move(task.instances, first), document=numbers))
+            documents = int(numbers[-1]) + 1
+        return replace(
+            tasks[0],
+            words=_concatenate([task.words for task in tasks]),
+            offsets=offsets,
+            instances=Instances.concatenate(instances),
+            drafts=_concatenate(drafts) if drafts else None,
+            history=history,
+            sample_numbers=np.concatenate([task.sample_numbers for task in tasks]),
         )
 
     def batches(self, indices: Sequence[int] | None = None, times: int = 1) -> Iterator[list[int]]:
@@ -178,9 +202,20 @@ class Task:
         return [SearchRow([each], [int(self.words.lengths[n])], (), self.sample_number(n)) for n, each in pairs]
 
     def make_span(self, first: int, last: int, hypotheses: Sequence[Hypothesis]) -> TranslatedSpan:
-        """Return the translations of the sentences first .. last - 1 of this task as a span of the whole one."""
-        document, _ = locate_sentence(first, self.offsets)
-        return TranslatedSpan(document, self.start + first, self.start + last, hypotheses)
+        """Return the translations of the sentences first .. last - 1 as a span."""
+        return TranslatedSpan(0, first, last, hypotheses)
+
+
+def _move(instances: Instances, count: int) -> Instances:
+    """Return instances of the sentences with numbers that are higher by `count`."""
+    moved = {name: getattr(instances, name) + count for name in ("before", "first", "first_output", "last")}
+    return replace(instances, **moved)
+
+
+def _concatenate(columns: Sequence[SentenceTokens]) -> SentenceTokens:
+    """Return the sentences of all columns, in order."""
+    lengths = np.concatenate([column.lengths for column in columns])
+    return SentenceTokens(np.concatenate([column.tokens for column in columns]), np.cumsum([0, *lengths]))
 
 
 def find_nonempty(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[WordIds]]:
@@ -369,7 +404,7 @@ def cut_dbleu_units(
 POOL_FACTOR = 4  # more tokens are read together than searched: more sentences of similar length to choose from
 OnSentences = Callable[[int], object]
 SearchSpans = dict[int, TranslatedSpan]
-"""Results of a search, instances or sentences, by the number of their first sentence in the whole task."""
+"""Results of a search, instances or sentences, by the number of their first sentence."""
 
 
 def search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
@@ -381,7 +416,7 @@ def search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
     starts, first, ends = task.instances.first_output, task.instances.first, task.instances.last
     for batch in (batch for group in task.dependency_groups() for batch in task.batches(group)):
         earlier = [range(int(first[i]), int(starts[i])) for i in batch]
-        prefixes = [[task.history.ranked_translations(task.start + n)[0] for n in numbers] for numbers in earlier]
+        prefixes = [[task.history.ranked_translations(n)[0] for n in numbers] for numbers in earlier]
         for i, hypotheses in zip(batch, _search_rows(task, batch, prefixes), strict=True):
             span = task.make_span(int(starts[i]), int(ends[i]), hypotheses)
             spans[span.first] = span

@@ -134,8 +134,8 @@ class ResumePoint:
 class TranslatedSpan:
     """Translations of the sentences first .. last - 1 of a document.
 
-    Inside a search sentences are numbered through all documents of the task (`Task`). A `DocumentStream` yields spans
-    numbered within their document.
+    Inside a search sentences are numbered through the task (`Task`), as if it were one document. A `DocumentStream`
+    yields spans numbered within their document.
     """
 
     document: int

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import replace
 from itertools import count, islice, repeat
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import torch
 
@@ -22,7 +22,7 @@ from docmt.core.progress import progress
 from docmt.core.settings import MANY, check_number, quote
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
-from docmt.decoding.document_stream import DocumentStream, translate_documents
+from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import Precision, list_members, load_members, parse_model_paths, precision_context
 from docmt.decoding.sampling import count_copies
@@ -63,11 +63,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 Source = TypeVar("Source")
 Preparable = Document | str | PreparedDocument
-
-
-class _ContextSettings(TypedDict):
-    context: ContextConfig
-    batch_tokens: int
 
 
 class Translator:
@@ -282,18 +277,23 @@ class Translator:
         stream = self._make_stream(prepared, resume_points, look_ahead or POOL_FACTOR * self.batch_tokens, copies)
         return self._yield_parts(prepared, stream, sum(point.sentences for point in resume_points.values()))
 
-    def translate_next(
-        self, documents: Sequence[PreparedDocument], resume_points: Mapping[int, ResumePoint], tokens: int
-    ) -> list[PartialTranslation]:
+    def open(self, document: Preparable, resume_point: ResumePoint | None = None, tokens: int = 512) -> OpenDocument:
+        """Return a document, perhaps translated up to a point, for `translate_next`.
+
+        tokens: about how many source tokens get their drafts together, where the model reads drafts.
+        """
+        prepared = self.prepare(document)
+        return OpenDocument(prepared, self._make_stream([prepared], {0: resume_point} if resume_point else {}, tokens))
+
+    def translate_next(self, documents: Sequence[OpenDocument], tokens: int) -> list[PartialTranslation]:
         """Translate the next parts of documents together, about so many source tokens of them all.
 
-        For the arguments and results see `stream_parts`. Batches depend on the resume points, so scores may differ in
-        their last digits from those of an uninterrupted translation.
+        For the results see `stream_parts`. Batches depend on the documents, so scores may differ in their last digits
+        from those of an uninterrupted translation.
         """
-        stream = self._make_stream(documents, resume_points, tokens)
         with precision_context(self._model, self.precision):
-            spans = stream.next_spans()
-        return [self._make_part(documents[span.document], span) for span in spans]
+            spans = translate_next([document.stream for document in documents], tokens)
+        return [self._make_part(documents[n].prepared, replace(span, document=n)) for n, span in spans]
 
     def _make_stream(
         self,
@@ -518,7 +518,7 @@ class Translator:
         return cut_dbleu_units(limits, source_lengths, target_lengths, [0, len(source)])[0]
 
     @property
-    def _context_settings(self) -> _ContextSettings:
+    def _context_settings(self) -> dict[str, Any]:
         return {"context": self.context, "batch_tokens": self.batch_tokens}
 
     def _title(self, work: str) -> str:

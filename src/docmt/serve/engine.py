@@ -284,6 +284,8 @@ class Engine:
         progressed: list[Work] = []
         unfinished: list[Work] = []
         try:
+            if not self._pool.is_loaded(works[0].model):
+                self._queue.close_all()  # else they would keep a model that is unloaded now
             self._pool.load(works[0].model)
         except Exception as error:  # no work is the reason, so none is tried alone: loading may take minutes
             message = self._describe_error(error, "the model. Ask for another one")
@@ -295,6 +297,8 @@ class Engine:
             unfinished = [work for work in works if work.finished < len(work.document) or work not in progressed]
         except Exception as error:  # the engine must outlive any fault
             message = self._describe_error(error)
+            for work in works:
+                work.close()  # what this turn did is lost
             # One of several works may be the reason, so each is tried alone.
             for work in works:
                 if len(works) > 1:
@@ -319,10 +323,8 @@ class Engine:
             work.prepare(translator)
         done = [work for work in works if work.resume_point and work.finished == len(work.document)]
         active = [work for work in works if work not in done]
-        points = {number: work.resume_point for number, work in enumerate(active) if work.resume_point}
         budget = self._turn_tokens(first.model)
-        documents = [work.prepared for work in active if work.prepared]
-        parts = translator.translate_next(documents, points, budget)
+        parts = translator.translate_next([work.open(translator, budget) for work in active], budget)
         if active and not parts:
             raise RuntimeError("nothing was translated")
         before = sum(work.waiting_tokens() for work in active)

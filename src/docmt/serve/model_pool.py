@@ -82,7 +82,7 @@ class ModelPool:
                 model.parameters,
                 model.licence,
                 self._precision,
-                name in self._loaded,
+                self.is_loaded(name),
                 self._reads_context[name],
             )
             for name, model in self._models.items()
@@ -98,6 +98,10 @@ class ModelPool:
                 return model.name
         request = " ".join(filter(None, [name, f"from {source}" if source else "", f"to {target}" if target else ""]))
         raise UnknownModel(f"there is no model {request}. The service has {self._list_models()}.")
+
+    def is_loaded(self, name: str) -> bool:
+        """Return whether a model is loaded."""
+        return name in self._loaded
 
     def load(self, name: str) -> Translator:
         """Return the translator of a model, and unload those used least recently that need too much memory with it."""

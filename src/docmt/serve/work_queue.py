@@ -12,6 +12,7 @@ from typing import Literal
 from docmt.core.errors import DocmtError
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding import PartialTranslation, Translator
+from docmt.decoding.document_stream import OpenDocument
 from docmt.decoding.translation_results import PreparedDocument, ResumePoint
 from docmt.documents import Document
 
@@ -40,6 +41,7 @@ class Work:
         self.model, self.document, self.lane, self.n_best, self.align = model, document, lane, n_best, align
         self.resume_point, self.targets = resume_point, targets
         self.prepared: PreparedDocument | None = None
+        self._open: OpenDocument | None = None
         self.is_cancelled = False
         costs = [len(sentence) // _CHARACTERS_PER_TOKEN + NUM_BOUNDARY_TOKENS for sentence in document.sentences]
         self._cumulative = [0, *accumulate(costs)]
@@ -66,6 +68,18 @@ class Work:
             self._cumulative = [0, *accumulate(costs)]
         if self.targets and self.resume_point is None:
             self.resume_point = translator.resume_after(self.prepared, self.targets)
+
+    def open(self, translator: Translator, tokens: int) -> OpenDocument:
+        """Return the document for `Translator.translate_next`; it is cut into instances once, until it is closed."""
+        self.prepare(translator)
+        if self._open is None:
+            assert self.prepared is not None
+            self._open = translator.open(self.prepared, self.resume_point, tokens)
+        return self._open
+
+    def close(self) -> None:
+        """Let go of the model; the next turn goes on at the resume point."""
+        self._open = None
 
     def select_aligned(self, part: PartialTranslation) -> list[int]:
         """Return the sentences of a part, from 0, whose words are to be aligned."""
@@ -157,6 +171,12 @@ class WorkQueue:
                 self._tokens[work.lane] += work.waiting_tokens()
             else:
                 self.add(work)
+
+    def close_all(self) -> None:
+        """Let go of all models."""
+        for lane in LANES:
+            for work in self._lanes[lane]:
+                work.close()
 
     def drop_cancelled(self) -> None:
         """Remove works that were cancelled."""
