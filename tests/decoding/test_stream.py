@@ -7,9 +7,10 @@ import pytest
 from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, build
 
 from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY
 from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.decoding import document_stream as document_stream
-from docmt.decoding.document_stream import DocumentStream
+from docmt.decoding.document_stream import DocumentStream, translate_next
 from docmt.decoding.drafter import Drafter
 from docmt.decoding.repair import can_repair
 from docmt.decoding.translation_results import ResumePoint
@@ -121,8 +122,8 @@ def test_turns_equal_one_search(name):
         ]
 
     def next_spans():
-        settings = {**options, "look_ahead": 20 + turns % 5, "resume_points": points}
-        return DocumentStream(model, TEXTS, SPECIALS, config, **settings).next_spans()
+        stream = DocumentStream(model, TEXTS, SPECIALS, config, **options, resume_points=points)
+        return [span for _, span in translate_next([stream], 20 + turns % 5)]
 
     while costs := left():
         new, turns = next_spans(), turns + 1
@@ -219,7 +220,7 @@ def test_documents_that_cannot_be_cut():
         DocumentStream(model, texts, SPECIALS, config)
     supplied = {1: ResumePoint(1, [[[9]]], is_supplied=True)}
     stream = DocumentStream(model, texts, SPECIALS, config, **options, resume_points=supplied, yield_errors=True)
-    assert [str(span.error) for span in stream.next_spans() if span.error] == [str(error.error)]
+    assert [str(span.error) for _, span in translate_next([stream], MANY) if span.error] == [str(error.error)]
 
 
 @pytest.mark.parametrize("resume_point", [ResumePoint(2), ResumePoint(0, [[[5]]])])
@@ -259,8 +260,8 @@ def test_drafts_are_translated_when_they_are_needed(name):
     points = {span.document: span.resume_point for span in flat(lists)} | {0: ResumePoint(0)}
     points[3] = [span.resume_point for span in wanted if span.document == 3][-2]
     calls.clear()
-    options |= {"drafts": stream(), "look_ahead": 1000, "resume_points": points}
-    spans = DocumentStream(inputs, TEXTS, SPECIALS, config, **options).next_spans()
+    resumed = DocumentStream(inputs, TEXTS, SPECIALS, config, **options, drafts=stream(), resume_points=points)
+    spans = [span for _, span in translate_next([resumed], 1000)]
     assert sentence_results(spans).items() <= sentence_results(wanted).items()
     assert {span.document for span in spans} == {0, 3} and len(calls) == 2
     assert sum(last - first for first, last in calls) < len(filled[0]) + len(filled[3])
@@ -280,6 +281,20 @@ def test_instances_of_similar_length_are_yielded_batch_by_batch():
     assert batches(unequal, search) == [list(range(12))]
     # In published searches limits are those of the longest of a batch.
     assert batches(alike, replace(search, implementation="gtransformer")) == [list(range(12))]
+
+
+def test_the_first_sentences_of_a_long_document_come_early():
+    """Batches of published searches change results, so these wait."""
+    model, document = build(3, **SIZE), [[5 + number % 20, 6, 7] for number in range(150)]
+    search = SearchConfig(beam=1, **SHORT_LIMITS)
+
+    def spans(search, look_ahead=10_000):
+        return flat(DocumentStream(model, [document], SPECIALS, search, look_ahead=look_ahead).spans())
+
+    early = spans(search)
+    assert [span.first for span in early] == [0, 51]  # 256 source tokens, then the rest
+    assert sentence_results(early) == sentence_results(spans(search, None))
+    assert len(spans(replace(search, implementation="gtransformer"))) == 1
 
 
 @pytest.mark.full

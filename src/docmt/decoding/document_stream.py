@@ -46,6 +46,8 @@ Drafts = Callable[[int, int], Sequence[Sequence[int]]]
 of successive calls rise."""
 InstanceSpans = list[TranslatedSpan]
 """Results of one instance, in order."""
+_FIRST_TOKENS, _GROWTH = 256, 4
+"""Source tokens that are translated together at first, and by how much the next ones are more."""
 ORDERS: dict[str, Callable[[Task, OnSentences], SearchSpans]] = {
     "documents": search_instances,
     "sentences": search_sentences,
@@ -202,10 +204,6 @@ class DocumentStream:
             on_sentences(sum(span.last for span in remaining))
             yield remaining
 
-    def next_spans(self) -> list[TranslatedSpan]:
-        """Translate the next instances of all documents, `look_ahead` source tokens together; return their spans."""
-        return [span for _, span in translate_next([self], self._look_ahead or MANY)]
-
     def find_ready(self, tokens: int) -> tuple[list[int], list[int]]:
         """Return the next instances that wait for no others, up to the first beyond so many tokens, and their costs."""
         left = np.flatnonzero(~self._done)
@@ -228,8 +226,9 @@ class DocumentStream:
         """Yield the instances that are translated together.
 
         Where an instance sees the translations of an earlier one, a chunk is several short documents, or one instance
-        of a long document. Otherwise a chunk has as many instances as are read ahead, so
-        that instances of similar length can be one batch. It is a single batch where that saves no batches.
+        of a long document. Otherwise a chunk has as many instances as are read ahead, so that instances of similar
+        length can be one batch. It is a single batch where that saves no batches. The first chunks are smaller, so that
+        the first sentences come early; but batches of published searches change results, so these are not.
         """
         instances = self._task.instances
         count = len(instances)
@@ -239,9 +238,10 @@ class DocumentStream:
         serial = self._is_serial()
         units = np.unique(self._borders) if serial else np.arange(count + 1)
         cumulative_costs = np.concatenate([[0], np.cumsum(self._costs)])
-        first = 0
+        first, tokens = 0, _FIRST_TOKENS if self._config.implementation == "docmt" else MANY
         while first < count:
-            most = np.searchsorted(cumulative_costs, cumulative_costs[first] + self._look_ahead, side="right") - 1
+            tokens = min(tokens, self._look_ahead)
+            most = np.searchsorted(cumulative_costs, cumulative_costs[first] + tokens, side="right") - 1
             last = int(max(units[units <= most].max(), units[units > first].min()))
             if not serial:
                 yield from self._split_into_batches(range(first, last))
@@ -249,7 +249,7 @@ class DocumentStream:
                 yield from (range(i, i + 1) for i in range(first, last))
             else:
                 yield range(first, last)
-            first = last
+            first, tokens = last, tokens * _GROWTH
 
     def _split_into_batches(self, chunk: range) -> list[range]:
         """Return the batches of these instances one by one, so that finished ones can be yielded early.
