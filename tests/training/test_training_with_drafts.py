@@ -206,17 +206,13 @@ def test_the_drafter_is_named_or_that_of_the_start(hops, change, sentence_run, t
 
 
 @pytest.mark.full
-def test_stores_and_drafters_of_an_earlier_version(hops, store, sentence_run, tmp_path):
+def test_stores_of_an_earlier_version(hops, store, sentence_run, tmp_path):
     old = shutil.copytree(store.directory, tmp_path / "old")
     (old / "drafts").mkdir()
     with pytest.raises(
         DocmtError, match=r"old.drafts has the unsupported format of docmt 0.3.0. Translate the source texts"
     ):
         train(hops("run", store=old))
-    train(hops("run", stop__max_steps=1))
-    drafter = find_drafter(tmp_path / "run")
-    (drafter / "drafting.json").write_text('{"search": {"beam": 2, "abreast": false, "max_length_extra": 3.0}}')
-    assert load_drafter(drafter, store.tokenizer, "cpu", "float32").search == SearchConfig(beam=2, max_length_extra=3.0)
 
 
 def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from docmt.checkpoint.model_directory import (
-    DRAFTING_FILE,
     find_drafter,
     have_same_drafter,
     languages_differ,
@@ -19,8 +18,6 @@ from docmt.checkpoint.model_directory import (
     load_model_tokenizer,
 )
 from docmt.core.errors import DocmtError
-from docmt.core.files import read_json
-from docmt.core.settings import build
 from docmt.data.instances import locate_sentence
 from docmt.decoding.document_stream import DocumentStream, translate_documents
 from docmt.decoding.ensembles import Model, Precision, list_members, load_checked, precision_context
@@ -28,7 +25,6 @@ from docmt.decoding.search_config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchC
 from docmt.decoding.search_rules import WordIds
 from docmt.decoding.translation_results import TranslatedSpan
 from docmt.model import TranslationModel
-from docmt.model.earlier_versions import with_current_names
 from docmt.text import Tokenizer
 
 
@@ -106,7 +102,7 @@ def load_drafter(directory: Path, tokenizer: Tokenizer, device: torch.device | s
     """
     check_drafter(directory, tokenizer)
     model = load_checked(directory, torch.device(device), precision, tokenizer)
-    return Drafter(model, tokenizer, load_drafting_search(directory), precision)
+    return Drafter(model, tokenizer, SearchConfig(beam=USUAL_DRAFT_BEAM), precision)
 
 
 def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
@@ -119,22 +115,6 @@ def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
             "model trained on the same store, or prepare the data with its tokenizer (`docmt prepare --tokenizer "
             f"{directory}`)."
         )
-
-
-def load_drafting_search(directory: Path) -> SearchConfig:
-    """Return the search settings of a drafter: beam 4, or as stored by docmt 0.3.0.
-
-    Raises DocmtError for a damaged file.
-    """
-    path = directory / DRAFTING_FILE
-    if not path.exists():
-        return SearchConfig(beam=USUAL_DRAFT_BEAM)
-    known = {field.name for field in fields(SearchConfig)}
-    stored = read_json(path).get("search")
-    if not isinstance(stored, dict):
-        raise DocmtError(f"{path} is damaged. Copy the directory again.")
-    search = {name: value for name, value in with_current_names(stored).items() if name in known}
-    return build(SearchConfig, search, str(path), "search.")
 
 
 def load_common_drafter(
