@@ -68,7 +68,7 @@ def test_an_instance_sees_its_overlap_and_nothing_else():
 def test_overlap_does_not_change_a_document_of_one_instance():
     model = build("group")
     without_overlap, with_overlap = (
-        translate_ids(model, DOCUMENTS, SPECIALS, SearchConfig(), context=ContextConfig(overlap=overlap))
+        translate_ids(model, DOCUMENTS, SPECIALS, SearchConfig(sequential=True), context=ContextConfig(overlap=overlap))
         for overlap in (0, 3)
     )
     assert without_overlap == with_overlap

@@ -176,7 +176,11 @@ def test_a_document_that_fails_does_not_stop_others(name, monkeypatch):
     _, settings, search = CASES[name]
     model, (config, options) = build(3, **settings), split_settings(search)
     bad, counts = TEXTS[3][13], []
-    order = "repair" if can_repair(model, config, model.system.decoding_order) else model.system.decoding_order
+    order = (
+        "repair"
+        if can_repair(model, config, options["context"], model.system.decoding_order)
+        else model.system.decoding_order
+    )
     original = document_stream.ORDERS[order]
 
     def failing(task, on_sentences):

@@ -88,6 +88,7 @@ class BeamSearch:
         self.rows, self.first_of_row = numbers.repeat_interleave(beam), (numbers * beam)[:, None]  # [R], [D, 1]
         self.in_order = torch.arange(len(self.rows), device=numbers.device)
         self.last_sentence = (self.counts - 1)[self.rows]  # [R]
+        self.alive: Tensor | None = None  # [R] whether the search row is not done; None: all
 
     def step(self) -> None:
         """Add one token to every hypothesis; finished search rows leave the batch."""
@@ -144,7 +145,10 @@ class BeamSearch:
         """Return which hypotheses [R] have a forced token, and the best continuations of each search row."""
         state, rows = self.state, self.rows
         sentences = self.numbers[rows, state.sentence] if self.numbers.shape[1] > 1 else self.numbers[rows, 0]
-        states = self.decoder.step(state.last, state.offset, self.begins + self.steps, sentences)  # [R, d] each
+        offsets, positions = state.offset, self.begins + self.steps
+        if self.alive is not None:  # rows that are done have no positions of their own, which may be limited
+            offsets, positions = offsets * self.alive, positions * self.alive
+        states = self.decoder.step(state.last, offsets, positions, sentences)  # [R, d] each
         forced_token = self.rules.find_forced(state, rows, self.steps)
         forced = forced_token >= 0
         # A single beam needs no second candidate: when its best one ends the translation, the search is over.
@@ -223,6 +227,7 @@ class BeamSearch:
         if not remaining or not done:
             return
         self.total.index_fill_(0, torch.tensor(done, device=self.total.device), -torch.inf)
+        self.alive = self.total.isfinite().any(dim=1)[self.rows]
         size = round_up(len(remaining))
         if size >= len(alive):
             return
@@ -236,6 +241,8 @@ class BeamSearch:
         self.rules.select_rows(rows)
         self.decoder.select_rows(hypotheses, rows)
         self._number_hypotheses()
+        if size > len(remaining):
+            self.alive = self.total.isfinite().any(dim=1)[self.rows]
 
 
 _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": GenerateSearch}

@@ -128,7 +128,7 @@ class SharedKeys:
     def select_rows(self, rows: Tensor) -> None:
         """Keep these rows only, and the keys that they may see."""
         groups = [self.groups[row] for row in rows.tolist()]
-        kept, self.lengths = list(dict.fromkeys(groups)), self.lengths[rows]
+        kept, self.lengths = sorted(set(groups)), self.lengths[rows]
         longest = max(int(self.lengths.max()), 1)
         if len(kept) < len(self.tokens) or longest < self.tokens.shape[1]:
             index = torch.tensor(kept, device=self.device)

@@ -468,7 +468,7 @@ def find_order(model: Model, config: SearchConfig, context: ContextConfig) -> st
     """Return the name of the search function. Raises DocmtError for a published search of other models or orders."""
     choose_rules(model, config)
     order = choose_order(model, config, context)
-    return "repair" if can_repair(model, config, order) else order
+    return "repair" if can_repair(model, config, context, order) else order
 
 
 def search_task(task: Task, on_sentences: OnSentences) -> list[InstanceSpans]:

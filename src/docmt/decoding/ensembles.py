@@ -260,8 +260,9 @@ def prepare_products(model: TranslationModel, precision: Precision) -> Translati
                 module.to(torch.bfloat16)
     if not product.available(model.device):
         return model
-    for attention in [module for module in model.modules() if type(module) is Attention]:
-        attention.join_projections()
+    if precision != "float32":  # whose model can be saved
+        for attention in [module for module in model.modules() if type(module) is Attention]:
+            attention.join_projections()
     for parent in list(model.modules()):
         for name, module in list(parent.named_children()):
             if isinstance(module, nn.Linear) and (precision != "float32" or module.weight.numel() >= _LARGE_WEIGHT):

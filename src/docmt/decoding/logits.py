@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from docmt.text import SpecialTokens
+
 _BLOCK_NUMBERS = 2**19
 _BLOCK = 64
 
@@ -41,7 +43,8 @@ def top_tokens(logits: Tensor, count: int, offsets: Tensor) -> Tensor:
     candidates = padded.flatten(0, 1).index_select(0, (rows + best).flatten()).view(*best.shape, width).float()
     index = _find_largest((candidates + offsets.gather(1, best // blocks)[:, :, None]).flatten(1), count)
     best = best.gather(1, index // width)
-    ids = (best % blocks * width + index % width).clamp(max=size - 1)  # padding, where fewer are above minus infinity
+    ids = best % blocks * width + index % width
+    ids = ids.where(ids < size, SpecialTokens.pad)  # where fewer are above minus infinity; it never follows
     return best // blocks * size + ids
 
 

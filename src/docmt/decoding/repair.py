@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -34,23 +35,30 @@ from docmt.decoding.logits import log_normalizers
 from docmt.decoding.prefixes import Prefixes, TargetPass, can_read_prefixes
 from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchSpans, Task, batch_rows
 from docmt.decoding.scoring import find_forced_labels, split_scores
-from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.decoding.search_rules import SearchRow
 from docmt.decoding.translation_results import Hypothesis
 from docmt.model import ModelInput
 
 MOST_REPAIRS = 4
-"""Times that sentences are searched again at most."""
+"""Times that sentences are searched again at most with beams. A greedy search ends by induction."""
 MARGIN = 0.2
 """Log-probability (nats) by which a sentence may differ from that of its search with beams, after other translations of
 earlier sentences."""
 _CHUNK = 512  # tokens that are projected to the vocabulary at a time
 
 
-def can_repair(model: Model, config: SearchConfig, order: str) -> bool:
-    """Return whether sentences may be drafted side by side: the search is docmt's own, and one token joins none."""
+def can_repair(model: Model, config: SearchConfig, context: ContextConfig, order: str) -> bool:
+    """Return whether sentences may be drafted side by side.
+
+    The search is docmt's own, and no token joins sentences. With beams, no instance sees translations of another:
+    within the margin the result would depend on what is translated together.
+    """
     chooses = config.implementation == "docmt" and not config.sampling and not config.sequential
-    return chooses and order in ("documents", "sequential") and can_read_prefixes(model)
+    spec = combine_context_specs(model)
+    is_chained = bool(context.overlap or spec.windows or spec.target_context)
+    possible = order in ("documents", "sequential") and can_read_prefixes(model)
+    return chooses and possible and (config.beam == 1 or not is_chained)
 
 
 def search_with_repair(task: Task, on_sentences: OnSentences) -> SearchSpans:
@@ -82,17 +90,19 @@ class _Repair:
         task = self.task
         self._draft()
         stale = set(self.numbers)  # instances to check
-        for attempt in range(MOST_REPAIRS + 1):
+        for attempt in count():
             for batch in task.batches(sorted(stale), times=POOL_FACTOR):
                 memories, passes, failed = self._check(batch)
                 stale -= set(batch)
-                if attempt < MOST_REPAIRS and failed:
+                if failed and (task.config.beam == 1 or attempt < MOST_REPAIRS):
                     stale |= self._repair(batch, memories, passes, failed)
             if not stale:
                 break
         spans: SearchSpans = {}
         for n, hypotheses in self.ranked.items():
-            best = replace(self.checked[n], at_limit=hypotheses[0].at_limit)
+            # Beside alternatives, which are not checked, the best has the score by which the search ranked them.
+            score = hypotheses[0].score if task.config.n_best > 1 else self.checked[n].score
+            best = replace(self.checked[n], at_limit=hypotheses[0].at_limit, score=score)
             span = task.make_span(n, n + 1, [best, *hypotheses[1:]])
             spans[span.first] = span
             task.history.add(span.first, [each.sentences for each in hypotheses])
@@ -150,7 +160,7 @@ class _Repair:
         """Return the present translation of a sentence."""
         if sentence in self.ranked:
             return self.ranked[sentence][0].sentences[0]
-        return self.task.history.ranked_translations(self.task.start + sentence)[0]
+        return self.task.history.ranked_translations(sentence)[0]
 
     def _check(self, batch: Sequence[int]) -> tuple[Memories, list[TargetPass], list[int]]:
         """Score the translations of these instances in one pass.
@@ -182,10 +192,9 @@ class _Repair:
             largest = [float(each.max()) for each in gaps[first : first + sum(sizes)].split(sizes)]
             first += sum(sizes)
             for number, n in enumerate(outputs):
-                score, count = hypothesis.sentence_scores[number], hypothesis.sentence_tokens[number]
-                # Beside alternatives, which are not checked, the best has the score by which the search ranked them.
-                rank = self.ranked[n][0].score if task.config.n_best > 1 else task.config.normalize_score(score, count)
-                self.checked[n] = Hypothesis([translations[n]], [score], [count], rank, count)
+                score, tokens = hypothesis.sentence_scores[number], hypothesis.sentence_tokens[number]
+                rank = task.config.normalize_score(score, tokens)
+                self.checked[n] = Hypothesis([translations[n]], [score], [tokens], rank, tokens)
                 if n not in self.exact and self._fails(n, score, largest[number]):
                     failed.append(n)
         return memories, passes, failed

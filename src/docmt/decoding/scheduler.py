@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +89,6 @@ class Task:
     """translations of earlier sentences"""
     sample_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """with `search.sampling`, see `number_samples`"""
-    start: ClassVar[int] = 0
 
     @classmethod
     def from_documents(
