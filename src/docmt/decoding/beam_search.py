@@ -278,12 +278,14 @@ def search(
         while beams.unfinished:
             beams.step()
         results = [
-            [
-                hypothesis.drop_prefix(len(row.prefix), only_next=config.implementation == "rfa")
-                for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: config.n_best]
-            ]
-            for row, hypotheses in zip(rows, beams.finished, strict=True)
+            sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: config.n_best]
+            for hypotheses in beams.finished
         ]
+        if config.implementation != "rfa":  # whose windows are as published, with their prefixes
+            results = [
+                [hypothesis.drop_prefix(len(row.prefix)) for hypothesis in hypotheses]
+                for row, hypotheses in zip(rows, results, strict=True)
+            ]
     if not all(results):  # some next token is always possible, so scores are not finite
         raise non_finite_error()
     return results

@@ -415,7 +415,9 @@ def search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
     for batch in (batch for group in task.dependency_groups() for batch in task.batches(group)):
         earlier = [range(int(first[i]), int(starts[i])) for i in batch]
         prefixes = [[task.history.ranked_translations(n)[0] for n in numbers] for numbers in earlier]
-        for i, hypotheses in zip(batch, _search_rows(task, batch, prefixes), strict=True):
+        for i, prefix, hypotheses in zip(batch, prefixes, _search_rows(task, batch, prefixes), strict=True):
+            if task.config.implementation == "rfa":
+                hypotheses = [each.drop_prefix(len(prefix), only_next=True) for each in hypotheses]
             span = task.make_span(int(starts[i]), int(ends[i]), hypotheses)
             spans[span.first] = span
             task.history.add(span.first, [each.fit_sentences(span.last - span.first) for each in hypotheses])
