@@ -84,9 +84,8 @@ class SharedKeys:
         self.device = keys[0].device
         starts = spans.starts.tolist()
         firsts = list(dict.fromkeys(starts))
-        self.groups = (
-            [firsts.index(start) for start in starts] if len(firsts) < len(starts) else list(range(len(starts)))
-        )
+        group_of = {start: group for group, start in enumerate(firsts)}
+        self.groups = [group_of[start] for start in starts]
         self.lengths = spans.lengths.to(self.device)  # [D]
         longest = max(int(spans.lengths.max()), 1)
         tokens = torch.tensor(firsts)[:, None] + torch.arange(longest)  # [G, L]
@@ -104,7 +103,8 @@ class SharedKeys:
         padded = [row for rows in members for row in (*rows, *[rows[0]] * (self.most - len(rows)))]
         self.order: Tensor | None = None  # [G * m] rows by group; None: as they are
         if padded != list(range(len(self.groups))):
-            places = [group * self.most + members[group].index(row) for row, group in enumerate(self.groups)]
+            place_of = {row: self.most * group + i for group, rows in enumerate(members) for i, row in enumerate(rows)}
+            places = [place_of[row] for row in range(len(self.groups))]
             self.order, self.places = (torch.tensor(each, device=self.device) for each in (padded, places))
 
     def row_tokens(self) -> Tensor:

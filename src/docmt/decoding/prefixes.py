@@ -148,44 +148,23 @@ def can_read_prefixes(model: Model) -> bool:
 def read_prefixes(
     model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens
 ) -> list[Prefixes]:
-    """Read the prefixes of these rows with each member of the model. Rows share what several begin with."""
+    """Read the prefixes of these rows with each member of the model."""
     boundary_tokens, device = model.parts.boundary_tokens, model.device
     closing = [specials.eos] if boundary_tokens.target_has_end else []
-    longest, documents = _merge_nested(rows)
-    whole = [[*row.prefix, ()] for row in longest]
+    whole = [[*row.prefix, ()] for row in rows]
     target = pack(
         [[[*boundary_tokens.target_opening, *words, *closing] for words in sentences] for sentences in whole]
     ).to(device)
-    aligned = torch.tensor([number for row in longest for number in row.sentences[: len(row.prefix) + 1]])
-    firsts = torch.tensor([0, *map(len, whole)]).cumsum(0)
-    following = firsts[documents] + torch.tensor([len(row.prefix) for row in rows])
+    aligned = torch.tensor([number for row in rows for number in row.sentences[: len(row.prefix) + 1]])
+    documents, following = torch.arange(len(rows)), torch.tensor(list(map(len, whole))).cumsum(0) - 1
     return [
         Prefixes(
-            TargetPass(member, member_memories, target, aligned, number_documents(member_memories.values(), longest)),
+            TargetPass(member, member_memories, target, aligned, number_documents(member_memories.values(), rows)),
             documents,
             following,
         )
         for member, member_memories in zip(list_members(model), list_memories(memories), strict=True)
     ]
-
-
-def _merge_nested(rows: Sequence[SearchRow]) -> tuple[list[SearchRow], Tensor]:
-    """Return the rows with the longest prefixes, and for each row the index of one that contains its prefix: [D]."""
-    longest: list[SearchRow] = []
-    by_source: dict[int, list[int]] = {}
-    documents = [0] * len(rows)
-    for index in sorted(range(len(rows)), key=lambda index: -len(rows[index].prefix)):
-        row = rows[index]
-        candidates = by_source.setdefault(row.sentences[0], [])
-        for number in candidates:
-            if list(longest[number].prefix[: len(row.prefix)]) == list(row.prefix):
-                documents[index] = number
-                break
-        else:
-            documents[index] = len(longest)
-            candidates.append(len(longest))
-            longest.append(row)
-    return longest, torch.tensor(documents)
 
 
 def number_documents(memories: Iterable[Memory], rows: Sequence[SearchRow]) -> Tensor:
