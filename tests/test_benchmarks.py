@@ -156,7 +156,7 @@ def test_full_settings_are_those_of_the_targets():
 
 def test_only_named_benchmarks_run(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(command, "run", lambda names, quick, minutes: calls.append((names, quick)) or {})
+    monkeypatch.setattr(command, "run", lambda names, quick, *_: calls.append((names, quick)) or {})
     assert command.main(["training", "attention", "--output", str(tmp_path / "a.json")]) == 0
     assert calls == [(["attention", "training"], False)]
     for wrong in (["memory"], ["--threads", "0"]):

@@ -114,7 +114,8 @@ def test_instances_may_be_other_than_in_training(name, limit):
     scores = [score_documents(*case, targets, SPECIALS, config, **options) for case, options in (
         ((trained, DOCUMENTS), usual), ((other, DOCUMENTS), changed), ((other, DOCUMENTS), usual)
     )]  # fmt: skip
-    assert scores[0] == scores[1] != scores[2]
+    assert scores[0] == scores[1]
+    assert scores[1] != scores[2] or name == "group only", "whose sentences are alone, in any instance"
 
 
 def test_n_best_and_the_published_search():

@@ -357,7 +357,7 @@ class Attention(nn.Module):
 
     def split_heads(self, x: Tensor) -> Tensor:
         """[..., H k] -> [..., H, k]"""
-        return x.view(*x.shape[:-1], self.heads, -1)
+        return x.view(*x.shape[:-1], self.heads, x.shape[-1] // self.heads)  # x may be empty
 
     def project_query(self, x: Tensor) -> Tensor:
         """Project x [..., d] to queries [..., H, k] for kernels, which divide scores by sqrt(k)."""

@@ -79,9 +79,6 @@ class BulkOptions(ModelOptions):
     search: SearchConfig = SearchConfig()
     """beam search"""
 
-    def __post_init__(self) -> None:
-        if self.samples > 1 and not self.search.sampling:
-            raise DocmtError("--samples has no effect without --search.sampling: add it, with --search.beam 1")
 
 
 def parser() -> Parser[BulkOptions]:
@@ -96,6 +93,8 @@ def parser() -> Parser[BulkOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     options = parser().parse(arguments)
+    if options.samples > 1 and not options.search.sampling:
+        raise DocmtError("--samples has no effect without --search.sampling: add it, with --search.beam 1")
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:
         return _print_status(options.input, options.json)
