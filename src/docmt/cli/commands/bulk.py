@@ -80,7 +80,6 @@ class BulkOptions(ModelOptions):
     """beam search"""
 
 
-
 def parser() -> Parser[BulkOptions]:
     """Return the parser of the command."""
     common = (
