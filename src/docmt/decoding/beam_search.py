@@ -231,7 +231,7 @@ class BeamSearch:
         size = round_up(len(remaining))
         if size >= len(alive):
             return
-        rows = torch.tensor(remaining + done[: size - len(remaining)], device=self.generated.device)
+        rows = torch.tensor(sorted(remaining + done[: size - len(remaining)]), device=self.generated.device)
         hypotheses = (rows[:, None] * beam + torch.arange(beam, device=rows.device)).flatten()
         self.unfinished = [self.unfinished[i] for i in rows.tolist()]
         self.state, self.begins = self.state.select(hypotheses), self.begins[hypotheses]

@@ -8,7 +8,8 @@ step's query, key and value are [R, H, k]. A bias is 0 where a key is visible, a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
@@ -73,71 +74,116 @@ class Cache:
         self.reorder(hypotheses)
 
 
-class SharedKeys:
-    """Keys and values of packed states, stored once for all search rows whose spans begin at the same position.
+Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, ...]]
+"""Attends from queries [G, H, n, k] to keys and values [G, H, L, k] with a bias that is broadcast to [G, H, n, L], and
+returns tensors [G, H, n, ...]."""
 
-    Such rows form a group: G groups of at most m rows.
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> tuple[Tensor]:
+    """Return the attention output (see `Kernel`)."""
+    return (F.scaled_dot_product_attention(query, keys, values, attn_mask=bias),)
+
+
+def attend_part(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Attend to a part of all keys (see `Kernel`); outputs over several parts are averaged by their exponentials.
+
+    Returns the output, and the logarithm of the sum of the exponentials of scores [G, H, n], in float32. Both are
+    finite and mean nothing for a query that sees no key.
     """
+    if query.device.type == "cpu":
+        output, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, keys, values, attn_mask=bias)
+        return output, total
+    scores = query @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
+    scores = (scores if bias is None else scores + bias).float().clamp(min=torch.finfo(torch.float32).min)
+    return scores.softmax(-1).to(values.dtype) @ values, scores.logsumexp(-1)
+
+
+class Groups(NamedTuple):
+    """Some groups of search rows, each of as many rows; the rows of a group see keys that are stored once."""
+
+    rows: slice
+    """their rows"""
+    size: int
+    """number G of groups"""
+    keys: list[Tensor]
+    """of each layer [G, H, L, k]"""
+    values: list[Tensor]
+
+    def gather(self, x: Tensor) -> Tensor:
+        """Gather what rows have by group: [D, n, H, ...] -> [G, H, m n, ...], for groups of m rows."""
+        x = x[self.rows]
+        return x.reshape(self.size, -1, *x.shape[2:]).transpose(1, 2)
+
+
+class SharedKeys:
+    """Keys and values of packed states, stored once for all search rows whose spans begin at the same position."""
 
     def __init__(self, keys: Sequence[Tensor], values: Sequence[Tensor], spans: Spans) -> None:
         """keys, values: for each layer [T, H, k]; spans: what each search row may see."""
+        self.packed, self.spans = (keys, values), spans
         self.device = keys[0].device
-        starts = spans.starts.tolist()
-        firsts = list(dict.fromkeys(starts))
-        group_of = {start: group for group, start in enumerate(firsts)}
-        self.groups = [group_of[start] for start in starts]
-        self.lengths = spans.lengths.to(self.device)  # [D]
-        longest = max(int(spans.lengths.max()), 1)
-        tokens = torch.tensor(firsts)[:, None] + torch.arange(longest)  # [G, L]
-        self.tokens = tokens.clamp(max=len(keys[0]) - 1).to(self.device)
-        self.keys = [x[self.tokens].transpose(1, 2).contiguous() for x in keys]  # [G, H, L, k]
-        self.values = [x[self.tokens].transpose(1, 2).contiguous() for x in values]
         self._arrange()
 
     def _arrange(self) -> None:
-        """Find the rows of each group, padded to m, and the place of each row among them."""
-        members: list[list[int]] = [[] for _ in self.keys[0]]
-        for row, group in enumerate(self.groups):
-            members[group].append(row)
-        self.most = max(map(len, members))
-        padded = [row for rows in members for row in (*rows, *[rows[0]] * (self.most - len(rows)))]
-        self.order: Tensor | None = None  # [G * m] rows by group; None: as they are
-        if padded != list(range(len(self.groups))):
-            place_of = {row: self.most * group + i for group, rows in enumerate(members) for i, row in enumerate(rows)}
-            places = [place_of[row] for row in range(len(self.groups))]
-            self.order, self.places = (torch.tensor(each, device=self.device) for each in (padded, places))
+        """Group the rows; groups that follow each other with as many rows are read together."""
+        starts, longest = self.spans.starts, max(int(self.spans.lengths.max()), 1)
+        last = len(self.packed[0][0]) - 1
+        self.tokens = (starts[:, None] + torch.arange(longest)).clamp(max=last).to(self.device)
+        """[D, L] position in the packed states of each key of each row"""
+        self.visible = (torch.arange(longest) < self.spans.lengths[:, None]).to(self.device)
+        """[D, L] whether the key lies in the span of the row"""
+        order = starts.argsort(stable=True)
+        self.order: Tensor | None = None  # of the rows by group; None: as they are
+        if not torch.equal(order, torch.arange(len(starts))):
+            self.order, self.places = order.to(self.device), order.argsort().to(self.device)
+        _, sizes = starts[order].unique_consecutive(return_counts=True)
+        self.groups, first = list[Groups](), 0
+        for size, alike in groupby(sizes.tolist()):
+            count = len(list(alike))
+            rows = order[first : first + count * size]
+            length = max(int(self.spans.lengths[rows].max()), 1)
+            tokens = self.tokens[rows[::size].to(self.device), :length]  # [G, L]
+            keys, values = ([x[tokens].transpose(1, 2).contiguous() for x in side] for side in self.packed)
+            self.groups.append(Groups(slice(first, first + len(rows)), count, keys, values))
+            first += len(rows)
 
-    def row_tokens(self) -> Tensor:
-        """Return the position in the packed states of each key of each row: [D, L]."""
-        return self.tokens[torch.tensor(self.groups, device=self.device)]
+    def build_biases(self, visible: Tensor, added: Tensor | None = None) -> list[Tensor | None]:
+        """Return biases for `attend`, None where all keys are visible.
 
-    def row_visible(self) -> Tensor:
-        """Return which keys lie in the span of each row: bool [D, L]."""
-        return torch.arange(self.tokens.shape[1], device=self.device) < self.lengths[:, None]
+        visible: bool [D, n, L]; added [D, H, n, L]: further biases.
+        """
+        dtype, result = self.packed[0][0].dtype, list[Tensor | None]()
+        if self.order is not None:
+            visible, added = visible[self.order], None if added is None else added[self.order]
+        for groups in self.groups:
+            length = groups.keys[0].shape[2]
+            part = groups.gather(visible[:, :, None, :length])  # [G, 1, m n, L]
+            if added is not None:
+                bias = groups.gather(added[..., :length].transpose(1, 2)).to(dtype)
+                result.append(bias.masked_fill(~part, -math.inf))
+            else:
+                hides = not can_synchronize(self.device) or not bool(part.all())
+                result.append(build_bias(part, dtype) if hides else None)
+        return result
 
-    def gather(self, x: Tensor) -> Tensor:
-        """Gather by group what rows have: [D, n, ...] -> [G, m n, ...]."""
-        x = x if self.order is None else x.index_select(0, self.order)
-        return x.reshape(-1, self.most * x.shape[1], *x.shape[2:])
-
-    def scatter(self, x: Tensor) -> Tensor:
-        """Return to the rows what was gathered: [G, m n, ...] -> [D, n, ...]."""
-        x = x.reshape(-1, x.shape[1] // self.most, *x.shape[2:])
-        return x if self.order is None else x.index_select(0, self.places)
+    def attend(self, layer: int, query: Tensor, biases: Sequence[Tensor | None], kernel: Kernel) -> list[Tensor]:
+        """Attend to what each row sees: [D, n, H, k] -> tensors [D, n, H, ...] that the kernel returns."""
+        query = query if self.order is None else query.index_select(0, self.order)
+        parts = [
+            kernel(groups.gather(query), groups.keys[layer], groups.values[layer], bias)
+            for groups, bias in zip(self.groups, biases, strict=True)
+        ]
+        shape = query.shape[1:3]
+        results = []
+        for outputs in zip(*parts, strict=True):
+            by_row = [x.transpose(1, 2).reshape(-1, *shape, *x.shape[3:]) for x in outputs]
+            joined = by_row[0] if len(by_row) == 1 else torch.cat(by_row)
+            results.append(joined if self.order is None else joined.index_select(0, self.places))
+        return results
 
     def select_rows(self, rows: Tensor) -> None:
         """Keep these rows only, and the keys that they may see."""
-        groups = [self.groups[row] for row in rows.tolist()]
-        kept, self.lengths = sorted(set(groups)), self.lengths[rows]
-        longest = max(int(self.lengths.max()), 1)
-        if len(kept) < len(self.tokens) or longest < self.tokens.shape[1]:
-            index = torch.tensor(kept, device=self.device)
-            self.tokens = self.tokens[index, :longest]
-            self.keys, self.values = (
-                [x[:, :, :longest].index_select(0, index) for x in side] for side in (self.keys, self.values)
-            )
-        new_number = {group: number for number, group in enumerate(kept)}
-        self.groups = [new_number[group] for group in groups]
+        self.spans = self.spans.select(rows.cpu())
         self._arrange()
 
 
@@ -152,43 +198,33 @@ class CrossCache(Cache):
         self.beams, self.shared, self.sentences = beams, SharedKeys(keys, values, spans), sentences
         if sentences is not None:
             self.starts, self.ends = (x.to(keys[0].device) for x in (sentences.starts, sentences.ends))  # [S]
-        self._set_bias(self.shared.row_visible()[:, None])
+        self._set_biases(self.shared.visible[:, None])
 
-    def _set_bias(self, visible: Tensor) -> None:
-        """Set the bias of which keys each row [D, 1, L] or hypothesis [D, B, L] sees; an attention to none gives 0."""
-        self.bias: Tensor | None = None
-        self.exists: Tensor | None = None
-        synchronize = can_synchronize(visible.device)
-        if synchronize and bool(visible.all()):
-            return
-        exists = visible.any(-1)
-        if not synchronize or not bool(exists.all()):
-            self.exists, visible = exists, visible | ~exists[..., None]
-        if visible.shape[1] == 1 and self.shared.most > 1:
-            visible = visible.expand(-1, self.beams, -1)
-        self.bias = self.shared.gather(build_bias(visible, self.shared.keys[0].dtype))[:, None]  # [G, 1, m n, L]
+    def _set_biases(self, visible: Tensor) -> None:
+        """Set the biases of the keys that each row [D, 1, L] or hypothesis [D, B, L] sees; attention to none gives 0."""
+        exists, self.exists = visible.any(-1), None
+        if not can_synchronize(exists.device) or not bool(exists.all()):
+            self.exists, visible = exists[..., None, None], visible | ~exists[..., None]
+        self.biases = self.shared.build_biases(visible.expand(-1, self.beams, -1))
 
     def begin_step(self, step: Step) -> None:
         """See `Cache`."""
         if self.sentences is not None:
-            tokens = self.shared.row_tokens()[:, None]  # [D, 1, L]
+            tokens = self.shared.tokens[:, None]  # [D, 1, L]
             starts, ends = (x[step.sentences].view(-1, self.beams, 1) for x in (self.starts, self.ends))
-            self._set_bias((tokens >= starts) & (tokens < ends) & self.shared.row_visible()[:, None])
+            self._set_biases((tokens >= starts) & (tokens < ends) & self.shared.visible[:, None])
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the memory: [R, H, k]."""
         by_row = query.view(-1, self.beams, *query.shape[1:])
-        by_group = self.shared.gather(by_row).transpose(1, 2)  # [G, H, m B, k]
-        keys, values = self.shared.keys[layer], self.shared.values[layer]
-        output = F.scaled_dot_product_attention(by_group, keys, values, attn_mask=self.bias)
-        by_row = self.shared.scatter(output.transpose(1, 2))  # [D, B, H, k]
-        return (by_row if self.exists is None else by_row * self.exists[..., None, None]).flatten(0, 1)
+        (output,) = self.shared.attend(layer, by_row, self.biases, attend)  # [D, B, H, k]
+        return (output if self.exists is None else output * self.exists).flatten(0, 1)
 
     def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
         """See `Cache`."""
         self.shared.select_rows(rows)
         if self.sentences is None:
-            self._set_bias(self.shared.row_visible()[:, None])
+            self._set_biases(self.shared.visible[:, None])
 
 
 class TargetKeys(NamedTuple):
@@ -238,7 +274,9 @@ class SelfCache(Cache):
         self.numbers = torch.zeros(rows, 0, dtype=torch.int64, device=like.device)
         self.is_word = torch.zeros(rows, 0, dtype=torch.bool, device=like.device)
         self.positions = torch.zeros(rows, 0, dtype=torch.int64, device=like.device)  # in the sentence, or the search
-        self.prefix_bias: Tensor | None = None
+        self.prefix_biases: list[Tensor | None] = []
+        self.sees_prefix: Tensor | None = None
+        self.sees_slots: Tensor | None = None
         new = torch.full((beams, beams), -math.inf, dtype=like.dtype, device=like.device).fill_diagonal_(0.0)
         self.new_slots = new[None]  # [1, B, B]
 
@@ -278,29 +316,29 @@ class SelfCache(Cache):
             )  # [D, H, B, L]
             self.bias = biases.to(sees.dtype) if self.bias is None else self.bias + biases.to(sees.dtype)
         moves = self.scope.extent != "document" or self.distances is not None
-        if self.prefix is not None and (moves or self.prefix_bias is None):
-            self.prefix_bias = self._find_prefix_bias(self.prefix)
+        if self.prefix is not None and (moves or not self.prefix_biases):
+            self._set_prefix_biases(self.prefix)
         if self.scope.extent == "neighbour":
             assert self.bias is not None
-            visible = self.bias[:, 0].isfinite().any(-1)  # [D, B n]
-            if self.prefix_bias is not None:
-                visible = visible | self.prefix_bias[:, 0].isfinite().any(-1)
+            self.sees_slots = self.bias[:, 0].isfinite().any(-1)  # [D, B n]
+            visible = self.sees_slots if self.sees_prefix is None else self.sees_slots | self.sees_prefix
             self.exists = visible.view(-1, self.scope.offset)  # [R, n]
             # A missing sentence would give NaN: all slots are visible instead, and the result is set to zero.
             self.bias = self.bias.masked_fill(~visible[:, None, :, None], 0.0)
 
-    def _find_prefix_bias(self, prefix: TargetKeys) -> Tensor:
-        """Return the bias [D, H or 1, B n, L] of the tokens before the search."""
-        tokens = prefix.shared.row_tokens()  # [D, L]
-        visible = prefix.shared.row_visible()[:, None, None]
+    def _set_prefix_biases(self, prefix: TargetKeys) -> None:
+        """Set the biases of the tokens before the search, and which attentions [D, B n] see any of them."""
+        shared = prefix.shared
+        visible = shared.visible[:, None, None]  # [D, 1, 1, L]
         if self.scope.extent != "document":
-            visible = visible & self._find_visible(prefix.numbers[tokens], prefix.is_word[tokens])
-        bias = build_bias(visible.expand(-1, self.beams, -1, -1).flatten(1, 2), self.sees.dtype)[:, None]
-        if self.distances is None:
-            return bias
-        back = tokens - prefix.starts[:, None]  # the last token of the prefix is at -1
-        distances = back[:, None] - self.own[..., None]
-        return bias + self.distances.look_up_biases(self.distances.assign_buckets(distances)).to(bias.dtype)
+            visible = visible & self._find_visible(prefix.numbers[shared.tokens], prefix.is_word[shared.tokens])
+        visible = visible.expand(-1, self.beams, -1, -1).flatten(1, 2)
+        biases = None
+        if self.distances is not None:
+            back = shared.tokens - prefix.starts[:, None]  # the last token of the prefix is at -1
+            distances = back[:, None] - self.own[..., None]
+            biases = self.distances.look_up_biases(self.distances.assign_buckets(distances))  # [D, H, B, L]
+        self.prefix_biases, self.sees_prefix = shared.build_biases(visible, biases), visible.any(-1)
 
     def _find_visible(self, numbers: Tensor, is_word: Tensor) -> Tensor:
         """Return which keys lie in the sentences that the scope sees: bool [D, B, n, L].
@@ -332,19 +370,16 @@ class SelfCache(Cache):
     def _attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the prefix and the slots: [D, n, H, k] -> [D, n, H, k]."""
         keys, values = self.keys[layer][:, :, : self.length], self.values[layer][:, :, : self.length]
-        if self.prefix is None or self.prefix_bias is None:
-            output = F.scaled_dot_product_attention(query.transpose(1, 2), keys, values, attn_mask=self.bias)
-            return output.transpose(1, 2)
-        shared = self.prefix.shared
-        query = query * query.shape[-1] ** -0.5
-        by_group = shared.gather(query).transpose(1, 2)  # [G, H, m n, k]
-        before = shared.scatter((by_group @ shared.keys[layer].transpose(2, 3)).transpose(1, 2))  # [D, n, H, L]
-        before = before.transpose(1, 2) + self.prefix_bias
-        after = query.transpose(1, 2) @ keys.transpose(2, 3)  # [D, H, n, slots]
-        weights = torch.cat((before, after if self.bias is None else after + self.bias), dim=-1).softmax(-1)
-        before, after = weights.split((before.shape[-1], after.shape[-1]), dim=-1)
-        by_group = shared.gather(before.transpose(1, 2)).transpose(1, 2) @ shared.values[layer]  # [G, H, m n, k]
-        return shared.scatter(by_group.transpose(1, 2)) + (after @ values).transpose(1, 2)
+        by_head = query.transpose(1, 2)
+        if self.prefix is None or self.sees_prefix is None:
+            return F.scaled_dot_product_attention(by_head, keys, values, attn_mask=self.bias).transpose(1, 2)
+        before, total_before = self.prefix.shared.attend(layer, query, self.prefix_biases, attend_part)
+        after, total_after = (x.transpose(1, 2) for x in attend_part(by_head, keys, values, self.bias))
+        share = (total_before - total_after).sigmoid()  # [D, n, H] of the exponentials, of the prefix
+        if self.sees_slots is not None:
+            share = share.masked_fill(~self.sees_slots[..., None], 1.0)
+        share = share.masked_fill(~self.sees_prefix[..., None], 0.0)
+        return torch.lerp(after, before, share[..., None].to(after.dtype))
 
     def reorder(self, hypotheses: Tensor) -> None:
         """See `Cache`."""
@@ -394,7 +429,7 @@ class SelfCache(Cache):
             self.positions = self.positions[rows]
         if self.prefix is not None:
             self.prefix.shared.select_rows(rows)
-            self.prefix, self.prefix_bias = self.prefix._replace(starts=self.prefix.starts[rows]), None
+            self.prefix, self.prefix_biases = self.prefix._replace(starts=self.prefix.starts[rows]), []
 
 
 class LinearSelfCache(Cache):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from docmt.text import SpecialTokens
 
-_BLOCK_NUMBERS = 2**19
+_BLOCK_NUMBERS = 2**17
 _BLOCK = 64
 
 
@@ -35,7 +35,8 @@ def top_tokens(logits: Tensor, count: int, offsets: Tensor) -> Tensor:
     blocks = -(-size // width)
     padded = logits if size % width == 0 else F.pad(logits, (0, blocks * width - size), value=-torch.inf)
     padded = padded.view(-1, blocks, width)  # [n m, blocks, width]
-    maxima = (padded.amax(-1) if width > 1 else padded[:, :, 0]).float().view(*offsets.shape, blocks)
+    maxima = torch.cat([block.float().amax(-1) for block in padded.split(max(1, _BLOCK_NUMBERS // size))])
+    maxima = maxima.view(*offsets.shape, blocks)
     best = _find_largest((maxima + offsets[:, :, None]).flatten(1), count)  # [n, blocks that can have the best]
     if width == 1:
         return best

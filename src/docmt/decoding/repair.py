@@ -140,7 +140,7 @@ class _Repair:
     ) -> list[list[Hypothesis]]:
         """Return the translations of these rows of one sentence, searched in batches of similar length."""
         task, results = self.task, dict[int, list[Hypothesis]]()
-        for indices in batch_rows(rows, task.batch_tokens):
+        for indices in map(sorted, batch_rows(rows, task.batch_tokens)):  # rows of a document beside each other
             index = torch.tensor(indices)
             selected = [
                 replace(each, documents=each.documents[index], next_sentences=each.next_sentences[index])
