@@ -56,8 +56,8 @@ class Cache:
     def begin_step(self, step: Step) -> None:
         """Prepare for the tokens of a step."""
 
-    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
-        """Store the step's key and value of self-attention: [R, H, k] each."""
+    def store(self, layer: int, pair: Tensor) -> None:
+        """Store the step's key and value of self-attention: [R, 2, H, k]."""
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Return the attention output: [R, H, k] -> [R, H, k]."""
@@ -201,7 +201,7 @@ class CrossCache(Cache):
         self._set_biases(self.shared.visible[:, None])
 
     def _set_biases(self, visible: Tensor) -> None:
-        """Set the biases of the keys that each row [D, 1, L] or hypothesis [D, B, L] sees; attention to none gives 0."""
+        """Set the biases of the keys that rows [D, 1, L] or hypotheses [D, B, L] see; attention to none gives 0."""
         exists, self.exists = visible.any(-1), None
         if not can_synchronize(exists.device) or not bool(exists.all()):
             self.exists, visible = exists[..., None, None], visible | ~exists[..., None]
@@ -265,9 +265,8 @@ class SelfCache(Cache):
         if self.scope.extent == "sentence" and single:
             self.prefix = None
         heads, width = like.shape
-        self.keys, self.values = (
-            [like.new_empty(rows, heads, FORGET_EVERY * beams, width) for _ in attentions] for _ in range(2)
-        )  # [D, H, capacity, k]
+        # Of each layer, keys and values [D, capacity, 2, H, k].
+        self.pairs = [like.new_empty(rows, FORGET_EVERY * beams, 2, heads, width) for _ in attentions]
         self.length = self.steps = 0  # slots in use; tokens read
         self.sees = like.new_zeros(rows, beams, 0)  # [D, B, L] bias: the slots of each hypothesis's own tokens
         # Of each slot [D, L]: number of its sentence in the packed source, whether it is a word (no boundary token).
@@ -283,7 +282,7 @@ class SelfCache(Cache):
     def begin_step(self, step: Step) -> None:
         """Make room for one more token of each hypothesis, and find what each sees."""
         self.length += self.beams
-        if self.length > self.keys[0].shape[2]:
+        if self.length > self.pairs[0].shape[1]:
             kept = torch.arange(self.length - self.beams, device=self.sees.device).expand(len(self.sees), -1)
             self._select_slots(kept)
         if self.beams > 1 or self.selects:
@@ -351,11 +350,9 @@ class SelfCache(Cache):
             return (numbers == current - back) & is_word[:, None, None]
         return numbers == current if self.scope.extent == "sentence" else numbers >= current - self.scope.offset
 
-    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+    def store(self, layer: int, pair: Tensor) -> None:
         """See `Cache`."""
-        slots = slice(self.length - self.beams, self.length)
-        for buffer, x in ((self.keys[layer], key), (self.values[layer], value)):
-            buffer[:, :, slots] = x.view(-1, self.beams, *x.shape[1:]).transpose(1, 2)
+        self.pairs[layer][:, self.length - self.beams : self.length] = pair.view(-1, self.beams, *pair.shape[1:])
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the tokens so far: [R, H, k]."""
@@ -369,7 +366,7 @@ class SelfCache(Cache):
 
     def _attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the prefix and the slots: [D, n, H, k] -> [D, n, H, k]."""
-        keys, values = self.keys[layer][:, :, : self.length], self.values[layer][:, :, : self.length]
+        keys, values = self.pairs[layer][:, : self.length].permute(2, 0, 3, 1, 4).unbind()  # [D, H, L, k]
         by_head = query.transpose(1, 2)
         if self.prefix is None or self.sees_prefix is None:
             return F.scaled_dot_product_attention(by_head, keys, values, attn_mask=self.bias).transpose(1, 2)
@@ -410,19 +407,17 @@ class SelfCache(Cache):
 
     def _select_slots(self, index: Tensor) -> None:
         """Keep the keys and values of these slots of each row [D, n], with room for more."""
-        for side in (self.keys, self.values):
-            for layer, x in enumerate(side):
-                rows, heads, capacity, width = x.shape
-                starts = torch.arange(0, rows * heads * capacity, capacity, device=x.device).view(rows, heads, 1)
-                kept = x.flatten(0, 2).index_select(0, (starts + index[:, None]).flatten())
-                room = max(index.shape[1] // 2, FORGET_EVERY * self.beams)
-                side[layer] = x.new_empty(rows, heads, index.shape[1] + room, width)
-                side[layer][:, :, : index.shape[1]] = kept.view(rows, heads, -1, width)
+        count, capacity = index.shape[1], self.pairs[0].shape[1]
+        room = max(count // 2, FORGET_EVERY * self.beams)
+        slots = (torch.arange(len(index), device=index.device)[:, None] * capacity + index).flatten()
+        for layer, x in enumerate(self.pairs):
+            self.pairs[layer] = x.new_empty(len(x), count + room, *x.shape[2:])
+            self.pairs[layer][:, :count] = x.flatten(0, 1).index_select(0, slots).view(-1, count, *x.shape[2:])
 
     def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
         """See `Cache`."""
         self.reorder(hypotheses)
-        self.keys, self.values = ([x.index_select(0, rows) for x in side] for side in (self.keys, self.values))
+        self.pairs = [x.index_select(0, rows) for x in self.pairs]
         if self.selects:
             self.numbers, self.is_word, self.current = self.numbers[rows], self.is_word[rows], self.current[rows]
         if self.distances is not None:

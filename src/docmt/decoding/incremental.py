@@ -146,10 +146,11 @@ class IncrementalState:
         relation = attention.relation
         queries, keys = (None, None) if relation is None else self.described[attention.scope.without_layer]
         if attention.scope.memory == "self":
-            query, key, value = attention.project_self(x)
+            query, pair = attention.project_self(x)
             if relation is not None and keys is not None:
-                key, value = relation.change_pair(key, value, keys)
-            cache.store(number, key, value)
+                key, value = pair.unbind(-3)
+                pair = torch.stack(relation.change_pair(key, value, keys), dim=-3)
+            cache.store(number, pair)
         else:
             query = attention.project_query(x)
         if relation is None or queries is None:
@@ -160,7 +161,8 @@ class IncrementalState:
         """Attend to earlier sentences (see `AttentionContext`): x, states [R, d] -> [R, n, d] and [R, n]."""
         cache, number = self.cache_slots[attention]
         assert isinstance(cache, SelfCache)
-        cache.store(number, *(attention.split_heads(project(states)) for project in (attention.key, attention.value)))
+        pair = [attention.split_heads(project(states)) for project in (attention.key, attention.value)]
+        cache.store(number, torch.stack(pair, dim=-3))
         return cache.attend_preceding(number, attention.project_query(x)).flatten(-2), cache.exists
 
     def attend_sentences(self, attention: SelectiveAttention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:

@@ -384,7 +384,8 @@ class Attention(nn.Module):
             query, key = self.project_query(x), self.split_heads(self.key(memory))
             value = self.split_heads(self.value(memory))
         else:
-            query, key, value = self.project_self(x)
+            query, pair = self.project_self(x)
+            key, value = pair.unbind(-3)
         if self.relation is not None:
             queries, keys = self.describe_sentences(pattern, x.device)
             query, (key, value) = (
@@ -405,12 +406,15 @@ class Attention(nn.Module):
 
         return pattern.get_or_build(("sentences", type(relation), device), describe)
 
-    def project_self(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Project x [..., d] to queries, keys and values [..., H, k]."""
+    def project_self(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Project x [..., d] to queries [..., H, k], and to keys and values [..., 2, H, k]."""
         if self.joint is None:
-            return self.project_query(x), self.split_heads(self.key(x)), self.split_heads(self.value(x))
-        query, key, value = self.joint(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
-        return query if self.query_scale == 1.0 else query * self.query_scale, key, value
+            pair = self.split_heads(self.key(x)), self.split_heads(self.value(x))
+            return self.project_query(x), torch.stack(pair, dim=-3)
+        joined: Tensor = self.joint(x)
+        parts = joined.view(*x.shape[:-1], 3, self.heads, joined.shape[-1] // (3 * self.heads))
+        query = parts[..., 0, :, :]
+        return query if self.query_scale == 1.0 else query * self.query_scale, parts[..., 1:, :, :]
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
@@ -452,7 +456,7 @@ class Gate(nn.Module):
     def forward(self, local: Tensor, whole: Tensor) -> Tensor:
         """local, whole [..., d] -> [..., d]"""
         gate = self.opening(self.linear(torch.cat((local, whole), dim=-1)))
-        return local + (1 - gate) * whole if self.additive else torch.lerp(whole, local, gate)
+        return torch.addcmul(local, 1 - gate, whole) if self.additive else torch.lerp(whole, local, gate)
 
 
 class GroupAttention(nn.Module):

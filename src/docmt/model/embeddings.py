@@ -109,13 +109,13 @@ class SentenceRotation:
         self.rest = head_width - 2 * self.pairs
 
     def describe_queries(self, numbers: Tensor, count: int, device: torch.device | str) -> Tensor:
-        """Return factors [n, 2, k] by the angles of sentence numbers [n] below `count`, on the host (see `rotate`)."""
+        """Return factors [n, 2, 1, k] by the angles of sentence numbers [n] below `count` on the host, for `rotate`."""
         length = 1 << max(10, (count - 1).bit_length())  # powers of two, so few tables are computed
         table = build_sinusoids(length, 2 * self.pairs, 0, device, "vaswani", 100)[numbers.to(device)]
         sines, cosines = table.chunk(2, dim=-1)
         rest = table.new_zeros(len(numbers), self.rest)
         same, swapped = (cosines, cosines, rest + 1.0), (-sines, sines, rest)
-        return torch.stack((torch.cat(same, dim=-1), torch.cat(swapped, dim=-1)), dim=1)
+        return torch.stack((torch.cat(same, dim=-1), torch.cat(swapped, dim=-1)), dim=1)[:, :, None]
 
     describe_keys = describe_queries
 
@@ -136,8 +136,8 @@ class SentenceRotation:
         return output
 
     def rotate(self, x: Tensor, vectors: Tensor) -> Tensor:
-        """Rotate x [n, H, k] by the factors [n, 2, k] of the sentences: of x, and of x with swapped pairs."""
-        same, swapped = vectors.to(x.dtype)[:, :, None].unbind(1)  # [n, 1, k]
+        """Rotate x [n, H, k] by the factors [n, 2, 1, k] of the sentences: of x, and of x with swapped pairs."""
+        same, swapped = vectors.to(x.dtype).unbind(1)  # [n, 1, k]
         first, second, rest = x.split((self.pairs, self.pairs, self.rest), dim=-1)
         return torch.addcmul(x * same, torch.cat((second, first, rest), dim=-1), swapped)
 
