@@ -142,8 +142,11 @@ class SharedKeys:
             count = len(list(alike))
             rows = order[first : first + count * size]
             length = max(int(self.spans.lengths[rows].max()), 1)
-            tokens = self.tokens[rows[::size].to(self.device), :length]  # [G, L]
-            keys, values = ([x[tokens].transpose(1, 2).contiguous() for x in side] for side in self.packed)
+            tokens = self.tokens[rows[::size].to(self.device), :length].flatten()  # [G * L]
+            keys, values = (
+                [x.index_select(0, tokens).unflatten(0, (count, length)).transpose(1, 2) for x in side]
+                for side in self.packed
+            )
             self.groups.append(Groups(slice(first, first + len(rows)), count, keys, values))
             first += len(rows)
 
