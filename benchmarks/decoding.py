@@ -14,9 +14,9 @@ from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import Sentences, draw_parallel_lengths, draw_words
 from docmt.decoding import SearchConfig
 from docmt.decoding.beam_search import search
-from docmt.decoding.ensembles import Precision, precision_context, prepare_products
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
+from docmt.model.products import Precision, precision_context, prepare_products
 from docmt.text import SpecialTokens
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")

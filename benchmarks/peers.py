@@ -27,8 +27,8 @@ from docmt.checkpoint.model_directory import save_model
 from docmt.cli.app import keep_freed_memory
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, translate_documents
-from docmt.decoding.ensembles import Int8Linear, Precision, precision_context, prepare_products
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.products import Int8Linear, Precision, precision_context, prepare_products
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
 Sentences = list[list[int]]

@@ -23,8 +23,8 @@ from docmt.cli.app import keep_freed_memory
 from docmt.data import ParallelStore
 from docmt.data.store import StoreWriter
 from docmt.decoding import SearchConfig, translate_documents
-from docmt.decoding.ensembles import Precision, precision_context
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.products import Precision, precision_context
 from docmt.model.systems import Concat, Hierarchical
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig

@@ -13,8 +13,8 @@ import docmt
 from docmt.checkpoint.model_directory import find_model
 from docmt.cli.commands import roundtrip
 from docmt.core import resumable_file
-from docmt.decoding.round_trips import list_words, replace_words
 from docmt.documents import Document, read_parallel
+from docmt.documents.words import list_words, replace_words
 
 TEXT = "un deux.\nil est.\n\ntrois.\nil fut quatre.\ncinq il est.\nsix.\n\nsept\n"
 DOCUMENTS = [("un deux.", "il est."), ("trois.", "il fut quatre.", "cinq il est.", "six."), ("sept",)]
@@ -77,9 +77,9 @@ def test_seeds_noise_and_compression(command, tmp_path):
     assert make(command, tmp_path / "b.jsonl", "--seed", 2) != rows
     assert make(command, tmp_path / "b.jsonl", "--batch-tokens", 1) == rows
     noisy = make(command, tmp_path / "b.jsonl", "--word-noise", 1)
-    words = set(list_words(map(Document.from_sentences, DOCUMENTS)))
+    words = set(list_words(sentence for document in DOCUMENTS for sentence in document))
     assert words == {"un", "deux", "il", "est", "trois", "fut", "quatre", "cinq", "six", "sept"}
-    assert {word for row in noisy for word in list_words([Document.from_sentences(row["source"])])} <= words
+    assert {word for row in noisy for word in list_words(row["source"])} <= words
 
 
 def test_greedy_round_trips_are_translations_of_translations(command, models, tmp_path):

@@ -16,16 +16,11 @@ from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import AlignmentLayer, load_alignment_layer, load_model, save_model
 from docmt.core.errors import DocmtError
 from docmt.decoding import ContextConfig, Ensemble, alignment
-from docmt.decoding.alignment import (
-    align_documents,
-    align_words,
-    choose_alignment_layer,
-    default_alignment_layer,
-    score_alignment_layers,
-)
+from docmt.decoding.alignment import align_documents, align_words, default_alignment_layer
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Cadec, Concat, Group
 from docmt.text import BpeTokenizer
+from docmt.training.alignment_layer import choose_alignment_layer, score_alignment_layers
 from variants import SYSTEMS, in_tiers
 
 OLD_MODELS = Path(__file__).parent.parent / "data" / "models-0.3.0"

@@ -19,7 +19,8 @@ from reference_search import (
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
-from docmt.decoding.ensembles import Ensemble, average_probabilities, precision_context, prepare_products
+from docmt.decoding.ensembles import Ensemble, average_probabilities
+from docmt.model.products import precision_context, prepare_products
 from docmt.model.systems import Concat
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, context
 

@@ -8,10 +8,10 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, score_documents, translate_documents
-from docmt.decoding.ensembles import FloatLinear, Int8Linear, PackedLinear, precision_context, prepare_products
 from docmt.decoding.logits import log_normalizers, top_tokens
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
+from docmt.model.products import FloatLinear, Int8Linear, PackedLinear, precision_context, prepare_products
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, in_tiers
 

@@ -16,9 +16,9 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
-from docmt.decoding.stand_ins import hide_addresses
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
+from docmt.documents.address_placeholders import hide_addresses
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation

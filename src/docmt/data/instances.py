@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data.prepare_config import DEFAULT_LIMIT, NUM_BOUNDARY_TOKENS
+from docmt.model import ModelConfig
 from docmt.model.systems import ContextSpec
 
 DEFAULT_MAX_SENTENCES = 1000
@@ -253,3 +254,29 @@ def cut_mixed_instances(
     limit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     instances = replace(joined, document=stretches.document[joined.document])
     return instances, Mixture(joined.document, limit, len(parts))
+
+
+def cut_dbleu_units(
+    model: ModelConfig,
+    source_lengths: Sequence[int] | NDArray[np.int64],
+    target_lengths: Sequence[int] | NDArray[np.int64],
+    document_offsets: Sequence[int] | NDArray[np.int64],
+) -> list[list[tuple[int, int]]]:
+    """Return the units of d-BLEU (Bao et al. 2021): ranges of sentences of each document, packed by both sides.
+
+    The units do not depend on the system.
+    """
+    offsets = np.asarray(document_offsets)
+    packed = cut_instances(
+        source_lengths,
+        target_lengths,
+        offsets,
+        ContextSpec(),
+        limit=model.instance_tokens,
+        max_sentences=model.instance_sentences,
+    )
+    units: list[list[tuple[int, int]]] = [[] for _ in range(len(offsets) - 1)]
+    for document, first, last in zip(packed.document, packed.first, packed.last, strict=True):
+        start = offsets[document]
+        units[int(document)].append((int(first - start), int(last - start)))
+    return units

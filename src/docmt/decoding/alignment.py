@@ -2,8 +2,7 @@
 
 A forced pass reads source and translation. The weights of one decoder layer's attention to the source sentence,
 averaged over its heads, are read at the position where a target token is the decoder's input, not where it is predicted
-(Shift-Att; Chen et al. 2020, arXiv 2004.14837). The layer is chosen once for each model (`choose_alignment_layer`),
-without alignments by people: by agreement with IBM model 1 on the dev split.
+(Shift-Att; Chen et al. 2020, arXiv 2004.14837). Training chooses the layer (`docmt.training.alignment_layer`).
 
 Notation: t tokens of a target sentence, s of its source sentence, both without boundary tokens.
 """
@@ -18,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from docmt.checking.lexical_model import SentenceWords, link_words
 from docmt.checkpoint.model_directory import ALIGNMENT_KEY, AlignmentLayer
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import DocmtError
@@ -139,7 +137,7 @@ def align_documents(
     needed = {index for index, (document, number) in enumerate(sentences) if number in wanted[document]}
     result: list[dict[int, Weights]] = [dict.fromkeys(sorted(numbers), NO_WEIGHTS) for numbers in wanted]
     words = SentenceTokens.from_documents(selected[1])
-    for numbers, *weights in _iterate_batches(task, words, [[layer] for layer in layers], needed):
+    for numbers, *weights in iterate_alignment_weights(task, words, [[layer] for layer in layers], needed):
         for index, *matrices in zip(numbers, *(member[0] for member in weights), strict=True):
             document, number = sentences[index]
             result[document][number] = mean = np.mean(matrices, axis=0, dtype=np.float32)
@@ -149,7 +147,7 @@ def align_documents(
     return result
 
 
-def _iterate_batches(
+def iterate_alignment_weights(
     task: Task, targets: SentenceTokens, layers: Sequence[Sequence[AlignmentLayer]], wanted: Collection[int]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield for each batch the numbers of its aligned sentences and, for each member, their weights by layer."""
@@ -243,71 +241,3 @@ def _sentence_weights(
             column, size = columns[number], weights[number].shape[1]
             weights[number][at[real] - starts[number]] = mean[real, column : column + size]
     return weights
-
-
-def choose_alignment_layer(
-    model: TranslationModel,
-    sources: Sequence[WordIds],
-    targets: Sequence[WordIds],
-    specials: SpecialTokens,
-    *,
-    examples: tuple[WordIds, WordIds] = ((), ()),
-    batch_tokens: int = BATCH_TOKENS,
-    drafts: Sequence[WordIds] | None = None,
-) -> AlignmentLayer | None:
-    """Return the layer whose links agree best with those of IBM model 1, or None if that has no links.
-
-    sources, targets: documents of word ids, without empty sentences. examples: further sentence pairs, from which IBM
-    model 1 learns as well. Its links are tokens that prefer each other in both directions, and occur once in their
-    sentences. Agreement is the share of these whose source token has the highest weight for the target token; as each
-    such target token has one link on both sides, this is precision, recall and F at once.
-    """
-    scores = score_alignment_layers(
-        model, sources, targets, specials, examples=examples, batch_tokens=batch_tokens, drafts=drafts
-    )
-    return max(scores, key=scores.__getitem__) if scores else None
-
-
-@torch.inference_mode()
-def score_alignment_layers(
-    model: TranslationModel,
-    sources: Sequence[WordIds],
-    targets: Sequence[WordIds],
-    specials: SpecialTokens,
-    *,
-    examples: tuple[WordIds, WordIds] = ((), ()),
-    batch_tokens: int = BATCH_TOKENS,
-    drafts: Sequence[WordIds] | None = None,
-) -> dict[AlignmentLayer, float]:
-    """Return the agreement of each layer, shifted or not, in [0, 1]; empty without links of IBM model 1.
-
-    See `choose_alignment_layer`.
-    """
-    task = Task.from_documents(model, sources, specials, SearchConfig(), ContextConfig(), batch_tokens, drafts)
-    sides = [[sentence for document in side for sentence in document] for side in (sources, targets)]
-    links = _learn_links((*sides[0], *examples[0]), (*sides[1], *examples[1]), len(sides[0]))
-    numbers = range(1, len(model.decoder) + 1)
-    layers = [AlignmentLayer(number, shifted) for number in numbers for shifted in (True, False)]
-    agreed = np.zeros(len(layers))
-    for sentences, weights in _iterate_batches(task, SentenceTokens.from_documents(targets), [layers], links):
-        for index, matrices in enumerate(weights):
-            for number, matrix in zip(sentences, matrices, strict=True):
-                source, target = np.array(links[number]).T
-                agreed[index] += (matrix[target].argmax(1) == source).sum()
-    total = sum(map(len, links.values()))
-    return dict(zip(layers, (agreed / total).tolist(), strict=True)) if total else {}
-
-
-def _learn_links(sources: WordIds, targets: WordIds, count: int) -> dict[int, list[tuple[int, int]]]:
-    """Return the links (source index, target index) of the first `count` sentence pairs that have any, learned from
-    all."""
-    size = 1 + max((id for side in (sources, targets) for sentence in side for id in sentence), default=0)
-    source, target = (SentenceWords.from_tokens(side, size) for side in (sources, targets))
-    pairs, linked = link_words(source, target)
-    links: dict[int, list[tuple[int, int]]] = {}
-    for one, other in zip(pairs.source_index[linked].tolist(), pairs.target_index[linked].tolist(), strict=True):
-        number = int(source.sentence[one])
-        if number < count:
-            position = sources[number].index(source.ids[one]), targets[number].index(target.ids[other])
-            links.setdefault(number, []).append(position)
-    return links

@@ -9,22 +9,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from docmt.checkpoint.model_directory import (
-    find_drafter,
-    have_same_drafter,
-    languages_differ,
-    load_languages,
-    load_model_config,
-    load_model_tokenizer,
-)
+from docmt.checkpoint.members import check_drafter, find_common_drafter, load_checked
 from docmt.core.errors import DocmtError
 from docmt.data.instances import locate_sentence
 from docmt.decoding.document_stream import DocumentStream, translate_documents
-from docmt.decoding.ensembles import Model, Precision, list_members, load_checked, precision_context
+from docmt.decoding.ensembles import Model, list_members
 from docmt.decoding.search_config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchConfig
 from docmt.decoding.search_rules import WordIds
 from docmt.decoding.translation_results import TranslatedSpan
 from docmt.model import TranslationModel
+from docmt.model.products import Precision, precision_context
 from docmt.text import Tokenizer
 
 
@@ -105,39 +99,10 @@ def load_drafter(directory: Path, tokenizer: Tokenizer, device: torch.device | s
     return Drafter(model, tokenizer, SearchConfig(beam=USUAL_DRAFT_BEAM), precision)
 
 
-def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
-    """Raise DocmtError unless the model translates without drafts, into the words of this tokenizer."""
-    if load_model_config(directory).system_options.context_spec().drafts:
-        raise DocmtError(f"{directory} reads drafts itself. Draft with a model that does not, like a sentence model.")
-    if not load_model_tokenizer(directory).has_same_vocabulary(tokenizer):
-        raise DocmtError(
-            f"the drafting model {directory} has another tokenizer than the model that reads the drafts. Draft with a "
-            "model trained on the same store, or prepare the data with its tokenizer (`docmt prepare --tokenizer "
-            f"{directory}`)."
-        )
-
-
 def load_common_drafter(
     paths: Sequence[Path], model: Model, tokenizer: Tokenizer, precision: Precision
 ) -> Drafter | None:
-    """Load the drafter of a model or ensemble, or return None if it reads no drafts.
-
-    Raises DocmtError where the drafter is missing or damaged, and for members that read drafts of different models.
-    """
+    """Load the drafter of a model or ensemble, or return None if it reads no drafts (see `find_common_drafter`)."""
     members = zip(paths, list_members(model), strict=True)
     readers = [path for path, member in members if member.system.context_spec().drafts]
-    if not readers:
-        return None
-    for path in readers[1:]:
-        if not have_same_drafter(readers[0], path):
-            raise DocmtError(
-                f"{readers[0]} and {path} cannot form an ensemble: they read drafts of different models. Choose models "
-                "trained on one store with the same drafts."
-            )
-    drafter_path = find_drafter(readers[0])
-    if languages_differ(languages := load_languages(readers[0]), drafter_languages := load_languages(drafter_path)):
-        raise DocmtError(
-            f"the drafter {drafter_path} translates from {drafter_languages[0]} to {drafter_languages[1]}, but "
-            f"{readers[0]} translates from {languages[0]} to {languages[1]}. Copy the model directory again."
-        )
-    return load_drafter(drafter_path, tokenizer, model.device, precision)
+    return load_drafter(find_common_drafter(readers), tokenizer, model.device, precision) if readers else None

@@ -4,19 +4,18 @@
 2. Check: one full pass over the drafts, as in training, gives every token its score after all drafts before it, and the
    token that the model would choose there.
 3. Repair: sentences that would be translated otherwise are searched again, side by side, each after the states of that
-   pass. With beams all are, once.
+   pass.
 
-Steps 2 and 3 come again for what stands behind a changed sentence. A greedy search fails the check where the model
-would choose another token. So the first sentences of an instance are exact by induction, and a translation that passes
-equals that of the sequential search, but for near ties. With beams a sentence fails where its log-probability is no
-longer that of its search (decision 37).
+Steps 2 and 3 come again for what stands behind a changed sentence. With one beam a sentence fails where the model would
+choose another token. So the first sentences of an instance are exact by induction, and a translation that passes equals
+that of the sequential search, but for near ties. With more beams every sentence is searched once, after the drafts of
+earlier ones (decision 37).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 
 import torch
 from torch import Tensor
@@ -40,19 +39,14 @@ from docmt.decoding.search_rules import SearchRow
 from docmt.decoding.translation_results import Hypothesis
 from docmt.model import ModelInput
 
-MOST_REPAIRS = 4
-"""Times that sentences are searched again at most with beams. A greedy search ends by induction."""
-MARGIN = 0.2
-"""Log-probability (nats) by which a sentence may differ from that of its search with beams, after other translations of
-earlier sentences."""
 _CHUNK = 512  # tokens that are projected to the vocabulary at a time
 
 
 def can_repair(model: Model, config: SearchConfig, context: ContextConfig, order: str) -> bool:
     """Return whether sentences may be drafted side by side.
 
-    The search is docmt's own, and no token joins sentences. With beams, no instance sees translations of another:
-    within the margin the result would depend on what is translated together.
+    The search is docmt's own, and no token joins sentences. With beams, no instance sees translations of another: the
+    result would depend on what is translated together.
     """
     chooses = config.implementation == "docmt" and not config.sampling and not config.sequential
     spec = combine_context_specs(model)
@@ -90,14 +84,12 @@ class _Repair:
         task = self.task
         self._draft()
         stale = set(self.numbers)  # instances to check
-        for attempt in count():
+        while stale:
             for batch in task.batches(sorted(stale), times=POOL_FACTOR):
                 memories, passes, failed = self._check(batch)
                 stale -= set(batch)
-                if failed and (task.config.beam == 1 or attempt < MOST_REPAIRS):
+                if failed:
                     stale |= self._repair(batch, memories, passes, failed)
-            if not stale:
-                break
         spans: SearchSpans = {}
         for n, hypotheses in self.ranked.items():
             # Beside alternatives, which are not checked, the best has the score by which the search ranked them.
@@ -195,18 +187,9 @@ class _Repair:
                 score, tokens = hypothesis.sentence_scores[number], hypothesis.sentence_tokens[number]
                 rank = task.config.normalize_score(score, tokens)
                 self.checked[n] = Hypothesis([translations[n]], [score], [tokens], rank, tokens)
-                if n not in self.exact and self._fails(n, score, largest[number]):
+                if n in self.drafts or (task.config.beam == 1 and n not in self.exact and largest[number] > 0.0):
                     failed.append(n)
         return memories, passes, failed
-
-    def _fails(self, sentence: int, score: float, gap: float) -> bool:
-        """Return whether a sentence has to be searched again.
-
-        score: its log-probability; gap: by how much the model prefers another token.
-        """
-        if self.task.config.beam == 1:
-            return gap > 0.0
-        return sentence in self.drafts or abs(score - self.ranked[sentence][0].sentence_scores[0]) > MARGIN
 
     def _repair(
         self, batch: Sequence[int], memories: Memories, passes: Sequence[TargetPass], failed: Sequence[int]

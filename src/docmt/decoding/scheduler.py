@@ -29,7 +29,7 @@ from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConf
 from docmt.decoding.search_rules import SearchRow, WordIds
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan
 from docmt.model import ModelConfig, ModelInput
-from docmt.model.systems import ContextSpec, System
+from docmt.model.systems import System
 from docmt.text import SpecialTokens
 
 _SYSTEMS = {
@@ -371,32 +371,6 @@ def batch_ordered(sizes: Iterable[tuple[int, int]], batch_tokens: int) -> Iterat
         batch.append(number)
     if batch:
         yield batch
-
-
-def cut_dbleu_units(
-    model: ModelConfig,
-    source_lengths: Sequence[int] | NDArray[np.int64],
-    target_lengths: Sequence[int] | NDArray[np.int64],
-    document_offsets: Sequence[int] | NDArray[np.int64],
-) -> list[list[tuple[int, int]]]:
-    """Return the units of d-BLEU (Bao et al. 2021): ranges of sentences of each document, packed by both sides.
-
-    The units do not depend on the system.
-    """
-    offsets = np.asarray(document_offsets)
-    packed = cut_instances(
-        source_lengths,
-        target_lengths,
-        offsets,
-        ContextSpec(),
-        limit=model.instance_tokens,
-        max_sentences=model.instance_sentences,
-    )
-    units: list[list[tuple[int, int]]] = [[] for _ in range(len(offsets) - 1)]
-    for document, first, last in zip(packed.document, packed.first, packed.last, strict=True):
-        start = offsets[document]
-        units[int(document)].append((int(first - start), int(last - start)))
-    return units
 
 
 POOL_FACTOR = 4  # more tokens are read together than searched: more sentences of similar length to choose from

@@ -14,6 +14,7 @@ from docmt.core.errors import DocmtError
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
+from docmt.documents.words import WordLink as WordLink
 
 _log = logging.getLogger(__name__)
 
@@ -192,21 +193,6 @@ def _join_rank(pairs: Sequence[tuple[TranslatedSpan, Hypothesis]], search: Searc
 def _fit_numbers(numbers: Sequence[float], count: int) -> list[float]:
     """Return `count` numbers: surplus ones are added to the last, missing ones are 0."""
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
-
-
-@dataclass(frozen=True)
-class WordLink:
-    """A source word and a target word that translates it. Spans are (first character, one after the last)."""
-
-    source: tuple[int, int]
-    """in the source sentence, not in the document"""
-    target: tuple[int, int]
-    """in the target sentence"""
-    weight: float
-    """share of the attention, 0 to 1: the sum over the tokens of the source word, the mean over those of the target
-    word"""
-    mutual: bool
-    """the target word is also the best one of the source word; fewer links, but more of them are right"""
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,23 @@ from typing import Any, Literal, TypeVar, overload
 
 import torch
 
+from docmt.checkpoint.members import parse_model_paths
 from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model, load_alignment_layer
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import file_checksum
 from docmt.core.progress import progress
 from docmt.core.settings import MANY, check_number, quote
+from docmt.data.instances import cut_dbleu_units
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
 from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
 from docmt.decoding.drafter import load_common_drafter
-from docmt.decoding.ensembles import Precision, list_members, load_members, parse_model_paths, precision_context
+from docmt.decoding.ensembles import list_members, load_members
 from docmt.decoding.sampling import count_copies
-from docmt.decoding.scheduler import POOL_FACTOR, check_context, cut_dbleu_units, find_instance_limit, find_nonempty
+from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds
-from docmt.decoding.stand_ins import hide_addresses, hide_pair, restore_addresses, restore_links
 from docmt.decoding.translation_results import (
     Hypothesis,
     PartialTranslation,
@@ -43,9 +44,11 @@ from docmt.decoding.translation_results import (
     log_warnings,
 )
 from docmt.documents import Document, unwrap_lines
+from docmt.documents.address_placeholders import hide_addresses, hide_pair, restore_addresses, restore_links
 from docmt.documents.characters import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
+from docmt.model.products import Precision, precision_context
 from docmt.text import Side
 from docmt.text.tokenizer import SIDES
 

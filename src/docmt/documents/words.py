@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
 
 Span = tuple[int, int]
 _UNSPACED = (
@@ -42,3 +45,39 @@ def is_symbol(text: str) -> bool:
         return False
     has_vowel = any(unicodedata.normalize("NFD", each.lower())[0] in _VOWELS for each in letters)
     return len(letters) < 2 or not has_vowel or (letters[0].islower() and letters[1].isupper())
+
+
+@dataclass(frozen=True)
+class WordLink:
+    """A source word and a target word that translates it. Spans are (first character, one after the last)."""
+
+    source: tuple[int, int]
+    """in the source sentence, not in the document"""
+    target: tuple[int, int]
+    """in the target sentence"""
+    weight: float
+    """share of the attention, 0 to 1: the sum over the tokens of the source word, the mean over those of the target
+    word"""
+    mutual: bool
+    """the target word is also the best one of the source word; fewer links, but more of them are right"""
+
+
+def list_words(sentences: Iterable[str]) -> list[str]:
+    """Return the distinct words of sentences, without signs, in alphabetical order."""
+    return sorted({sentence[first:last] for sentence in sentences for first, last in _find_words(sentence)})
+
+
+def replace_words(sentence: str, share: float, vocabulary: Sequence[str], chance: Random) -> str:
+    """Return a sentence in which each word is, with probability `share`, a random word of the vocabulary."""
+    parts, end = [], 0
+    for first, last in _find_words(sentence):
+        if vocabulary and chance.random() < share:
+            # `random` gives the same numbers in every version of Python, `choice` does not.
+            parts += [sentence[end:first], vocabulary[int(chance.random() * len(vocabulary))]]
+            end = last
+    return "".join([*parts, sentence[end:]])
+
+
+def _find_words(sentence: str) -> list[Span]:
+    """Return the words that are no signs."""
+    return [(first, last) for first, last in find_words(sentence) if sentence[first].isalnum()]

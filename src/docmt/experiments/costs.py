@@ -23,11 +23,11 @@ from docmt.core.files import read_json, write_text
 from docmt.core.progress import progress
 from docmt.data import PreparedStore
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
-from docmt.decoding.ensembles import precision_context
 from docmt.decoding.scheduler import select_effective_settings
 from docmt.decoding.scoring import score_documents
 from docmt.experiments.runs import EvaluationConfig, effective_settings
 from docmt.model import TranslationModel
+from docmt.model.products import precision_context
 from docmt.training import TrainConfig
 from docmt.training.distributed import start_fabric
 from docmt.training.optimizer import Updater

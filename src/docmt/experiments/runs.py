@@ -25,9 +25,9 @@ from docmt.core.files import json_checksum, lock_directory, read_json, write_err
 from docmt.core.progress import progress
 from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
+from docmt.data.instances import cut_dbleu_units
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
-from docmt.decoding.ensembles import precision_context
-from docmt.decoding.scheduler import cut_dbleu_units, sees_translations, select_effective_settings
+from docmt.decoding.scheduler import sees_translations, select_effective_settings
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,
@@ -43,6 +43,7 @@ from docmt.evaluation.suites import Suite
 from docmt.experiments.experiment_files import Experiment, Variant
 from docmt.experiments.run_names import IRRELEVANT_SETTINGS, START_SETTINGS, RunNames, locate_start
 from docmt.model import ModelConfig
+from docmt.model.products import precision_context
 from docmt.model.systems import SYSTEMS
 from docmt.training import TrainConfig, train
 from docmt.training.distributed import plan_processes, stop_on_signals

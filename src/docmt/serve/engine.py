@@ -16,10 +16,10 @@ from typing import Any
 from docmt.core.errors import DocmtError, is_out_of_memory
 from docmt.core.progress import plain_progress
 from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
-from docmt.decoding.ensembles import Precision
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
+from docmt.model.products import Precision
 from docmt.serve.model_pool import ModelDescription, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 

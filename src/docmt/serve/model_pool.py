@@ -13,7 +13,7 @@ from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, Translator
-from docmt.decoding.ensembles import Precision
+from docmt.model.products import Precision
 
 _FLOAT_BYTES = 4
 _log = logging.getLogger(__name__)

@@ -17,13 +17,13 @@ import torch
 from lightning_fabric import Fabric
 
 from docmt.checkpoint.averaging import average_weights, select_updates
+from docmt.checkpoint.members import check_drafter
 from docmt.checkpoint.model_directory import describe_model, find_drafter, find_model, load_model_config, save_model
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
 from docmt.data import PreparedStore
-from docmt.decoding.drafter import check_drafter
 from docmt.model import TranslationModel
 from docmt.training.distributed import (
     StopRequest,

@@ -17,11 +17,11 @@ from docmt.checkpoint.model_directory import AlignmentLayer
 from docmt.core.errors import DocmtError
 from docmt.data import Batch, ParallelStore, SentenceTokens
 from docmt.decoding import SearchConfig, translate_ids
-from docmt.decoding.alignment import choose_alignment_layer
 from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
 from docmt.model.transformer import evaluation_mode
 from docmt.text import Tokenizer
+from docmt.training.alignment_layer import choose_alignment_layer
 from docmt.training.distributed import gather_shares, sum_over_processes
 from docmt.training.objective import batch_loss
 from docmt.training.training_corpus import BatchedSplit

@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     if options.curves:
         return _compare_runs(options)
-    from docmt.decoding.ensembles import parse_model_paths  # imported here because torch loads slowly
+    from docmt.checkpoint.members import parse_model_paths  # imported here because torch loads slowly
 
     if len(paths := parse_model_paths(options.model)) > 1:
         raise DocmtError(f"{options.model} is an ensemble: inspect one model at a time, such as {paths[0]}")
@@ -152,8 +152,8 @@ def _inspect_attention(options: InspectOptions) -> int:
 
     from docmt.analysis import AttentionReport
     from docmt.core.progress import progress
-    from docmt.decoding.ensembles import precision_context
     from docmt.evaluation.metrics import format_count
+    from docmt.model.products import precision_context
 
     corpus, failures = _read_corpus(options), Report()
     translator = translator_of(options)

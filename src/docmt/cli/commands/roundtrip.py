@@ -20,6 +20,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from docmt.decoding.search_config import USUAL_DRAFT_BEAM, SearchConfig
 from docmt.documents import Document
 from docmt.documents.corpus_files import read_documents
 from docmt.documents.input_formats import has_jsonl_name
+from docmt.documents.words import list_words, replace_words
 from docmt.formats.language_codes import is_same_language
 
 if TYPE_CHECKING:
@@ -153,9 +155,13 @@ def _write(
 
     Raises DocmtError if that is all of them.
     """
-    from docmt.decoding.round_trips import list_words  # imported here because torch loads slowly
-
-    work = partial(_make_records, options, list_words(documents), reverse, forward)
+    work = partial(
+        _make_records,
+        options,
+        list_words(sentence for document in documents for sentence in document.sentences),
+        reverse,
+        forward,
+    )
     try:
         file.acquire()
         done = file.notes[-1]["documents"] if file.notes else 0
@@ -203,10 +209,10 @@ def _make_records(
     options: RoundTripOptions, words: Sequence[str], reverse: Translator, forward: Translator, group: Sequence[Item]
 ) -> list[str]:
     """Return the lines of the corpus for each document; words: of all documents."""
-    from docmt.decoding.round_trips import replace_words, sample_round_trips
-
     documents, first = [document for _, document in group], group[0][0] - 1
-    samples = sample_round_trips(reverse, forward, documents, options.samples, options.temperature, options.seed, first)
+    samples = _sample_round_trips(
+        reverse, forward, documents, options.samples, options.temperature, options.seed, first
+    )
     records = []
     for (place, document), round_trips in zip(group, samples, strict=True):
         lines, chance = [], Random(f"{options.seed} {place}")
@@ -216,3 +222,26 @@ def _make_records(
             lines.append(json.dumps(record, ensure_ascii=False) + "\n")
         records.append("".join(lines))
     return records
+
+
+def _sample_round_trips(
+    reverse: Translator,
+    forward: Translator,
+    documents: Sequence[Document],
+    samples: int,
+    temperature: float,
+    seed: int,
+    first: int = 0,
+) -> list[tuple[Document, ...]]:
+    """Translate documents with `reverse`, and back with `forward`, whose tokens are sampled.
+
+    Return `samples` round trips of each document, with one sentence for each of its own. first: number of the first
+    document in its corpus, from 0, so that equal documents have other samples. Raises DocmtError where a document
+    cannot be translated.
+    """
+    sampler = forward.with_search(SearchConfig(beam=1, sampling=True, temperature=temperature, seed=seed))
+    sources = [translation.document for translation in reverse.translate_all(documents)]
+    repeated = [source for source in sources for _ in range(samples)]
+    copies = range(first * samples, first * samples + len(repeated))
+    sampled = iter([each.document for each in sampler.translate_all(repeated, copies=copies)])
+    return [tuple(islice(sampled, samples)) for _ in documents]

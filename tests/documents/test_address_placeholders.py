@@ -2,8 +2,8 @@
 
 import pytest
 
-from docmt.decoding.stand_ins import hide_addresses, hide_pair, restore_addresses, restore_links
 from docmt.decoding.translation_results import WordLink
+from docmt.documents.address_placeholders import hide_addresses, hide_pair, restore_addresses, restore_links
 from docmt.documents.addresses import find_addresses
 from docmt.documents.words import find_words
 

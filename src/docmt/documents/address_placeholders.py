@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from docmt.decoding.translation_results import WordLink
 from docmt.documents.addresses import find_addresses
 from docmt.documents.text_layout import has_letters
-from docmt.documents.words import Span, find_words
+from docmt.documents.words import Span, WordLink, find_words
 
 _YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
 """1857, 1868, 1879 and so on: far from each other, so that a model does not confuse those of a sentence."""
