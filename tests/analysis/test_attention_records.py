@@ -13,6 +13,7 @@ from docmt.analysis.attention_records import (
 from docmt.analysis.entropy import mean_and_deviation
 from docmt.data import Batch
 from docmt.decoding import SearchConfig
+from docmt.decoding.scheduler import Task
 from docmt.decoding.scoring import iterate_scoring_inputs
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention, Gate, GateSigmoid
@@ -41,9 +42,8 @@ def build(name, noise=0.2, **settings):
 def passes_of(model, documents=slice(None), batch_tokens=4096):
     sources, targets = SOURCES[documents], TARGETS[documents]
     drafts = sources if model.system.context_spec().drafts else None
-    return iterate_scoring_inputs(
-        model, sources, targets, SPECIALS, SearchConfig(), batch_tokens=batch_tokens, drafts=drafts
-    )
+    task = Task.from_documents(model, sources, SPECIALS, SearchConfig(), batch_tokens=batch_tokens, drafts=drafts)
+    return iterate_scoring_inputs(task, targets)
 
 
 def assembled(record, values):

@@ -7,6 +7,8 @@ import pytest
 from commands import QUICK, TINY, call, fails
 
 import docmt
+from docmt.cli.scored_systems import cut_units
+from docmt.documents import ParallelDocument
 from docmt.text import MosesBpeTokenizer
 
 LANGUAGES = ["--source-language", "en", "--target-language", "de"]
@@ -63,7 +65,7 @@ def test_translate_score_and_evaluate(moses_run, corpus, tmp_path):
 
     translator = docmt.Translator(moses_run)
     source, target = ["It is cheap.", "She sees it."], ["Sie ist billig.", "Sie sieht sie."]
-    assert translator._encode(source, "source") == translator.tokenizer.encode_batch(source, "source")
+    assert translator.encode(source, "source") == translator.tokenizer.encode_batch(source, "source")
     score = translator.score(docmt.Document.from_sentences(source), docmt.Document.from_sentences(target))
     assert len(score.sentences) == 2
 
@@ -102,7 +104,7 @@ def test_every_caller_says_the_right_side(moses_run, monkeypatch):
     translator.translate(english)
     assert seen == [encoding, decoding]
     translator.score(english, german)
-    translator.cut_instances(english.sentences, german.sentences)
+    cut_units(translator, ParallelDocument("", tuple(english.sentences), tuple(german.sentences)))
     assert seen[2:] == [encoding, ("encode_batch", "target")] * 2
 
 

@@ -5,7 +5,7 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens, cut_instances
-from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents, translate_ids
+from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import ContextSpec
 from docmt.text import SpecialTokens
@@ -68,7 +68,9 @@ def test_an_instance_sees_its_overlap_and_nothing_else():
 def test_overlap_does_not_change_a_document_of_one_instance():
     model = build("group")
     without_overlap, with_overlap = (
-        translate_ids(model, DOCUMENTS, SPECIALS, SearchConfig(sequential=True), context=ContextConfig(overlap=overlap))
+        translate_documents(
+            model, DOCUMENTS, SPECIALS, SearchConfig(sequential=True), context=ContextConfig(overlap=overlap)
+        )
         for overlap in (0, 3)
     )
     assert without_overlap == with_overlap

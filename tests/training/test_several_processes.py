@@ -69,11 +69,11 @@ def test_two_processes_share_the_translation_of_the_dev_split(change, store, tmp
     script.write_text(
         "import sys, yaml\n"
         "from docmt.training import TrainConfig, train, validation\n"
-        "translate_ids = validation.translate_ids\n"
+        "translate_documents = validation.translate_documents\n"
         "def noted(model, documents, *rest, **more):\n"
         "    counts.append(len(documents))\n"
-        "    return translate_ids(model, documents, *rest, **more)\n"
-        "counts, validation.translate_ids = [], noted\n"
+        "    return translate_documents(model, documents, *rest, **more)\n"
+        "counts, validation.translate_documents = [], noted\n"
         "result = train(TrainConfig.from_dict(yaml.safe_load(open(sys.argv[1]))))\n"
         "open(f'{sys.argv[1]}.{int(result.is_main_process)}', 'w').write(str(counts))\n"
     )

@@ -15,7 +15,7 @@ from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import find_drafter
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens
-from docmt.decoding import SearchConfig, Translator, translate_ids
+from docmt.decoding import SearchConfig, Translator, translate_documents
 from docmt.decoding.drafter import load_drafter
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
@@ -121,10 +121,10 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
     sources, specials = dev.documents("source"), translator.tokenizer.specials
     drafts = translator.draft_documents(sources)
-    translations = translate_ids(translator.model, sources, specials, SEARCH, drafts=drafts)
+    translations = translate_documents(translator.model, sources, specials, SEARCH, drafts=drafts)
     texts = [
         [translator.tokenizer.decode_batch(document, "target") for document in side]
-        for side in (translations, dev.documents("target"))
+        for side in ([ranks[0].sentences for ranks in translations], dev.documents("target"))
     ]
     assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
     by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))

@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 
 from docmt.checkpoint.model_directory import (
+    CARD_FILE,
     find_drafter,
+    find_model,
     have_same_drafter,
     languages_differ,
     load_languages,
@@ -119,3 +121,13 @@ def find_common_drafter(readers: Sequence[Path]) -> Path:
             f"{readers[0]} translates from {languages[0]} to {languages[1]}. Copy the model directory again."
         )
     return drafter_path
+
+
+def list_model_files(paths: Sequence[Path], with_drafter: bool) -> list[Path]:
+    """Return the files of these models, and of the drafter that some of them read, that determine translations."""
+    folders = [find_model(path) for path in paths]
+    if with_drafter:
+        readers = [path for path in paths if load_model_config(path).system_options.context_spec().drafts]
+        folders += [find_drafter(readers[0])]
+    files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
+    return [path for path in files if path.name != CARD_FILE]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from docmt.cli.corpus_io import map_or_report
 from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
+from docmt.data.instances import cut_dbleu_units
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.documents import Document, ParallelDocument
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, group_by_unit
@@ -110,6 +111,19 @@ class CorpusTranslations:
         return evaluate_documents(hypotheses, first, metrics, instances, more_references=more, miscounted=miscounted)
 
 
+def cut_units(translator: Translator, document: ParallelDocument) -> list[tuple[int, int]]:
+    """Cut a document into instances as in training: ranges of sentences, the published units of d-BLEU."""
+    sides = translator.encode(document.source, "source"), translator.encode(document.target, "target")
+    source_lengths, target_lengths = (list(map(len, side)) for side in sides)
+    configs = [member.config for member in translator.models]
+    limits = replace(
+        configs[0],
+        instance_tokens=min(config.instance_tokens for config in configs),
+        instance_sentences=min(config.instance_sentences for config in configs),
+    )
+    return cut_dbleu_units(limits, source_lengths, target_lengths, [0, len(document.source)])[0]
+
+
 def translate_corpus(
     translator: Translator, corpus: Sequence[ParallelDocument], unit: str, names: Sequence[str]
 ) -> CorpusTranslations:
@@ -118,7 +132,7 @@ def translate_corpus(
     unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
     """
     if unit == "instance":
-        instances = [translator.cut_instances(document.source, document.target) for document in corpus]
+        instances = [cut_units(translator, document) for document in corpus]
     else:
         instances = [[(0, len(document.source))] for document in corpus]
     sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]

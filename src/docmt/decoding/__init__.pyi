@@ -1,6 +1,5 @@
 from .beam_search import search as search
 from .document_stream import translate_documents as translate_documents
-from .document_stream import translate_ids as translate_ids
 from .ensembles import Ensemble as Ensemble
 from .scoring import score_documents as score_documents
 from .search_config import ContextConfig as ContextConfig

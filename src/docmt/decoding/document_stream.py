@@ -536,12 +536,3 @@ def translate_documents(
         model, documents, specials, config, context=context, batch_tokens=batch_tokens, drafts=drafts, copies=copies
     )
     return [list(span.hypotheses) for together in stream.spans(on_sentences) for span in together]
-
-
-def translate_ids(
-    model: Model, documents: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig, **settings: Any
-) -> list[list[list[int]]]:
-    """Return the best translation of each document, a list of word ids per source sentence."""
-    return [
-        hypotheses[0].sentences for hypotheses in translate_documents(model, documents, specials, config, **settings)
-    ]

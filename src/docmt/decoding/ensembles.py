@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -127,17 +126,10 @@ def _find_difference(one: TranslationModel, other: TranslationModel) -> str:
     return "" if sizes[0] == sizes[1] else f"their vocabularies have {sizes[0]} and {sizes[1]} entries."
 
 
-class LoadedModels(NamedTuple):
-    """Models and what belongs to them, read from directories."""
-
-    model: Model
-    tokenizer: Tokenizer
-    languages: tuple[str, str]
-    """codes of the source and target language, empty where no directory has them"""
-
-
-def load_members(paths: Sequence[Path], device: torch.device | str, precision: Precision) -> LoadedModels:
-    """Load the model, or the members of an ensemble, ready to translate.
+def load_members(
+    paths: Sequence[Path], device: torch.device | str, precision: Precision
+) -> tuple[Model, Tokenizer, tuple[str, str]]:
+    """Load the model, or the members of an ensemble, ready to translate; with its tokenizer and language codes.
 
     Raises DocmtError for directories that are missing, incomplete or damaged, and for models with different tokenizers,
     languages, or ways of decoding.
@@ -148,6 +140,4 @@ def load_members(paths: Sequence[Path], device: torch.device | str, precision: P
     models = [load_checked(path, device, precision, tokenizer) for path in paths]
     for path in paths:
         warn_if_non_commercial(find_model(path))
-    return LoadedModels(
-        models[0] if len(models) == 1 else Ensemble(models, [str(path) for path in paths]), tokenizer, languages
-    )
+    return models[0] if len(models) == 1 else Ensemble(models, list(map(str, paths))), tokenizer, languages

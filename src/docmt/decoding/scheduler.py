@@ -218,7 +218,7 @@ def _concatenate(columns: Sequence[SentenceTokens]) -> SentenceTokens:
 
 def find_nonempty(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[WordIds]]:
     """Return the positions of each document's non-empty sentences, and these sentences."""
-    positions = [[i for i, sentence in enumerate(document) if sentence] for document in documents]
+    positions = find_nonempty_pairs(documents, documents)
     return positions, select_sentences(positions, documents)
 
 

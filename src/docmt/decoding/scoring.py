@@ -46,17 +46,13 @@ SourceGroup = list[EqualInstances]
 def batch_by_source(task: Task, target: SentenceTokens) -> Iterator[list[SourceGroup]]:
     """Yield all instances, those of one source together, in batches of at most `batch_tokens` scored tokens."""
     sources = _group_by_source(task, target)
-    groups = [group for source in sources for group in _split_group(source, task, task.lengths)]
+    groups = []
+    for source in sources:  # in parts that fit a batch
+        size = max(1, task.batch_tokens // max(1, task.lengths[source[0][0]]))
+        groups += [source[first : first + size] for first in range(0, len(source), size)]
     sizes = [(task.lengths[group[0][0]] * len(group), number) for number, group in enumerate(groups)]
     for batch in batch_by_length(sizes, task.batch_tokens):
         yield [groups[number] for number in batch]
-
-
-def _split_group(group: SourceGroup, task: Task, lengths: Sequence[int]) -> Iterator[SourceGroup]:
-    """Split the translations of one source into parts that fit a batch."""
-    size = max(1, task.batch_tokens // max(1, lengths[group[0][0]]))
-    for first in range(0, len(group), size):
-        yield group[first : first + size]
 
 
 def _group_by_source(task: Task, target: SentenceTokens) -> list[SourceGroup]:
@@ -272,28 +268,15 @@ def _score_labels(model: TranslationModel, batch: Batch, temperature: float) -> 
     return scores
 
 
-def iterate_scoring_inputs(
-    model: TranslationModel,
-    sources: Sequence[WordIds],
-    targets: Sequence[WordIds],
-    specials: SpecialTokens,
-    config: SearchConfig,
-    *,
-    context: ContextConfig = ContextConfig(),
-    batch_tokens: int = BATCH_TOKENS,
-    drafts: Sequence[WordIds] | None = None,
-) -> Iterator[tuple[ModelInput, Tensor]]:
+def iterate_scoring_inputs(task: Task, targets: Sequence[WordIds]) -> Iterator[tuple[ModelInput, Tensor]]:
     """Yield the model inputs for scoring these translations, on the model's device, and the numbers of their sentences.
 
-    The latter is [S] int64 over the sentences of the packed source: which of all sentences of `sources` it is, or -1 if
-    it is only context. sources, targets and drafts
-    as in `score_documents`, but without empty source sentences. Raises DocmtError where a sentence cannot fit.
+    The latter is [S] int64 over the sentences of the packed source: which of all sentences of the task it is, or -1 if
+    it is only context. targets: documents of word ids.
     """
-    task = Task.from_documents(model, sources, specials, config, context, batch_tokens, drafts)
-    words = SentenceTokens.from_documents(targets)
-    cut = task.instances
+    words, cut, boundaries = SentenceTokens.from_documents(targets), task.instances, task.model.parts.boundary_tokens
     for indices in task.batches():
-        batch = collate(task.words, words, cut, indices, specials, model.parts.boundary_tokens, drafts=task.drafts)
+        batch = collate(task.words, words, cut, indices, task.specials, boundaries, drafts=task.drafts)
         numbers = [torch.arange(int(cut.before[i]), int(cut.last[i])) for i in indices]
         numbers = [each.where(each >= int(cut.first_output[i]), -1) for i, each in zip(indices, numbers, strict=True)]
-        yield batch.inputs.to(model.device), torch.cat(numbers)
+        yield batch.inputs.to(task.model.device), torch.cat(numbers)

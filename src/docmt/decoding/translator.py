@@ -15,13 +15,12 @@ from typing import Any, Literal, TypeVar, overload
 
 import torch
 
-from docmt.checkpoint.members import parse_model_paths
-from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model, load_alignment_layer
+from docmt.checkpoint.members import list_model_files, parse_model_paths
+from docmt.checkpoint.model_directory import load_alignment_layer
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import file_checksum
 from docmt.core.progress import progress
-from docmt.core.settings import MANY, check_number, quote
-from docmt.data.instances import cut_dbleu_units
+from docmt.core.settings import MANY, check_choice, check_number, quote
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
 from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
@@ -56,8 +55,6 @@ __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translati
 
 DEFAULT_LANGUAGE = "en"
 """Language of the segmentation rules for models without a source language."""
-FILES_WITHOUT_EFFECT = {CARD_FILE, "candidates.safetensors"}
-"""Files of a model directory that do not change translations; docmt 0.3.0 wrote tables of candidates."""
 _BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
 
@@ -129,12 +126,8 @@ class Translator:
 
     def checksums(self) -> list[str]:
         """Return the checksums of all files that determine translations, including those of the drafter."""
-        folders = [find_model(path) for path in self._paths]
-        members = zip(self._paths, self.models, strict=True)
-        readers = [path for path, member in members if member.system.context_spec().drafts]
-        folders += [find_drafter(path) for path in readers[:1]]
-        files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
-        return [file_checksum(path) for path in files if path.name not in FILES_WITHOUT_EFFECT]
+        files = list_model_files(self._paths, with_drafter=self._drafter is not None)
+        return [file_checksum(path) for path in files]
 
     @property
     def device(self) -> torch.device:
@@ -226,10 +219,8 @@ class Translator:
         A document that cannot be translated does not stop the others. With errors="yield" its DocmtError is yielded
         instead. With "raise" it is raised there, after all earlier documents.
         """
-        if errors not in ("raise", "yield"):
-            raise DocmtError(f"errors is {errors!r}. Choose raise or yield.")
-        if not isinstance(group, int) or group < 1:
-            raise DocmtError(f"group is {group!r}. Choose at least 1 document.")
+        check_choice("errors", errors, ("raise", "yield"))
+        check_number("group", group, (1, MANY))
         return self._stream(iter(_check_documents(documents)), group, errors)
 
     def _stream(
@@ -329,7 +320,7 @@ class Translator:
             return document
         source = self._to_document(document, "source")
         sentences = source.sentences if with_addresses else list(map(hide_addresses, source.sentences))
-        return PreparedDocument(source, self._encode(sentences, "source"), with_addresses)
+        return PreparedDocument(source, self.encode(sentences, "source"), with_addresses)
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """Return the point after the first sentences of a document, whose translations are supplied.
@@ -341,7 +332,7 @@ class Translator:
             raise DocmtError(
                 f"there are {len(targets)} translations for {len(document.words)} sentences. Give at most one for each."
             )
-        pairs = zip(document.words, self._encode(targets, "target"), strict=False)
+        pairs = zip(document.words, self.encode(targets, "target"), strict=False)
         return ResumePoint(len(targets), [[translation] for words, translation in pairs if words], is_supplied=True)
 
     def with_search(self, search: SearchConfig) -> Translator:
@@ -413,8 +404,8 @@ class Translator:
                     f"document {source.id or '?'} has {len(source.sentences)} source but {len(target.sentences)} "
                     "target sentences. Give one target sentence for each."
                 )
-        sources = [self._encode(source.sentences, "source") for source, _ in documents]
-        targets = [self._encode(target.sentences, "target") for _, target in documents]
+        sources = [self.encode(source.sentences, "source") for source, _ in documents]
+        targets = [self.encode(target.sentences, "target") for _, target in documents]
         drafts, total = self.draft_documents(sources), sum(map(len, sources))
         with precision_context(self._model, self.precision), progress(self._title("scoring"), total) as bar:
             scored = score_documents(
@@ -480,7 +471,7 @@ class Translator:
         """Return the links of these sentences of each translation, by number."""
         texts = [[hide_pair(sentence.source, sentence.target) for sentence in each] for each in translations]
         sources, targets = (
-            [self._encode([pair[index] for pair in pairs], side) for pairs in texts] for index, side in enumerate(SIDES)
+            [self.encode([pair[index] for pair in pairs], side) for pairs in texts] for index, side in enumerate(SIDES)
         )
         drafts = self.draft_documents(sources)
         members = zip(self._paths, self.models, strict=True)
@@ -508,18 +499,6 @@ class Translator:
         with progress(self._title("drafting"), sum(map(len, sources))) as bar:
             return self._drafter.draft_documents(sources, bar.advance)
 
-    def cut_instances(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
-        """Cut a parallel document into instances as in training: ranges of sentences, the published units of d-BLEU."""
-        encoded = self._encode(source, "source"), self._encode(target, "target")
-        source_lengths, target_lengths = ([len(ids) for ids in sentences] for sentences in encoded)
-        configs = [member.config for member in self.models]
-        limits = replace(
-            configs[0],
-            instance_tokens=min(config.instance_tokens for config in configs),
-            instance_sentences=min(config.instance_sentences for config in configs),
-        )
-        return cut_dbleu_units(limits, source_lengths, target_lengths, [0, len(source)])[0]
-
     @property
     def _context_settings(self) -> dict[str, Any]:
         return {"context": self.context, "batch_tokens": self.batch_tokens}
@@ -540,8 +519,8 @@ class Translator:
             f"{type(document).__name__} is not a document. Give text, a Document, or a list of them.{hint}"
         )
 
-    def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
-        """Return the word ids of sentences."""
+    def encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
+        """Return the word ids of sentences, without boundary tokens."""
         # Hard-wrapped lines inside a sentence are one line to the model. A tokenizer needs many times the memory of the
         # ids, so a book is encoded in blocks.
         blocks = (sentences[first : first + _BLOCK] for first in range(0, len(sentences), _BLOCK))

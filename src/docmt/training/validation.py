@@ -16,7 +16,7 @@ from docmt.analysis.entropy import EntropyMeter, mean_entropies, measure_entropy
 from docmt.checkpoint.model_directory import AlignmentLayer
 from docmt.core.errors import DocmtError
 from docmt.data import Batch, ParallelStore, SentenceTokens
-from docmt.decoding import SearchConfig, translate_ids
+from docmt.decoding import SearchConfig, translate_documents
 from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
 from docmt.model.transformer import evaluation_mode
@@ -132,10 +132,10 @@ class DevBleu:
     def __call__(self, model: TranslationModel) -> float:
         """Return the score of `model`, equal on all processes. Keeps the mode of the model."""
         with evaluation_mode(model), self._fabric.autocast(), local_work():
-            translations = translate_ids(
+            translations = translate_documents(
                 model, self._sources, self._tokenizer.specials, self._search, drafts=self._drafts
             )
-        hypotheses = [self._tokenizer.decode_batch(sentences, "target") for sentences in translations]
+        hypotheses = [self._tokenizer.decode_batch(ranks[0].sentences, "target") for ranks in translations]
         score = document_bleu(gather_shares(self._fabric, hypotheses), self._references)
         self.signature = score.signature
         return score.score

@@ -211,22 +211,15 @@ def _translate_corpus(
 def _record_attention(translator: Translator, document: ParallelDocument, earlier: AttentionReport) -> AttentionReport:
     """Return a report with the attention of the model while it scores the translation of one more document."""
     from docmt.analysis import report_attention
+    from docmt.decoding.scheduler import Task
     from docmt.decoding.scoring import iterate_scoring_inputs
 
     model, tokenizer, report = translator.model, translator.tokenizer, deepcopy(earlier)  # a document may fail midway
     source = tokenizer.encode_batch(list(map(normalize_characters, document.source)), "source")
     target = tokenizer.encode_batch(list(document.target), "target")
-    passes = iterate_scoring_inputs(
-        model,
-        [source],
-        [target],
-        tokenizer.specials,
-        translator.search,
-        context=translator.context,
-        batch_tokens=translator.batch_tokens,
-        drafts=translator.draft_documents([source]),
-    )
-    report_attention(model, passes, report)
+    settings = tokenizer.specials, translator.search, translator.context, translator.batch_tokens
+    task = Task.from_documents(model, [source], *settings, translator.draft_documents([source]))
+    report_attention(model, iterate_scoring_inputs(task, [target]), report)
     return report
 
 
