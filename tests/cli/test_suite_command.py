@@ -11,8 +11,9 @@ import pytest
 from commands import QUICK, call, fails
 
 import docmt
+from docmt.checkpoint import members
 from docmt.cli.commands import probe
-from docmt.decoding import Translator, ensembles
+from docmt.decoding import Translator
 
 
 def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
@@ -284,8 +285,8 @@ def test_progress_says_which_context_is_scored(run, corpus, monkeypatch):
 
 
 def test_each_model_is_loaded_once(run, others, suite, corpus, monkeypatch):
-    loaded, load = [], ensembles.load_model
-    monkeypatch.setattr(ensembles, "load_model", lambda path, **given: loaded.append(str(path)) or load(path, **given))
+    loaded, load = [], members.load_model
+    monkeypatch.setattr(members, "load_model", lambda path, **given: loaded.append(str(path)) or load(path, **given))
     assert call("probe", run, others[0], "--suite", suite).status == 0
     sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
     assert call("evaluate", "--systems", run, others[0], *sides, *QUICK).status == 0

@@ -374,6 +374,15 @@ def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
     assert output.read_text() == call(*command[:3], *SEARCH).out
 
 
+def test_an_option_that_is_left_out_is_named(models, tmp_path, stop_after):
+    (tmp_path / "in.txt").write_text(TEXT)
+    command = ["translate", models["group"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
+    stop_after(2)
+    assert call(*command, "--search.sequential").status == 130
+    stop_after(10**6)
+    fails(*command, "--resume", message=r"it was started with another --search\.sequential\.")
+
+
 def test_what_cannot_be_gone_on_with(models, tmp_path):
     (tmp_path / "in.txt").write_text(TEXT)
     command = ["translate", models["sentence"], tmp_path / "in.txt", "--resume", *SEARCH]

@@ -105,7 +105,7 @@ def test_scores_are_those_of_scoring_and_documents_and_batches_are_independent(n
 
 @pytest.mark.parametrize("beam", [1, 3])
 @in_two_tiers("one layer over the document", "linear, averaging, overlap", "windows")
-def test_every_sentence_counts_once_and_is_searched_once_with_all_beams(name, context, beam, monkeypatch):
+def test_every_sentence_counts_once_and_is_searched_with_all_beams(name, context, beam, monkeypatch):
     model, sources, counts = make_model(name), [*documents(8, count=4, sentences=LONGEST), [[], [9]]], []
     searched = []
 
@@ -119,7 +119,7 @@ def test_every_sentence_counts_once_and_is_searched_once_with_all_beams(name, co
     total = sum(bool(sentence) for source in sources for sentence in source)
     order = choose_order(model, SearchConfig(), ContextConfig(**context))
     if repair.can_repair(model, SearchConfig(beam=beam), ContextConfig(**context), order):
-        assert searched.count(beam) == total if beam > 1 else searched.count(beam) >= total
+        assert searched.count(beam) >= total
     else:
         assert beam > 1 and not searched, "beams of instances that see each other are sequential"
 
@@ -221,7 +221,7 @@ def test_a_translator_continues_after_supplied_translations(tmp_path):
 
 @pytest.mark.parametrize("name", ["sentence", "document", "concat, keep last"])
 def test_sequential_is_refused_where_it_has_no_effect(name):
-    with pytest.raises(DocmtError, match=r"search\.sequential is for systems that see earlier translations"):
+    with pytest.raises(DocmtError, match=r"search\.sequential is for systems whose decoder sees earlier translations"):
         translate(build(1, **SYSTEMS[name]), documents(1), sequential=True)
     for other in ({"sampling": True}, {"implementation": "gtransformer"}):
         with pytest.raises(DocmtError, match=r"search\.sequential has no effect with search\."):

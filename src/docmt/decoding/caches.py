@@ -87,14 +87,15 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> 
 def attend_part(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """Attend to a part of all keys (see `Kernel`); outputs over several parts are averaged by their exponentials.
 
-    Returns the output, and the logarithm of the sum of the exponentials of scores [G, H, n], in float32. Both are
-    finite and mean nothing for a query that sees no key.
+    Returns the output, and the logarithm of the sum of the exponentials of scores [G, H, n], at least in float32. Both
+    are finite and mean nothing for a query that sees no key.
     """
     if query.device.type == "cpu":
         output, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, keys, values, attn_mask=bias)
         return output, total
     scores = query @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
-    scores = (scores if bias is None else scores + bias).float().clamp(min=torch.finfo(torch.float32).min)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) + (0.0 if bias is None else bias)
+    scores = scores.clamp(min=torch.finfo(scores.dtype).min)
     return scores.softmax(-1).to(values.dtype) @ values, scores.logsumexp(-1)
 
 

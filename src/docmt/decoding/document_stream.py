@@ -143,16 +143,14 @@ class DocumentStream:
         if start == self._offsets[document + 1] and resume_point.sentences == self._sizes[document]:
             return
         number = int(np.searchsorted(starts, start))
-        if (
-            number == len(starts)
-            or starts[number] != start
-            or self._count_context(self._borders[document] + number) != len(resume_point.history)
-        ):
+        is_border = number < len(starts) and starts[number] == start
+        first = start - len(resume_point.history)
+        if not is_border or self._task.instances.first[self._borders[document] + number] != first:
             raise DocmtError(
                 f"document {document + 1} cannot be resumed after sentence {resume_point.sentences}: this model was "
                 "not interrupted there. Translate the document from the beginning."
             )
-        for position, translations in enumerate(resume_point.history, start - len(resume_point.history)):
+        for position, translations in enumerate(resume_point.history, first):
             self._task.history.add(position, [[words] for words in translations])
 
     def _continue_supplied(self, document: int, start: int, history: Sequence[Sequence[Sequence[int]]]) -> None:
@@ -172,10 +170,6 @@ class DocumentStream:
     def _first_untranslated(self, document: int, resume_point: ResumePoint) -> int:
         """Return the first sentence still to be translated, numbered through all documents."""
         return int(self._offsets[document] + np.searchsorted(self._nonempty[document], resume_point.sentences))
-
-    def _count_context(self, instance: int) -> int:
-        """Return how many earlier translations an instance sees."""
-        return int(self._task.instances.first_output[instance] - self._task.instances.first[instance])
 
     def spans(
         self, on_sentences: OnSentences = lambda count: None, start: tuple[int, int] | None = None
@@ -362,17 +356,12 @@ class DocumentStream:
             size, error = self._sizes[document], self._errors.get(document)
             point = self._resume_points.get(document)
             start = 0 if point is None else point.sentences
-            if self._has_instances(document, point) or (point is not None and start == size):
+            has_words = self._first_untranslated(document, ResumePoint(start)) < self._offsets[document + 1]
+            if has_words or (point is not None and start == size):
                 continue
             hypotheses = [] if error else [each.insert_empty([], size - start) for each in join_spans([], self._config)]
             spans.append(TranslatedSpan(document, start, size, hypotheses, ResumePoint(size), error))
         return spans
-
-    def _has_instances(self, document: int, point: ResumePoint | None) -> bool:
-        """Return whether a document has sentences with words after the resume point."""
-        if point is None:
-            return bool(self._borders[document] < self._borders[document + 1])
-        return self._first_untranslated(document, point) < int(self._offsets[document + 1])
 
     def forget_done(self) -> None:
         """Drop the translations that no instance sees that is not done."""
@@ -517,22 +506,17 @@ def translate_documents(
     specials: SpecialTokens,
     config: SearchConfig,
     *,
-    context: ContextConfig = ContextConfig(),
-    batch_tokens: int = BATCH_TOKENS,
     on_sentences: OnSentences = lambda count: None,
-    drafts: Sequence[WordIds] | None = None,
-    copies: Sequence[int] | None = None,
+    **settings: Any,
 ) -> list[list[Hypothesis]]:
     """Translate documents (word ids without boundary tokens), all searched together; return the best results of each.
 
-    drafts: a first translation of every sentence, for a model that reads them (`ContextSpec.drafts`). on_sentences:
-    called with the number of further translated sentences. copies: see `number_samples`.
+    on_sentences: called with the number of further translated sentences. settings: context, batch_tokens, drafts and
+    copies, see `DocumentStream`.
 
     With `n_best` above 1 the j-th translation joins the j-th best of every part. Empty sentences stay empty; the model
     does not see them. Where sentences are translated in windows, ranks are those of the search, scores those of the
     whole document. Raises DocmtError where a sentence cannot fit, and for a model whose scores are not numbers.
     """
-    stream = DocumentStream(
-        model, documents, specials, config, context=context, batch_tokens=batch_tokens, drafts=drafts, copies=copies
-    )
+    stream = DocumentStream(model, documents, specials, config, **settings)
     return [list(span.hypotheses) for together in stream.spans(on_sentences) for span in together]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,10 +58,8 @@ class Drafter:
         translated together. The function raises DocmtError where a sentence cannot be drafted.
         """
         specials, offsets = self.tokenizer.specials, np.cumsum([0, *map(len, documents)])
-        tokens = self.batch_tokens
-        stream = DocumentStream(
-            self.model, documents, specials, self.search, batch_tokens=tokens, look_ahead=look_ahead, yield_errors=True
-        )
+        settings: dict[str, Any] = {"batch_tokens": self.batch_tokens, "look_ahead": look_ahead}
+        stream = DocumentStream(self.model, documents, specials, self.search, yield_errors=True, **settings)
         drafted: dict[int, list[int] | DocmtError] = {}
         spans: Iterator[list[TranslatedSpan]] = iter(())
 

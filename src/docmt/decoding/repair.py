@@ -6,10 +6,10 @@
 3. Repair: sentences that would be translated otherwise are searched again, side by side, each after the states of that
    pass.
 
-Steps 2 and 3 come again for what stands behind a changed sentence. With one beam a sentence fails where the model would
-choose another token. So the first sentences of an instance are exact by induction, and a translation that passes equals
-that of the sequential search, but for near ties. With more beams every sentence is searched once, after the drafts of
-earlier ones (decision 37).
+Steps 2 and 3 come again for what stands behind a changed sentence, until nothing fails: the first sentences of an
+instance are exact by induction. With one beam a sentence fails where the model would choose another token. So a
+translation that passes equals that of the sequential search, but for near ties. With more beams every sentence is
+searched after the drafts of earlier ones, and again if its log-probability has changed since (decision 37).
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ from docmt.decoding.ensembles import (
 from docmt.decoding.logits import log_normalizers
 from docmt.decoding.prefixes import Prefixes, TargetPass, can_read_prefixes
 from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchSpans, Task, batch_rows
-from docmt.decoding.scoring import find_forced_labels, split_scores
+from docmt.decoding.scoring import CHUNK, find_forced_labels, split_scores
 from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.decoding.search_rules import SearchRow
 from docmt.decoding.translation_results import Hypothesis
 from docmt.model import ModelInput
 
-_CHUNK = 512  # tokens that are projected to the vocabulary at a time
+MARGIN = 0.5
+"""Log-probability (nats) by which a sentence may differ from that of its search with beams, after other translations of
+earlier sentences."""
 
 
 def can_repair(model: Model, config: SearchConfig, context: ContextConfig, order: str) -> bool:
     """Return whether sentences may be drafted side by side.
 
-    The search is docmt's own, and no token joins sentences. With beams, no instance sees translations of another: the
-    result would depend on what is translated together.
+    The search is docmt's own, and no token joins sentences. With beams, no instance sees translations of another:
+    within the margin the result would depend on what is translated together.
     """
     chooses = config.implementation == "docmt" and not config.sampling and not config.sequential
     spec = combine_context_specs(model)
@@ -76,6 +78,7 @@ class _Repair:
         self.ranked: dict[int, list[Hypothesis]] = {}  # translations of each sentence, best first
         self.checked: dict[int, Hypothesis] = {}  # the best one of each, with its scores after all earlier ones
         self._last_read: tuple[tuple[int, ...], Memories] = ((), [])
+        self.counted: set[int] = set()  # sentences that `on_sentences` knows
         self.drafts: set[int] = set()  # sentences that no search with all beams has translated
         self.exact: set[int] = set()  # sentences that were searched after the present translations of earlier ones
 
@@ -125,12 +128,19 @@ class _Repair:
             for (numbers, rows), config in zip(parts, (greedy, task.config), strict=True):
                 self.ranked |= dict(zip(numbers, self._search(memories, rows, config), strict=True))
                 self.drafts |= set(numbers) if config.beam < task.config.beam else set()
-                self.on_sentences(0 if config.beam < task.config.beam else len(rows))
 
     def _search(
-        self, memories: Memories, rows: Sequence[SearchRow], config: SearchConfig, prefixes: Sequence[Prefixes] = ()
+        self,
+        memories: Memories,
+        rows: Sequence[SearchRow],
+        config: SearchConfig,
+        prefixes: Sequence[Prefixes] = (),
+        numbers: Sequence[int] = (),
     ) -> list[list[Hypothesis]]:
-        """Return the translations of these rows of one sentence, searched in batches of similar length."""
+        """Return the translations of these rows of one sentence, searched in batches of similar length.
+
+        numbers: of the sentences, if these are repairs.
+        """
         task, results = self.task, dict[int, list[Hypothesis]]()
         for indices in map(sorted, batch_rows(rows, task.batch_tokens)):  # rows of a document beside each other
             index = torch.tensor(indices)
@@ -140,7 +150,14 @@ class _Repair:
             ]
             ranked = search(task.model, memories, [rows[i] for i in indices], task.specials, config, selected)
             results |= dict(zip(indices, ranked, strict=True))
+            self._count([numbers[i] for i in indices if numbers])
         return [results[index] for index in range(len(rows))]
+
+    def _count(self, sentences: Sequence[int]) -> None:
+        """Count sentences that passed the check, or were repaired, for the first time."""
+        new = set(sentences) - self.counted
+        self.counted |= new
+        self.on_sentences(len(new))
 
     def _compute_memories(self, batch: Sequence[int], inputs: ModelInput) -> Memories:
         """Return the memories of these instances; those that were read last are kept."""
@@ -187,9 +204,19 @@ class _Repair:
                 score, tokens = hypothesis.sentence_scores[number], hypothesis.sentence_tokens[number]
                 rank = task.config.normalize_score(score, tokens)
                 self.checked[n] = Hypothesis([translations[n]], [score], [tokens], rank, tokens)
-                if n in self.drafts or (task.config.beam == 1 and n not in self.exact and largest[number] > 0.0):
+                if n in self.drafts or (n not in self.exact and self._fails(n, score, largest[number])):
                     failed.append(n)
+        self._count(sorted({n for i in batch for n in self.outputs[i]}.difference(failed)))
         return memories, passes, failed
+
+    def _fails(self, sentence: int, score: float, gap: float) -> bool:
+        """Return whether a sentence has to be searched again.
+
+        score: its log-probability; gap: by how much the model prefers another token.
+        """
+        if self.task.config.beam == 1:
+            return gap > 0.0
+        return abs(score - self.ranked[sentence][0].sentence_scores[0]) > MARGIN
 
     def _repair(
         self, batch: Sequence[int], memories: Memories, passes: Sequence[TargetPass], failed: Sequence[int]
@@ -208,9 +235,8 @@ class _Repair:
         prefixes = [Prefixes(each, torch.tensor(documents), torch.tensor(following)) for each in passes]
         numbers = [n for i in batch for n in self.outputs[i] if n in wanted]
         changed = []
-        self.on_sentences(len(self.drafts & wanted))
         self.drafts -= wanted
-        for n, hypotheses in zip(numbers, self._search(memories, rows, task.config, prefixes), strict=True):
+        for n, hypotheses in zip(numbers, self._search(memories, rows, task.config, prefixes, numbers), strict=True):
             if hypotheses[0].sentences[0] != self._translation(n):
                 changed.append(n)
             self.ranked[n] = hypotheses
@@ -238,7 +264,7 @@ def _judge_labels(task: Task, batch: Batch, passes: Sequence[TargetPass]) -> tup
     specials = task.specials
     excluded = torch.tensor([specials.bos, specials.pad, specials.unk, specials.eod, specials.mask])
     scores, gaps = torch.zeros(2, len(labels), device=labels.device)
-    for part in torch.arange(len(labels)).split(_CHUNK):
+    for part in torch.arange(len(labels)).split(CHUNK):
         index = positions[part]
         logits = compute_next_logits(task.model, [each.states[index] for each in passes], config.temperature).float()
         label = labels[part, None]

@@ -329,8 +329,8 @@ def check_context(search: SearchConfig, context: ContextConfig, *models: ModelCo
     """
     if search.sequential and not any(sees_translations(context, model.system_options) for model in models):
         raise DocmtError(
-            "search.sequential is for systems that see earlier translations (group; concat with window_decoding "
-            "prefix; hierarchical at the target), not for this model. Leave it out."
+            "search.sequential is for systems whose decoder sees earlier translations (group; hybrid; concat with "
+            "window_decoding prefix; hierarchical at the decoder), not for this model. Leave it out."
         )
     for name in context.changes():
         if not any(name in select_effective_settings(context, model.system_options).changes() for model in models):

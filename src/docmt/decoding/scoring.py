@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import numpy as np
 import torch
@@ -102,21 +102,15 @@ def _share_beginnings(target: Packed, counts: Sequence[int]) -> Tensor:
         # In sorted order each document stands next to the one with which it shares the longest beginning.
         order = sorted(range(first, first + count), key=documents.__getitem__)
         for previous, document in pairwise(order):
-            common = _common_beginning_length(documents[previous], documents[document])
+            pairs = zip(documents[previous], documents[document], strict=False)
+            common = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
             start, shared = starts[document], starts[previous]
             representatives[start : start + common] = representatives[shared : shared + common]
         first += count
     return torch.tensor(representatives)
 
 
-def _common_beginning_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common beginning of two documents."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((position for position, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
-_CHUNK = 512  # tokens that are projected to the vocabulary at a time
-_NO_LIMIT = -1  # a length that no sentence has
+CHUNK = 512  # tokens that are projected to the vocabulary at a time
 
 
 @torch.inference_mode()
@@ -242,7 +236,7 @@ def find_forced_labels(
 ) -> list[int]:
     """Return the positions, among the labels of these sentences, of those that the search would force."""
     lengths = [int(task.words.lengths[number]) for number in numbers]
-    limits = [task.config.sentence_limit(length) if free_at_limit else _NO_LIMIT for length in lengths]
+    limits = [task.config.sentence_limit(length) if free_at_limit else -1 for length in lengths]
     rules, boundary_labelled = choose_rules(task.model, task.config), task.model.parts.boundary_tokens.predicts_boundary
     return rules.find_forced_labels([int(target.lengths[n]) for n in numbers], limits, boundary_labelled)
 
@@ -259,11 +253,11 @@ def _score_labels(model: TranslationModel, batch: Batch, temperature: float) -> 
     )
     states = model(replace(inputs, label_positions=computed))  # [u, d]; label i belongs to state index[i]
     scores = torch.empty(len(labels), device=labels.device)
-    for start, block in enumerate(states.split(_CHUNK)):
+    for start, block in enumerate(states.split(CHUNK)):
         logits = model.project(block).float() / temperature  # [c, V]
         totals = logits.logsumexp(dim=-1)
-        selected = (state // _CHUNK == start).nonzero().flatten()
-        rows = state[selected] - start * _CHUNK
+        selected = (state // CHUNK == start).nonzero().flatten()
+        rows = state[selected] - start * CHUNK
         scores[selected] = logits[rows, labels[selected]] - totals[rows]
     return scores
 

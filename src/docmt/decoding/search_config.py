@@ -39,7 +39,8 @@ class SearchConfig:
     implementation: Literal["docmt", "gtransformer", "thumt", "rfa", "huggingface"] = "docmt"
     """follow the search rules of another implementation"""
     sequential: bool = False
-    """translate the sentences of a document strictly one after the other, which takes longer"""
+    """translate the sentences of a document strictly one after the other, not side by side with later repairs (systems
+    whose decoder sees earlier translations): for an exact comparison"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each instance, window or sentence; at most the beam"""
     sampling: bool = False

@@ -400,9 +400,10 @@ class Translator:
         documents = [(self._to_document(one, "source"), self._to_document(other, "target")) for one, other in pairs]
         for source, target in documents:
             if len(source.sentences) != len(target.sentences):
+                name = f"document {source.id}" if source.id else "the document"
                 raise DocmtError(
-                    f"document {source.id or '?'} has {len(source.sentences)} source but {len(target.sentences)} "
-                    "target sentences. Give one target sentence for each."
+                    f"{name} has {len(source.sentences)} source but {len(target.sentences)} target sentences. Give one "
+                    "target sentence for each."
                 )
         sources = [self.encode(source.sentences, "source") for source, _ in documents]
         targets = [self.encode(target.sentences, "target") for _, target in documents]
@@ -529,16 +530,14 @@ class Translator:
 
     def _make_translation(self, source: PreparedDocument, hypotheses: Sequence[Hypothesis]) -> Translation:
         """Return the best translation, with the others as its alternatives."""
-        best, *alternatives = [self._decode(source, hypothesis) for hypothesis in hypotheses]
-        return replace(best, alternatives=tuple(alternatives))
-
-    def _decode(self, source: PreparedDocument, hypothesis: Hypothesis) -> Translation:
-        """Return the translation of a hypothesis."""
-        texts = [unwrap_lines(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences, "target")]
-        if not source.with_addresses:
-            texts = list(map(restore_addresses, texts, source.document.sentences))
-        target = source.document.replace_sentences(texts)
-        return self._add_scores(source.document, target, source.words, hypothesis)
+        translations = []
+        for each in hypotheses:
+            texts = [unwrap_lines(text).strip() for text in self.tokenizer.decode_batch(each.sentences, "target")]
+            if not source.with_addresses:
+                texts = list(map(restore_addresses, texts, source.document.sentences))
+            target = source.document.replace_sentences(texts)
+            translations.append(self._add_scores(source.document, target, source.words, each))
+        return replace(translations[0], alternatives=tuple(translations[1:]))
 
     def _add_scores(self, source: Document, target: Document, words: WordIds, hypothesis: Hypothesis) -> Translation:
         """Return a translation with the scores of a hypothesis; words: ids of the source sentences."""

@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LATER_SETTINGS = ("sampling", "seed", "sequential")
-"""Settings of the search that unfinished outputs of earlier versions do not have."""
-
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for languages without rules
 GROUP_DOCUMENTS = 64  # maximum documents of several files that are batched together
 
@@ -190,11 +187,7 @@ def _fingerprint(translator: Translator, files: Sequence[TranslationJob], option
     """Return model and options, which must be equal to resume; nothing if no output can be resumed."""
     if not any(is_resumable(file.output) for file in files):
         return {}
-    search = {
-        flag_of(f"search.{name}"): value
-        for name, value in asdict(translator.search).items()
-        if name not in _LATER_SETTINGS or value != getattr(SearchConfig, name)
-    }
+    search = {flag_of(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     search |= {flag_of(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
     files_options = {"--fields": options.fields, "--bilingual": options.bilingual}
