@@ -150,14 +150,13 @@ class _Repair:
             ]
             ranked = search(task.model, memories, [rows[i] for i in indices], task.specials, config, selected)
             results |= dict(zip(indices, ranked, strict=True))
-            self._count([numbers[i] for i in indices if numbers])
+            self._count({numbers[i] for i in indices} if numbers else set())
         return [results[index] for index in range(len(rows))]
 
-    def _count(self, sentences: Sequence[int]) -> None:
+    def _count(self, sentences: set[int]) -> None:
         """Count sentences that passed the check, or were repaired, for the first time."""
-        new = set(sentences) - self.counted
-        self.counted |= new
-        self.on_sentences(len(new))
+        self.on_sentences(len(sentences - self.counted))
+        self.counted |= sentences
 
     def _compute_memories(self, batch: Sequence[int], inputs: ModelInput) -> Memories:
         """Return the memories of these instances; those that were read last are kept."""
@@ -206,7 +205,7 @@ class _Repair:
                 self.checked[n] = Hypothesis([translations[n]], [score], [tokens], rank, tokens)
                 if n in self.drafts or (n not in self.exact and self._fails(n, score, largest[number])):
                     failed.append(n)
-        self._count(sorted({n for i in batch for n in self.outputs[i]}.difference(failed)))
+        self._count({n for i in batch for n in self.outputs[i]}.difference(failed))
         return memories, passes, failed
 
     def _fails(self, sentence: int, score: float, gap: float) -> bool:

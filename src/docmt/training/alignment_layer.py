@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,21 +24,16 @@ def choose_alignment_layer(
     sources: Sequence[WordIds],
     targets: Sequence[WordIds],
     specials: SpecialTokens,
-    *,
-    examples: tuple[WordIds, WordIds] = ((), ()),
-    batch_tokens: int = BATCH_TOKENS,
-    drafts: Sequence[WordIds] | None = None,
+    **settings: Any,
 ) -> AlignmentLayer | None:
     """Return the layer whose links agree best with those of IBM model 1, or None if that has no links.
 
-    sources, targets: documents of word ids, without empty sentences. examples: further sentence pairs, from which IBM
-    model 1 learns as well. Its links are tokens that prefer each other in both directions, and occur once in their
-    sentences. Agreement is the share of these whose source token has the highest weight for the target token; as each
-    such target token has one link on both sides, this is precision, recall and F at once.
+    sources, targets, settings: see `score_alignment_layers`. The links of IBM model 1 are tokens that prefer each other
+    in both directions, and occur once in their sentences. Agreement is the share of these whose source token has the
+    highest weight for the target token; as each such target token has one link on both sides, this is precision, recall
+    and F at once.
     """
-    scores = score_alignment_layers(
-        model, sources, targets, specials, examples=examples, batch_tokens=batch_tokens, drafts=drafts
-    )
+    scores = score_alignment_layers(model, sources, targets, specials, **settings)
     return max(scores, key=scores.__getitem__) if scores else None
 
 
@@ -54,7 +50,8 @@ def score_alignment_layers(
 ) -> dict[AlignmentLayer, float]:
     """Return the agreement of each layer, shifted or not, in [0, 1]; empty without links of IBM model 1.
 
-    See `choose_alignment_layer`.
+    sources, targets: documents of word ids, without empty sentences. examples: further sentence pairs, from which IBM
+    model 1 learns as well. Agreement: see `choose_alignment_layer`.
     """
     task = Task.from_documents(model, sources, specials, SearchConfig(), ContextConfig(), batch_tokens, drafts)
     sides = [[sentence for document in side for sentence in document] for side in (sources, targets)]
