@@ -1,6 +1,7 @@
 """The house rules that no linter knows: imports go downwards only, and files stay small and free of their workplace."""
 
 import ast
+import graphlib
 import re
 from pathlib import Path
 
@@ -99,12 +100,66 @@ def violations(code: str, module: str) -> list[str]:
     return wrong
 
 
-def test_the_sources_are_found():
-    assert SOURCE / "core" / "errors.py" in FILES
-
-
 def test_imports_go_downwards_only():
+    assert SOURCE / "core" / "errors.py" in FILES
     assert [wrong for path in FILES for wrong in violations(path.read_text(encoding="utf-8"), module_of(path))] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "message"),
+    [
+        ("docmt.documents.corpus_files", "from docmt import data", "must not import data"),
+        ("docmt.documents.__init__", "from ..decoding import beam", "must not import decoding"),
+        ("docmt.documents.corpus_files", "from docmt import __version__", "must not import __init__"),
+        ("docmt.text.bpe", "def f():\n    import torch.nn as nn", "docmt.text.bpe:2: text must not import torch"),
+        ("docmt.model.model_config", "from docmt.documents.corpus_files import x", "model must not import documents"),
+        ("docmt.cli.app", "import docmt.parlour.chairs", "the room parlour has no rank; add it to RANKS"),
+        ("docmt.documents.corpus_files", "from .document import Document\nfrom . import document", ""),
+        ("docmt.training.validation", "import torch\nfrom docmt.analysis import measure_entropy", ""),
+        ("docmt.cli.app", "from docmt import __version__, training", ""),
+    ],
+)
+def test_the_checker_sees_imports_that_go_upwards(module, code, message):
+    found = violations(code, module)
+    assert len(found) == bool(message)
+    assert message in "".join(found)
+
+
+def import_graph(codes):
+    """The modules of the package that each module imports, in functions and for type hints, too."""
+    graph = {}
+    for module, code in codes.items():
+        graph[module] = targets = set()
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Import):
+                targets.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = module.split(".")[: -node.level] if node.level else []
+                origin = ".".join(base + ([node.module] if node.module else []))
+                names = {f"{origin}.{alias.name}" for alias in node.names}
+                targets.update(names & codes.keys() or {origin})
+        targets &= codes.keys()
+    return graph
+
+
+def find_circle(graph):
+    """A circle of modules, from one back to it; empty if there is none."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_files_import_each_other_in_a_circle():
+    modules = {module_of(path).removesuffix(".__init__"): path for path in FILES}
+    assert find_circle(import_graph({name: path.read_text(encoding="utf-8") for name, path in modules.items()})) == []
+
+
+def test_the_checker_sees_circles():
+    codes = {"p.a": "if x:\n    from p.b import B", "p.b": "def f():\n    from . import c", "p.c": "import p.a"}
+    assert sorted(set(find_circle(import_graph(codes)))) == ["p.a", "p.b", "p.c"]
+    assert find_circle(import_graph(codes | {"p.c": "import ast"})) == []
 
 
 def test_files_are_short_and_name_no_machine():
@@ -114,73 +169,10 @@ def test_files_are_short_and_name_no_machine():
         assert len(lines) <= LONGEST_FILE, f"{path} has {len(lines)} lines; split it by concept"
         named += [f"{path}:{number}: {line.strip()}" for number, line in enumerate(lines, 1) if WORKPLACE.search(line)]
     assert named == []
-
-
-@pytest.mark.parametrize(
-    ("module", "code", "message"),
-    [
-        ("docmt.documents.corpus_files", "from docmt.text.tokenizer import Tokenizer", "must not import text"),
-        ("docmt.documents.corpus_files", "import docmt.model.spans", "must not import model"),
-        ("docmt.documents.corpus_files", "from docmt import data", "must not import data"),
-        ("docmt.documents.corpus_files", "from ..decoding import beam", "must not import decoding"),
-        ("docmt.documents.__init__", "from ..decoding import beam", "must not import decoding"),
-        ("docmt.documents.corpus_files", "from .. import cli", "must not import cli"),
-        ("docmt.documents.corpus_files", "from docmt import __version__", "must not import __init__"),
-        ("docmt.text.bpe", "def f():\n    import torch.nn as nn", "docmt.text.bpe:2: text must not import torch"),
-        ("docmt.text.bpe", "from docmt.synthetic import grammar", "must not import synthetic"),
-        ("docmt.synthetic.grammar", "from lightning.fabric import Fabric", "must not import lightning"),
-        ("docmt.decoding.beam", "from docmt.evaluation.metrics import count", "must not import evaluation"),
-        ("docmt.checkpoint.weights", "from docmt.data.store import PreparedStore", "must not import data"),
-        ("docmt.analysis.entropy", "from docmt.training import train", "must not import training"),
-        ("docmt.analysis.figures", "from docmt.decoding import search", "must not import decoding"),
-        ("docmt.model.model_config", "import json", "must not import json"),
-        ("docmt.model.model_config", "from pathlib import Path", "must not import pathlib"),
-        ("docmt.model.model_config", "from docmt.text import x", "model must not import text"),
-        ("docmt.model.model_config", "from docmt.documents.corpus_files import x", "model must not import documents"),
-        ("docmt.core.errors", "from docmt.text import Tokenizer", "must not import text"),
-        ("docmt.training.loop", "from docmt.experiments import reproduce", "must not import experiments"),
-        ("docmt.experiments.runs", "from docmt.cli.app import main", "must not import cli"),
-        ("docmt.__init__", "from docmt.cli.app import main", "must not import cli"),
-        ("docmt.__init__", "from . import serve", "must not import serve"),
-        ("docmt.parlour.chairs", "import json", "the room parlour has no rank; add it to RANKS"),
-        ("docmt.cli.app", "import docmt.parlour.chairs", "the room parlour has no rank; add it to RANKS"),
-    ],
-)
-def test_the_checker_sees(module, code, message):
-    found = violations(code, module)
-    assert len(found) == 1
-    assert message in found[0]
-
-
-@pytest.mark.parametrize(
-    ("module", "code"),
-    [
-        ("docmt.documents.corpus_files", "from .document import Document\nfrom . import document"),
-        ("docmt.documents.__init__", "from .document import Document"),
-        ("docmt.documents.corpus_files", "from docmt.core.errors import DocmtError\nimport docmt.core.files"),
-        (
-            "docmt.model.model_config",
-            "import torch\nfrom ..core.errors import DocmtError\nfrom docmt.model import spans",
-        ),
-        ("docmt.checkpoint.model_directory", "from docmt.model import TranslationModel\nimport json, torch"),
-        ("docmt.evaluation.metrics", "from docmt.documents.corpus_files import read_documents\nimport torchmetrics"),
-        ("docmt.training.validation", "from docmt.analysis import measure_entropy"),
-        ("docmt.__init__", "from docmt.decoding.translator import Translator"),
-        ("docmt.cli.app", "from docmt import __version__, training"),
-    ],
-)
-def test_the_checker_allows(module, code):
-    assert violations(code, module) == []
-
-
-@pytest.mark.parametrize("line", ['"/work/main"', "see ../shared/SPEC.md", 'Path("/home/me/x")', "in /tmp/x"])
-def test_the_checker_sees_workplaces(line):
-    assert WORKPLACE.search(line)
-
-
-@pytest.mark.parametrize("line", ["a/data/b", "https://example.org/usr/x", "source/target", "./tmp/x", "n / d"])
-def test_the_checker_allows_other_slashes(line):
-    assert not WORKPLACE.search(line)
+    assert all(map(WORKPLACE.search, ['"/work/main"', "see ../shared/SPEC.md", 'Path("/home/me/x")', "in /tmp/x"]))
+    assert not any(
+        map(WORKPLACE.search, ["a/data/b", "https://example.org/usr/x", "source/target", "./tmp/x", "n / d"])
+    )
 
 
 SYSTEMS = SOURCE / "model" / "systems"
@@ -233,6 +225,7 @@ def test_nothing_but_the_systems_asks_which_system_it_is():
     others = [path for path in FILES if path.parent != SYSTEMS]
     questions = [questions_about_systems(path.read_text(encoding="utf-8"), module_of(path), names) for path in others]
     assert [question for each in questions for question in each] == []
+    assert {"System", "WholeDocument", "Group", "Concat", "Context", "MultiHop", "Hierarchical"} <= names
 
 
 @pytest.mark.parametrize(
@@ -268,14 +261,10 @@ def test_the_checker_allows_other_questions(code):
     assert questions_about_systems(code, "m", system_names()) == []
 
 
-def test_the_systems_are_found():
-    assert {"System", "WholeDocument", "Group", "Concat", "Context", "MultiHop", "Hierarchical"} <= system_names()
-
-
 @pytest.mark.parametrize("path", SYSTEM_FILES, ids=module_of)
 def test_a_system_is_short(path):
     lines = path.read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= LONGEST_SYSTEM, f"{path} has {len(lines)} lines; what it shares belongs into the parts"
+    assert len(lines) <= LONGEST_SYSTEM, f"{path} has {len(lines)} lines; what it shares belongs into the builder"
 
 
 def runs_of_lines(code):

@@ -17,6 +17,7 @@ from docmt.decoding.scheduler import Task
 from docmt.decoding.scoring import iterate_scoring_inputs
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention, Gate, GateSigmoid
+from docmt.model.contexts import PackedStates
 from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.selective_attention import SelectiveAttention
@@ -64,7 +65,7 @@ def assemble_output(record, module):
     values = module.split_heads(module.value(record.memory))
     if module.relation is None:
         return assembled(record, values)
-    queries, keys = module.describe_sentences(record.pattern, values.device)
+    queries, keys = PackedStates(record.memory, record.pattern).describe_sentences(module.relation)
     _, values = module.relation.change_pair(values, values, keys)
     return module.relation.read_output(assembled(record, values), queries)
 
@@ -101,7 +102,8 @@ def test_the_weights_are_those_that_the_model_uses(name):
                 # Small denominators of linear attention make much of rounding.
                 same(module.output(output), outputs[record.site.name], 1e-3 if "linear" in name else 1e-5)
             else:  # what looks at several sentences at once is not called as a module
-                before, _ = record.context.attend_preceding(module, record.query_states, record.memory)
+                visible = record.context.find_preceding(module, record.memory)
+                before = module.attend(record.query_states, visible)
                 same(output.unflatten(0, (module.scope.offset, -1)).transpose(0, 1), before)
 
 

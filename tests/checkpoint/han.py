@@ -17,11 +17,11 @@ from torch import nn
 
 from docmt.model import ModelConfig, ModelInput, Packed, TranslationModel, pack
 from docmt.model import transformer as transformer_module
-from docmt.model.attention import FullContext
+from docmt.model.builder import ModelBuilder
+from docmt.model.contexts import FullContext
 from docmt.model.embeddings import Head, build_token_embedding
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import Hierarchical
-from docmt.model.transformer import Parts
 
 FOLDER = Variants("han_tiny")
 FIXTURES, needed = FOLDER.path, FOLDER.needed
@@ -59,26 +59,27 @@ class TheirFrame(BoundaryTokens):
         return (0, 0) if side == "source" else (1, 0)
 
 
-class HanParts(Parts):
-    def __init__(self, sizes):
-        super().__init__(sizes)
-        self.boundary_tokens = TheirFrame(source_opening=(), target_has_end=False, predicts_boundary=False)
+THEIR_FRAME = TheirFrame(source_opening=(), target_has_end=False, predicts_boundary=False)
+
+
+class HanBuilder(ModelBuilder):
+    def __init__(self, config):
+        super().__init__(config)
+        self.boundary_tokens = THEIR_FRAME
 
     def build_norm(self):
-        return TheirNorm(self.sizes.width)
-
-    def build_embeddings(self):
-        width, rows = self.sizes.width, self.sizes.vocabulary_size
-        return {
-            "source_tokens": build_token_embedding(61, width),
-            "target_tokens": build_token_embedding(rows, width),
-            "generator": nn.Linear(width, rows),
-            "source_positions": Interleaved(width),
-            "target_positions": Interleaved(width),
-        }
+        return TheirNorm(self.config.width)
 
 
 class HanModel(TranslationModel):
+    def build_tables(self):
+        config = self.stacks["target"].config
+        self.boundary_tokens = THEIR_FRAME
+        self.source_tokens = build_token_embedding(61, config.width)
+        self.target_tokens = build_token_embedding(config.vocabulary_size, config.width)
+        self.generator = nn.Linear(config.width, config.vocabulary_size)
+        self.source_positions, self.target_positions = Interleaved(config.width), Interleaved(config.width)
+
     def look_up_tokens(self, side, tokens):
         return getattr(self, f"{side}_tokens")(tokens) * math.sqrt(self.config.width)
 
@@ -137,7 +138,7 @@ def read_json(variant, file):
 
 def load(variant, monkeypatch):
     """docmt's model of a variant with their weights."""
-    monkeypatch.setattr(transformer_module, "Parts", HanParts)
+    monkeypatch.setattr(transformer_module, "ModelBuilder", HanBuilder)
     settings, side = arguments(variant), OFFERED[variant]
     options = {"system": "sentence"}
     if side:

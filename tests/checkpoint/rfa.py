@@ -69,7 +69,7 @@ def batch_of(model, sources, targets):
     first = ends - [len(window) for window in sources]
     instances = Instances(np.arange(len(ends)), first, first, first, ends, ends - first)
     words = SentenceTokens.from_documents(sources), SentenceTokens.from_documents(targets)
-    return collate(*words, instances, range(len(ends)), SPECIALS, model.parts.boundary_tokens)
+    return collate(*words, instances, range(len(ends)), SPECIALS, model.boundary_tokens)
 
 
 def inputs(model, windows):

@@ -10,7 +10,7 @@ import math
 import torch
 
 from docmt.model import linear_attention
-from docmt.model.attention import FullContext
+from docmt.model.contexts import FullContext, PackedStates
 from docmt.model.kernels import AttentionPattern
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.linear_kernels import GateDecay, compute_states, read_states
@@ -40,8 +40,8 @@ class _OfPadding:
     def __init__(self, states, rows):
         self.states, self.pattern = states, AttentionPattern(Spans.tile([1] * len(rows)), rows, False, len(states))
 
-    def attend(self, attention, x):
-        return attention.attend_memory(x, self.states, self.pattern)
+    def find(self, attention, x):
+        return PackedStates(self.states, self.pattern)
 
 
 @torch.no_grad()
@@ -58,9 +58,9 @@ def add_faults(monkeypatch, model, source):
     """Puts both into all attention of the model, for this source; padded are all rows but the longest."""
     original, padded = LinearAttention.attend_memory, source.documents.lengths < source.documents.lengths.max()
 
-    def attend_memory(self, x, memory, pattern, repeats=1):
+    def attend_memory(self, x, memory, pattern):
         if self.scope.memory == "self" or not self.rescales_keys:
-            return original(self, x, memory, pattern, repeats)
+            return original(self, x, memory, pattern)
         key = self.split_heads(self.key(memory))
         min_denominator = self.features.min_denominator
         log_weights = self.key_log_weights(key)
@@ -71,7 +71,7 @@ def add_faults(monkeypatch, model, source):
             padding = self.features.key_log_weights(self.split_heads(self.key(states_of_padding(model, source))))
             factor = (most - most.maximum(padding.masked_fill(~padded[:, None], -torch.inf))).exp()
         states = (states * factor[..., None, None]).repeat_interleave(pattern.queries.lengths, dim=0)
-        return read_states(self.project_query_features(x)[..., None, :], states, min_denominator)[..., 0, :].flatten(-2)
+        return read_states(self.project_query_features(x)[..., None, :], states, min_denominator)[..., 0, :]
 
     monkeypatch.setattr(LinearAttention, "attend_memory", attend_memory)
     monkeypatch.setattr(linear_attention, "GateDecay", FaultyFading)

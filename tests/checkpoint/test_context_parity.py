@@ -171,7 +171,7 @@ def searched(model, documents, config):
     offsets = np.cumsum([0, *map(len, documents)])
     instances = zhang.cut_instances(inputs.lengths, None, offsets, model.system.context_spec(), limit=10**6)
     specials = SpecialTokens(model.config.vocabulary_size)
-    source = zhang.collate_source(inputs, instances, range(len(instances)), model.parts.boundary_tokens)
+    source = zhang.collate_source(inputs, instances, range(len(instances)), model.boundary_tokens)
     rows = [SearchRow([int(number)], [len(words)]) for number, words in enumerate(s for d in documents for s in d)]
     memories = model.compute_memories(source)
     together = search(model, memories, rows, specials, config)

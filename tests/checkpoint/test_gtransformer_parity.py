@@ -14,7 +14,7 @@ from docmt.checkpoint.fairseq import find_docmt_name, rename_weights
 from docmt.decoding import SearchConfig, score_documents, search
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import ModelInput, Spans, pack
-from docmt.model.attention import FullContext, Memory
+from docmt.model.contexts import FullContext, Memory
 from docmt.text import SpecialTokens
 from docmt.training import smoothed_cross_entropy
 

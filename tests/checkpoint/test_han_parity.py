@@ -17,7 +17,7 @@ from quick_cases import full_except
 from safetensors.torch import load_file
 
 from docmt.model import ModelConfig
-from docmt.model.attention import FullContext, Memory
+from docmt.model.contexts import FullContext, Memory
 from docmt.model.layers import Hierarchy
 from docmt.model.scope import AttentionScope
 

@@ -74,7 +74,7 @@ def batch_of(model, rows, sources, targets):
     ]
     instances = cut_instances(words[0].lengths, words[1].lengths, range(len(sources) + 1), ContextSpec(sentences=1))
     specials = SpecialTokens(model.config.vocabulary_size)
-    return collate(*words, instances, range(len(sources)), specials, model.parts.boundary_tokens)
+    return collate(*words, instances, range(len(sources)), specials, model.boundary_tokens)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -160,7 +160,7 @@ def test_search_finds_what_generate_finds(variant, options, converted):
     reference, sentence_model, rows = converted(variant, random=True)
     beam, penalty = options["beam"], options.get("length_penalty", 1.0)
     expected, scores = generate(reference, variant, num_beams=beam, length_penalty=penalty)
-    inner = len(sentence_model.parts.boundary_tokens.target_opening) - 1
+    inner = len(sentence_model.boundary_tokens.target_opening) - 1
     config = SearchConfig(
         **options, implementation="huggingface", min_length=0, max_length_ratio=0, max_length_extra=14 - inner
     )
@@ -223,7 +223,7 @@ def test_a_group_model_begins_as_the_sentence_model_at_any_length_of_document(va
         words[0].lengths, words[1].lengths, [0, len(sources)], model.system.context_spec(), limit=40
     )
     assert 1 < len(instances) < len(sources)
-    batch = collate(*words, instances, range(len(instances)), specials, model.parts.boundary_tokens)
+    batch = collate(*words, instances, range(len(instances)), specials, model.boundary_tokens)
     expected = batch_of(sentence_model, rows, SOURCES * 3, TARGETS * 3)
     assert torch.equal(batch.labels, expected.labels)
     with torch.no_grad():
@@ -252,4 +252,4 @@ def batch_of_one_document(model, rows):
     ]
     instances = cut_instances(words[0].lengths, words[1].lengths, [0, len(SOURCES)], model.system.context_spec())
     specials = SpecialTokens(model.config.vocabulary_size)
-    return collate(*words, instances, [0], specials, model.parts.boundary_tokens)
+    return collate(*words, instances, [0], specials, model.boundary_tokens)

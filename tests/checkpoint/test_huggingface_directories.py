@@ -158,7 +158,7 @@ def test_a_smaller_vocabulary_gives_the_same_translations_of_its_text(pretrained
     states = []
     for model, tokenizer in zip((whole, small), tokenizers, strict=True):
         loaded = load_model(model)
-        frame = loaded.parts.boundary_tokens
+        frame = loaded.boundary_tokens
         words = tokenizer.encode(SENTENCES[1], "source")
         states.append(loaded.encode(pack([[[*frame.source_opening, *words, *frame.source_closing]]])))
     assert torch.equal(*states)

@@ -92,4 +92,4 @@ class Rows:
         offsets = np.cumsum([0, *map(len, self.documents("source"))])
         instances = cut_instances(source.lengths, target.lengths, offsets, model.system.context_spec(), limit=10**6)
         specials = SpecialTokens(model.config.vocabulary_size)
-        return collate(source, target, instances, range(len(instances)), specials, model.parts.boundary_tokens)
+        return collate(source, target, instances, range(len(instances)), specials, model.boundary_tokens)

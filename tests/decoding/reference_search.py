@@ -34,7 +34,7 @@ def build(seed: int = 1, **options) -> TranslationModel:
 
 def is_joined(model):
     """Return whether sentences are joined by `<s>` and the last is closed by `</s>` (`BoundaryTokens`)."""
-    return list_members(model)[0].parts.boundary_tokens.joined
+    return list_members(model)[0].boundary_tokens.joined
 
 
 def add_boundaries(document, joined=False):

@@ -75,9 +75,7 @@ def read_batches(model, config):
     )
     for groups in batch_by_source(task, words):
         firsts = [equal[0] for group in groups for equal in group]
-        batch = collate(
-            task.words, words, task.instances, firsts, SPECIALS, model.parts.boundary_tokens, "last", task.drafts
-        )
+        batch = collate(task.words, words, task.instances, firsts, SPECIALS, model.boundary_tokens, "last", task.drafts)
         yield groups, share_sources(task, batch.inputs, groups)
 
 
@@ -131,7 +129,7 @@ def test_a_batch_without_shared_parts_is_unchanged():
         SentenceTokens.from_documents(DOCUMENTS),
     )
     [groups] = batch_by_source(task, words)
-    batch = collate(task.words, words, task.instances, range(3), SPECIALS, model.parts.boundary_tokens)
+    batch = collate(task.words, words, task.instances, range(3), SPECIALS, model.boundary_tokens)
     assert share_sources(task, batch.inputs, groups) is batch.inputs
     assert batch.inputs.representatives is None
     assert torch.equal(model(batch.inputs), model(batch.inputs.to("cpu")))

@@ -1,5 +1,7 @@
 """Scores without context: in the same passes, over the same instances, no sentence sees another."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, add_boundaries, build, make_drafts
@@ -7,7 +9,7 @@ from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, add_boundaries, 
 from docmt.decoding import SearchConfig, score_documents
 from docmt.decoding.ensembles import Ensemble
 from docmt.model import ModelInput, pack
-from docmt.model.attention import FullContext, Memory, visible_spans
+from docmt.model.contexts import FullContext, Memory, visible_spans
 from docmt.model.scope import AttentionScope
 from variants import FRAMED, SYSTEMS, context, in_tiers, multihop
 
@@ -114,5 +116,6 @@ def test_a_target_sees_its_source_sentence_in_a_larger_memory():
     inputs = ModelInput(source, torch.tensor([2, 3, 4]), target).isolate_sentences()
     memory = Memory.from_packed(torch.randn(len(source.tokens), 4), inputs.source)
     context = FullContext(inputs.target, {"source": memory}, inputs.alignment, inputs.document_alignment)
-    _, pattern = context.resolve_scope(AttentionScope("source", extent="document"), torch.randn(len(target.tokens), 4))
+    attention = SimpleNamespace(scope=AttentionScope("source", extent="document"))
+    pattern = context.find(attention, torch.randn(len(target.tokens), 4)).pattern
     assert pattern.keys.equals(source.sentences.select(inputs.alignment))

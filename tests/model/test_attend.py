@@ -7,9 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from docmt.model import Spans, attend
-from docmt.model.attention import attend_pattern
 from docmt.model.embeddings import DistanceBiases
-from docmt.model.kernels import AttentionPattern, choose_kernel
+from docmt.model.kernels import AttentionPattern, attend_pattern, choose_kernel
 
 HEADS, WIDTH = 3, 8
 

@@ -7,7 +7,8 @@ import torch
 
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
-from docmt.model.attention import Attention, FullContext, Memory
+from docmt.model.attention import Attention
+from docmt.model.contexts import FullContext, Memory
 from docmt.model.embeddings import SentenceVectors
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
@@ -175,13 +176,13 @@ def test_one_hot_distances_in_the_states_are_vectors_by_distance():
     states, x = torch.randn(30, 32).double(), torch.randn(24, 16).double()
     target, alignment = pack([TARGET]), torch.arange(6)
     memory = Memory.from_packed(states, drafts)
-    found = FullContext(target, {"drafts": memory}, alignment).attend(attention, x).split(4)
+    found = attention.attend(x, FullContext(target, {"drafts": memory}, alignment).find(attention, x)).split(4)
     by_sentence = states.split(5)
     for number, queries in enumerate(x.split(4)):
         seen = range(max(0, number - 2), number + 1)
         parts = [torch.cat((by_sentence[n], torch.eye(3).double()[[number - n] * 5]), dim=1) for n in seen]
         one = Memory(torch.cat(parts), Spans.tile([5 * len(seen)]))
-        expected = FullContext(pack([TARGET[:1]]), {"drafts": one}).attend(wide, queries)
+        expected = wide.attend(queries, FullContext(pack([TARGET[:1]]), {"drafts": one}).find(wide, queries))
         torch.testing.assert_close(found[number], expected, atol=1e-10, rtol=1e-8)
 
 

@@ -5,10 +5,9 @@ import torch
 
 from docmt.data import SentenceTokens, collate, cut_instances
 from docmt.model import ModelConfig, TranslationModel, pack
-from docmt.model.attention import FullContext
-from docmt.model.layers import Hierarchy
+from docmt.model.builder import ModelBuilder
+from docmt.model.contexts import FullContext
 from docmt.model.scope import AttentionScope
-from docmt.model.transformer import Parts
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, hierarchical
 
@@ -73,7 +72,7 @@ def test_logits_do_not_depend_on_the_borders_of_instances(name, limit, most):
         instances,
         range(len(instances)),
         SpecialTokens(40),
-        model.parts.boundary_tokens,
+        model.boundary_tokens,
         system.labelled_sentences,
     )
     whole = torch.cat([*logits(model), *logits(model, SOURCE[:2], TARGET[:2])])
@@ -131,12 +130,8 @@ def test_heads_have_their_own_width_where_the_model_is_no_multiple_of_their_numb
 
 def module(k=2, trim=(1, 1), identity=False, detach=False):
     torch.manual_seed(1)
-    hierarchy = Hierarchy(
-        Parts(ModelConfig(**SIZES)),
-        AttentionScope(extent="neighbour", offset=k, trim=trim),
-        identity=identity,
-        detach=detach,
-    )
+    scope = AttentionScope(extent="neighbour", offset=k, trim=trim)
+    hierarchy = ModelBuilder(ModelConfig(**SIZES)).build_hierarchy(scope, identity=identity, detach=detach)
     with torch.no_grad():
         for parameter in hierarchy.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -209,7 +204,7 @@ def test_gradients_are_numbers_where_nothing_is_seen(name):
             cut_instances([1] * len(source), None, [0, len(source)], model.system.context_spec()),
             [0],
             SpecialTokens(40),
-            model.parts.boundary_tokens,
+            model.boundary_tokens,
         )
         model(batch.inputs).square().sum().backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

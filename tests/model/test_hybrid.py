@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
-from docmt.model.attention import Attention, FullContext
+from docmt.model.attention import Attention
+from docmt.model.contexts import FullContext
 from docmt.model.embeddings import SentenceVectors
 from docmt.model.scope import AttentionScope
 from docmt.model.systems import Hybrid
@@ -64,7 +65,10 @@ def test_vectors_over_the_document_are_those_of_a_plain_loop(farthest):
         for query in range(len(x))
     ]
     torch.testing.assert_close(
-        FullContext(packed).attend(attention, x), plain_attention(attention, x, pairs), atol=1e-10, rtol=1e-8
+        attention.attend(x, FullContext(packed).find(attention, x)),
+        plain_attention(attention, x, pairs),
+        atol=1e-10,
+        rtol=1e-8,
     )
 
 
@@ -85,7 +89,10 @@ def test_vectors_over_recent_sentences_are_those_of_a_plain_loop(before):
         for query in range(len(x))
     ]
     torch.testing.assert_close(
-        FullContext(packed).attend(attention, x), plain_attention(attention, x, pairs), atol=1e-10, rtol=1e-8
+        attention.attend(x, FullContext(packed).find(attention, x)),
+        plain_attention(attention, x, pairs),
+        atol=1e-10,
+        rtol=1e-8,
     )
 
 
@@ -95,7 +102,9 @@ def test_vectors_of_zero_change_nothing():
     without = Attention(16, 2, scope).double()
     without.load_state_dict({k: v for k, v in with_vectors.state_dict().items() if not k.startswith("relation")})
     x = torch.randn(len(packed.tokens), 16, dtype=torch.float64)
-    found, expected = (FullContext(packed).attend(attention, x) for attention in (with_vectors, without))
+    found, expected = (
+        attention.attend(x, FullContext(packed).find(attention, x)) for attention in (with_vectors, without)
+    )
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
 
 

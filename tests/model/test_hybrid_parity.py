@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from docmt.model import ModelConfig, TranslationModel, pack
-from docmt.model.attention import FullContext
+from docmt.model.contexts import FullContext
 from docmt.model.embeddings import SinusoidalPositions
 from docmt.model.systems import Hybrid
 

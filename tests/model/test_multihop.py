@@ -1,13 +1,14 @@
 """The Multi-Hop Transformer: what hops see in which order, what missing context does, what gradients reach."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
-from docmt.model.attention import FullContext, Memory
+from docmt.model.contexts import FullContext, Memory
 from docmt.model.layers import HierarchicalAttention, Hops, SentenceEncoder
 from docmt.model.scope import AttentionScope
 from docmt.model.systems import MultiHop
@@ -116,9 +117,8 @@ def test_the_fifth_sentence_hops_over_the_second_third_and_fourth_and_the_second
     sentences = Spans.tile([3, 4, 5, 6, 7, 8])
     memory = Memory(torch.zeros(33, 1), sentences, Spans.tile([33]))
     context = FullContext(memory, {"context": memory})
-    spans = [
-        context.resolve_scope(AttentionScope("context", "neighbour", back), memory.states)[1].keys for back in (3, 2, 1)
-    ]
+    hops = [SimpleNamespace(scope=AttentionScope("context", "neighbour", back)) for back in (3, 2, 1)]
+    spans = [context.find(hop, memory.states).pattern.keys for hop in hops]
     assert [(int(span.starts[4]), int(span.lengths[4])) for span in spans] == [(3, 4), (7, 5), (12, 6)]
     assert [int(span.lengths[1]) for span in spans] == [0, 0, 3]
     assert [int(span.starts[1]) for span in spans][-1] == 0

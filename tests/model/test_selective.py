@@ -6,7 +6,7 @@ import torch
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model import selective_attention as module
-from docmt.model.attention import FullContext
+from docmt.model.contexts import FullContext
 from docmt.model.selective_attention import sparsemax
 from variants import selective
 

@@ -7,7 +7,7 @@ import torch
 from test_selective import EVERY, LEVELS, SIZES, SOURCE, TARGET, join, plain_contexts, visible_to
 
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
-from docmt.model.attention import FullContext
+from docmt.model.contexts import FullContext
 from docmt.model.layers import run_layers
 from docmt.model.systems import Selective
 from variants import selective

@@ -3,14 +3,15 @@
 import gc
 import math
 import weakref
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, ModelInput, Packed, Spans, TranslationModel, attend, pack
-from docmt.model.attention import FullContext
+from docmt.model.contexts import FullContext
 from docmt.model.embeddings import SentenceRotation
 from docmt.model.model_config import Linear
 from docmt.model.scope import AttentionScope, BoundaryTokens
@@ -258,7 +259,7 @@ def test_with_half_of_the_heads_silent_the_others_are_a_simpler_system(silent, s
                 tensor[:, silent_heads] = 0.0
     halves = start_halves(sentence)
     simpler = build(system=system, **({"concat": Concat(sentences=3)} if system == "concat" else {}))
-    simpler.config = replace(simpler.config, positions="sentence")
+    simpler.restarts_positions = True
     weights = sentence.state_dict()
     simpler.load_state_dict({name: weights[simpler.system.initial_weight(name)] for name in simpler.state_dict()})
     found, expected = (model.logits([(SOURCE, TARGET)])[0] for model in (halves, simpler))
@@ -287,7 +288,9 @@ def test_numbers_of_sentences_begin_anew_in_each_document():
     context = FullContext(both.target, memories, both.alignment)
     for memory, sentences in (("self", TARGET), ("source", SOURCE)):
         scope = AttentionScope(memory, "document", causal=memory == "self")
-        queries, keys = context.resolve_scope(scope, model.embed("target", both.target))[1].sentence_numbers()
+        queries, keys = context.find(
+            SimpleNamespace(scope=scope), model.embed("target", both.target)
+        ).pattern.sentence_numbers()
         for numbers, own in ((queries, TARGET), (keys, sentences)):
             expected = [number for number, sentence in enumerate(own) for _ in sentence]
             assert numbers.tolist() == [0] * len(own[0]) + expected

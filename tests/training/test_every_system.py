@@ -10,10 +10,10 @@ from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.builder import ModelBuilder
 from docmt.model.linear_kernels import CHUNK
 from docmt.model.model_config import Linear
 from docmt.model.systems import Cadec, Concat, Context, Group, Hierarchical, MultiHop, Selective
-from docmt.model.transformer import Parts
 from docmt.training import train
 from docmt.training.distributed import start_fabric
 from docmt.training.finetune import initialize_from
@@ -457,7 +457,7 @@ def test_validation_by_bleu_in_low_precision(change, tmp_path, system):
 def test_a_gate_joins_states_of_different_precision():
     """A norm under autocast on a GPU gives float32, a projection bfloat16."""
     model = ModelConfig(system="context", width=8, heads=2, vocabulary_size=20, context=Context(fusion="published"))
-    branch = Parts(model.resolve()).build_gated_residual(additive=False)
+    branch = ModelBuilder(model.resolve()).build_gated_residual(additive=False)
     x, y = torch.randn(3, 8), torch.randn(3, 8)
     with torch.autocast("cpu", torch.bfloat16):
         joined = branch.add_output(x, y.bfloat16())

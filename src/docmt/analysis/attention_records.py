@@ -19,12 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from docmt.model import Spans, TranslationModel
-from docmt.model.attention import Attention, AttentionContext, FullContext, GateSigmoid
+from docmt.model.attention import Attention, GateSigmoid
 from docmt.model.attention_weights import WeightBlock, attention_weights
+from docmt.model.contexts import AttentionContext, DraftContext, FullContext
 from docmt.model.kernels import AttentionPattern
 from docmt.model.layers import Hierarchy, Layer, SentenceAttention
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.selective_attention import DraftContext, SelectiveAttention
+from docmt.model.selective_attention import SelectiveAttention
 
 
 def entropy_bits(weights: Tensor) -> Tensor:
@@ -285,8 +286,8 @@ class _Recorder:
             weights, exists, keys = module.attention_weights(x, *context.resolve_sentences(module.memory, states))
             record = SentenceAttentionRecord(site, context, weights, exists, keys)
         else:
-            memory, pattern = context.resolve_scope(module.scope, arguments[0])
-            record = TokenAttentionRecord(site, context, module, arguments[0], memory, pattern)
+            visible = context.find(module, arguments[0])
+            record = TokenAttentionRecord(site, context, module, arguments[0], visible.memory, visible.pattern)
         self.attentions.append(record)
         self.on_attention(record)
 
@@ -297,7 +298,7 @@ class _Recorder:
         """Hook for the attention to the words of several previous sentences, which is not called as a module."""
         x, context = arguments
         if isinstance(context, FullContext):
-            pattern, _ = context.resolve_preceding(module.words.scope, len(x))
+            pattern = context.find_preceding(module.words, x).pattern
             self.on_attention(TokenAttentionRecord(site, context, module.words, module.words_norm(x), x, pattern))
 
     @torch.no_grad()

@@ -20,10 +20,10 @@ from docmt.core.files import atomic_directory, parse_json, read_json
 from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
+from docmt.model.embeddings import Stack
 from docmt.model.layers import GATED_PREFIX
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import ContextSpec
-from docmt.model.transformer import Parts
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
 from docmt.text.bpe import parse_tokenizer_json
 from docmt.text.sentencepiece_tokenizer import spm_to_json
@@ -60,12 +60,12 @@ def export_ctranslate2(model_directory: Path | str, output: Path, quantization: 
     _share_unknown_text(texts)
     spec.register_source_vocabulary(texts["source"])
     spec.register_target_vocabulary(texts["target"])
-    config, boundary_tokens, target = spec.config, model.parts.boundary_tokens, texts["target"]
+    config, boundary_tokens, target = spec.config, model.boundary_tokens, texts["target"]
     config.bos_token, config.eos_token, config.unk_token = (
         target[token] for token in (SpecialTokens.bos, SpecialTokens.eos, SpecialTokens.unk)
     )
     config.decoder_start_token, *prefix = (target[mark] for mark in boundary_tokens.target_opening)
-    config.layer_norm_epsilon = model.parts.family.norm_epsilon
+    config.layer_norm_epsilon = model.family.norm_epsilon
     entries: dict[str, Any] = {
         "source_opens": [texts["source"][mark] for mark in boundary_tokens.source_opening],
         "source_closes": [texts["source"][mark] for mark in boundary_tokens.source_closing],
@@ -131,12 +131,12 @@ def _share_unknown_text(texts: Mapping[Side, list[str]]) -> None:
 
 def _build_spec(specs: Any, model: TranslationModel) -> Any:
     """Convert the model to a CTranslate2 spec. Raises DocmtError for an unsupported setting."""
-    parts, config = model.parts, model.config
-    if parts.encoder.family.norm_epsilon != parts.family.norm_epsilon:
+    config, source = model.config, model.stacks["source"]
+    if source.family.norm_epsilon != model.family.norm_epsilon:
         raise unsupported_error(config, "family")  # config.json has one entry for both
-    if not parts.boundary_tokens.target_opening:
+    if not model.boundary_tokens.target_opening:
         raise unsupported_error(config, "target_language_ids")
-    if parts.family.source_bias and parts.encoder.sizes.position_encoding == "relative":
+    if model.family.source_bias and source.config.position_encoding == "relative":
         raise unsupported_error(config, "family")  # the export adds the bias to absolute positions
     encoder = _build_stack(specs, specs.TransformerEncoderSpec, model, "source")
     decoder = _build_stack(specs, specs.TransformerDecoderSpec, model, "target")
@@ -146,50 +146,50 @@ def _build_spec(specs: Any, model: TranslationModel) -> Any:
 
 def _build_stack(specs: Any, kind: Any, model: TranslationModel, side: Side) -> Any:
     """Convert the encoder (source) or the decoder (target)."""
-    parts, stack = model.parts.for_side(side), "encoder" if side == "source" else "decoder"
-    sizes, relative = parts.sizes, parts.sizes.position_encoding == "relative"
+    stack, layers = model.stacks[side], "encoder" if side == "source" else "decoder"
+    sizes, relative = stack.config, stack.config.position_encoding == "relative"
     activation = sizes.activation.removeprefix(GATED_PREFIX)
     spec = kind(
-        len(getattr(model, stack)),
+        len(getattr(model, layers)),
         sizes.heads,
-        pre_norm=parts.pre_norm,
+        pre_norm=stack.pre_norm,
         activation=getattr(specs.Activation, _ACTIVATIONS[activation]),
         layernorm_embedding=sizes.embedding_normalization,
         relative_attention_bias=relative,
         ffn_glu=activation != sizes.activation,
-        rms_norm=parts.family.norm == "rms",
+        rms_norm=stack.family.norm == "rms",
     )
     spec.scale_embeddings = sizes.scale_embeddings
     tokens = spec.embeddings[0] if side == "source" else spec.embeddings
-    tokens.weight = getattr(model, parts.table_name(side)).weight
+    tokens.weight = getattr(model, model.table_name(side)).weight
     if not relative:
         spec.position_encodings.encodings = _position_vectors(model, side)
     if sizes.embedding_normalization:
         _fill_norm(spec.layernorm_embedding, getattr(model, f"{side}_norm"))
-    for layer_spec, layer in zip(spec.layer, getattr(model, stack), strict=True):
-        _fill_attention(layer_spec.self_attention, layer.attention.local, layer.attention_residual.norm, parts)
+    for layer_spec, layer in zip(spec.layer, getattr(model, layers), strict=True):
+        _fill_attention(layer_spec.self_attention, layer.attention.local, layer.attention_residual.norm, stack)
         if relative:
             distances = layer.attention.local.distances
             layer_spec.self_attention.relative_attention_bias = distances.table.weight
             layer_spec.self_attention.relative_attention_max_distance = np.int32(sizes.relative_distance)
         if side == "target":
-            _fill_attention(layer_spec.attention, layer.cross.local, layer.cross_residual.norm, parts)
+            _fill_attention(layer_spec.attention, layer.cross.local, layer.cross_residual.norm, stack)
         _fill_linear(layer_spec.ffn.linear_0, layer.feed_forward.inner)
         if layer.feed_forward.factor is not None:
             _fill_linear(layer_spec.ffn.linear_0_noact, layer.feed_forward.factor)
         _fill_linear(layer_spec.ffn.linear_1, layer.feed_forward.outer)
         _fill_norm(layer_spec.ffn.layer_norm, layer.feed_forward_residual.norm)
-    if parts.pre_norm:
-        _fill_norm(spec.layer_norm, getattr(model, f"{stack}_norm"))
+    if stack.pre_norm:
+        _fill_norm(spec.layer_norm, getattr(model, f"{layers}_norm"))
     return spec
 
 
 def _position_vectors(model: TranslationModel, side: Side) -> Tensor:
     """Return the position vectors of a side [count, d]."""
-    sizes = model.parts.for_side(side).sizes
+    sizes = model.stacks[side].config
     count = sizes.max_positions if sizes.position_encoding == "learned" else max(sizes.max_positions, MIN_POSITIONS)
     table: Tensor = getattr(model, f"{side}_positions")(torch.arange(count))
-    return model.source_bias(table) if side == "source" and model.parts.family.source_bias else table
+    return model.source_bias(table) if side == "source" and model.family.source_bias else table
 
 
 def _fill_head(spec: Any, model: TranslationModel) -> None:
@@ -203,16 +203,16 @@ def _fill_head(spec: Any, model: TranslationModel) -> None:
     spec.projection.weight = weight
     if bias is not None:
         spec.projection.bias = bias.clamp(min=IMPOSSIBLE)
-        if not model.parts.family.can_generate_padding:
+        if not model.family.can_generate_padding:
             spec.projection.bias[SpecialTokens.pad] = IMPOSSIBLE
     if head.scale != 1.0:
         spec.scale_outputs = head.scale
 
 
-def _fill_attention(spec: Any, attention: Attention, norm: nn.Module, parts: Parts) -> None:
+def _fill_attention(spec: Any, attention: Attention, norm: nn.Module, stack: Stack) -> None:
     """Set the weights of an attention and its norm. Self-attention has one matrix for queries, keys and values."""
-    sizes, query, key, value = parts.sizes, attention.query, attention.key, attention.value
-    spec.queries_scale = (sizes.attention_width // sizes.heads) ** -0.5 if parts.family.scaled else 1.0
+    query, key, value = attention.query, attention.key, attention.value
+    spec.queries_scale = attention.head_width**-0.5 if stack.family.scaled else 1.0
     groups = ((query, key, value),) if len(spec.linear) == 2 else ((query,), (key, value))
     for linear, group in zip(spec.linear, (*groups, (attention.output,)), strict=True):
         _fill_linear(linear, *group)

@@ -28,8 +28,9 @@ from docmt.decoding.search_rules import WordIds
 from docmt.decoding.translation_results import WordLink, non_finite_error
 from docmt.documents.words import Span, find_words
 from docmt.model import ModelInput, TranslationModel
-from docmt.model.attention import Attention, FullContext
+from docmt.model.attention import Attention
 from docmt.model.attention_weights import attention_weights
+from docmt.model.contexts import FullContext
 from docmt.model.kernels import AttentionPattern
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens, Tokenizer
@@ -156,7 +157,7 @@ def iterate_alignment_weights(
     outputs = [[number for number in range(first, last) if number in wanted] for first, last in ranges]
     for batch in task.batches([i for i, numbers in enumerate(outputs) if numbers]):
         inputs = collate(
-            task.words, targets, cut, batch, task.specials, task.model.parts.boundary_tokens, drafts=task.drafts
+            task.words, targets, cut, batch, task.specials, task.model.boundary_tokens, drafts=task.drafts
         ).inputs.to(task.model.device)
         aligned = [(i, number) for i in batch for number in outputs[i]]
         starts = np.cumsum([0, *(cut.last[batch] - cut.first[batch])])
@@ -214,10 +215,11 @@ def _sentence_weights(
 ) -> list[Weights]:
     """Return the weights [t, s] of these target sentences in one attention, from its input x [T, d]."""
     assert inputs.target is not None
-    target, boundaries = inputs.target, model.parts.boundary_tokens
+    target, boundaries = inputs.target, model.boundary_tokens
     words = target.sentences.trim(*boundaries.counts("target")).select(rows)
     queries = words if shifted else Spans(words.starts - 1, words.lengths)  # where the token before is the input
-    memory, pattern = context.resolve_scope(attention.scope, x)
+    visible = context.find(attention, x)
+    memory, pattern = visible.memory, visible.pattern
     segments = rows if attention.scope.extent != "document" else target.documents.find_segments(words.starts)
     keys = pattern.keys.select(segments)
     sources = context.memories["source"].sentences.trim(*boundaries.counts("source")).select(inputs.alignment[rows])

@@ -56,7 +56,7 @@ class BeamSearch:
         """See `search`."""
         device = model.device
         self.model, self.specials, self.config = model, specials, config
-        self.boundaries = TargetBoundaries(specials, model.parts.boundary_tokens)
+        self.boundaries = TargetBoundaries(specials, model.boundary_tokens)
         self.decoder = IncrementalDecoder(model, memories, rows, config.beam, prefixes)
         begins = prefixes[0].lengths if prefixes else torch.zeros(len(rows), dtype=torch.int64)
         self.begins = begins.to(device).repeat_interleave(config.beam)  # [R] tokens before the first step

@@ -56,8 +56,8 @@ class Cache:
     def begin_step(self, step: Step) -> None:
         """Prepare for the tokens of a step."""
 
-    def store(self, layer: int, pair: Tensor) -> None:
-        """Store the step's key and value of self-attention: [R, 2, H, k]."""
+    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """Store the step's key and value of self-attention: [R, H, k] each."""
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Return the attention output: [R, H, k] -> [R, H, k]."""
@@ -354,9 +354,10 @@ class SelfCache(Cache):
             return (numbers == current - back) & is_word[:, None, None]
         return numbers == current if self.scope.extent == "sentence" else numbers >= current - self.scope.offset
 
-    def store(self, layer: int, pair: Tensor) -> None:
+    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
         """See `Cache`."""
-        self.pairs[layer][:, self.length - self.beams : self.length] = pair.view(-1, self.beams, *pair.shape[1:])
+        slots = self.pairs[layer][:, self.length - self.beams : self.length]  # [D, B, 2, H, k]
+        slots[:, :, 0], slots[:, :, 1] = key.view_as(slots[:, :, 0]), value.view_as(slots[:, :, 1])
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the tokens so far: [R, H, k]."""

@@ -19,7 +19,7 @@ from docmt.checkpoint.model_directory import choose_device, find_model
 from docmt.checkpoint.model_names import warn_if_non_commercial
 from docmt.core.errors import DocmtError
 from docmt.model import ModelInput, TranslationModel
-from docmt.model.attention import Memory
+from docmt.model.contexts import Memory
 from docmt.model.products import Precision, check_precision
 from docmt.model.systems import ContextSpec
 from docmt.text import Tokenizer
@@ -42,7 +42,7 @@ class Ensemble:
         self.members = tuple(members)
         names = names or [f"model {number}" for number in range(1, len(members) + 1)]
         first = members[0]
-        self.system, self.parts = first.system, first.parts
+        self.system, self.boundary_tokens, self.family = first.system, first.boundary_tokens, first.family
         for name, member in zip(names, members, strict=True):
             if problem := _find_difference(first, member):
                 raise DocmtError(f"{names[0]} and {name} cannot form an ensemble: {problem}")
@@ -120,7 +120,7 @@ def _find_difference(one: TranslationModel, other: TranslationModel) -> str:
     specs = [member.system.context_spec() for member in (one, other)]
     if any(spec.reads_instances for spec in specs) and any(spec.source_context for spec in specs):
         return "one reads whole instances, the other a few sentences before. Choose models with the same context."
-    if one.parts.boundary_tokens != other.parts.boundary_tokens:
+    if one.boundary_tokens != other.boundary_tokens:
         return f"families {one.config.family} and {other.config.family} have other boundary tokens. Choose one family."
     sizes = one.config.vocabulary_size, other.config.vocabulary_size
     return "" if sizes[0] == sizes[1] else f"their vocabularies have {sizes[0]} and {sizes[1]} entries."

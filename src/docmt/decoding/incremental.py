@@ -11,12 +11,13 @@ from docmt.decoding.caches import Cache, CrossCache, LinearCrossCache, LinearSel
 from docmt.decoding.ensembles import Memories, Model, list_members, list_memories
 from docmt.decoding.prefixes import Prefixes, number_documents
 from docmt.decoding.search_rules import SearchRow
-from docmt.model.attention import Attention, Memory, find_source, number_in_documents, visible_spans
-from docmt.model.embeddings import SentenceVectors
+from docmt.model.attention import Attention
+from docmt.model.contexts import Memory, find_source, number_in_documents, visible_spans
+from docmt.model.embeddings import DistanceBiases, SentenceRelation, SentenceVectors
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.linear_kernels import compute_states
 from docmt.model.scope import AttentionScope
-from docmt.model.selective_attention import SelectiveAttention
+from docmt.model.selective_attention import ContextDocument, SelectiveAttention
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
 
@@ -132,42 +133,72 @@ class IncrementalState:
         self.sentences = sentences.cpu() if self.documents else sentences
         self.described = {scope: (each[0][sentences], each[1][sentences]) for scope, each in self._sentences.items()}
 
-    def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """Attend to the cache: x [R, d] -> [R, H k]."""
-        cache, number = self.cache_slots[attention]
-        if isinstance(attention, LinearAttention):
-            if isinstance(cache, LinearSelfCache):
-                query, key = attention.project_features(x, x)
-                gates = None if attention.gate is None else attention.compute_gates(x)
-                cache.update(number, key, attention.project_values(x), gates)
-            else:
-                query = attention.project_query_features(x)
-            return cache.attend(number, query).to(x.dtype).flatten(-2)
-        relation = attention.relation
-        queries, keys = (None, None) if relation is None else self.described[attention.scope.without_layer]
-        if attention.scope.memory == "self":
-            query, pair = attention.project_self(x)
-            if relation is not None and keys is not None:
-                key, value = pair.unbind(-3)
-                pair = torch.stack(relation.change_pair(key, value, keys), dim=-3)
-            cache.store(number, pair)
+    def find(self, attention: Attention, x: Tensor) -> CachedStates:
+        """See `AttentionContext`: x [R, d]."""
+        scope = attention.scope
+        described = self.described.get(scope.without_layer)
+        return CachedStates(*self.cache_slots[attention], x if scope.memory == "self" else None, described)
+
+    def find_preceding(self, attention: Attention, x: Tensor) -> CachedSentences:
+        """See `AttentionContext`: x [R, d]."""
+        return CachedSentences(*self.cache_slots[attention], x)
+
+    def find_documents(self, attention: SelectiveAttention, x: Tensor) -> tuple[list[ContextDocument], Tensor]:
+        """See `AttentionContext`: x [R, d]."""
+        return self.documents[attention], self.sentences
+
+
+class CachedStates:
+    """Visible states of a decoding step: the cache of an attention."""
+
+    def __init__(
+        self, cache: Cache, layer: int, memory: Tensor | None, described: tuple[Tensor, Tensor] | None = None
+    ) -> None:
+        """layer: number of the attention in the cache; memory: states [R, d] of self-attention; described: of the
+        sentences of hypotheses, for a relation."""
+        self.cache, self.layer, self.memory, self.described = cache, layer, memory, described
+
+    def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
+        """See `VisibleStates`."""
+        assert self.described is not None
+        return self.described
+
+    def attend(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
+    ) -> Tensor:
+        """See `VisibleStates`: [R, H, k] each. The cache knows the distances."""
+        if key is not None and value is not None:
+            self.cache.store(self.layer, key, value)
+        return self.cache.attend(self.layer, query)
+
+    def attend_linear(self, attention: LinearAttention, x: Tensor) -> Tensor:
+        """See `VisibleStates`: x [R, d] -> [R, H, k]."""
+        if isinstance(self.cache, LinearSelfCache):
+            query, key = attention.project_features(x, x)
+            gates = None if attention.gate is None else attention.compute_gates(x)
+            self.cache.update(self.layer, key, attention.project_values(x), gates)
         else:
-            query = attention.project_query(x)
-        if relation is None or queries is None:
-            return cache.attend(number, query).flatten(-2)
-        return relation.read_output(cache.attend(number, relation.change_query(query, queries)), queries).flatten(-2)
+            query = attention.project_query_features(x)
+        return self.cache.attend(self.layer, query)
 
-    def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend to earlier sentences (see `AttentionContext`): x, states [R, d] -> [R, n, d] and [R, n]."""
-        cache, number = self.cache_slots[attention]
-        assert isinstance(cache, SelfCache)
-        pair = [attention.split_heads(project(states)) for project in (attention.key, attention.value)]
-        cache.store(number, torch.stack(pair, dim=-3))
-        return cache.attend_preceding(number, attention.project_query(x)).flatten(-2), cache.exists
 
-    def attend_sentences(self, attention: SelectiveAttention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend to the words of other sentences (see `AttentionContext`): x, states [R, d] -> [R, H k] and [R]."""
-        return attention.attend_documents(x, self.sentences, self.documents[attention])
+class CachedSentences(CachedStates):
+    """Visible sentences of a decoding step."""
+
+    cache: SelfCache
+
+    @property
+    def exists(self) -> Tensor:
+        """See `VisibleSentences`: [R, n]."""
+        return self.cache.exists
+
+    def attend(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
+    ) -> Tensor:
+        """See `VisibleStates`: [R, H, k] each -> [R, n, H, k]."""
+        assert key is not None and value is not None
+        self.cache.store(self.layer, key, value)
+        return self.cache.attend_preceding(self.layer, query)
 
 
 def _projected_dtype(model: TranslationModel) -> torch.dtype:
@@ -205,7 +236,7 @@ def _project_memory(attention: Attention, memory: Memory) -> tuple[Tensor, Tenso
     """Return keys and values [T, H, k] of the states that an attention sees, as its relation changes them."""
     if attention not in memory.projected:
         states, relation = memory.select_states(attention.scope), attention.relation
-        key, value = attention.split_heads(attention.key(states)), attention.split_heads(attention.value(states))
+        key, value = attention.project_memory(states)
         if relation is not None:
             numbers = number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
             described = relation.describe_keys(numbers, 1 + int(numbers.max()), states.device)

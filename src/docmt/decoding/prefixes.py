@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,10 @@ from docmt.decoding.caches import SharedKeys, TargetKeys
 from docmt.decoding.ensembles import Memories, Model, list_members, list_memories
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
-from docmt.model.attention import Attention, FullContext, Memory
+from docmt.model.attention import Attention
+from docmt.model.contexts import FullContext, Memory, PackedSentenceStates, PackedStates
+from docmt.model.embeddings import DistanceBiases
+from docmt.model.kernels import AttentionPattern
 from docmt.model.linear_attention import KeyWeights, LinearAttention
 from docmt.model.linear_kernels import compute_states_after
 from docmt.model.spans import Spans
@@ -41,24 +44,45 @@ class RecordingContext(FullContext):
         super().__init__(*args)  # type: ignore[arg-type]
         self.recorded: dict[Attention, AttentionRecord] = {}
 
-    def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """Attend and record: x [T, d] -> [T, d]."""
+    def find(self, attention: Attention, x: Tensor) -> PackedStates:  # type: ignore[override]
+        """See `AttentionContext`: x [T, d]."""
+        visible = super().find(attention, x)
         if attention.scope.memory != "self":
-            return super().attend(attention, x)
-        memory, pattern = self.resolve_scope(attention.scope, x)
-        if isinstance(attention, LinearAttention):
-            key, value, weighing = attention.project_keys_values(memory, pattern)
-            self.recorded[attention] = AttentionRecord(key, value, weighing)
-            return attention.attend_keys(x, key, value, weighing, pattern)
-        query, key, value = attention.project(x, memory, pattern)
-        self.recorded[attention] = AttentionRecord(key, value)
-        return attention.attend_projected(query, key, value, pattern)
+            return visible
+        return _RecordedStates(visible.memory, visible.pattern, attention, self.recorded)
 
-    def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend to earlier sentences and record (see `AttentionContext`): x, states [T, d] -> [T, n, d] and [T, n]."""
-        keys, values = (attention.split_heads(project(states)) for project in (attention.key, attention.value))
-        self.recorded[attention] = AttentionRecord(keys, values)
-        return super().attend_preceding(attention, x, states)
+    def find_preceding(self, attention: Attention, x: Tensor) -> PackedSentenceStates:  # type: ignore[override]
+        """See `AttentionContext`: x [T, d]."""
+        self.recorded[attention] = AttentionRecord(*attention.project_memory(x))
+        return super().find_preceding(attention, x)
+
+
+class _RecordedStates(PackedStates):
+    """Visible states whose keys and values are recorded when an attention reads them."""
+
+    def __init__(
+        self,
+        memory: Tensor,
+        pattern: AttentionPattern,
+        attention: Attention,
+        recorded: dict[Attention, AttentionRecord],
+    ) -> None:
+        super().__init__(memory, pattern)
+        self.attention, self.recorded = attention, recorded
+
+    def attend(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
+    ) -> Tensor:
+        """See `VisibleStates`."""
+        assert key is not None and value is not None
+        self.recorded[self.attention] = AttentionRecord(key, value)
+        return super().attend(query, key, value, dropout, distances)
+
+    def attend_linear(self, attention: Any, x: Tensor) -> Tensor:
+        """See `VisibleStates`."""
+        key, value, weighing = attention.project_keys_values(self.memory, self.pattern)
+        self.recorded[self.attention] = AttentionRecord(key, value, weighing)
+        return attention.attend_keys(x, key, value, weighing, self.pattern)
 
 
 class TargetPass:
@@ -140,16 +164,14 @@ class Prefixes:
 
 def can_read_prefixes(model: Model) -> bool:
     """Return whether prefixes can be read in one pass: sentences are framed, and not joined by one token."""
-    return all(
-        member.system.rules == "frame" and not member.parts.boundary_tokens.joined for member in list_members(model)
-    )
+    return all(member.system.rules == "frame" and not member.boundary_tokens.joined for member in list_members(model))
 
 
 def read_prefixes(
     model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens
 ) -> list[Prefixes]:
     """Read the prefixes of these rows with each member of the model."""
-    boundary_tokens, device = model.parts.boundary_tokens, model.device
+    boundary_tokens, device = model.boundary_tokens, model.device
     closing = [specials.eos] if boundary_tokens.target_has_end else []
     whole = [[*row.prefix, ()] for row in rows]
     target = pack(

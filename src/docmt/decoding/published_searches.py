@@ -33,10 +33,10 @@ class PooledSearch(ABC):
         self.specials, self.config, self.boundaries = (
             specials,
             config,
-            TargetBoundaries(specials, model.parts.boundary_tokens),
+            TargetBoundaries(specials, model.boundary_tokens),
         )
         self.model, self.decoder = model, IncrementalDecoder(model, memories, rows, beam)
-        self.family = model.parts.family
+        self.family = model.family
         self.sentences = torch.tensor([row.sentences[0] for row in rows], device=device).repeat_interleave(beam)
         limits = [config.sentence_limit(row.lengths[0]) + self.boundaries.inner_openers for row in rows]
         self.limits = torch.tensor(limits, device=device)  # [D] tokens

@@ -178,7 +178,7 @@ class _Repair:
         task, model = self.task, self.task.model
         translations = [self._translation(n) for n in range(len(task.words.lengths))]
         target = SentenceTokens.from_documents([translations])
-        boundaries = model.parts.boundary_tokens
+        boundaries = model.boundary_tokens
         collated = collate(task.words, target, task.instances, batch, task.specials, boundaries, "last", task.drafts)
         collated = collated.to(model.device)
         inputs, memories = collated.inputs, self._compute_memories(batch, collated.inputs)
@@ -259,7 +259,7 @@ def _judge_labels(task: Task, batch: Batch, passes: Sequence[TargetPass]) -> tup
     assert inputs.target is not None
     positions = torch.arange(len(labels)) if inputs.label_positions is None else inputs.label_positions
     offsets = inputs.target.sentences.positions()[positions.cpu()].to(labels.device)
-    words = offsets - len(task.model.parts.boundary_tokens.target_opening) + 1  # words before each label
+    words = offsets - len(task.model.boundary_tokens.target_opening) + 1  # words before each label
     specials = task.specials
     excluded = torch.tensor([specials.bos, specials.pad, specials.unk, specials.eod, specials.mask])
     scores, gaps = torch.zeros(2, len(labels), device=labels.device)

@@ -186,7 +186,7 @@ class Task:
 
     def read_sources(self, batch: Sequence[int]) -> ModelInput:
         """Return the model input of these instances."""
-        inputs = collate_source(self.words, self.instances, batch, self.model.parts.boundary_tokens, self.drafts)
+        inputs = collate_source(self.words, self.instances, batch, self.model.boundary_tokens, self.drafts)
         return inputs.to(self.model.device)
 
     def split_aligned(self, inputs: ModelInput, batch: Sequence[int]) -> Sequence[Tensor]:
@@ -279,8 +279,7 @@ def cut_source(
         longest = longest if drafts is None else np.maximum(longest, drafts.lengths)
         before = context_spec.source_context if context_spec.joined_context else 0
         sizes = np.maximum(
-            longest + model.parts.boundary_tokens.max_per_sentence,
-            context_lengths(words.lengths, document_offsets, before),
+            longest + model.boundary_tokens.max_per_sentence, context_lengths(words.lengths, document_offsets, before)
         )
         number = int(sizes.argmax())
         if sizes[number] > min(limits):
@@ -292,7 +291,7 @@ def cut_source(
             )
         if not all(member.restarts_positions for member in configs if member.position_limit is not None):
             # Boundary tokens of a sentence beyond NUM_BOUNDARY_TOKENS.
-            more = max(model.parts.boundary_tokens.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)
+            more = max(model.boundary_tokens.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)
             second_limit = longest + more, min(limits) + 1
     return cut_instances(
         words.lengths,

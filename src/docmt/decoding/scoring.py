@@ -171,7 +171,7 @@ def score_task(
         equal = [numbers for group in batch_groups for numbers in group]
         indices = [numbers[0] for numbers in equal]
         batch = collate(
-            task.words, words, task.instances, indices, specials, model.parts.boundary_tokens, "last", task.drafts
+            task.words, words, task.instances, indices, specials, model.boundary_tokens, "last", task.drafts
         )
         inputs = share_sources(task, batch.inputs, batch_groups)
         inputs = inputs.isolate_sentences() if without_context else inputs
@@ -201,7 +201,7 @@ def split_scores(
 
     Raises DocmtError where scores are not numbers.
     """
-    config, boundaries = task.config, TargetBoundaries(task.specials, task.model.parts.boundary_tokens)
+    config, boundaries = task.config, TargetBoundaries(task.specials, task.model.boundary_tokens)
     labels_per_sentence = 1 + boundaries.tokens.predicts_boundary
     hypotheses, first = [], 0
     for i in indices:
@@ -237,7 +237,7 @@ def find_forced_labels(
     """Return the positions, among the labels of these sentences, of those that the search would force."""
     lengths = [int(task.words.lengths[number]) for number in numbers]
     limits = [task.config.sentence_limit(length) if free_at_limit else -1 for length in lengths]
-    rules, boundary_labelled = choose_rules(task.model, task.config), task.model.parts.boundary_tokens.predicts_boundary
+    rules, boundary_labelled = choose_rules(task.model, task.config), task.model.boundary_tokens.predicts_boundary
     return rules.find_forced_labels([int(target.lengths[n]) for n in numbers], limits, boundary_labelled)
 
 
@@ -268,7 +268,7 @@ def iterate_scoring_inputs(task: Task, targets: Sequence[WordIds]) -> Iterator[t
     The latter is [S] int64 over the sentences of the packed source: which of all sentences of the task it is, or -1 if
     it is only context. targets: documents of word ids.
     """
-    words, cut, boundaries = SentenceTokens.from_documents(targets), task.instances, task.model.parts.boundary_tokens
+    words, cut, boundaries = SentenceTokens.from_documents(targets), task.instances, task.model.boundary_tokens
     for indices in task.batches():
         batch = collate(task.words, words, cut, indices, task.specials, boundaries, drafts=task.drafts)
         numbers = [torch.arange(int(cut.before[i]), int(cut.last[i])) for i in indices]

@@ -393,7 +393,7 @@ def choose_order(model: Model, config: SearchConfig, context: ContextConfig) -> 
 
 def choose_rules(model: Model, config: SearchConfig) -> Rules:
     """Return the rules of this search or scoring. Raises DocmtError for a published search of other models."""
-    joined = model.parts.boundary_tokens.joined
+    joined = model.boundary_tokens.joined
     if (config.implementation == "rfa") != joined and config.implementation != "docmt":
         family = list_members(model)[0].config.family
         choice = "docmt or rfa" if joined else "docmt"

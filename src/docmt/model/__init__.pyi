@@ -1,4 +1,4 @@
-from .attention import attend as attend
+from .kernels import attend as attend
 from .model_config import ModelConfig as ModelConfig
 from .spans import ModelInput as ModelInput
 from .spans import Packed as Packed

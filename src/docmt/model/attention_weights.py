@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from docmt.model.attention import Attention
+from docmt.model.contexts import PackedStates
 from docmt.model.kernels import AttentionPattern
 from docmt.model.linear_attention import KeyWeights, LinearAttention
 from docmt.model.spans import Spans
@@ -116,7 +117,9 @@ def attention_weights(
         key_weights = attention.weigh_keys(memory, attention.split_heads(attention.key(memory)), pattern)
         query, key = attention.project_features(x, memory)
     else:
-        query, key, _ = attention.project(x, memory, pattern)
+        query, projected, _ = attention.project(x, PackedStates(memory, pattern))
+        assert projected is not None
+        key = projected
         query = query.repeat(pattern.query_total // max(len(query), 1), 1, 1)
     return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal, linear=key_weights)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,10 +13,8 @@ from torch import Tensor, nn
 
 from docmt.core.errors import DocmtError
 from docmt.model import noise
-from docmt.model.families.conventions import PADDING_ID
-
-if TYPE_CHECKING:
-    from docmt.model.transformer import Parts
+from docmt.model.families.conventions import PADDING_ID, Family
+from docmt.model.transformer_config import TransformerConfig
 
 # The published code counts positions from the padding id (1) plus one.
 FIRST_POSITION = 2
@@ -281,6 +279,37 @@ def build_token_embedding(rows: int, width: int, zero_row: int | None = PADDING_
     return embedding
 
 
+class Stack(NamedTuple):
+    """Options and conventions of the encoder or the decoder, and what reads its side of the text."""
+
+    config: TransformerConfig
+    family: Family
+    distances: Mapping[bool, DistanceBiases]
+    """shared biases of scores by distance, by whether attention is causal"""
+
+    @property
+    def pre_norm(self) -> bool:
+        """Whether norms precede blocks."""
+        return self.config.normalization == "pre"
+
+    @property
+    def has_two_tables(self) -> bool:
+        """Whether each side has token embeddings of its own."""
+        separate = self.family.tables == "either" and self.config.source_vocabulary_size > 0
+        return self.family.tables == "two" or separate
+
+    def build_norm(self) -> nn.Module:
+        """Build a norm of states."""
+        norm = nn.RMSNorm if self.family.norm == "rms" else nn.LayerNorm
+        return norm(self.config.width, eps=self.family.norm_epsilon)
+
+    def build_positions(self) -> nn.Module:
+        """Build position vectors."""
+        if self.config.position_encoding == "learned":
+            return LearnedPositions(self.config.width, self.config.max_positions)
+        return SinusoidalPositions(self.config.width, self.family.first_position, self.family.frequencies)
+
+
 class Embeddings(nn.Module):
     """Token embeddings, positions and norms of both sides, and the output head.
 
@@ -291,58 +320,89 @@ class Embeddings(nn.Module):
     softmax: OutputProjection
     head_bias: HeadBias
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, encoder: Stack, decoder: Stack) -> None:
         super().__init__()
-        self.parts = parts
-        for name, module in parts.build_embeddings().items():
-            self.add_module(name, module)
+        self.stacks = {"source": encoder, "target": decoder}
+        """the stack that reads a side"""
+        config, self.family = decoder.config, decoder.family
+        self.boundary_tokens = self.family.boundary_tokens(config)
+        self.has_two_tables = decoder.has_two_tables
+        self.has_separate_head = (self.family.head if config.output == "auto" else config.output) == "untied"
+        self.build_tables()
+
+    def build_tables(self) -> None:
+        """Build token embeddings, positions, norms and output head, as attributes."""
+        config, family = self.stacks["target"].config, self.family
+        if self.has_two_tables:
+            source_rows = config.source_vocabulary_size or config.vocabulary_size
+            self.source_tokens = build_token_embedding(source_rows, self.stacks["source"].config.width)
+        target_table = build_token_embedding(config.vocabulary_size, config.width, family.zero_row)
+        self.add_module(self.table_name("target"), target_table)
+        rows = config.vocabulary_size - sum(family.ids_without_logits)
+        if self.has_separate_head:
+            self.softmax = OutputProjection(rows, config.width)
+        if family.head_bias:
+            self.head_bias = HeadBias(rows)
+        if family.source_bias:
+            self.source_bias = SourceBias(config.width)
+        for side, stack in self.stacks.items():
+            if stack.config.position_encoding == "relative":
+                name = "encoder_distances" if side == "source" else "decoder_distances"
+                self.add_module(name, stack.distances[side == "target"])
+            else:
+                self.add_module(f"{side}_positions", stack.build_positions())
+            if stack.config.embedding_normalization:
+                self.add_module(f"{side}_norm", stack.build_norm())
+
+    def table_name(self, side: str) -> str:
+        """Return the name of the token embedding of a side."""
+        return f"{side}_tokens" if self.has_two_tables else "tokens"
 
     def look_up_tokens(self, side: str, tokens: Tensor) -> Tensor:
         """Embed tokens [...] as E[token], [..., d], times sqrt(d) with `scale_embeddings` (Vaswani et al. 2017, 3.4).
 
         side: source or target.
         """
-        vectors = noise.look_up(getattr(self, self.parts.table_name(side)), tokens)
-        sizes = self.parts.for_side(side).sizes
-        if sizes.scale_embeddings:
-            vectors = vectors * math.sqrt(sizes.width)
-        return self.source_bias(vectors) if self.parts.family.source_bias and side == "source" else vectors
+        vectors = noise.look_up(getattr(self, self.table_name(side)), tokens)
+        config = self.stacks[side].config
+        if config.scale_embeddings:
+            vectors = vectors * math.sqrt(config.width)
+        return self.source_bias(vectors) if self.family.source_bias and side == "source" else vectors
 
     def add_positions(self, side: str, vectors: Tensor, positions: Tensor | None) -> Tensor:
         """Add the vectors of positions [...] (None: nothing) to vectors [..., d], and apply the norm of embeddings."""
-        sizes = self.parts.for_side(side).sizes
-        if positions is not None and sizes.position_encoding != "relative":
-            vectors = vectors + getattr(self, f"{side}_positions")(positions)
+        config = self.stacks[side].config
+        if positions is not None and config.position_encoding != "relative":
+            vectors = vectors + self.get_submodule(f"{side}_positions")(positions)
         if torch.is_autocast_enabled(vectors.device.type):
             # States keep the precision of autocast. Casting them around every product made 240 copies in a training
             # step of a small model (decision 0011).
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
-        normed: Tensor = getattr(self, f"{side}_norm")(vectors) if sizes.embedding_normalization else vectors
+        normed: Tensor = self.get_submodule(f"{side}_norm")(vectors) if config.embedding_normalization else vectors
         return normed
 
     def head(self) -> Head:
         """Return the output head: the target embedding, or a separate matrix."""
-        parts = self.parts
-        first, last = parts.family.ids_without_logits
-        bias = self.head_bias.vector if parts.family.head_bias else None
-        if parts.has_separate_head:
+        first, last = self.family.ids_without_logits
+        bias = self.head_bias.vector if self.family.head_bias else None
+        if self.has_separate_head:
             return Head(self.softmax.weight, first, bias)
-        table = self._target_table()
-        scale = parts.sizes.width**-0.5 if parts.sizes.output == "scaled" else 1.0
+        config, table = self.stacks["target"].config, self._target_table()
+        scale = config.width**-0.5 if config.output == "scaled" else 1.0
         return Head(table[first : len(table) - last] if first or last else table, first, bias, scale)
 
     def full_head(self) -> Head:
         """Return the head with all rows of a tied table, and a bias of minus infinity for ids without logits."""
         head, table = self.head(), self._target_table()
-        if self.parts.has_separate_head or len(head.weight) == len(table):
+        if self.has_separate_head or len(head.weight) == len(table):
             return head
         bias = head.weight.new_zeros(len(head.weight)) if head.bias is None else head.bias
-        return Head(table, 0, F.pad(bias.detach(), self.parts.family.ids_without_logits, value=-torch.inf), head.scale)
+        return Head(table, 0, F.pad(bias.detach(), self.family.ids_without_logits, value=-torch.inf), head.scale)
 
     def table_names(self) -> Sequence[str]:
         """Return the names of the token embeddings."""
-        return tuple(dict.fromkeys(self.parts.table_name(side) for side in ("source", "target")))
+        return tuple(dict.fromkeys(self.table_name(side) for side in ("source", "target")))
 
     def _target_table(self) -> Tensor:
-        table: Tensor = getattr(self, self.parts.table_name("target")).weight
+        table: Tensor = getattr(self, self.table_name("target")).weight
         return table

@@ -7,6 +7,7 @@ key span gives zeros.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +26,96 @@ Built = TypeVar("Built")
 # products.
 _BUCKET_FILL = 0.55
 # Up to these key lengths, plain products beat scaled_dot_product_attention on a CPU (decision 0010).
-_VARLEN_MAX_WIDTH, _VARLEN_WIDTH_UNIT = 256, 8
 _PLAIN_MAX_KEY_LENGTH = {torch.bfloat16: 1024, torch.float32: 256}
+_VARLEN_MAX_WIDTH, _VARLEN_WIDTH_UNIT = 256, 8
+
+_log = logging.getLogger(__name__)
+_reasons_logged: set[str] = set()
+
+
+def attend_reference(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    pattern: AttentionPattern,
+    dropout: float = 0.0,
+    distances: DistanceBiases | None = None,
+) -> Tensor:
+    """Attend segment by segment: softmax(Q K^T / sqrt(k) + bias) V. The other kernels equal it, but are fast."""
+    outputs = []
+    layout = zip(
+        pattern.queries.starts.tolist(),
+        pattern.queries.lengths.tolist(),
+        pattern.keys.starts.tolist(),
+        pattern.keys.lengths.tolist(),
+        strict=True,
+    )
+    for q_start, q_length, k_start, k_length in layout:
+        q = query[q_start : q_start + q_length].transpose(0, 1)  # [H, q, k]
+        k = key[k_start : k_start + k_length].transpose(0, 1)  # [H, l, k]
+        v = value[k_start : k_start + k_length].transpose(0, 1)
+        if k_length == 0:
+            outputs.append(torch.zeros_like(query[q_start : q_start + q_length]))
+            continue
+        scores = q @ k.transpose(1, 2) / math.sqrt(query.shape[-1])
+        before = k_length - q_length if pattern.causal else 0
+        if distances is not None:
+            scores = scores + distances(torch.arange(before, before + q_length, device=q.device), k_length)
+        if pattern.causal:
+            scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(before + 1), -math.inf)
+        weights = F.dropout(scores.softmax(-1), dropout)
+        outputs.append((weights @ v).transpose(0, 1))
+    return torch.cat(outputs)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    queries: Spans,
+    keys: Spans,
+    causal: bool = False,
+    *,
+    dropout: float = 0.0,
+    kernel: str | None = None,
+    distances: DistanceBiases | None = None,
+) -> Tensor:
+    """Scaled dot-product attention in which segment i of the queries sees span i of the keys and nothing else.
+
+    query [Tq, H, k]; key, value [Tk, H, k]; returns [Tq, H, k]. `queries` must tile the Tq positions; key spans
+    may lie anywhere. With `causal`, token j of a segment sees its span up to the j-th of its last |segment| tokens.
+    `kernel` selects one of `KERNELS`. `distances` biases scores by the distance of a key from a query, each
+    counted from the start of its segment or span. The cost is the sum of |segment| x |span|. Raises ValueError for
+    incompatible spans.
+    """
+    pattern = AttentionPattern(queries, keys, causal, len(key))
+    return attend_pattern(query, key, value, pattern, dropout=dropout, kernel=kernel, distances=distances)
+
+
+def attend_pattern(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    pattern: AttentionPattern,
+    *,
+    dropout: float = 0.0,
+    kernel: str | None = None,
+    distances: DistanceBiases | None = None,
+) -> Tensor:
+    """Attend as `attend` does, with a prepared pattern."""
+    if pattern.is_empty:
+        # All three still need (zero) gradients. Otherwise processes that exchange gradients would deadlock.
+        return query * 0.0 + 0.0 * (key.sum() + value.sum())
+    if kernel is None:
+        kernel, reason = choose_kernel(query, dropout, distances is not None)
+        if reason not in _reasons_logged:
+            _reasons_logged.add(reason)
+            _log.info("attention kernel: %s (%s)", kernel, reason)
+    if kernel not in KERNELS:
+        raise ValueError(f"kernel {kernel!r}: choose one of {', '.join(KERNELS)}")
+    # The projections have chosen the precision. Autocast would only add copies here.
+    with torch.autocast(query.device.type, enabled=False):
+        return KERNELS[kernel](query, key, value, pattern, dropout, distances)
 
 
 @dataclass(eq=False)
@@ -201,7 +290,11 @@ class PaddedLayout:
 
 
 class Rows:
-    """Padded rows and their inverse. `inverse` [total] is None if a row may be gathered several times."""
+    """Padded rows and their inverse.
+
+    `index` [m] is the packed row of each padded row, `inverse` [total] the reverse (None: a row may be gathered several
+    times). `padding` of the padded rows and `missing` of the packed rows have no counterpart.
+    """
 
     def __init__(self, rows: Sequence[tuple[Tensor, Tensor]], total: int, device: torch.device) -> None:
         """rows: parts of the padded rows, each with row indices [n] and [n] bool (False: padding); total: number of
@@ -238,30 +331,6 @@ def _index_bucket_rows(spans: Spans, members: Tensor, count: int, length: int, h
     return rows.flatten(), real[:, None, :].expand_as(rows).flatten()
 
 
-class _MoveRows(torch.autograd.Function):
-    """Rows of x by index, each used at most once besides padding. Forward and backward are plain copies.
-
-    `index` [m] is the row of x for each row of the result, `inverse` [n] the reverse. `unfilled` rows of the result and
-    `unread` rows of x have no counterpart. They are zero, in the result and in the gradient.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, index: Tensor, inverse: Tensor, unfilled: Tensor | None, unread: Tensor | None
-    ) -> Tensor:
-        ctx.save_for_backward(inverse, unread)
-        return _MoveRows.copy(x, index, unfilled)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return _MoveRows.copy(gradients[0], *ctx.saved_tensors), None, None, None, None
-
-    @staticmethod
-    def copy(x: Tensor, index: Tensor, zeros: Tensor | None) -> Tensor:
-        result = x.index_select(0, index)
-        return result if zeros is None else result.index_fill_(0, zeros, 0.0)
-
-
 def attend_padded(
     query: Tensor,
     key: Tensor,
@@ -294,14 +363,47 @@ def gather_rows(x: Tensor, rows: Rows) -> Tensor:
     flat = x.reshape(-1, x.shape[-1])
     if rows.inverse is None:
         return flat.index_select(0, rows.index)
-    result: Tensor = _MoveRows.apply(flat, rows.index, rows.inverse, None, rows.missing)  # type: ignore[no-untyped-call]
+    result: Tensor = _GatherRows.apply(flat, rows)  # type: ignore[no-untyped-call]
     return result
 
 
 def scatter_rows(x: Tensor, rows: Rows) -> Tensor:
     """Return padded rows [.., n] to their origin: [total, n]."""
-    result: Tensor = _MoveRows.apply(x, rows.inverse, rows.index, rows.missing, rows.padding)  # type: ignore[no-untyped-call]
+    result: Tensor = _ScatterRows.apply(x, rows)  # type: ignore[no-untyped-call]
     return result
+
+
+class _GatherRows(torch.autograd.Function):
+    """Copies of rows, each used at most once besides padding, whose gradient is a copy, too, and not a sum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rows: Rows) -> Tensor:
+        ctx.rows = rows
+        return x.index_select(0, rows.index)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _copy_rows(gradients[0], ctx.rows.inverse, ctx.rows.missing), None
+
+
+class _ScatterRows(torch.autograd.Function):
+    """The inverse of `_GatherRows`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rows: Rows) -> Tensor:
+        ctx.rows = rows
+        return _copy_rows(x, rows.inverse, rows.missing)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _copy_rows(gradients[0], ctx.rows.index, ctx.rows.padding), None
+
+
+def _copy_rows(x: Tensor, index: Tensor | None, zeros: Tensor | None) -> Tensor:
+    """Return the rows of x at these indices; rows `zeros` of the result are zero."""
+    assert index is not None
+    result = x.index_select(0, index)
+    return result if zeros is None else result.index_fill_(0, zeros, 0.0)
 
 
 def _attend_bucket(
@@ -326,41 +428,6 @@ def _attend_bucket(
         scores += mask_bias if bucket.causal else mask_bias.expand(-1, q.shape[1], -1, -1).flatten(0, 1)
     weights = F.dropout(scores.softmax(-1), dropout)
     return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
-
-
-def attend_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    pattern: AttentionPattern,
-    dropout: float = 0.0,
-    distances: DistanceBiases | None = None,
-) -> Tensor:
-    """Attend segment by segment. A slow reference for tests of the other kernels."""
-    outputs = []
-    layout = zip(
-        pattern.queries.starts.tolist(),
-        pattern.queries.lengths.tolist(),
-        pattern.keys.starts.tolist(),
-        pattern.keys.lengths.tolist(),
-        strict=True,
-    )
-    for q_start, q_length, k_start, k_length in layout:
-        q = query[q_start : q_start + q_length].transpose(0, 1)  # [H, q, k]
-        k = key[k_start : k_start + k_length].transpose(0, 1)  # [H, l, k]
-        v = value[k_start : k_start + k_length].transpose(0, 1)
-        if k_length == 0:
-            outputs.append(torch.zeros_like(query[q_start : q_start + q_length]))
-            continue
-        scores = q @ k.transpose(1, 2) / math.sqrt(query.shape[-1])
-        before = k_length - q_length if pattern.causal else 0
-        if distances is not None:
-            scores = scores + distances(torch.arange(before, before + q_length, device=q.device), k_length)
-        if pattern.causal:
-            scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(before + 1), -math.inf)
-        weights = F.dropout(scores.softmax(-1), dropout)
-        outputs.append((weights @ v).transpose(0, 1))
-    return torch.cat(outputs)
 
 
 def attend_varlen(
@@ -411,3 +478,8 @@ def choose_kernel(query: Tensor, dropout: float, has_biases: bool = False) -> tu
     if query.shape[-1] % _VARLEN_WIDTH_UNIT:
         return "padded", f"varlen has heads of a multiple of {_VARLEN_WIDTH_UNIT} dimensions"
     return "varlen", "CUDA with 16-bit floats"
+
+
+def upcast(x: Tensor) -> Tensor:
+    """Cast to float32, unless float64: phases and long sums need more than 16 bits."""
+    return x if x.dtype == torch.float64 else x.float()

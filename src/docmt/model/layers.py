@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
-from docmt.model.attention import Attention, AttentionContext, FullContext, Gate, GateSigmoid, Memory
-from docmt.model.linear_attention import upcast
+from docmt.model.attention import Attention, Gate, GateSigmoid
+from docmt.model.contexts import AttentionContext, FullContext, Memory
+from docmt.model.embeddings import Embeddings
+from docmt.model.kernels import upcast
 from docmt.model.spans import Packed, Spans
-
-if TYPE_CHECKING:
-    from docmt.model.embeddings import Embeddings
-    from docmt.model.scope import AttentionScope
-    from docmt.model.transformer import Parts
 
 
 class Layer(nn.Module):
@@ -257,7 +254,7 @@ class SentenceEncoder(nn.Module):
         return Memory(states[-1], text.sentences, text.documents, states)
 
 
-def zero_projections(*projections: nn.Linear) -> None:
+def zero_projections(*projections: nn.Module) -> None:
     """Set weights and biases to zero, so that a new block starts without effect."""
     for weights in (weights for projection in projections for weights in projection.parameters()):
         nn.init.zeros_(weights)
@@ -275,32 +272,40 @@ class Hierarchy(nn.Module):
     first sentence of the batch, later target words included.) Missing sentences are hidden.
     """
 
-    def __init__(self, parts: Parts, scope: AttentionScope, *, identity: bool, detach: bool) -> None:
-        """scope: the n = `scope.offset` preceding sentences; detach: no gradient reaches the states through queries and
-        keys, but through x alone, as published."""
+    def __init__(
+        self,
+        words: Attention,
+        sentences: SentenceAttention,
+        feed_forward: FeedForward,
+        norms: Sequence[nn.Module],
+        last_norm: nn.Module | None,
+        *,
+        dropout: float,
+        detach: bool,
+    ) -> None:
+        """words: attention to the words of the n = `scope.offset` preceding sentences; sentences: to their summaries;
+        norms: of the queries of both, of the summaries, and of the feed-forward block; last_norm: None for identity;
+        detach: no gradient reaches the states through queries and keys, but through x alone, as published."""
         super().__init__()
-        sizes = parts.sizes
         self.detach = detach
-        self.words_norm, self.sentences_norm, self.summary_norm = (parts.build_norm() for _ in range(3))
-        self.words = parts.build_attention(scope)
-        self.sentences = SentenceAttention(sizes.width, sizes.heads, sizes.attention_width)
-        self.feed_forward = parts.build_feed_forward()
-        self.feed_forward_residual = Residual(parts.build_norm(), sizes.dropout, pre_norm=True)
-        self.gate = nn.Linear(2 * sizes.width, sizes.width)
+        self.words_norm, self.sentences_norm, self.summary_norm, feed_forward_norm = norms
+        self.words, self.sentences, self.feed_forward = words, sentences, feed_forward
+        self.feed_forward_residual = Residual(feed_forward_norm, dropout, pre_norm=True)
+        width = sentences.output.out_features
+        self.gate = nn.Linear(2 * width, width)
         self.opening = GateSigmoid("context")
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
-        self.norm = None if identity else parts.build_norm()
-        if identity:
-            zero_projections(self.sentences.output, self.feed_forward.outer)
+        self.norm = last_norm
+        if last_norm is None:
+            zero_projections(sentences.output, feed_forward.outer)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
         states = x.detach() if self.detach else x
-        contexts, exists = context.attend_preceding(
-            self.words, self.words_norm(states), states
-        )  # [..., n, d], [..., n]
-        summaries = self.summary_norm(self.words.output(contexts))
+        visible = context.find_preceding(self.words, states)
+        contexts = self.words.output(self.words.attend(self.words_norm(states), visible))  # [..., n, d]
+        summaries, exists = self.summary_norm(contexts), visible.exists  # [..., n]
         s = self.sentences(self.sentences_norm(states), summaries, exists)
         branch = self.feed_forward_residual
         s = branch.add_output(s, self.feed_forward(branch.prepare_input(s), context))
@@ -317,21 +322,13 @@ class DocumentLayer(nn.Module):
     it is x bit for bit while the outputs of the layer are zero. The gate reads x and y - x, a reparametrisation.
     """
 
-    def __init__(self, parts: Parts, attention: Attention, *, identity: bool) -> None:
-        """identity: the outputs of the layer start at zero, and no norm follows."""
+    def __init__(self, layer: Layer, gate: Gate, norm: nn.Module | None) -> None:
+        """layer: has pre-norm branches; norm: follows the gate. Without one, the outputs of the blocks start at
+        zero."""
         super().__init__()
-        feed_forward = parts.build_feed_forward()
-        blocks: dict[str, nn.Module] = {"attention": attention, "feed_forward": feed_forward}
-        self.layer = Layer(
-            {
-                name: (block, Residual(parts.build_norm(), parts.sizes.dropout, pre_norm=True))
-                for name, block in blocks.items()
-            }
-        )
-        self.gate = Gate(parts.sizes.width, additive=True)
-        self.norm = None if identity else parts.build_norm()
-        if identity:
-            zero_projections(attention.output, feed_forward.outer)
+        self.layer, self.gate, self.norm = layer, gate, norm
+        if norm is None:
+            zero_projections(layer.get_submodule("attention.output"), layer.get_submodule("feed_forward.outer"))
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from torch.quasirandom import SobolEngine
 
 from docmt.model.attention import Attention
-from docmt.model.kernels import AttentionPattern
+from docmt.model.contexts import VisibleStates
+from docmt.model.kernels import AttentionPattern, upcast
 from docmt.model.linear_kernels import GateDecay, attend_linear
-from docmt.model.model_config import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
+from docmt.model.transformer_config import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
 
-Drawing = Literal["independent", "orthogonal", "quasi"]
+FeatureSampling = Literal["independent", "orthogonal", "quasi"]
 """Sampling of random directions.
 
 independent: N(0, 1) each. orthogonal: orthogonal rows in blocks of k, with the norms of independent ones. quasi:
@@ -35,7 +36,7 @@ DIRECTIONS_SUFFIX = ".features.matrices"
 
 
 def draw_directions(
-    heads: int, count: int, width: int, method: Drawing, generator: torch.Generator | None = None
+    heads: int, count: int, width: int, method: FeatureSampling, generator: torch.Generator | None = None
 ) -> Tensor:
     """Sample D random directions for each head, [H, D, k], on the CPU. None: the default generator."""
     if method == "independent":
@@ -71,7 +72,7 @@ class RandomFeatures(nn.Module):
         heads: int,
         width: int,
         count: int,
-        method: Drawing = "independent",
+        method: FeatureSampling = "independent",
         *,
         temperature: float = 1.0,
         per_dimension: bool = False,
@@ -160,11 +161,6 @@ class LearnedFeatures(nn.Module):
 Features = RandomFeatures | LearnedFeatures
 
 
-def upcast(x: Tensor) -> Tensor:
-    """Cast to float32, unless float64: phases and long sums need more than 16 bits."""
-    return x if x.dtype == torch.float64 else x.float()
-
-
 def build_features(options: Linear, heads: int, width: int, *, self_attention: bool) -> Features:
     """Build the feature map of self-attention, or of attention to the source."""
     count = options.features if self_attention else options.cross_features
@@ -217,27 +213,25 @@ class LinearAttention(Attention):
             nn.init.xavier_uniform_(self.gate.weight)
             nn.init.constant_(self.gate.bias, options.gate_bias)
 
-    def attend_memory(self, x: Tensor, memory: Tensor, pattern: AttentionPattern, repeats: int = 1) -> Tensor:
-        """Attend from x [Tq, d] to memory [Tk, d] (x itself for self-attention). Returns [Tq, d].
+    def attend(self, x: Tensor, visible: VisibleStates) -> Tensor:
+        """Attend from x [..., d] to what is visible: [..., H k], before the output projection."""
+        return visible.attend_linear(self, x).to(x.dtype).flatten(-2)
 
-        Raises ValueError for repeated queries, which need softmax weights.
-        """
-        if repeats != 1:
-            raise ValueError("linear attention does not support repeated queries: use softmax attention")
+    def attend_memory(self, x: Tensor, memory: Tensor, pattern: AttentionPattern) -> Tensor:
+        """Attend from x [Tq, d] to memory [Tk, d] (x itself for self-attention): [Tq, H, k]."""
         return self.attend_keys(x, *self.project_keys_values(memory, pattern), pattern)
 
     def project_keys_values(self, memory: Tensor, pattern: AttentionPattern) -> tuple[Tensor, Tensor, KeyWeights]:
         """Project memory [Tk, d] to keys and values [Tk, H, k], and weigh the keys."""
-        key = self.split_heads(self.key(memory))
-        return key, self.split_heads(self.value(memory)), self.weigh_keys(memory, key, pattern)
+        key, value = self.project_memory(memory)
+        return key, value, self.weigh_keys(memory, key, pattern)
 
     def attend_keys(
         self, x: Tensor, key: Tensor, value: Tensor, key_weights: KeyWeights, pattern: AttentionPattern
     ) -> Tensor:
-        """Attend from x [Tq, d] to keys and values [Tk, H, k]. Returns [Tq, d]."""
+        """Attend from x [Tq, d] to keys and values [Tk, H, k]: [Tq, H, k]."""
         query = self.split_heads(self.query(x))
-        output = attend_linear(query, key, value, pattern, features=self.build_feature_map(), **key_weights._asdict())
-        return output.to(x.dtype).flatten(-2)
+        return attend_linear(query, key, value, pattern, features=self.build_feature_map(), **key_weights._asdict())
 
     def build_feature_map(self) -> Callable[[Tensor], Tensor]:
         """Return the map of queries and keys [H, n, k] of this pass to features [H, n, F]."""

@@ -62,7 +62,8 @@ def attend_linear(
     with torch.autocast(query.device.type, enabled=False):
         heads, device = query.shape[1], query.device
         chunks = pattern.get_or_build(
-            ("asked", chunk, heads, device), lambda: Chunks(pattern.queries, chunk, heads, pattern.query_total, device)
+            ("query chunks", chunk, heads, device),
+            lambda: Chunks(pattern.queries, chunk, heads, pattern.query_total, device),
         )
         if pattern.causal:
             if not pattern.queries.equals(pattern.keys):
@@ -73,7 +74,8 @@ def attend_linear(
             sums = _attend_causal(chunks.gather(query), chunks.gather(key), values, features, decay, chunks, block)
         else:
             key_chunks = pattern.get_or_build(
-                ("seen", chunk, heads, device), lambda: Chunks(pattern.keys, chunk, heads, pattern.key_total, device)
+                ("key chunks", chunk, heads, device),
+                lambda: Chunks(pattern.keys, chunk, heads, pattern.key_total, device),
             )
             states = _compute_segment_states(key, value, key_chunks, features, log_weights, dtype, block)
             sums = _read_segment_states(chunks.gather(query), states.to(dtype), features, chunks, block)

@@ -7,20 +7,18 @@ words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.model.attention import AttentionContext, FullContext, Memory
 from docmt.model.attention_weights import MAX_SCORES
-from docmt.model.layers import Dropout, GatedResidual, Layer, Residual, zero_projections
-from docmt.model.linear_attention import upcast
+from docmt.model.contexts import AttentionContext, Memory
+from docmt.model.kernels import upcast
+from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, zero_projections
 from docmt.model.spans import Spans
-
-if TYPE_CHECKING:
-    from docmt.model.transformer import Parts
+from docmt.model.transformer_config import TransformerConfig
 
 Normalization = Literal["softmax", "sparsemax"]
 
@@ -82,42 +80,43 @@ class SelectiveAttention(nn.Module):
 
     def __init__(
         self,
-        parts: Parts,
+        config: TransformerConfig,
         memory: Literal["self", "drafts"],
+        trim: tuple[int, int],
+        norm: nn.Module,
+        feed_forward: FeedForward,
+        last_norm: nn.Module | None,
         *,
         preceding: bool,
         level: Literal["sentence", "word", "hierarchical"],
         words: Normalization,
         detach: bool,
-        identity: bool,
     ) -> None:
-        """memory: that of the words; preceding: only sentences before are visible; words: weights of words; detach: no
-        gradient reaches the memory."""
+        """memory: that of the words; trim: hidden boundary tokens at the start and end of a sentence; last_norm: None
+        for identity; preceding: only sentences before are visible; words: weights of words; detach: no gradient reaches
+        the memory."""
         super().__init__()
-        sizes = parts.sizes
-        self.heads, self.inner, self.memory = sizes.heads, sizes.attention_width, memory
-        boundaries = parts.boundary_tokens  # the states of a draft predict the tokens after them, `</s>` at the end
-        self.trim = boundaries.counts("source") if memory == "self" else (len(boundaries.target_opening) - 1, 1)
+        self.heads, self.inner, self.memory, self.trim = config.heads, config.attention_width, memory, trim
         self.preceding, self.level, self.detach = preceding, level, detach
         self.normalize = sparsemax if words == "sparsemax" else _softmax
         self.projections = ["query", "key", "value"]
         if level == "hierarchical":
             self.projections += ["sentence_query", "sentence_key"]
         for name in self.projections:
-            self.add_module(name, _build_projection(sizes.width, self.inner))
-        self.output = _build_projection(self.inner, sizes.width)
-        self.dropout_of_weights, self.dropout = Dropout(sizes.attention_dropout), Dropout(sizes.dropout)
-        self.norm, self.feed_forward = parts.build_norm(), parts.build_feed_forward()
-        self.last_norm = None if identity else parts.build_norm()
-        if identity:
-            zero_projections(self.feed_forward.outer)
+            self.add_module(name, _build_projection(config.width, self.inner))
+        self.output = _build_projection(self.inner, config.width)
+        self.dropout_of_weights, self.dropout = Dropout(config.attention_dropout), Dropout(config.dropout)
+        self.norm, self.feed_forward, self.last_norm = norm, feed_forward, last_norm
+        if last_norm is None:
+            zero_projections(feed_forward.outer)
 
     def forward(self, x: Tensor, context: AttentionContext, states: Tensor) -> tuple[Tensor, Tensor]:
         """Return c [..., d], and whether anything is visible [...] bool, for queries x [..., d].
 
         states [..., d]: of the computed sequence, which other sentences read.
         """
-        attended, exists = context.attend_sentences(self, x, states)
+        documents, sentences = context.find_documents(self, states)
+        attended, exists = self.attend_documents(x, sentences, documents)
         c = self.feed_forward(self.norm(self.dropout(self.output(attended))), context)
         return c if self.last_norm is None else self.last_norm(c), exists
 
@@ -263,20 +262,22 @@ class SelectiveLayer(Layer):
         self.context, self.context_residual = attention, branch
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
-        """x [..., d] -> [..., d], or of drafts the states [2, T, d] that others read: keys, values"""
+        """x [..., d] -> [..., d]"""
+        h, query, states = self.prepare_context(x, context)
+        c, exists = self.context(query, context, states)
+        return torch.where(exists[..., None], self.context_residual.add_output(h, c), h)
+
+    def prepare_context(self, x: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the output h of the blocks, the queries of the context, and the states that others read.
+
+        Each is [..., d].
+        """
         h, after_cross = x, None
         for name, h in self.iterate_blocks(x, context):
-            after_cross = h if name == "cross" else after_cross
+            if name == "cross":
+                after_cross = h
         branch = self.context_residual
-        query, states = (branch.prepare_input(each) for each in (h if after_cross is None else after_cross, h))
-        if isinstance(context, DraftContext):
-            return torch.stack((query, states))
-        c, exists = self.context(query, context, states)
-        return torch.where(exists[..., None], branch.add_output(h, c), h)
-
-
-class DraftContext(FullContext):
-    """Full pass over drafts, which see no other sentence."""
+        return h, branch.prepare_input(h if after_cross is None else after_cross), branch.prepare_input(h)
 
 
 def _build_projection(width: int, output_width: int) -> nn.Linear:

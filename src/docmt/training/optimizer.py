@@ -18,7 +18,7 @@ from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, read_shapes, re
 from docmt.core.settings import MANY
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
-from docmt.model.attention import AttentionContext
+from docmt.model.contexts import AttentionContext
 from docmt.model.embeddings import OutputProjection
 from docmt.model.layers import Layer
 from docmt.text import SpecialTokens
@@ -333,7 +333,7 @@ class Updater:
             return batch
 
         def drop(packed: Packed, side: Side, vocabulary_size: int) -> Packed:
-            droppable = packed.sentences.trim(*self.model.parts.boundary_tokens.counts(side)).indices()
+            droppable = packed.sentences.trim(*self.model.boundary_tokens.counts(side)).indices()
             return replace(packed, tokens=drop_words(packed.tokens, rate, SpecialTokens(vocabulary_size), droppable))
 
         inputs, size = batch.inputs, model.vocabulary_size

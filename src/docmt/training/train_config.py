@@ -12,8 +12,8 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, build, check_fields, check_number, field_range, option, quote, ranged, to_mapping
 from docmt.core.settings import first_difference as first_settings_difference
 from docmt.model import ModelConfig
-from docmt.model.model_config import Sizes
 from docmt.model.systems import ContextSpec
+from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class BatchConfig:
         check_fields(self, "batches.")
         lengths = self.instance_lengths
         for length in lengths:
-            check_number("batches.instance_lengths", length, field_range(Sizes, "instance_tokens"))
+            check_number("batches.instance_lengths", length, field_range(TransformerConfig, "instance_tokens"))
         if duplicates := [length for length in lengths if lengths.count(length) > 1]:
             raise DocmtError(f"batches.instance_lengths has {duplicates[0]} twice: give each length once")
 

@@ -31,8 +31,8 @@ from typing import Any, Literal
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
 from docmt.core.settings import field_range, flag_of, option
-from docmt.model.model_config import Sizes
 from docmt.model.systems import Context
+from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class ConvertOptions:
     """fairseq-gtransformer: convert a model of single sentences (doc_mode full)"""
     context_sentences: int = option(2, range=field_range(Context, "sentences"))
     """thumt: sentences in a context line of the training data"""
-    instance_tokens: int = option(512, range=field_range(Sizes, "instance_tokens"))
+    instance_tokens: int = option(512, range=field_range(TransformerConfig, "instance_tokens"))
     """upper limit of the tokens of an instance, as in training"""
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from docmt.model.scope import SPECIAL_TOKEN_IDS, BoundaryTokens
-
-if TYPE_CHECKING:
-    from docmt.model.model_config import Sizes
+from docmt.model.transformer_config import TransformerConfig
 
 PADDING_ID, START_ID = SPECIAL_TOKEN_IDS["<pad>"], SPECIAL_TOKEN_IDS["<s>"]
 SOURCE, TARGET = "SOURCE", "TARGET"
@@ -62,7 +60,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Family:
-    """Conventions shared by all checkpoints of a family. `Sizes` has what differs between them.
+    """Conventions shared by all checkpoints of a family. `TransformerConfig` has what differs between them.
 
     To add a family, define one in `families` or `families.huggingface`, and name it in `FAMILIES`.
     """
@@ -107,17 +105,17 @@ class Family:
     """conventions of a separate encoder; the fields above then describe the decoder"""
     huggingface: HuggingFace | None = None
 
-    def encoder_conventions(self, sizes: Sizes) -> tuple[Sizes, Family]:
-        """Return sizes and conventions of the encoder."""
+    def encoder_conventions(self, config: TransformerConfig) -> tuple[TransformerConfig, Family]:
+        """Return the options and conventions of the encoder."""
         if self.encoder is None:
-            return sizes, self
-        encoder_sizes = {name: getattr(sizes, f"encoder_{name}") or getattr(sizes, name) for name in ENCODER_SIZES}
+            return config, self
+        sizes = {name: getattr(config, f"encoder_{name}") or getattr(config, name) for name in ENCODER_SIZES}
         conventions = replace(self, norm_epsilon=self.encoder.norm_epsilon, encoder=None)
-        return sizes.replace_sizes(**encoder_sizes, head_width=0, **self.encoder.fixed_sizes), conventions
+        return config.without_system(**sizes, head_width=0, **self.encoder.fixed_sizes), conventions
 
-    def boundary_tokens(self, sizes: Sizes) -> BoundaryTokens:
-        """Return the boundary tokens for these sizes."""
-        language_tokens = {SOURCE: sizes.source_language_ids, TARGET: sizes.target_language_ids}
+    def boundary_tokens(self, config: TransformerConfig) -> BoundaryTokens:
+        """Return the boundary tokens of a model with these options."""
+        language_tokens = {SOURCE: config.source_language_ids, TARGET: config.target_language_ids}
         return BoundaryTokens.parse(
             self.source, self.target, language_tokens, predicts_boundary=self.predicts_boundary, joined=self.joined
         )

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.model.scope import AttentionScope, ContextSpec
 
-# Systems are also command-line options, whose help must not import torch. `parts` builds their modules.
+# Systems are also command-line options, whose help must not import torch. `builder` builds their modules.
 if TYPE_CHECKING:
     from torch import nn
 
-    from docmt.model.attention import GroupAttention, Memory
+    from docmt.model.attention import GroupAttention
+    from docmt.model.builder import ModelBuilder
+    from docmt.model.contexts import Memory
+    from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer
-    from docmt.model.model_config import Sizes
     from docmt.model.spans import ModelInput
-    from docmt.model.transformer import Parts, TranslationModel
+    from docmt.model.transformer_config import TransformerConfig
 
 Rules = Literal["frame", "open"]
 """Constraint of translations. frame: one target sentence per source sentence; open: the model decides."""
@@ -74,50 +76,51 @@ class System:
         """Return which sentences it reads together."""
         return ContextSpec(sentences=1)
 
-    def resolve_options(self, sizes: Sizes) -> System:
-        """Replace options "auto" by values for a model of these sizes."""
+    def resolve_options(self, config: TransformerConfig) -> System:
+        """Replace options "auto" by values for a model of these config."""
         return self
 
-    def check(self, sizes: Sizes) -> None:
-        """Raise DocmtError, naming the option, for incompatible options or sizes."""
+    def check(self, config: TransformerConfig) -> None:
+        """Raise DocmtError, naming the option, for incompatible options or config."""
 
-    def build_encoder(self, parts: Parts) -> list[Layer]:
+    def build_encoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build the layers of the encoder, bottom to top."""
         return [
-            parts.build_layer(
-                attention=self.build_attention(parts, AttentionScope(), number), feed_forward=parts.build_feed_forward()
+            builder.build_layer(
+                attention=self.build_attention(builder, AttentionScope(), number),
+                feed_forward=builder.build_feed_forward(),
             )
-            for number in range(parts.sizes.encoder_layers)
+            for number in range(builder.config.encoder_layers)
         ]
 
-    def build_decoder(self, parts: Parts) -> list[Layer]:
+    def build_decoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build the layers of the decoder, bottom to top."""
         return [
-            parts.build_layer(
-                attention=self.build_attention(parts, AttentionScope(causal=True), number),
-                cross=self.build_attention(parts, AttentionScope("source"), number),
-                feed_forward=parts.build_feed_forward(),
+            builder.build_layer(
+                attention=self.build_attention(builder, AttentionScope(causal=True), number),
+                cross=self.build_attention(builder, AttentionScope("source"), number),
+                feed_forward=builder.build_feed_forward(),
             )
-            for number in range(parts.sizes.decoder_layers)
+            for number in range(builder.config.decoder_layers)
         ]
 
-    def build_above_encoder(self, parts: Parts) -> list[nn.Module]:
+    def build_above_encoder(self, builder: ModelBuilder) -> list[nn.Module]:
         """Build modules (states, context) after the last encoder layer and its norm."""
         return []
 
-    def build_above_decoder(self, parts: Parts) -> list[nn.Module]:
+    def build_above_decoder(self, builder: ModelBuilder) -> list[nn.Module]:
         """Build modules (states, context) after the last decoder layer and its norm."""
         return []
 
-    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+    def build_attention(self, builder: ModelBuilder, scope: AttentionScope, number: int) -> GroupAttention:
         """Build the attention of layer `number` (from 0) that sees at least `scope`."""
-        return parts.build_group_attention(local=scope)
+        return builder.build_group_attention(local=scope)
 
-    def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
+    def build_modules(self, builder: ModelBuilder) -> dict[str, nn.Module]:
         """Build further modules of the model, by name."""
         return {}
 
-    def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+    def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute the memories of the decoder once, by their names in scopes."""
         return {"source": model.encode_memory(inputs.source)}
 

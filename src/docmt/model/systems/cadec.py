@@ -13,10 +13,12 @@ from docmt.model.systems.base import System
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from docmt.model.attention import Attention, GroupAttention, Memory
+    from docmt.model.attention import Attention, GroupAttention
+    from docmt.model.builder import ModelBuilder
+    from docmt.model.contexts import Memory
+    from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer
     from docmt.model.spans import ModelInput, Packed
-    from docmt.model.transformer import Parts, TranslationModel
 
 
 @dataclass(frozen=True)
@@ -46,47 +48,47 @@ class Cadec(System):
         """Return sentences with the k before them, all with drafts."""
         return ContextSpec(source_context=self.sentences, drafts=True)
 
-    def build_decoder(self, parts: Parts) -> list[Layer]:
+    def build_decoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build layers of self-attention, cross-attention, draft attention, feed-forward."""
-        layers = super().build_decoder(parts)
+        layers = super().build_decoder(builder)
         for layer in layers:
-            draft = self._build_recent(parts, AttentionScope("drafts"), 2 * parts.sizes.width)
-            layer.insert("draft", draft, parts.build_residual(has_norm=self.fusion == "published"), after="cross")
+            draft = self._build_recent(builder, AttentionScope("drafts"), 2 * builder.config.width)
+            layer.insert("draft", draft, builder.build_residual(has_norm=self.fusion == "published"), after="cross")
         return layers
 
-    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+    def build_attention(self, builder: ModelBuilder, scope: AttentionScope, number: int) -> GroupAttention:
         """Build cross-attention to recent sentences. Identity: added to attention to the own one, zero at first."""
         from docmt.model.attention import GroupAttention
 
         if scope.memory != "source":
-            return super().build_attention(parts, scope, number)
-        local = parts.build_attention(scope) if self.fusion == "identity" else None
-        return GroupAttention(local, self._build_recent(parts, scope))
+            return super().build_attention(builder, scope, number)
+        local = builder.build_attention(scope) if self.fusion == "identity" else None
+        return GroupAttention(local, self._build_recent(builder, scope))
 
-    def _build_recent(self, parts: Parts, scope: AttentionScope, memory_width: int | None = None) -> Attention:
+    def _build_recent(self, builder: ModelBuilder, scope: AttentionScope, memory_width: int | None = None) -> Attention:
         recent = replace(scope, extent="recent", offset=self.sentences)
-        vectors, zero = parts.build_sentence_vectors(recent=self.sentences), self.fusion == "identity"
-        return parts.build_attention(recent, memory_width, zero_init=zero, relation=vectors)
+        vectors, zero = builder.build_sentence_vectors(recent=self.sentences), self.fusion == "identity"
+        return builder.build_attention(recent, memory_width, zero_init=zero, relation=vectors)
 
-    def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
+    def build_modules(self, builder: ModelBuilder) -> dict[str, nn.Module]:
         """Build the first decoder."""
         from torch import nn
 
-        norm = {"first_decoder_norm": parts.build_norm()} if parts.pre_norm else {}
-        return {"first_decoder": nn.ModuleList(System().build_decoder(parts)), **norm}
+        norm = {"first_decoder_norm": builder.build_norm()} if builder.stack.pre_norm else {}
+        return {"first_decoder": nn.ModuleList(System().build_decoder(builder)), **norm}
 
-    def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+    def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute encoded sentences, and drafts. Raises ValueError without drafts."""
         drafts, source = inputs.require_drafts(), model.encode_memory(inputs.source)
         return {"source": source, "drafts": self._read_drafts(model, drafts, source)}
 
-    def _read_drafts(self, model: TranslationModel, drafts: Packed, source: Memory) -> Memory:
+    def _read_drafts(self, model: EncoderDecoder, drafts: Packed, source: Memory) -> Memory:
         """Run the first decoder over drafts, each with its source sentence: a memory of their words and `</s>`."""
         import torch
 
-        from docmt.model.attention import Memory
+        from docmt.model.contexts import Memory
 
-        boundaries, closing = model.parts.boundary_tokens, (SPECIAL_TOKEN_IDS["</s>"],)
+        boundaries, closing = model.boundary_tokens, (SPECIAL_TOKEN_IDS["</s>"],)
         opening, counts = boundaries.target_opening, boundaries.counts("source")
         predicted = drafts.replace_boundaries(counts, closing=closing)
         read = drafts.replace_boundaries(counts, opening, closing)
@@ -95,13 +97,13 @@ class Cadec(System):
         words = model.look_up_tokens("target", predicted.tokens).to(states.dtype)
         return Memory.from_packed(torch.cat((words, states), dim=-1), predicted)
 
-    def _run_first_decoder(self, model: TranslationModel, read: Packed, source: Memory) -> Tensor:
-        from docmt.model.attention import FullContext
+    def _run_first_decoder(self, model: EncoderDecoder, read: Packed, source: Memory) -> Tensor:
+        from docmt.model.contexts import FullContext
         from docmt.model.layers import run_layers
 
         context = FullContext(read, {"source": source})
         states = run_layers(model.get_submodule("first_decoder").children(), model.embed("target", read), context)
-        return model.get_submodule("first_decoder_norm")(states) if model.parts.pre_norm else states
+        return model.get_submodule("first_decoder_norm")(states) if model.stacks["target"].pre_norm else states
 
     def is_frozen(self, name: str) -> bool:
         """Train the decoder alone, with its norm and an untied output."""

@@ -13,8 +13,8 @@ from docmt.model.systems.base import DecodingOrder, Rules, System
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
-    from docmt.model.model_config import Sizes
-    from docmt.model.transformer import Parts
+    from docmt.model.builder import ModelBuilder
+    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class WholeDocument(System):
         """Return a spec without limits."""
         return ContextSpec()
 
-    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+    def build_attention(self, builder: ModelBuilder, scope: AttentionScope, number: int) -> GroupAttention:
         """Build attention over the document."""
-        return parts.build_group_attention(whole=replace(scope, extent="document"))
+        return builder.build_group_attention(whole=replace(scope, extent="document"))
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize attention over the document from that within sentences."""
@@ -82,11 +82,11 @@ class Concat(WholeDocument):
         """As `attention` says."""
         return self.attention == "linear"
 
-    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+    def build_attention(self, builder: ModelBuilder, scope: AttentionScope, number: int) -> GroupAttention:
         """Build attention over the window. Only that of the decoder may be linear."""
         in_decoder = scope.causal or scope.memory != "self"
         linear = self.has_linear_attention and in_decoder
-        return parts.build_group_attention(whole=replace(scope, extent="document"), linear=linear)
+        return builder.build_group_attention(whole=replace(scope, extent="document"), linear=linear)
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize attention over the window from that within sentences. Features and gates are new."""
@@ -97,7 +97,7 @@ class Concat(WholeDocument):
         """Return a window at every sentence."""
         return ContextSpec(sentences=self.sentences, windows=True, padding_windows=self.padding_windows)
 
-    def check(self, sizes: Sizes) -> None:
+    def check(self, config: TransformerConfig) -> None:
         """Raise DocmtError for padding windows that would repeat documents."""
         if self.padding_windows and (self.sentences == 1 or self.loss == "last"):
             raise DocmtError(

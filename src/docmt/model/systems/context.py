@@ -17,11 +17,12 @@ from docmt.model.systems.base import System
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from docmt.model.attention import Memory
+    from docmt.model.builder import ModelBuilder
+    from docmt.model.contexts import Memory
+    from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer
-    from docmt.model.model_config import Sizes
     from docmt.model.spans import ModelInput
-    from docmt.model.transformer import Parts, TranslationModel
+    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Context(System):
         """Return sentences with the k before them."""
         return ContextSpec(source_context=self.sentences, joined_context=True)
 
-    def check(self, sizes: Sizes) -> None:
+    def check(self, config: TransformerConfig) -> None:
         """Raise DocmtError for layers without a context encoder."""
         if self.layers > 1 and self.representation != "encoder":
             raise DocmtError(
@@ -57,50 +58,53 @@ class Context(System):
                 "it out, or choose representation encoder"
             )
 
-    def build_encoder(self, parts: Parts) -> list[Layer]:
+    def build_encoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build layers of self-attention, context attention, feed-forward."""
-        layers = super().build_encoder(parts)
-        return layers if self.side == "decoder" else [self._insert_context(layer, parts) for layer in layers]
+        layers = super().build_encoder(builder)
+        return layers if self.side == "decoder" else [self._insert_context(layer, builder) for layer in layers]
 
-    def build_decoder(self, parts: Parts) -> list[Layer]:
+    def build_decoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build layers of self-attention, context attention, cross-attention, feed-forward."""
-        layers = super().build_decoder(parts)
-        return layers if self.side == "encoder" else [self._insert_context(layer, parts) for layer in layers]
+        layers = super().build_decoder(builder)
+        return layers if self.side == "encoder" else [self._insert_context(layer, builder) for layer in layers]
 
-    def _insert_context(self, layer: Layer, parts: Parts) -> Layer:
-        memory_width = 2 * parts.encoder.sizes.width if self.representation == "bilstm" else None
+    def _insert_context(self, layer: Layer, builder: ModelBuilder) -> Layer:
+        memory_width = 2 * builder.encoder.config.width if self.representation == "bilstm" else None
         identity = self.fusion == "identity"
-        attention = parts.build_attention(AttentionScope("context"), memory_width, zero_init=identity)
+        attention = builder.build_attention(AttentionScope("context"), memory_width, zero_init=identity)
         gated = self.gating == "gate"
-        branch = parts.build_gated_residual(identity) if gated else parts.build_residual(has_norm=not identity)
+        branch = builder.build_gated_residual(identity) if gated else builder.build_residual(has_norm=not identity)
         return layer.insert("context", attention, branch, after="attention")
 
-    def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
+    def build_modules(self, builder: ModelBuilder) -> dict[str, nn.Module]:
         """Build the context encoder."""
         from torch import nn
 
         from docmt.model.layers import Bilstm
 
-        parts = parts.encoder
+        builder = builder.encoder
         if self.representation == "embedding":
             return {}
         if self.representation == "bilstm":
-            return {"context": Bilstm(parts.sizes.width)}
+            return {"context": Bilstm(builder.config.width)}
         layers = [
-            parts.build_layer(
-                attention=self.build_attention(parts, AttentionScope(), number), feed_forward=parts.build_feed_forward()
+            builder.build_layer(
+                attention=self.build_attention(builder, AttentionScope(), number),
+                feed_forward=builder.build_feed_forward(),
             )
             for number in range(self.layers)
         ]
-        return {"context": nn.ModuleList(layers)} | ({"context_norm": parts.build_norm()} if parts.pre_norm else {})
+        return {"context": nn.ModuleList(layers)} | (
+            {"context_norm": builder.build_norm()} if builder.stack.pre_norm else {}
+        )
 
-    def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+    def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute contexts and encoded sentences. Sentences that are only context are not encoded separately."""
-        from docmt.model.attention import FullContext, Memory
+        from docmt.model.contexts import FullContext, Memory
 
         source = inputs.source
         vectors = model.look_up_tokens("source", source.tokens)  # [T, d], each token once
-        spans, index = source.gather_contexts(self.sentences, model.parts.boundary_tokens)
+        spans, index = source.gather_contexts(self.sentences, model.boundary_tokens)
         contexts = Memory(vectors.index_select(0, index.to(vectors.device)), spans, source_positions=index)
         context = replace(contexts, states=self._encode_contexts(model, contexts))
         sentences = inputs.alignment.unique()
@@ -111,16 +115,16 @@ class Context(System):
         states = model.run_encoder(x, FullContext(current, {"context": context}, sentences))
         return {"context": context, "source": Memory(states, source.sentences.tile_selected(sentences))}
 
-    def _encode_contexts(self, model: TranslationModel, contexts: Memory) -> Tensor:
+    def _encode_contexts(self, model: EncoderDecoder, contexts: Memory) -> Tensor:
         """Encode embedded contexts: [T', d] (bilstm: [T', 2 d])."""
-        from docmt.model.attention import FullContext
+        from docmt.model.contexts import FullContext
         from docmt.model.layers import run_layers
 
         if self.representation == "encoder":
             positions = contexts.sentences.positions().to(contexts.states.device)
             x = model.add_positions("source", contexts.states, positions)
             x = run_layers(model.get_submodule("context").children(), x, FullContext(contexts))
-            return model.get_submodule("context_norm")(x) if model.parts.encoder.pre_norm else x
+            return model.get_submodule("context_norm")(x) if model.stacks["source"].pre_norm else x
         x = model.add_positions("source", contexts.states, None)
         return x if self.representation == "embedding" else model.get_submodule("context")(x, contexts.sentences)
 

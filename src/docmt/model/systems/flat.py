@@ -14,10 +14,12 @@ from docmt.model.systems.base import System
 if TYPE_CHECKING:
     from torch import nn
 
-    from docmt.model.attention import GroupAttention, Memory
-    from docmt.model.model_config import Sizes
+    from docmt.model.attention import GroupAttention
+    from docmt.model.builder import ModelBuilder
+    from docmt.model.contexts import Memory
+    from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.spans import ModelInput
-    from docmt.model.transformer import Parts, TranslationModel
+    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -37,34 +39,34 @@ class Flat(System):
         """Return sentences with the k before them."""
         return ContextSpec(source_context=self.sentences)
 
-    def check(self, sizes: Sizes) -> None:
+    def check(self, config: TransformerConfig) -> None:
         """Raise DocmtError for more top layers than there are."""
-        if self.top_layers > sizes.encoder_layers:
+        if self.top_layers > config.encoder_layers:
             raise DocmtError(
-                f"model.flat.top_layers is {self.top_layers}: choose from 0 to the {sizes.encoder_layers} layers there "
-                "are"
+                f"model.flat.top_layers is {self.top_layers}: choose from 0 to the {config.encoder_layers} layers "
+                "there are"
             )
 
-    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+    def build_attention(self, builder: ModelBuilder, scope: AttentionScope, number: int) -> GroupAttention:
         """Build attention over the window in the lower layers of the encoder, and within sentences elsewhere."""
         in_encoder = scope.memory == "self" and not scope.causal
-        if in_encoder and number < parts.sizes.encoder_layers - self.top_layers:
-            return parts.build_group_attention(whole=replace(scope, extent="document"))
-        return super().build_attention(parts, scope, number)
+        if in_encoder and number < builder.config.encoder_layers - self.top_layers:
+            return builder.build_group_attention(whole=replace(scope, extent="document"))
+        return super().build_attention(builder, scope, number)
 
-    def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
+    def build_modules(self, builder: ModelBuilder) -> dict[str, nn.Module]:
         """Build the vectors of the two segments: context and sentence."""
         from torch import nn
 
-        segments = nn.Embedding(2, parts.encoder.sizes.width)
+        segments = nn.Embedding(2, builder.encoder.config.width)
         nn.init.zeros_(segments.weight)
         return {"segments": segments}
 
-    def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+    def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Encode each sentence in its window. Sentences that are only context are not encoded separately."""
         import torch
 
-        from docmt.model.attention import FullContext, Memory
+        from docmt.model.contexts import FullContext, Memory
         from docmt.model.layers import run_layers
 
         source, sentences = inputs.source, inputs.alignment.unique()

@@ -14,8 +14,8 @@ from docmt.model.systems.base import DecodingOrder, System
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
-    from docmt.model.model_config import Sizes
-    from docmt.model.transformer import Parts
+    from docmt.model.builder import ModelBuilder
+    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -75,27 +75,27 @@ class Group(System):
         """Return a spec without limits."""
         return ContextSpec()
 
-    def resolve_options(self, sizes: Sizes) -> Group:
+    def resolve_options(self, config: TransformerConfig) -> Group:
         """Resolve `fusion`: identity for pretrained families."""
         if self.fusion != "auto":
             return self
-        return replace(self, fusion="identity" if FAMILIES[sizes.family].is_pretrained else "published")
+        return replace(self, fusion="identity" if FAMILIES[config.family].is_pretrained else "published")
 
-    def check(self, sizes: Sizes) -> None:
+    def check(self, config: TransformerConfig) -> None:
         """Raise DocmtError for more combined layers than there are."""
-        totals = (sizes.encoder_layers, sizes.decoder_layers, sizes.decoder_layers)
+        totals = (config.encoder_layers, config.decoder_layers, config.decoder_layers)
         for name, total in zip(("encoder_layers", "decoder_layers", "cross_layers"), totals, strict=True):
             if (count := getattr(self, name)) > max(total, getattr(Group, name)):  # the default is valid for one layer
                 raise DocmtError(f"model.group.{name} is {count}: choose from 0 to the {total} layers there are")
         linear, heads, distances = self.has_linear_attention, self.splits_heads, self.sentence_distances
-        narrow, relative = sizes.attention_width < 2 * sizes.heads, sizes.position_encoding == "relative"
+        narrow, relative = config.attention_width < 2 * config.heads, config.position_encoding == "relative"
         has_gate, both = self.fusion not in ("heads", "mean"), self.top_attention == "combined"
         whole = self.top_attention != "group" and any((self.encoder_layers, self.decoder_layers, self.cross_layers))
         nowhere = not whole and self.self_locality and self.cross_locality
         for is_wrong, message in (
             (distances and narrow, "sentence_distances needs heads of 2 dimensions or more: set fewer model.heads"),
             (distances and linear, "sentence_distances cannot be used with model.group.global_attention linear"),
-            (heads and sizes.heads < 2, "fusion heads gives half of the heads to each attention: set 2 model.heads"),
+            (heads and config.heads < 2, "fusion heads gives half of the heads to each attention: set 2 model.heads"),
             (heads and (linear or relative), "fusion heads needs softmax attention, and no relative positions"),
             (self.gate_bias and not has_gate, f"gate_bias is set, but fusion {self.fusion} has no gate: leave it out"),
             (heads and self.global_start != "random", "global_start has no effect with fusion heads: leave it out"),
@@ -105,24 +105,24 @@ class Group(System):
             if is_wrong:
                 raise DocmtError(f"model.group.{message}")
 
-    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+    def build_attention(self, builder: ModelBuilder, scope: AttentionScope, number: int) -> GroupAttention:
         """Build the attention of a layer: local, or in the top layers what `top_attention` says.
 
         Without locality (`self_locality`, `cross_locality`) it is global in every layer.
         """
         whole = replace(scope, extent="document")
         build = partial(
-            parts.build_group_attention, linear=self.has_linear_attention, sentence_distances=self.sentence_distances
+            builder.build_group_attention, linear=self.has_linear_attention, sentence_distances=self.sentence_distances
         )
         if not (self.self_locality if scope.memory == "self" else self.cross_locality):
             return build(whole=whole)
-        total, top = parts.sizes.decoder_layers, self.cross_layers
+        total, top = builder.config.decoder_layers, self.cross_layers
         if scope.memory == "self":
             total, top = (
-                (total, self.decoder_layers) if scope.causal else (parts.sizes.encoder_layers, self.encoder_layers)
+                (total, self.decoder_layers) if scope.causal else (builder.config.encoder_layers, self.encoder_layers)
             )
         if number < total - top or self.top_attention == "group":
-            return parts.build_group_attention(local=scope)
+            return builder.build_group_attention(local=scope)
         if self.top_attention == "global":
             return build(whole=whole)
         fusion = "published" if self.fusion == "auto" else self.fusion  # "auto" is resolved in models

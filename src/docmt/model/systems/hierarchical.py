@@ -12,7 +12,7 @@ from docmt.model.systems.base import DecodingOrder, System
 if TYPE_CHECKING:
     from torch import nn
 
-    from docmt.model.transformer import Parts
+    from docmt.model.builder import ModelBuilder
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,17 @@ class Hierarchical(System):
             source_context=self.sentences * source_context, target_context=self.sentences * target_context
         )
 
-    def build_above_encoder(self, parts: Parts) -> list[nn.Module]:
+    def build_above_encoder(self, builder: ModelBuilder) -> list[nn.Module]:
         """Build attention to preceding source sentences."""
-        return [] if self.side == "decoder" else [self._build_hierarchy(parts, "source")]
+        return [] if self.side == "decoder" else [self._build_hierarchy(builder, "source")]
 
-    def build_above_decoder(self, parts: Parts) -> list[nn.Module]:
+    def build_above_decoder(self, builder: ModelBuilder) -> list[nn.Module]:
         """Build attention to preceding target sentences."""
-        return [] if self.side == "encoder" else [self._build_hierarchy(parts, "target")]
+        return [] if self.side == "encoder" else [self._build_hierarchy(builder, "target")]
 
-    def _build_hierarchy(self, parts: Parts, side: Literal["source", "target"]) -> nn.Module:
-        from docmt.model.layers import Hierarchy
-
-        scope = AttentionScope(extent="neighbour", offset=self.sentences, trim=parts.boundary_tokens.counts(side))
-        return Hierarchy(parts, scope, identity=self.fusion == "identity", detach=self.detach)
+    def _build_hierarchy(self, builder: ModelBuilder, side: Literal["source", "target"]) -> nn.Module:
+        scope = AttentionScope(extent="neighbour", offset=self.sentences, trim=builder.boundary_tokens.counts(side))
+        return builder.build_hierarchy(scope, identity=self.fusion == "identity", detach=self.detach)
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize all but the modules above the stacks from the sentence model."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from docmt.model.attention import GroupAttention
-    from docmt.model.transformer import Parts
+    from docmt.model.builder import ModelBuilder
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,22 @@ class Hybrid(System):
         """Return a spec without limits."""
         return ContextSpec()
 
-    def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+    def build_attention(self, builder: ModelBuilder, scope: AttentionScope, number: int) -> GroupAttention:
         """Build attention within sentences, in the decoder also to those before."""
         from docmt.model.attention import GroupAttention
 
         if scope.memory != "self" or not scope.causal or not self.history:
-            return super().build_attention(parts, scope, number)
-        vectors = parts.build_sentence_vectors(recent=self.history)
+            return super().build_attention(builder, scope, number)
+        vectors = builder.build_sentence_vectors(recent=self.history)
         return GroupAttention(
-            parts.build_attention(replace(scope, extent="recent", offset=self.history), relation=vectors)
+            builder.build_attention(replace(scope, extent="recent", offset=self.history), relation=vectors)
         )
 
-    def build_above_encoder(self, parts: Parts) -> list[nn.Module]:
+    def build_above_encoder(self, builder: ModelBuilder) -> list[nn.Module]:
         """Build the document layer."""
-        from docmt.model.layers import DocumentLayer
-
-        vectors = parts.build_sentence_vectors(farthest=self.farthest)
-        attention = parts.build_attention(AttentionScope(extent="document"), relation=vectors)
-        return [DocumentLayer(parts, attention, identity=self.fusion == "identity")]
+        vectors = builder.build_sentence_vectors(farthest=self.farthest)
+        attention = builder.build_attention(AttentionScope(extent="document"), relation=vectors)
+        return [builder.build_document_layer(attention, identity=self.fusion == "identity")]
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize all but the document layer and the vectors from the sentence model."""

@@ -15,11 +15,12 @@ from docmt.model.systems.base import System
 if TYPE_CHECKING:
     from torch import nn
 
-    from docmt.model.attention import Memory
+    from docmt.model.builder import ModelBuilder
+    from docmt.model.contexts import Memory
+    from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer
-    from docmt.model.model_config import Sizes
     from docmt.model.spans import ModelInput, Packed
-    from docmt.model.transformer import Parts, TranslationModel
+    from docmt.model.transformer_config import TransformerConfig
 
 _EMBEDDINGS = "target_sentences.embeddings."
 
@@ -56,7 +57,7 @@ class MultiHop(System):
         """Frozen encoders need pretrained weights."""
         return "" if self.sentence_encoders == "tuned" else "model.multihop.sentence_encoders"
 
-    def check(self, sizes: Sizes) -> None:
+    def check(self, config: TransformerConfig) -> None:
         """Raise DocmtError for references without a target side, and for a direction without hops."""
         name = self.context_attention
         if self.direction == "R2L" and name != "hops":
@@ -69,41 +70,41 @@ class MultiHop(System):
         drafts, references = self.side != "source", self.target_context == "references"
         return ContextSpec(source_context=self.sentences, drafts=drafts, references=drafts and references)
 
-    def build_encoder(self, parts: Parts) -> list[Layer]:
+    def build_encoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build layers of self-attention, hops, feed-forward."""
-        layers = super().build_encoder(parts)
+        layers = super().build_encoder(builder)
         for number, layer in enumerate(layers if self.side != "target" else ()):
-            self._insert_hops(layer, AttentionScope("context", layer=number), "attention", parts)
+            self._insert_hops(layer, AttentionScope("context", layer=number), "attention", builder)
         return layers
 
-    def build_decoder(self, parts: Parts) -> list[Layer]:
+    def build_decoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build layers of self-attention, draft attention, hops, cross-attention, feed-forward."""
-        layers = super().build_decoder(parts)
+        layers = super().build_decoder(builder)
         for number, layer in enumerate(layers if self.side != "source" else ()):
-            draft = parts.build_attention(AttentionScope("drafts", layer=number), zero_init=self.fusion == "identity")
-            layer.insert("draft", draft, parts.build_residual(has_norm=self.fusion == "published"), after="attention")
-            self._insert_hops(layer, AttentionScope("earlier", layer=number), "draft", parts)
+            draft = builder.build_attention(AttentionScope("drafts", layer=number), zero_init=self.fusion == "identity")
+            layer.insert("draft", draft, builder.build_residual(has_norm=self.fusion == "published"), after="attention")
+            self._insert_hops(layer, AttentionScope("earlier", layer=number), "draft", builder)
         return layers
 
-    def _insert_hops(self, layer: Layer, scope: AttentionScope, after: str, parts: Parts) -> None:
+    def _insert_hops(self, layer: Layer, scope: AttentionScope, after: str, builder: ModelBuilder) -> None:
         step, identity = -1 if self.direction == "L2R" else 1, self.fusion == "identity"
         scopes = [replace(scope, extent="neighbour", offset=n) for n in range(1, self.sentences + 1)[::step]]
         if self.context_attention == "joined":  # a single hop
             scopes = [replace(scope, extent="preceding", offset=self.sentences)]
-        build = parts.build_hierarchical_attention if self.context_attention == "hierarchical" else parts.build_hops
+        build = builder.build_hierarchical_attention if self.context_attention == "hierarchical" else builder.build_hops
         layer.insert(
-            "hops", build(scopes, identity), parts.build_gated_residual(additive=True, has_norm=not identity), after
+            "hops", build(scopes, identity), builder.build_gated_residual(additive=True, has_norm=not identity), after
         )
 
-    def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
+    def build_modules(self, builder: ModelBuilder) -> dict[str, nn.Module]:
         """Build the sentence encoders."""
         sides = ("source", "target") if self.side == "both" else (self.side,)
         whole, frozen = self.keys == "output", self.sentence_encoders == "frozen"
-        return {f"{side}_sentences": parts.build_sentence_encoder(side, whole=whole, frozen=frozen) for side in sides}
+        return {f"{side}_sentences": builder.build_sentence_encoder(side, whole=whole, frozen=frozen) for side in sides}
 
-    def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+    def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute encoded sentences, and states of the sentence encoders by layer. Raises ValueError without drafts."""
-        from docmt.model.attention import FullContext, Memory
+        from docmt.model.contexts import FullContext, Memory
 
         source, memories = inputs.source, {}
         if self.side != "target":
@@ -117,7 +118,7 @@ class MultiHop(System):
                 memories["earlier"] = self._read_target(model, inputs.references)
         return memories
 
-    def _read_target(self, model: TranslationModel, text: Packed) -> Memory:
+    def _read_target(self, model: EncoderDecoder, text: Packed) -> Memory:
         from docmt.model.layers import SentenceEncoder
 
         encoder = model.get_submodule("target_sentences")

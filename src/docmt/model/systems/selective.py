@@ -13,11 +13,12 @@ from docmt.model.systems.base import System
 if TYPE_CHECKING:
     from torch import nn
 
-    from docmt.model.attention import Memory
+    from docmt.model.builder import ModelBuilder
+    from docmt.model.contexts import Memory
+    from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer, Residual
-    from docmt.model.model_config import Sizes
     from docmt.model.spans import ModelInput, Packed
-    from docmt.model.transformer import Parts, TranslationModel
+    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Selective(System):
         """Read as many sentences together as the limits allow, with drafts for the decoder."""
         return ContextSpec(drafts=self.side != "encoder")
 
-    def check(self, sizes: Sizes) -> None:
+    def check(self, config: TransformerConfig) -> None:
         """Raise DocmtError for weights of words without attention to words."""
         if self.attention == "sentence" and self.words != "softmax":
             raise DocmtError(
@@ -56,18 +57,18 @@ class Selective(System):
                 "or choose attention hierarchical or word"
             )
 
-    def build_above_encoder(self, parts: Parts) -> list[nn.Module]:
+    def build_above_encoder(self, builder: ModelBuilder) -> list[nn.Module]:
         """Build selective attention to source sentences."""
-        return [] if self.side == "decoder" else [self._build_layer(parts, {})]
+        return [] if self.side == "decoder" else [self._build_layer(builder, {})]
 
-    def build_decoder(self, parts: Parts) -> list[Layer]:
+    def build_decoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build layers, the last one with selective attention to drafts."""
-        layers = super().build_decoder(parts)
+        layers = super().build_decoder(builder)
         if self.side != "encoder":
-            layers[-1] = self._build_layer(parts, layers[-1].blocks)
+            layers[-1] = self._build_layer(builder, layers[-1].blocks)
         return layers
 
-    def _build_layer(self, parts: Parts, blocks: Mapping[str, tuple[nn.Module, Residual]]) -> Layer:
+    def _build_layer(self, builder: ModelBuilder, blocks: Mapping[str, tuple[nn.Module, Residual]]) -> Layer:
         """Build a layer of these blocks (none above the encoder), whose gate joins the state h and its context c.
 
         With g = sigmoid(W h + U c), it is g h + (1 - g) c (published), or h + (1 - g) c (identity).
@@ -75,40 +76,47 @@ class Selective(System):
         from docmt.model.layers import GatedResidual
         from docmt.model.selective_attention import SelectiveAttention, SelectiveLayer
 
-        identity, pre_norm = self.fusion == "identity", parts.pre_norm and bool(blocks)
+        identity, pre_norm = self.fusion == "identity", builder.stack.pre_norm and bool(blocks)
+        boundaries = builder.boundary_tokens  # the states of a draft predict the tokens after them, `</s>` at the end
         attention = SelectiveAttention(
-            parts,
+            builder.config,
             "drafts" if blocks else "self",
+            (len(boundaries.target_opening) - 1, 1) if blocks else boundaries.counts("source"),
+            builder.build_norm(),
+            builder.build_feed_forward(),
+            None if identity else builder.build_norm(),
             preceding=self.reach == "before",
             level=self.attention,
             words=self.words,
             detach=self.detach,
-            identity=identity,
         )
-        norm = parts.build_norm() if pre_norm else None
-        branch = GatedResidual(norm, parts.sizes.width, pre_norm, additive=identity)
+        norm = builder.build_norm() if pre_norm else None
+        branch = GatedResidual(norm, builder.config.width, pre_norm, additive=identity)
         return SelectiveLayer(blocks, attention, branch)
 
-    def compute_memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+    def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute encoded sentences, and drafts for the decoder. Raises ValueError if they are missing."""
         source = model.encode_memory(inputs.source)
         if self.side == "encoder":
             return {"source": source}
         return {"source": source, "drafts": self._read_drafts(model, inputs.require_drafts(), source)}
 
-    def _read_drafts(self, model: TranslationModel, drafts: Packed, source: Memory) -> Memory:
+    def _read_drafts(self, model: EncoderDecoder, drafts: Packed, source: Memory) -> Memory:
         """Run the decoder over drafts, each with its source sentence: a memory of the states that predict words."""
         import torch
 
-        from docmt.model.attention import Memory
+        from docmt.model.contexts import DraftContext, Memory
         from docmt.model.layers import run_layers
-        from docmt.model.selective_attention import DraftContext
+        from docmt.model.selective_attention import SelectiveLayer
 
-        boundaries = model.parts.boundary_tokens
+        boundaries = model.boundary_tokens
         read = drafts.replace_boundaries(boundaries.counts("source"), boundaries.target_opening)
         context = DraftContext(read, {"source": source})
+        *lower, last = model.decoder
+        assert isinstance(last, SelectiveLayer)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.detach):
-            keys, values = run_layers(model.decoder, model.embed("target", read), context)
+            x = run_layers(lower, model.embed("target", read), context)
+            _, keys, values = last.prepare_context(x, context)
         return Memory(values, read.sentences, read.documents, [keys])
 
     def initial_weight(self, name: str) -> str | None:

@@ -1,0 +1,368 @@
+"""What an attention sees: memories, and the contexts that find the visible states of an attention.
+
+A context is the only interface between a layer and a full pass (`FullContext`, here) or a decoding step
+(`docmt.decoding.incremental`).
+Notation: T packed tokens, S sentences, D documents, H heads, d model width, k = d / H.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from docmt.model.embeddings import DistanceBiases, SentenceRelation
+from docmt.model.kernels import AttentionPattern, attend_pattern
+from docmt.model.scope import AttentionScope
+from docmt.model.spans import Packed, Spans
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """States that attentions read, computed once. Sentence i belongs to source sentence i.
+
+    `states` is [T, d], with S spans in `sentences` and D spans in `documents`. `layers` has the states of each layer,
+    if attentions read several layers. `source_positions` [T] are the positions of the states in the packed source, if
+    a sentence of the memory consists of several source sentences.
+    """
+
+    states: Tensor
+    sentences: Spans
+    documents: Spans | None = None
+    layers: Sequence[Tensor] = ()
+    source_positions: Tensor | None = None
+    projected: dict[nn.Module, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """keys and values [T, H, k] that searches have projected, which further ones share, by attention"""
+
+    @classmethod
+    def from_packed(cls, states: Tensor, packed: Packed) -> Memory:
+        """Build the memory of a packed sequence from its states."""
+        return cls(states, packed.sentences, packed.documents)
+
+    def select_states(self, scope: AttentionScope) -> Tensor:
+        """Return the states [T, d] that an attention of this scope reads."""
+        return self.states if scope.layer is None else self.layers[scope.layer]
+
+
+PackedSentences = Packed | Memory
+"""A sequence of sentences and documents."""
+
+
+class HasScope(Protocol):
+    """An attention, of which a context needs the scope."""
+
+    @property
+    def scope(self) -> AttentionScope:
+        """What it sees."""
+
+
+class ReadsPattern(HasScope, Protocol):
+    """A linear attention, which reads a memory by its own kernel."""
+
+    def attend_memory(self, x: Tensor, memory: Tensor, pattern: AttentionPattern) -> Tensor:
+        """Attend from x [Tq, d] to memory [Tk, d]: [Tq, H, k]."""
+
+
+class ReadsDocuments(Protocol):
+    """A selective attention, which reads the words of other sentences."""
+
+    @property
+    def memory(self) -> str:
+        """Name of the memory that has the words."""
+
+    def project_memory(self, memory: Memory) -> list[Any]:
+        """Project the words of each document of the memory."""
+
+
+class VisibleStates(Protocol):
+    """What the queries of one attention see, in a full pass or in a decoding step."""
+
+    @property
+    def memory(self) -> Tensor | None:
+        """States [..., d] of keys and values; None if these are stored already."""
+
+    def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
+        """Return what the relation needs of the sentences of queries and of keys."""
+
+    def attend(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
+    ) -> Tensor:
+        """Return softmax(query key^T / sqrt(k)) value over the visible keys: [..., H, k] each.
+
+        dropout: rate for weights; distances: biases of scores.
+        """
+
+    def attend_linear(self, attention: Any, x: Tensor) -> Tensor:
+        """Return the output [..., H, k] of a linear attention for x [..., d]."""
+
+
+class VisibleSentences(VisibleStates, Protocol):
+    """What the queries of one attention see of each of n preceding sentences. Outputs are [..., n, H, k]."""
+
+    @property
+    def exists(self) -> Tensor:
+        """[..., n] bool: whether the query's document has the sentence."""
+
+
+class AttentionContext(Protocol):
+    """Access of attentions to the states that they see."""
+
+    def find(self, attention: Any, x: Tensor) -> VisibleStates:
+        """Find what this attention sees. x [..., d] are the states of the sequence."""
+
+    def find_preceding(self, attention: Any, x: Tensor) -> VisibleSentences:
+        """Find each of the n = `scope.offset` preceding sentences, oldest first. The scope must be that of neighbours.
+
+        x [..., d] are the states of the sequence.
+        """
+
+    def find_documents(self, attention: Any, x: Tensor) -> tuple[list[Any], Tensor]:
+        """Return the projected words of documents, and the number [...] in the memory of each query's sentence.
+
+        x [..., d] are the states of the sequence.
+        """
+
+
+class PackedStates:
+    """Visible states of a full pass: a memory [Tk, d], and the pattern of which query sees which of them."""
+
+    def __init__(self, memory: Tensor, pattern: AttentionPattern) -> None:
+        self.memory, self.pattern = memory, pattern
+
+    def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
+        """See `VisibleStates`. All attentions with this pattern share the result."""
+        device = self.memory.device
+
+        def describe() -> tuple[Tensor, Tensor]:
+            queries, keys = self.pattern.sentence_numbers()
+            count = 1 + max((int(numbers.max()) for numbers in (queries, keys) if numbers.numel()), default=0)
+            return relation.describe_queries(queries, count, device), relation.describe_keys(keys, count, device)
+
+        return self.pattern.get_or_build(("sentences", type(relation), device), describe)
+
+    def attend(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
+    ) -> Tensor:
+        """See `VisibleStates`: query [Tq, H, k], key and value [Tk, H, k] -> [Tq, H, k]."""
+        assert key is not None and value is not None
+        return attend_pattern(query, key, value, self.pattern, dropout=dropout, distances=distances)
+
+    def attend_linear(self, attention: ReadsPattern, x: Tensor) -> Tensor:
+        """See `VisibleStates`: x [Tq, d] -> [Tq, H, k]."""
+        return attention.attend_memory(x, self.memory, self.pattern)
+
+
+class PackedSentenceStates(PackedStates):
+    """Visible sentences of a full pass. The pattern has n copies of the queries, one after the other."""
+
+    def __init__(self, memory: Tensor, pattern: AttentionPattern, exists: Tensor) -> None:
+        """exists [T, n]: see `VisibleSentences`."""
+        super().__init__(memory, pattern)
+        self.exists = exists
+
+    def attend(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
+    ) -> Tensor:
+        """See `VisibleStates`: query [T, H, k], key and value [T, H, k] -> [T, n, H, k]."""
+        count = self.exists.shape[1]
+        output = super().attend(query.repeat(count, 1, 1), key, value, dropout, distances)
+        return output.unflatten(0, (count, -1)).transpose(0, 1)
+
+
+class FullContext:
+    """Attention context of a full pass: training, scoring, encoding. Patterns are built once per scope."""
+
+    def __init__(
+        self,
+        sequence: PackedSentences,
+        memories: Mapping[str, Memory] | None = None,
+        alignment: Tensor | None = None,
+        document_alignment: Tensor | None = None,
+        is_read: Tensor | None = None,
+    ) -> None:
+        """sequence: whose states are computed; alignment [S], document_alignment [D]: the sentence and document of the
+        memories for each sentence and document of the sequence (None: those with the same index); is_read [S]: whether
+        the states of a sentence are read after this pass (None: all are)."""
+        self.sequence, self.memories, self.is_read = sequence, memories or {}, is_read
+        self.alignment, self.document_alignment = alignment, document_alignment
+        self._patterns: dict[AttentionScope, AttentionPattern] = {}
+        self._preceding: dict[AttentionScope, tuple[AttentionPattern, Tensor]] = {}
+
+    def find(self, attention: HasScope, x: Tensor) -> PackedStates:
+        """See `AttentionContext`: x [T, d]. Raises ValueError for a memory that is missing, or has no documents."""
+        scope = attention.scope
+        if scope.memory not in ("self", *self.memories):
+            raise ValueError(f"the system has no memory {scope.memory!r}, only self and {list(self.memories)}")
+        memory = x if scope.memory == "self" else self.memories[scope.memory].select_states(scope)
+        pattern = self._patterns.get(scope.without_layer)
+        if pattern is None:
+            queries = self.sequence.documents if scope.extent == "document" else self.sequence.sentences
+            if queries is None:
+                raise ValueError(f"the computed sequence has no documents, but {scope} needs them")
+            sentences, others = self.sequence.sentences, self.memories.get(scope.memory)
+            # It refers to no pattern: no cycle of references.
+            number = partial(number_sentences, self.sequence, self.alignment, find_source(self.memories), others)
+            pattern = AttentionPattern(queries, self._find_keys(scope), scope.causal, len(memory), sentences, number)
+            self._patterns[scope.without_layer] = pattern
+        return PackedStates(memory, pattern)
+
+    def find_preceding(self, attention: HasScope, x: Tensor) -> PackedSentenceStates:
+        """See `AttentionContext`: x [T, d]."""
+        scope = attention.scope
+        if scope not in self._preceding:
+            spans = [visible_spans(self.sequence, replace(scope, offset=back)) for back in range(scope.offset, 0, -1)]
+            lengths = self.sequence.sentences.lengths
+            keys = Spans(torch.cat([span.starts for span in spans]), torch.cat([span.lengths for span in spans]))
+            exists = torch.stack([span.lengths > 0 for span in spans], dim=1)  # [S, n]
+            pattern = AttentionPattern(Spans.tile(lengths.repeat(scope.offset)), keys, False, len(x))
+            self._preceding[scope] = pattern, exists.repeat_interleave(lengths, dim=0).to(x.device)
+        return PackedSentenceStates(x, *self._preceding[scope])
+
+    def find_documents(self, attention: ReadsDocuments, x: Tensor) -> tuple[list[Any], Tensor]:
+        """See `AttentionContext`: x [T, d]."""
+        memory, sentences = self.resolve_sentences(attention.memory, x)
+        return attention.project_memory(memory), sentences
+
+    def resolve_sentences(self, name: str, x: Tensor) -> tuple[Memory, Tensor]:
+        """Return the memory of this name, and the number [T] in it of each token's sentence.
+
+        x [T, d]: states of the sequence, for the memory self.
+        """
+        lengths = self.sequence.sentences.lengths
+        if name == "self":
+            memory = Memory(x, self.sequence.sentences, self.sequence.documents)
+            return memory, torch.arange(len(lengths)).repeat_interleave(lengths)
+        aligned = torch.arange(len(lengths)) if self.alignment is None else self.alignment
+        return self.memories[name], aligned.repeat_interleave(lengths)
+
+    def _find_keys(self, scope: AttentionScope) -> Spans:
+        if scope.memory == "self":
+            return visible_spans(self.sequence, scope)
+        spans = visible_spans(self.memories[scope.memory], scope)
+        indices = self.document_alignment if scope.extent == "document" else self.alignment
+        return spans if indices is None else spans.select(indices)
+
+
+class DraftContext(FullContext):
+    """Full pass over drafts, of which no attention is recorded."""
+
+
+class SharedContext:
+    """Attention context of a full pass that computes equal states (`ModelInput.representatives`) once.
+
+    U of the T tokens are computed. Attention sees all T, because spans must be complete. Everything with weights, which
+    takes the time, runs on U tokens.
+    """
+
+    def __init__(self, context: FullContext, representatives: Tensor) -> None:
+        """context: of all T tokens; representatives [T]: the token computed for each token."""
+        self.context = context
+        self.unique, self.inverse = representatives.unique(return_inverse=True)  # [U] of T, [T] of U
+
+    def find(self, attention: HasScope, x: Tensor) -> VisibleStates:
+        """See `AttentionContext`: x [U, d]."""
+        return SharedStates(self.context.find(attention, self.expand(x)), x, attention.scope.memory == "self", self)
+
+    def find_preceding(self, attention: HasScope, x: Tensor) -> VisibleSentences:
+        """See `AttentionContext`: x [U, d]."""
+        return SharedSentenceStates(self.context.find_preceding(attention, self.expand(x)), x, True, self)
+
+    def find_documents(self, attention: ReadsDocuments, x: Tensor) -> tuple[list[Any], Tensor]:
+        """See `AttentionContext`: x [U, d]."""
+        documents, sentences = self.context.find_documents(attention, self.expand(x))
+        return documents, sentences[self.unique.cpu()]
+
+    def expand(self, x: Tensor) -> Tensor:
+        """Return the states of all tokens: [U, ...] -> [T, ...]."""
+        return x.index_select(0, self.inverse)
+
+    def select(self, x: Tensor) -> Tensor:
+        """Return the states of the computed tokens: [T, ...] -> [U, ...]."""
+        return x.index_select(0, self.unique)
+
+
+class SharedStates:
+    """Visible states of a full pass that computes U of its T tokens."""
+
+    def __init__(self, states: PackedStates, x: Tensor, is_self: bool, shared: SharedContext) -> None:
+        """states: what all T tokens see; x [U, d]; is_self: keys are of the sequence itself."""
+        self.states, self.is_self, self.shared = states, is_self, shared
+        self.memory = x if is_self else states.memory
+
+    def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
+        """See `VisibleStates`."""
+        queries, keys = self.states.describe_sentences(relation)
+        return self.shared.select(queries), self.shared.select(keys) if self.is_self else keys
+
+    def attend(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
+    ) -> Tensor:
+        """See `VisibleStates`: query [U, H, k] -> [U, ..., H, k]."""
+        assert key is not None and value is not None
+        if self.is_self:
+            key, value = self.shared.expand(key), self.shared.expand(value)
+        return self.shared.select(self.states.attend(self.shared.expand(query), key, value, dropout, distances))
+
+    def attend_linear(self, attention: ReadsPattern, x: Tensor) -> Tensor:
+        """See `VisibleStates`: x [U, d] -> [U, H, k]."""
+        return self.shared.select(self.states.attend_linear(attention, self.shared.expand(x)))
+
+
+class SharedSentenceStates(SharedStates):
+    """Visible sentences of a full pass that computes U of its T tokens."""
+
+    states: PackedSentenceStates
+
+    @property
+    def exists(self) -> Tensor:
+        """See `VisibleSentences`: [U, n]."""
+        return self.shared.select(self.states.exists)
+
+
+def find_source(memories: Mapping[str, Memory]) -> Memory | None:
+    """Return a memory with the sentences and documents of the packed source, if there is one."""
+    return next((memory for memory in memories.values() if memory.documents is not None), None)
+
+
+def number_sentences(
+    sequence: PackedSentences, alignment: Tensor | None, source: Memory | None, memory: Memory | None
+) -> tuple[Tensor, Tensor]:
+    """Return the number in its document of the (aligned) sentence of each query [Tq], and of that of each key [Tk].
+
+    alignment [S]: numbers in the packed source; memory: that of the keys (None: the sequence).
+    """
+    if alignment is None or source is None:
+        queries = number_in_documents(sequence)
+    else:
+        queries = number_in_documents(source)[alignment]
+    of_queries = queries.repeat_interleave(sequence.sentences.lengths)
+    if memory is None:
+        return of_queries, of_queries
+    return of_queries, number_in_documents(memory).repeat_interleave(memory.sentences.lengths)
+
+
+def number_in_documents(sequence: PackedSentences) -> Tensor:
+    """Return the number of each sentence in its document: [S] int64, on the host. Raises ValueError without documents.
+
+    Numbers of a document must not depend on others in the batch, as rotated states are rounded.
+    """
+    if sequence.documents is None:
+        raise ValueError("distances in sentences need the documents of the sequence")
+    return sequence.sentences.numbers_within(sequence.documents)
+
+
+def visible_spans(sequence: PackedSentences, scope: AttentionScope) -> Spans:
+    """Return the span that each sentence sees, or each document in scopes of documents."""
+    if scope.extent == "sentence":
+        return sequence.sentences
+    if sequence.documents is None:
+        raise ValueError(f"the memory {scope.memory!r} has no documents, but {scope} needs them")
+    if scope.extent == "document":
+        return sequence.documents
+    if scope.extent in ("preceding", "recent"):
+        return sequence.sentences.join_preceding(sequence.documents, scope.offset, itself=scope.extent == "recent")
+    return sequence.sentences.select_preceding(sequence.documents, scope.offset).trim(*scope.trim)
