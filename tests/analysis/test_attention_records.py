@@ -98,13 +98,11 @@ def test_the_weights_are_those_that_the_model_uses(name):
                 continue
             assert isinstance(record, TokenAttentionRecord)
             output = assemble_output(record, module).flatten(-2)
-            if record.site.name in outputs:
-                # Small denominators of linear attention make much of rounding.
-                same(module.output(output), outputs[record.site.name], 1e-3 if "linear" in name else 1e-5)
-            else:  # what looks at several sentences at once is not called as a module
-                visible = record.context.find_preceding(module, record.memory)
-                before = module.attend(record.query_states, visible)
-                same(output.unflatten(0, (module.scope.offset, -1)).transpose(0, 1), before)
+            projected = module.output(output)
+            if module.scope.sees_each_preceding:
+                projected = projected.unflatten(0, (module.scope.offset, -1)).transpose(0, 1)
+            # Small denominators of linear attention make much of rounding.
+            same(projected, outputs[record.site.name], 1e-3 if "linear" in name else 1e-5)
 
 
 def test_attention_to_sentences_gives_what_its_weights_give():

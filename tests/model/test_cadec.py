@@ -176,13 +176,13 @@ def test_one_hot_distances_in_the_states_are_vectors_by_distance():
     states, x = torch.randn(30, 32).double(), torch.randn(24, 16).double()
     target, alignment = pack([TARGET]), torch.arange(6)
     memory = Memory.from_packed(states, drafts)
-    found = attention.attend(x, FullContext(target, {"drafts": memory}, alignment).find(attention, x)).split(4)
+    found = attention(x, FullContext(target, {"drafts": memory}, alignment)).split(4)
     by_sentence = states.split(5)
     for number, queries in enumerate(x.split(4)):
         seen = range(max(0, number - 2), number + 1)
         parts = [torch.cat((by_sentence[n], torch.eye(3).double()[[number - n] * 5]), dim=1) for n in seen]
         one = Memory(torch.cat(parts), Spans.tile([5 * len(seen)]))
-        expected = wide.attend(queries, FullContext(pack([TARGET[:1]]), {"drafts": one}).find(wide, queries))
+        expected = wide(queries, FullContext(pack([TARGET[:1]]), {"drafts": one}))
         torch.testing.assert_close(found[number], expected, atol=1e-10, rtol=1e-8)
 
 

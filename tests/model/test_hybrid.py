@@ -46,7 +46,7 @@ def plain_attention(attention, x, pairs):
             values = torch.stack([value[token, head] + vectors.values[row, at] for token, row in visible])
             weights = (keys @ query[number, head] / query.shape[-1] ** 0.5).softmax(0)
             outputs[number, head] = weights @ values
-    return outputs.flatten(-2)
+    return attention.output(outputs.flatten(-2))
 
 
 @pytest.mark.parametrize("farthest", [1, 3, 20])
@@ -65,10 +65,7 @@ def test_vectors_over_the_document_are_those_of_a_plain_loop(farthest):
         for query in range(len(x))
     ]
     torch.testing.assert_close(
-        attention.attend(x, FullContext(packed).find(attention, x)),
-        plain_attention(attention, x, pairs),
-        atol=1e-10,
-        rtol=1e-8,
+        attention(x, FullContext(packed)), plain_attention(attention, x, pairs), atol=1e-10, rtol=1e-8
     )
 
 
@@ -89,10 +86,7 @@ def test_vectors_over_recent_sentences_are_those_of_a_plain_loop(before):
         for query in range(len(x))
     ]
     torch.testing.assert_close(
-        attention.attend(x, FullContext(packed).find(attention, x)),
-        plain_attention(attention, x, pairs),
-        atol=1e-10,
-        rtol=1e-8,
+        attention(x, FullContext(packed)), plain_attention(attention, x, pairs), atol=1e-10, rtol=1e-8
     )
 
 
@@ -102,9 +96,7 @@ def test_vectors_of_zero_change_nothing():
     without = Attention(16, 2, scope).double()
     without.load_state_dict({k: v for k, v in with_vectors.state_dict().items() if not k.startswith("relation")})
     x = torch.randn(len(packed.tokens), 16, dtype=torch.float64)
-    found, expected = (
-        attention.attend(x, FullContext(packed).find(attention, x)) for attention in (with_vectors, without)
-    )
+    found, expected = (attention(x, FullContext(packed)) for attention in (with_vectors, without))
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
 
 

@@ -274,6 +274,8 @@ class _Recorder:
         context = self.context if isinstance(module, SentenceAttention) else arguments[1]
         if not isinstance(context, FullContext) or isinstance(context, DraftContext):
             return
+        if isinstance(module, Attention) and module.scope.sees_each_preceding:
+            return  # see `record_hierarchy`
         if isinstance(module, SentenceAttention):
             lengths = context.sequence.sentences.lengths
             numbers = torch.arange(len(lengths)) if context.alignment is None else context.alignment  # in the source
@@ -298,7 +300,7 @@ class _Recorder:
         """Hook for the attention to the words of several previous sentences, which is not called as a module."""
         x, context = arguments
         if isinstance(context, FullContext):
-            pattern = context.find_preceding(module.words, x).pattern
+            pattern = context.find(module.words, x).pattern
             self.on_attention(TokenAttentionRecord(site, context, module.words, module.words_norm(x), x, pattern))
 
     @torch.no_grad()

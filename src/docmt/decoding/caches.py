@@ -360,11 +360,9 @@ class SelfCache(Cache):
         slots[:, :, 0], slots[:, :, 1] = key.view_as(slots[:, :, 0]), value.view_as(slots[:, :, 1])
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
-        """Attend to the tokens so far: [R, H, k]."""
-        return self._attend(layer, query.view(-1, self.beams, *query.shape[1:])).flatten(0, 1)
-
-    def attend_preceding(self, layer: int, query: Tensor) -> Tensor:
-        """Attend to each sentence before, oldest first: [R, H, k] -> [R, n, H, k]."""
+        """Attend to the tokens so far: [R, H, k]; or to each sentence before, oldest first: [R, n, H, k]."""
+        if self.scope.extent != "neighbour":
+            return self._attend(layer, query.view(-1, self.beams, *query.shape[1:])).flatten(0, 1)
         count = self.scope.offset
         queries = query[:, None].expand(-1, count, -1, -1).unflatten(0, (-1, self.beams)).flatten(1, 2)
         return self._attend(layer, queries).flatten(0, 1).unflatten(0, (-1, count)) * self.exists[..., None, None]

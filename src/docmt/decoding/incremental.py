@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from docmt.decoding.prefixes import Prefixes, number_documents
 from docmt.decoding.search_rules import SearchRow
 from docmt.model.attention import Attention
 from docmt.model.contexts import Memory, find_source, number_in_documents, visible_spans
-from docmt.model.embeddings import DistanceBiases, SentenceRelation, SentenceVectors
+from docmt.model.embeddings import SentenceRelation, SentenceVectors
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.linear_kernels import compute_states
 from docmt.model.scope import AttentionScope
@@ -135,13 +136,10 @@ class IncrementalState:
 
     def find(self, attention: Attention, x: Tensor) -> CachedStates:
         """See `AttentionContext`: x [R, d]."""
-        scope = attention.scope
+        scope, (cache, number) = attention.scope, self.cache_slots[attention]
         described = self.described.get(scope.without_layer)
-        return CachedStates(*self.cache_slots[attention], x if scope.memory == "self" else None, described)
-
-    def find_preceding(self, attention: Attention, x: Tensor) -> CachedSentences:
-        """See `AttentionContext`: x [R, d]."""
-        return CachedSentences(*self.cache_slots[attention], x)
+        exists = cache.exists if isinstance(cache, SelfCache) and scope.sees_each_preceding else None
+        return CachedStates(cache, number, x if scope.memory == "self" else None, described, exists)
 
     def find_documents(self, attention: SelectiveAttention, x: Tensor) -> tuple[list[ContextDocument], Tensor]:
         """See `AttentionContext`: x [R, d]."""
@@ -152,21 +150,25 @@ class CachedStates:
     """Visible states of a decoding step: the cache of an attention."""
 
     def __init__(
-        self, cache: Cache, layer: int, memory: Tensor | None, described: tuple[Tensor, Tensor] | None = None
+        self,
+        cache: Cache,
+        layer: int,
+        memory: Tensor | None,
+        described: tuple[Tensor, Tensor] | None = None,
+        exists: Tensor | None = None,
     ) -> None:
         """layer: number of the attention in the cache; memory: states [R, d] of self-attention; described: of the
-        sentences of hypotheses, for a relation."""
+        sentences of hypotheses, for a relation; exists [R, n]: see `VisibleStates`."""
         self.cache, self.layer, self.memory, self.described = cache, layer, memory, described
+        self.exists = exists
 
     def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
         """See `VisibleStates`."""
         assert self.described is not None
         return self.described
 
-    def attend(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
-    ) -> Tensor:
-        """See `VisibleStates`: [R, H, k] each. The cache knows the distances."""
+    def attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Tensor:
+        """See `VisibleStates`: [R, H, k] each, or the result [R, n, H, k]. The cache knows the distances."""
         if key is not None and value is not None:
             self.cache.store(self.layer, key, value)
         return self.cache.attend(self.layer, query)
@@ -180,25 +182,6 @@ class CachedStates:
         else:
             query = attention.project_query_features(x)
         return self.cache.attend(self.layer, query)
-
-
-class CachedSentences(CachedStates):
-    """Visible sentences of a decoding step."""
-
-    cache: SelfCache
-
-    @property
-    def exists(self) -> Tensor:
-        """See `VisibleSentences`: [R, n]."""
-        return self.cache.exists
-
-    def attend(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
-    ) -> Tensor:
-        """See `VisibleStates`: [R, H, k] each -> [R, n, H, k]."""
-        assert key is not None and value is not None
-        self.cache.store(self.layer, key, value)
-        return self.cache.attend_preceding(self.layer, query)
 
 
 def _projected_dtype(model: TranslationModel) -> torch.dtype:

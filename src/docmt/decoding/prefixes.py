@@ -17,9 +17,7 @@ from docmt.decoding.ensembles import Memories, Model, list_members, list_memorie
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
 from docmt.model.attention import Attention
-from docmt.model.contexts import FullContext, Memory, PackedSentenceStates, PackedStates
-from docmt.model.embeddings import DistanceBiases
-from docmt.model.kernels import AttentionPattern
+from docmt.model.contexts import FullContext, Memory, PackedStates
 from docmt.model.linear_attention import KeyWeights, LinearAttention
 from docmt.model.linear_kernels import compute_states_after
 from docmt.model.spans import Spans
@@ -49,34 +47,21 @@ class RecordingContext(FullContext):
         visible = super().find(attention, x)
         if attention.scope.memory != "self":
             return visible
-        return _RecordedStates(visible.memory, visible.pattern, attention, self.recorded)
-
-    def find_preceding(self, attention: Attention, x: Tensor) -> PackedSentenceStates:  # type: ignore[override]
-        """See `AttentionContext`: x [T, d]."""
-        self.recorded[attention] = AttentionRecord(*attention.project_memory(x))
-        return super().find_preceding(attention, x)
+        return _RecordedStates(visible, attention, self.recorded)
 
 
 class _RecordedStates(PackedStates):
     """Visible states whose keys and values are recorded when an attention reads them."""
 
-    def __init__(
-        self,
-        memory: Tensor,
-        pattern: AttentionPattern,
-        attention: Attention,
-        recorded: dict[Attention, AttentionRecord],
-    ) -> None:
-        super().__init__(memory, pattern)
+    def __init__(self, states: PackedStates, attention: Attention, recorded: dict[Attention, AttentionRecord]) -> None:
+        super().__init__(states.memory, states.pattern, states.exists)
         self.attention, self.recorded = attention, recorded
 
-    def attend(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Tensor:
         """See `VisibleStates`."""
         assert key is not None and value is not None
         self.recorded[self.attention] = AttentionRecord(key, value)
-        return super().attend(query, key, value, dropout, distances)
+        return super().attend(query, key, value, **options)
 
     def attend_linear(self, attention: Any, x: Tensor) -> Tensor:
         """See `VisibleStates`."""

@@ -59,19 +59,20 @@ class Attention(nn.Module):
         """Biases of scores by distance, shared by all attentions of a stack."""
         return self._distances[0]
 
-    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
-        """x [..., d] -> [..., d]"""
-        output: Tensor = self.output(self.attend(x, context.find(self, x)))
-        return output
+    def forward(self, x: Tensor, context: AttentionContext, states: Tensor | None = None) -> Tensor:
+        """x [..., d] -> [..., d], or [..., n, d] for each of n preceding sentences.
 
-    def attend(self, x: Tensor, visible: VisibleStates) -> Tensor:
-        """Attend from x [..., d] to what is visible: [..., H k], before the output projection."""
+        states [..., d]: of the sequence, if not x.
+        """
+        visible = context.find(self, x if states is None else states)
         query, key, value = self.project(x, visible)
         dropout = self.dropout if self.training else 0.0
-        attended = visible.attend(query, key, value, dropout, self.distances)  # softmax(Q K^T / sqrt(k)) V
+        # softmax(Q K^T / sqrt(k)) V, over the visible keys
+        attended = visible.attend(query, key, value, dropout=dropout, distances=self.distances)
         if self.relation is not None:
             attended = self.relation.read_output(attended, visible.describe_sentences(self.relation)[0])
-        return attended.flatten(-2)
+        output: Tensor = self.output(attended.flatten(-2))
+        return output
 
     def project(self, x: Tensor, visible: VisibleStates) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Project x [..., d] to queries, and the visible states to keys and values (None: stored already).
@@ -104,7 +105,7 @@ class Attention(nn.Module):
 
     def join_projections(self) -> None:
         """Join the three projections of self-attention into one: fewer, larger products."""
-        if self.scope.memory != "self" or self.scope.extent == "neighbour":
+        if self.scope.memory != "self" or self.scope.sees_each_preceding:
             return
         projections = (self.query, self.key, self.value)
         weights = torch.cat([projection.weight.detach() for projection in projections])

@@ -70,7 +70,8 @@ class ModelBuilder:
         output_bias, relation: see `Attention`; heads: how many of usual width (0: as in the model).
         """
         config, family = self.config, self.family
-        has_distances = scope.memory == "self" and scope.extent != "neighbour"  # distances to others are undefined
+        # Distances to another sequence or sentence are undefined.
+        has_distances = scope.memory == "self" and not scope.sees_each_preceding
         attention = Attention(
             config.width,
             heads or config.heads,

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from docmt.model.embeddings import DistanceBiases, SentenceRelation
+from docmt.model.embeddings import SentenceRelation
 from docmt.model.kernels import AttentionPattern, attend_pattern
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed, Spans
@@ -60,24 +60,6 @@ class HasScope(Protocol):
         """What it sees."""
 
 
-class ReadsPattern(HasScope, Protocol):
-    """A linear attention, which reads a memory by its own kernel."""
-
-    def attend_memory(self, x: Tensor, memory: Tensor, pattern: AttentionPattern) -> Tensor:
-        """Attend from x [Tq, d] to memory [Tk, d]: [Tq, H, k]."""
-
-
-class ReadsDocuments(Protocol):
-    """A selective attention, which reads the words of other sentences."""
-
-    @property
-    def memory(self) -> str:
-        """Name of the memory that has the words."""
-
-    def project_memory(self, memory: Memory) -> list[Any]:
-        """Project the words of each document of the memory."""
-
-
 class VisibleStates(Protocol):
     """What the queries of one attention see, in a full pass or in a decoding step."""
 
@@ -85,53 +67,46 @@ class VisibleStates(Protocol):
     def memory(self) -> Tensor | None:
         """States [..., d] of keys and values; None if these are stored already."""
 
+    @property
+    def exists(self) -> Tensor | None:
+        """[..., n] bool: which of n preceding sentences exist, if an attention sees each of them separately."""
+
     def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
         """Return what the relation needs of the sentences of queries and of keys."""
 
-    def attend(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Tensor:
         """Return softmax(query key^T / sqrt(k)) value over the visible keys: [..., H, k] each.
 
-        dropout: rate for weights; distances: biases of scores.
+        To several sentences, the result is [..., n, H, k]. options: dropout and distances (`kernels.attend`).
         """
 
     def attend_linear(self, attention: Any, x: Tensor) -> Tensor:
         """Return the output [..., H, k] of a linear attention for x [..., d]."""
 
 
-class VisibleSentences(VisibleStates, Protocol):
-    """What the queries of one attention see of each of n preceding sentences. Outputs are [..., n, H, k]."""
-
-    @property
-    def exists(self) -> Tensor:
-        """[..., n] bool: whether the query's document has the sentence."""
-
-
 class AttentionContext(Protocol):
     """Access of attentions to the states that they see."""
 
     def find(self, attention: Any, x: Tensor) -> VisibleStates:
-        """Find what this attention sees. x [..., d] are the states of the sequence."""
+        """Find what this attention sees. x [..., d] are the states of the sequence.
 
-    def find_preceding(self, attention: Any, x: Tensor) -> VisibleSentences:
-        """Find each of the n = `scope.offset` preceding sentences, oldest first. The scope must be that of neighbours.
-
-        x [..., d] are the states of the sequence.
+        Of its own sequence, an attention to neighbours sees each of the n = `scope.offset` sentences before, oldest
+        first.
         """
 
     def find_documents(self, attention: Any, x: Tensor) -> tuple[list[Any], Tensor]:
-        """Return the projected words of documents, and the number [...] in the memory of each query's sentence.
+        """Find the documents of a selective attention's memory, as it projects them.
 
-        x [..., d] are the states of the sequence.
+        x [..., d] are the states of the sequence. Also returns the number [...] in the memory of each query's sentence.
         """
 
 
 class PackedStates:
     """Visible states of a full pass: a memory [Tk, d], and the pattern of which query sees which of them."""
 
-    def __init__(self, memory: Tensor, pattern: AttentionPattern) -> None:
-        self.memory, self.pattern = memory, pattern
+    def __init__(self, memory: Tensor, pattern: AttentionPattern, exists: Tensor | None = None) -> None:
+        """exists [T, n]: see `VisibleStates`. The pattern then has n copies of the queries, one after the other."""
+        self.memory, self.pattern, self.exists = memory, pattern, exists
 
     def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
         """See `VisibleStates`. All attentions with this pattern share the result."""
@@ -144,33 +119,19 @@ class PackedStates:
 
         return self.pattern.get_or_build(("sentences", type(relation), device), describe)
 
-    def attend(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
-    ) -> Tensor:
-        """See `VisibleStates`: query [Tq, H, k], key and value [Tk, H, k] -> [Tq, H, k]."""
+    def attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Tensor:
+        """See `VisibleStates`: query [T, H, k], key and value [Tk, H, k] -> [T, H, k] or [T, n, H, k]."""
         assert key is not None and value is not None
-        return attend_pattern(query, key, value, self.pattern, dropout=dropout, distances=distances)
-
-    def attend_linear(self, attention: ReadsPattern, x: Tensor) -> Tensor:
-        """See `VisibleStates`: x [Tq, d] -> [Tq, H, k]."""
-        return attention.attend_memory(x, self.memory, self.pattern)
-
-
-class PackedSentenceStates(PackedStates):
-    """Visible sentences of a full pass. The pattern has n copies of the queries, one after the other."""
-
-    def __init__(self, memory: Tensor, pattern: AttentionPattern, exists: Tensor) -> None:
-        """exists [T, n]: see `VisibleSentences`."""
-        super().__init__(memory, pattern)
-        self.exists = exists
-
-    def attend(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
-    ) -> Tensor:
-        """See `VisibleStates`: query [T, H, k], key and value [T, H, k] -> [T, n, H, k]."""
+        if self.exists is None:
+            return attend_pattern(query, key, value, self.pattern, **options)
         count = self.exists.shape[1]
-        output = super().attend(query.repeat(count, 1, 1), key, value, dropout, distances)
+        output = attend_pattern(query.repeat(count, 1, 1), key, value, self.pattern, **options)
         return output.unflatten(0, (count, -1)).transpose(0, 1)
+
+    def attend_linear(self, attention: Any, x: Tensor) -> Tensor:
+        """See `VisibleStates`: x [T, d] -> [T, H, k]."""
+        output: Tensor = attention.attend_memory(x, self.memory, self.pattern)
+        return output
 
 
 class FullContext:
@@ -195,6 +156,8 @@ class FullContext:
     def find(self, attention: HasScope, x: Tensor) -> PackedStates:
         """See `AttentionContext`: x [T, d]. Raises ValueError for a memory that is missing, or has no documents."""
         scope = attention.scope
+        if scope.sees_each_preceding:
+            return self._find_preceding(scope, x)
         if scope.memory not in ("self", *self.memories):
             raise ValueError(f"the system has no memory {scope.memory!r}, only self and {list(self.memories)}")
         memory = x if scope.memory == "self" else self.memories[scope.memory].select_states(scope)
@@ -210,9 +173,8 @@ class FullContext:
             self._patterns[scope.without_layer] = pattern
         return PackedStates(memory, pattern)
 
-    def find_preceding(self, attention: HasScope, x: Tensor) -> PackedSentenceStates:
-        """See `AttentionContext`: x [T, d]."""
-        scope = attention.scope
+    def _find_preceding(self, scope: AttentionScope, x: Tensor) -> PackedStates:
+        """Find each of the n preceding sentences."""
         if scope not in self._preceding:
             spans = [visible_spans(self.sequence, replace(scope, offset=back)) for back in range(scope.offset, 0, -1)]
             lengths = self.sequence.sentences.lengths
@@ -220,9 +182,9 @@ class FullContext:
             exists = torch.stack([span.lengths > 0 for span in spans], dim=1)  # [S, n]
             pattern = AttentionPattern(Spans.tile(lengths.repeat(scope.offset)), keys, False, len(x))
             self._preceding[scope] = pattern, exists.repeat_interleave(lengths, dim=0).to(x.device)
-        return PackedSentenceStates(x, *self._preceding[scope])
+        return PackedStates(x, *self._preceding[scope])
 
-    def find_documents(self, attention: ReadsDocuments, x: Tensor) -> tuple[list[Any], Tensor]:
+    def find_documents(self, attention: Any, x: Tensor) -> tuple[list[Any], Tensor]:
         """See `AttentionContext`: x [T, d]."""
         memory, sentences = self.resolve_sentences(attention.memory, x)
         return attention.project_memory(memory), sentences
@@ -263,15 +225,11 @@ class SharedContext:
         self.context = context
         self.unique, self.inverse = representatives.unique(return_inverse=True)  # [U] of T, [T] of U
 
-    def find(self, attention: HasScope, x: Tensor) -> VisibleStates:
+    def find(self, attention: HasScope, x: Tensor) -> SharedStates:
         """See `AttentionContext`: x [U, d]."""
         return SharedStates(self.context.find(attention, self.expand(x)), x, attention.scope.memory == "self", self)
 
-    def find_preceding(self, attention: HasScope, x: Tensor) -> VisibleSentences:
-        """See `AttentionContext`: x [U, d]."""
-        return SharedSentenceStates(self.context.find_preceding(attention, self.expand(x)), x, True, self)
-
-    def find_documents(self, attention: ReadsDocuments, x: Tensor) -> tuple[list[Any], Tensor]:
+    def find_documents(self, attention: Any, x: Tensor) -> tuple[list[Any], Tensor]:
         """See `AttentionContext`: x [U, d]."""
         documents, sentences = self.context.find_documents(attention, self.expand(x))
         return documents, sentences[self.unique.cpu()]
@@ -292,35 +250,23 @@ class SharedStates:
         """states: what all T tokens see; x [U, d]; is_self: keys are of the sequence itself."""
         self.states, self.is_self, self.shared = states, is_self, shared
         self.memory = x if is_self else states.memory
+        self.exists = None if states.exists is None else shared.select(states.exists)
 
     def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
         """See `VisibleStates`."""
         queries, keys = self.states.describe_sentences(relation)
         return self.shared.select(queries), self.shared.select(keys) if self.is_self else keys
 
-    def attend(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, dropout: float, distances: DistanceBiases | None
-    ) -> Tensor:
-        """See `VisibleStates`: query [U, H, k] -> [U, ..., H, k]."""
+    def attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Tensor:
+        """See `VisibleStates`: query [U, H, k] -> [U, H, k] or [U, n, H, k]."""
         assert key is not None and value is not None
         if self.is_self:
             key, value = self.shared.expand(key), self.shared.expand(value)
-        return self.shared.select(self.states.attend(self.shared.expand(query), key, value, dropout, distances))
+        return self.shared.select(self.states.attend(self.shared.expand(query), key, value, **options))
 
-    def attend_linear(self, attention: ReadsPattern, x: Tensor) -> Tensor:
+    def attend_linear(self, attention: Any, x: Tensor) -> Tensor:
         """See `VisibleStates`: x [U, d] -> [U, H, k]."""
         return self.shared.select(self.states.attend_linear(attention, self.shared.expand(x)))
-
-
-class SharedSentenceStates(SharedStates):
-    """Visible sentences of a full pass that computes U of its T tokens."""
-
-    states: PackedSentenceStates
-
-    @property
-    def exists(self) -> Tensor:
-        """See `VisibleSentences`: [U, n]."""
-        return self.shared.select(self.states.exists)
 
 
 def find_source(memories: Mapping[str, Memory]) -> Memory | None:

@@ -49,17 +49,17 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
-        for _, output in self.iterate_blocks(x, context):
-            x = output
-        return x
-
-    def iterate_blocks(self, x: Tensor, context: AttentionContext) -> Iterator[tuple[str, Tensor]]:
-        """Yield each block's name, and the states [..., d] after its branch."""
         for block_name, branch_name in self.order:
             block: Any = self._modules[block_name]
             branch: Any = self._modules[branch_name]
             x = branch.add_output(x, block(branch.prepare_input(x), context))
-            yield block_name, x
+        return x
+
+    def iterate_blocks(self, x: Tensor, context: AttentionContext) -> Iterator[tuple[str, Tensor]]:
+        """Yield each block's name, and the states [..., d] after its branch."""
+        for name, (block, branch) in self.blocks.items():
+            x = branch.add_output(x, block(branch.prepare_input(x), context))
+            yield name, x
 
 
 class Residual(nn.Module):
@@ -303,9 +303,9 @@ class Hierarchy(nn.Module):
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
         states = x.detach() if self.detach else x
-        visible = context.find_preceding(self.words, states)
-        contexts = self.words.output(self.words.attend(self.words_norm(states), visible))  # [..., n, d]
-        summaries, exists = self.summary_norm(contexts), visible.exists  # [..., n]
+        exists = context.find(self.words, states).exists  # [..., n]
+        assert exists is not None
+        summaries = self.summary_norm(self.words(self.words_norm(states), context, states))  # [..., n, d]
         s = self.sentences(self.sentences_norm(states), summaries, exists)
         branch = self.feed_forward_residual
         s = branch.add_output(s, self.feed_forward(branch.prepare_input(s), context))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.quasirandom import SobolEngine
 
 from docmt.model.attention import Attention
-from docmt.model.contexts import VisibleStates
+from docmt.model.contexts import AttentionContext
 from docmt.model.kernels import AttentionPattern, upcast
 from docmt.model.linear_kernels import GateDecay, attend_linear
 from docmt.model.scope import AttentionScope
@@ -213,9 +213,11 @@ class LinearAttention(Attention):
             nn.init.xavier_uniform_(self.gate.weight)
             nn.init.constant_(self.gate.bias, options.gate_bias)
 
-    def attend(self, x: Tensor, visible: VisibleStates) -> Tensor:
-        """Attend from x [..., d] to what is visible: [..., H k], before the output projection."""
-        return visible.attend_linear(self, x).to(x.dtype).flatten(-2)
+    def forward(self, x: Tensor, context: AttentionContext, states: Tensor | None = None) -> Tensor:
+        """x [..., d] -> [..., d]; states: see `Attention`."""
+        attended = context.find(self, x if states is None else states).attend_linear(self, x)
+        output: Tensor = self.output(attended.to(x.dtype).flatten(-2))
+        return output
 
     def attend_memory(self, x: Tensor, memory: Tensor, pattern: AttentionPattern) -> Tensor:
         """Attend from x [Tq, d] to memory [Tk, d] (x itself for self-attention): [Tq, H, k]."""

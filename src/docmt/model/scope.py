@@ -94,13 +94,18 @@ class AttentionScope:
     one span (preceding, of another memory than self), or these and the sentence itself (recent)"""
     offset: int = 0
     """of a neighbour: how many sentences before, or after if negative; nothing is seen outside the document.
-    In `AttentionContext.attend_preceding`: each of the `offset` sentences before"""
+    Of the sequence itself: each of the `offset` sentences before, separately"""
     trim: tuple[int, int] = (0, 0)
     """of a neighbour: hidden boundary tokens at the start and end of that sentence"""
     layer: int | None = None
     """index of the memory's layer, from 0; None: the memory has one layer"""
     causal: bool = False
     """a token sees no later tokens"""
+
+    @property
+    def sees_each_preceding(self) -> bool:
+        """Whether each of the `offset` sentences before, of the sequence itself, is attended to separately."""
+        return self.memory == "self" and self.extent == "neighbour"
 
     @property
     def without_layer(self) -> AttentionScope:
