@@ -5,9 +5,19 @@ from random import Random
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.synthetic import PHENOMENA, MarkedDocument, generate_phenomena
-from docmt.synthetic.lexicon import NOUNS
-from docmt.synthetic.phenomena import FAMILIAR, FILLERS, FORMAL, NAMES, SENSES, VERBS, make_fillers
+from docmt.synthetic.grammar import NOUNS
+from docmt.synthetic.phenomena import (
+    FAMILIAR,
+    FILLERS,
+    FORMAL,
+    NAMES,
+    PHENOMENA,
+    SENSES,
+    VERBS,
+    MarkedDocument,
+    make_documents,
+    make_fillers,
+)
 
 DISTANCES = (1, 2, 3, 4)
 # As many for each phenomenon and distance as hold whole groups of two, three and four versions.
@@ -27,10 +37,17 @@ CLUES = {
     "name": (*2 * ({name.untranslated.english.removeprefix("the ") for name in NAMES},),),
 }
 
+CANDIDATES = {"pronoun": 3, "sense": 2, "address": 2, "ellipsis": 4, "address-free": 2, "name": 2}
+DECIDED_BY_TARGET = ("address-free", "name")
+
+
+def generate(count: int, seed: int) -> list[MarkedDocument]:
+    return make_documents(count, f"synthetic-{seed}", str(seed), set())
+
 
 @pytest.fixture(scope="module")
 def documents() -> list[MarkedDocument]:
-    return generate_phenomena(DOCUMENTS, seed=1)
+    return generate(DOCUMENTS, seed=1)
 
 
 def words(sentence: str) -> list[str]:
@@ -55,8 +72,8 @@ def without_the_deciding_sentence(item: MarkedDocument) -> tuple[object, ...]:
 
 
 def test_the_same_seed_gives_the_same_documents(documents: list[MarkedDocument]) -> None:
-    assert generate_phenomena(100, seed=5) == generate_phenomena(100, seed=5)
-    assert generate_phenomena(100, seed=5) != generate_phenomena(100, seed=6)
+    assert generate(100, seed=5) == generate(100, seed=5)
+    assert generate(100, seed=5) != generate(100, seed=6)
     assert [item.document.id for item in documents] == [f"synthetic-1-{number}" for number in range(DOCUMENTS)]
 
 
@@ -70,7 +87,7 @@ def test_documents_differ_and_have_five_to_eight_sentences(documents: list[Marke
 
 @pytest.mark.parametrize("count", [24, 100, 288])
 def test_every_phenomenon_and_distance_has_equally_many_documents(count: int) -> None:
-    cells = Counter((item.phenomenon, item.distance) for item in generate_phenomena(count, seed=2))
+    cells = Counter((item.phenomenon, item.distance) for item in generate(count, seed=2))
     assert cells.keys() == {(name, distance) for name in PHENOMENA for distance in DISTANCES}
     assert cells.total() == count
     assert max(cells.values()) - min(cells.values()) <= (count % 24 > 0)
@@ -78,17 +95,13 @@ def test_every_phenomenon_and_distance_has_equally_many_documents(count: int) ->
 
 def test_too_few_documents_for_every_phenomenon_and_distance_are_refused() -> None:
     with pytest.raises(DocmtError, match=r"23 documents, too few for 6 phenomena at 4 distances\. Use 24 or more"):
-        generate_phenomena(23, seed=1)
+        generate(23, seed=1)
 
 
-def test_visible_side_and_chance_of_phenomena(documents: list[MarkedDocument]) -> None:
-    visible = {name: phenomenon.visible for name, phenomenon in PHENOMENA.items()}
-    assert [name for name in visible if visible[name] == "target"] == ["address-free", "name"]
-    assert [name for name in visible if visible[name] == "source"] == ["pronoun", "sense", "address", "ellipsis"]
+def test_every_answer_is_a_candidate(documents: list[MarkedDocument]) -> None:
+    assert list(PHENOMENA) == list(CANDIDATES)
     for item in documents:
-        phenomenon = PHENOMENA[item.phenomenon]
-        assert len(set(item.candidates)) == len(item.candidates) == phenomenon.candidates
-        assert phenomenon.chance == pytest.approx(1 / len(item.candidates))
+        assert len(set(item.candidates)) == len(item.candidates) == CANDIDATES[item.phenomenon]
         assert item.document.target[item.sentence] == item.candidates[item.correct]
 
 
@@ -105,7 +118,7 @@ def test_versions_differ_in_the_deciding_sentence_alone(documents: list[MarkedDo
         sources = {item.document.source[index] for item in versions}
         targets = {item.document.target[index] for item in versions}
         assert len(targets) == len(versions)
-        assert len(sources) == (len(versions) if PHENOMENA[first.phenomenon].visible == "source" else 1)
+        assert len(sources) == (1 if first.phenomenon in DECIDED_BY_TARGET else len(versions))
 
 
 def test_a_vote_for_each_marked_sentence_is_exactly_chance(documents: list[MarkedDocument]) -> None:
@@ -114,7 +127,7 @@ def test_a_vote_for_each_marked_sentence_is_exactly_chance(documents: list[Marke
     for item in documents:
         votes[item.document.source[item.sentence]][item.document.target[item.sentence]] += 1
     right: Counter[str] = Counter()
-    test = generate_phenomena(DOCUMENTS, seed=2)
+    test = generate(DOCUMENTS, seed=2)
     for item in test:
         counts = votes[item.document.source[item.sentence]]
         right[item.phenomenon] += (
@@ -122,7 +135,7 @@ def test_a_vote_for_each_marked_sentence_is_exactly_chance(documents: list[Marke
             == (item.document.target[item.sentence])
         )
     for name, total in Counter(item.phenomenon for item in test).items():
-        assert right[name] * PHENOMENA[name].candidates == total
+        assert right[name] * CANDIDATES[name] == total
 
 
 @pytest.mark.full
@@ -169,7 +182,7 @@ def test_fillers_name_and_address_nobody() -> None:
 def test_only_what_is_in_question_has_two_translations(documents: list[MarkedDocument]) -> None:
     translations: defaultdict[str, set[str]] = defaultdict(set)
     for item in documents:
-        free = {item.sentence} | ({deciding(item)} if PHENOMENA[item.phenomenon].visible == "target" else set())
+        free = {item.sentence} | ({deciding(item)} if item.phenomenon in DECIDED_BY_TARGET else set())
         for index, (source, target) in enumerate(item.document):
             if index not in free:
                 translations[source].add(target)

@@ -13,13 +13,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import read_package_yaml
 from docmt.documents.corpus_files import ParallelDocument
-from docmt.synthetic.grammar import capitalise, list_slot_names, make_noun_phrase
-from docmt.synthetic.lexicon import (
+from docmt.synthetic.grammar import (
     DEFINITE_ARTICLES,
     NOUNS,
     PEOPLE,
@@ -31,6 +29,9 @@ from docmt.synthetic.lexicon import (
     NounPhrase,
     Person,
     Word,
+    capitalise,
+    list_slot_names,
+    make_noun_phrase,
 )
 
 DISTANCES = range(1, 5)
@@ -227,37 +228,16 @@ def _fill_slots(pattern: Line, values: Mapping[str, _Value]) -> Line:
     return Line(capitalise(pattern.source.format(**words)), capitalise(pattern.target.format(**values)))
 
 
-@dataclass(frozen=True)
-class Phenomenon:
-    """A phenomenon whose translation depends on an earlier sentence.
-
-    `visible` is the side with the deciding words. "source": source sentences are sufficient (the target shows them
-    too). "target": only a system that sees its own translation can be right. `candidates` is the number of answers,
-    all equally frequent.
-    """
-
-    name: str
-    visible: Literal["source", "target"]
-    candidates: int
-    make_versions: Callable[[random.Random], Versions]
-
-    @property
-    def chance(self) -> float:
-        """Accuracy without the deciding sentence, 0 to 1."""
-        return 1 / self.candidates
-
-
-PHENOMENA: dict[str, Phenomenon] = {
-    phenomenon.name: phenomenon
-    for phenomenon in (
-        Phenomenon("pronoun", "source", 3, make_pronoun_versions),
-        Phenomenon("sense", "source", 2, make_sense_versions),
-        Phenomenon("address", "source", 2, make_address_versions),
-        Phenomenon("ellipsis", "source", VERBS_OFFERED, make_ellipsis_versions),
-        Phenomenon("address-free", "target", 2, make_address_free_versions),
-        Phenomenon("name", "target", 2, make_name_versions),
-    )
+PHENOMENA: dict[str, Callable[[random.Random], Versions]] = {
+    "pronoun": make_pronoun_versions,
+    "sense": make_sense_versions,
+    "address": make_address_versions,
+    "ellipsis": make_ellipsis_versions,
+    "address-free": make_address_free_versions,
+    "name": make_name_versions,
 }
+"""Phenomena with the functions that make an item. Source sentences are sufficient, but for the last two: only a system
+that sees its own translation can be right there. All answers of an item are equally frequent."""
 FEWEST_DOCUMENTS = len(PHENOMENA) * len(DISTANCES)
 
 
@@ -276,14 +256,6 @@ class MarkedDocument:
     correct: int
 
 
-def generate_phenomena(documents: int, seed: int) -> list[MarkedDocument]:
-    """Return different documents, with equal numbers (or one more) for each phenomenon and distance.
-
-    The seed determines them. Raises DocmtError for too few documents for every phenomenon and distance.
-    """
-    return make_documents(documents, f"synthetic-{seed}", str(seed), set())
-
-
 def make_documents(documents: int, name: str, seed: str, used_sources: set[tuple[str, ...]]) -> list[MarkedDocument]:
     """Return documents with the ids `name`-0, `name`-1, ...; `used_sources` as in `stream_versions`."""
     if documents < FEWEST_DOCUMENTS:
@@ -291,12 +263,12 @@ def make_documents(documents: int, name: str, seed: str, used_sources: set[tuple
             f"{name} would have {documents} documents, too few for {len(PHENOMENA)} phenomena at {len(DISTANCES)} "
             f"distances. Use {FEWEST_DOCUMENTS} or more."
         )
-    cells = [(phenomenon, distance) for distance in DISTANCES for phenomenon in PHENOMENA.values()]
+    cells = [(phenomenon, distance) for distance in DISTANCES for phenomenon in PHENOMENA]
     marked: list[MarkedDocument] = []
     for index, (phenomenon, distance) in enumerate(cells):
         count = len(range(index, documents, len(cells)))
         # One generator for each, so that a longer list begins like a shorter one.
-        rng = random.Random(f"{seed} {phenomenon.name} {distance}")
+        rng = random.Random(f"{seed} {phenomenon} {distance}")
         marked += islice(stream_versions(phenomenon, distance, rng, used_sources), count)
     random.Random(seed).shuffle(marked)
     ids = (f"{name}-{number}" for number in range(documents))
@@ -304,7 +276,7 @@ def make_documents(documents: int, name: str, seed: str, used_sources: set[tuple
 
 
 def stream_versions(
-    phenomenon: Phenomenon, distance: int, rng: random.Random, used_sources: set[tuple[str, ...]]
+    phenomenon: str, distance: int, rng: random.Random, used_sources: set[tuple[str, ...]]
 ) -> Iterator[MarkedDocument]:
     """Yield documents without end and without ids, all versions of an item together.
 
@@ -319,9 +291,9 @@ def stream_versions(
             yield from versions
 
 
-def _build_versions(phenomenon: Phenomenon, distance: int, rng: random.Random) -> list[MarkedDocument]:
+def _build_versions(phenomenon: str, distance: int, rng: random.Random) -> list[MarkedDocument]:
     """Return one document in all its versions, in random order, so that a part of them favours no answer."""
-    item = phenomenon.make_versions(rng)
+    item = PHENOMENA[phenomenon](rng)
     length = rng.randint(SHORTEST, LONGEST)
     around = make_fillers(rng, length - 2)
     deciding = rng.randrange(length - distance)
@@ -331,5 +303,5 @@ def _build_versions(phenomenon: Phenomenon, distance: int, rng: random.Random) -
         sentences.insert(deciding + distance, item.marked[answer])
         document = ParallelDocument("", tuple(s.source for s in sentences), tuple(s.target for s in sentences))
         candidates = tuple(sentence.target for sentence in item.marked)
-        versions.append(MarkedDocument(document, phenomenon.name, distance, deciding + distance, candidates, answer))
+        versions.append(MarkedDocument(document, phenomenon, distance, deciding + distance, candidates, answer))
     return versions
