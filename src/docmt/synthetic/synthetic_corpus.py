@@ -20,7 +20,6 @@ from docmt.core.files import atomic_directory, write_text
 from docmt.core.plain_text import read_lines
 from docmt.documents.corpus_files import ParallelDocument, write_parallel
 from docmt.synthetic.grammar import NOUNS, Pronoun, SyntheticDocument, stream_documents
-from docmt.synthetic.phenomena import MarkedDocument, make_documents
 
 CONTRASTIVE_FILE, PRONOUNS_FILE = "test.contrastive.jsonl", "test.pronouns.jsonl"
 CORPUS_FILES = frozenset(f"{split}.{language}" for split in ("train", "dev", "test") for language in ("en", "de")) | {
@@ -30,39 +29,35 @@ CORPUS_FILES = frozenset(f"{split}.{language}" for split in ("train", "dev", "te
 
 
 def make_pronoun_items(documents: Iterable[SyntheticDocument]) -> list[dict[str, Any]]:
-    """Return a contrastive item for each pronoun, as a line of the test set has it; see `_make_item`."""
+    """Return a contrastive item for each pronoun, as a line of the test set has it; see `make_item`."""
     items = []
     for item in documents:
         for index, pronoun in enumerate(item.pronouns):
             sentence = item.document.target[pronoun.sentence]
             variants = [sentence[: pronoun.start] + form + sentence[pronoun.end :] for form in pronoun.candidates]
-            items.append(_make_item(f"{item.document.id}-{index}", item.document, pronoun, variants))
+            id = f"{item.document.id}-{index}"
+            items.append(make_item(id, item.document, pronoun.sentence, variants, pronoun.correct, pronoun.distance))
     return items
 
 
-def make_phenomenon_items(documents: Iterable[MarkedDocument]) -> list[dict[str, Any]]:
-    """Return a contrastive item with its `phenomenon` for each document; see `_make_item`."""
-    return [{**_make_item(m.document.id, m.document, m, m.candidates), "phenomenon": m.phenomenon} for m in documents]
-
-
-def _make_item(
-    id: str, document: ParallelDocument, mark: Pronoun | MarkedDocument, variants: Sequence[str]
+def make_item(
+    id: str, document: ParallelDocument, sentence: int, variants: Sequence[str], correct: int, distance: int
 ) -> dict[str, Any]:
-    """Return an item with these variants of the marked sentence, in an order that depends on the id only.
+    """Return a contrastive item with these variants of the marked sentence, in an order that depends on the id only.
 
     candidates: whole target documents, which differ in one sentence. correct: index of the right one. sentence: index
     of the differing sentence. distance: sentences back to the deciding one (for a pronoun: its antecedent).
     """
     order = list(range(len(variants)))
     random.Random(id).shuffle(order)
-    preceding, following = document.target[: mark.sentence], document.target[mark.sentence + 1 :]
+    preceding, following = document.target[:sentence], document.target[sentence + 1 :]
     return {
         "id": id,
         "source": document.source,
         "candidates": [(*preceding, variants[index], *following) for index in order],
-        "correct": order.index(mark.correct),
-        "sentence": mark.sentence,
-        "distance": mark.distance,
+        "correct": order.index(correct),
+        "sentence": sentence,
+        "distance": distance,
     }
 
 
@@ -74,7 +69,7 @@ def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int)
     `read_pronouns`). Development and test documents use only nouns of the training documents. An existing corpus is
     replaced. Raises DocmtError for an empty split, a directory that cannot be written, and one with other files.
     """
-    _check_directory(directory)
+    check_directory(directory)
     if min(train, dev, test) < 1:
         raise DocmtError(
             f"a synthetic corpus needs at least one document a split, not train={train}, dev={dev}, test={test}. "
@@ -92,44 +87,23 @@ def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int)
             nouns = tuple(noun for noun in NOUNS if noun.german in known_nouns)
     contrastive = make_pronoun_items(splits["test"])
     marked = [{**asdict(item.document), "pronouns": list(map(asdict, item.pronouns))} for item in splits["test"]]
-    _write_files(directory, splits, {CONTRASTIVE_FILE: contrastive, PRONOUNS_FILE: marked})
+    documents = {name: [item.document for item in items] for name, items in splits.items()}
+    write_splits(directory, documents, {CONTRASTIVE_FILE: contrastive, PRONOUNS_FILE: marked})
 
 
-def write_phenomena(directory: Path, *, train: int, dev: int, test: int, seed: int) -> None:
-    """Write a corpus of all `PHENOMENA`, with equal numbers of documents for each phenomenon and distance.
-
-    train/dev/test `.en` and `.de` have one sentence a line and an empty line between documents, in random order.
-    test.contrastive.jsonl has an item a line, in the order of the test documents. No source document is
-    in two splits. Within a split it may recur with another translation where only the target decides. With a multiple
-    of 288 test documents, a model that does not see the deciding sentence scores exactly at chance. An existing corpus
-    is replaced. Raises DocmtError for a split with too few documents for every phenomenon and distance, a directory
-    that cannot be written, and one with other files.
-    """
-    _check_directory(directory)
-    used_sources: set[tuple[str, ...]] = set()
-    splits = {
-        name: make_documents(count, name, f"{seed} {name}", used_sources)
-        for name, count in (("train", train), ("dev", dev), ("test", test))
-    }
-    _write_files(directory, splits, {CONTRASTIVE_FILE: make_phenomenon_items(splits["test"])})
-
-
-def _write_files(
-    directory: Path,
-    splits: Mapping[str, Sequence[SyntheticDocument | MarkedDocument]],
-    tests: Mapping[str, Sequence[Mapping[str, Any]]],
+def write_splits(
+    directory: Path, splits: Mapping[str, Iterable[ParallelDocument]], tests: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> None:
     """Write the texts of the splits, and the test sets by file name."""
     with atomic_directory(directory) as temporary:
-        for name, items in splits.items():
-            pairs = (item.document for item in items)
-            write_parallel(pairs, temporary / f"{name}.en", temporary / f"{name}.de")
+        for name, documents in splits.items():
+            write_parallel(documents, temporary / f"{name}.en", temporary / f"{name}.de")
         for file, records in tests.items():
             lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
             write_text(temporary / file, "".join(lines))
 
 
-def _check_directory(directory: Path) -> None:
+def check_directory(directory: Path) -> None:
     """Raise DocmtError for a directory with files other than a synthetic corpus."""
     if directory.is_dir():
         other_files = sorted({path.name for path in directory.iterdir()} - CORPUS_FILES)

@@ -1,4 +1,6 @@
-"""Documents for six discourse phenomena, each with one sentence whose translation depends on an earlier one.
+"""A corpus for six discourse phenomena, in which one sentence of each document depends on an earlier one.
+
+python -m benchmarks.phenomena DIRECTORY --train N --dev N --test N [--seed N]
 
 A document contains an item (a deciding and a marked sentence at a given distance) among fillers. It has one version
 for each answer. Versions differ only in the deciding and the marked sentence. So a model that does not see the
@@ -8,11 +10,14 @@ English does not show the answer, the deciding sentences differ in German only.
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import read_package_yaml
@@ -33,6 +38,7 @@ from docmt.synthetic.grammar import (
     list_slot_names,
     make_noun_phrase,
 )
+from docmt.synthetic.synthetic_corpus import CONTRASTIVE_FILE, check_directory, make_item, write_splits
 
 DISTANCES = range(1, 5)
 SHORTEST, LONGEST = 5, 8
@@ -305,3 +311,52 @@ def _build_versions(phenomenon: str, distance: int, rng: random.Random) -> list[
         candidates = tuple(sentence.target for sentence in item.marked)
         versions.append(MarkedDocument(document, phenomenon, distance, deciding + distance, candidates, answer))
     return versions
+
+
+def make_phenomenon_items(documents: Sequence[MarkedDocument]) -> list[dict[str, Any]]:
+    """Return a contrastive item with its `phenomenon` for each document; see `make_item`."""
+    return [
+        {
+            **make_item(each.document.id, each.document, each.sentence, each.candidates, each.correct, each.distance),
+            "phenomenon": each.phenomenon,
+        }
+        for each in documents
+    ]
+
+
+def write_phenomena(directory: Path, *, train: int, dev: int, test: int, seed: int) -> None:
+    """Write a corpus of all `PHENOMENA`, with equal numbers of documents for each phenomenon and distance.
+
+    train/dev/test `.en` and `.de` have one sentence a line and an empty line between documents, in random order.
+    test.contrastive.jsonl has an item a line, in the order of the test documents. No source document is in two splits.
+    Within a split it may recur with another translation where only the target decides. With a multiple of 288 test
+    documents, a model that does not see the deciding sentence scores exactly at chance. An existing corpus is
+    replaced. Raises DocmtError for a split with too few documents for every phenomenon and distance, a directory that
+    cannot be written, and one with other files.
+    """
+    check_directory(directory)
+    used_sources: set[tuple[str, ...]] = set()
+    splits = {
+        name: make_documents(count, name, f"{seed} {name}", used_sources)
+        for name, count in (("train", train), ("dev", dev), ("test", test))
+    }
+    documents = {name: [each.document for each in marked] for name, marked in splits.items()}
+    write_splits(directory, documents, {CONTRASTIVE_FILE: make_phenomenon_items(splits["test"])})
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write a corpus of the phenomena."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.phenomena")
+    parser.add_argument("directory", type=Path)
+    for split in ("train", "dev", "test"):
+        parser.add_argument(f"--{split}", type=int, required=True, help="number of documents")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    try:
+        write_phenomena(**vars(options))
+    except DocmtError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()
