@@ -65,7 +65,7 @@ def _summarize_run(run: PlannedRun, evaluation: EvaluationConfig, failure: str |
             measures["dev_loss"] = min(losses.values)
         for phenomenon, counts in (suite["phenomena"] if suite else {}).items():
             for distance, cell in counts["distances"].items():
-                measures[f"{phenomenon} {distance}"] = 100 * cell["accuracy"]
+                measures[f"{phenomenon or 'distance'} {distance}"] = 100 * cell["accuracy"]
     names = {"title": run.title, "seed": run.seed, "directory": directory.name, "reverse": run.config.reverse}
     return {**names, "state": state, "failure": failure, "measures": measures, "scores": scores, "suite": suite}
 

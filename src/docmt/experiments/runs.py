@@ -161,7 +161,7 @@ def make_plan(
 
 
 def check_overrides(plan: ExperimentPlan) -> None:
-    """Raise DocmtError for a setting of all runs (`Plan.overrides`) with which no run could start on this machine."""
+    """Raise DocmtError for a setting of all runs (`overrides`) with which no run could start on this machine."""
     errors = [_find_override_error(plan, planned.config) for planned in plan.unique_runs()]
     if (first := next(iter(errors), None)) is not None and all(errors):
         raise first
@@ -458,7 +458,7 @@ def load_scores(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any]
 
 
 def load_suite_result(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
-    """Return the stored contrastive result of a run, or None if it is missing, damaged or of another test set."""
+    """Return the stored `ContrastiveResult.to_json` of a run; None if it is missing, damaged or of another test set."""
     return _load_result(directory / SUITE_FILE, evaluation.suite_settings)
 
 
