@@ -25,6 +25,7 @@ from docmt.training.run_directory import RunDirectory
 
 HEADINGS = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "dev_loss": "dev loss"}
 """Measures of every table. With a test set, each of its phenomena at each distance is a measure, too."""
+_UNNAMED = "distance"  # heading of items without a phenomenon
 TableRow = dict[str, Any]
 """JSON entry of a variant at a point: means and spreads over its runs, published scores, and the runs."""
 
@@ -65,7 +66,7 @@ def _summarize_run(run: PlannedRun, evaluation: EvaluationConfig, failure: str |
             measures["dev_loss"] = min(losses.values)
         for phenomenon, counts in (suite["phenomena"] if suite else {}).items():
             for distance, cell in counts["distances"].items():
-                measures[f"{phenomenon or 'distance'} {distance}"] = 100 * cell["accuracy"]
+                measures[f"{phenomenon or _UNNAMED} {distance}"] = 100 * cell["accuracy"]
     names = {"title": run.title, "seed": run.seed, "directory": directory.name, "reverse": run.config.reverse}
     return {**names, "state": state, "failure": failure, "measures": measures, "scores": scores, "suite": suite}
 
@@ -157,6 +158,9 @@ def write_figure(plan: ExperimentPlan, evaluation: EvaluationConfig) -> Path:
     panels: dict[str, dict[str, list[Point]]] = {}
     rows = collect_rows(plan, evaluation, {})
     if evaluation.suite is not None:
+        chances: dict[str, list[float]] = {}
+        for item in evaluation.suite.items:
+            chances.setdefault(item.phenomenon or _UNNAMED, []).append(100 * item.chance)
         for row in rows:
             line = " ".join(filter(None, (row["variant"], row["axis"], row["point"])))
             for name, score in row["measures"].items():
@@ -164,7 +168,8 @@ def write_figure(plan: ExperimentPlan, evaluation: EvaluationConfig) -> Path:
                     phenomenon, _, distance = name.rpartition(" ")
                     point = Point(distance, score["mean"], score["spread"] or 0.0)
                     panels.setdefault(phenomenon, {}).setdefault(line, []).append(point)
-        draw_points(panels, "right (%)", figure, "distance (sentences)")
+        means = {phenomenon: mean(values) for phenomenon, values in chances.items()}
+        draw_points(panels, "right (%)", figure, "distance (sentences)", means)
     elif plan.experiment.axes[0].name:
         for row in rows:
             score = row["measures"].get("d_bleu", {"mean": math.nan, "spread": None})
