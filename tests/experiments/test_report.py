@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import docmt
+from docmt.analysis import Point, draw_points
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.evaluation import evaluate_items, read_suite
@@ -155,7 +156,7 @@ def test_every_run_of_the_direction_answers_a_test_set_once(plan_of, copied, sui
     assert determine_state(plan.runs[0], GREEDY) == "done"
 
 
-def test_answers_have_means_spreads_and_a_figure(plan_of, copied, suite, monkeypatch):
+def test_answers_have_means_spreads_and_a_figure(plan_of, copied, suite, tmp_path, monkeypatch):
     plan, evaluation = plan_of(copied, SEEING.partition("  backward")[0]), evaluation_of(suite)
     results = {
         run.config.run: {"phenomena": {"pronoun": {"distances": {"1": {"accuracy": share}, "2": {"accuracy": 1.0}}}}}
@@ -168,6 +169,8 @@ def test_answers_have_means_spreads_and_a_figure(plan_of, copied, suite, monkeyp
     assert content["rows"][0]["measures"]["pronoun 1"]["mean"] == 50
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
     assert write_figure(plan, evaluation).read_bytes().startswith(b"\x89PNG")
+    draw_points({"a": {"x": [Point("1", 50.0)]}}, "", tmp_path / "one.svg", "distance (sentences)", {"a": 50.0})
+    assert (tmp_path / "one.svg").read_text().count("distance (sentences)") == 1
 
 
 def test_generative_test_sets_are_refused(suite):

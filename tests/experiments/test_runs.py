@@ -109,8 +109,8 @@ def test_overrides_apply_to_variants_of_their_system(plan_of, tmp_path):
 
 
 @FULL
-def test_killed_and_continued_is_as_never_stopped(plan_of, finished, tmp_path, monkeypatch, trained):
-    plan = plan_of(tmp_path / "out")
+def test_killed_and_continued_is_as_never_stopped(plan_of, copied, tmp_path, monkeypatch, trained):
+    plan = plan_of(tmp_path / "killed")
     directories = names(plan)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         stop_at(patch, plan.unique_runs()[1].config.run, 6, Killed)
@@ -123,10 +123,12 @@ def test_killed_and_continued_is_as_never_stopped(plan_of, finished, tmp_path, m
     assert reproduce(plan, GREEDY) == {}
     resumed = [(directories[1], True), *((name, False) for name in directories[2:])]
     assert trained == [(directories[0], False), (directories[1], False), *resumed]
-    whole = write_report(plan_of(finished), GREEDY, {})
-    assert write_report(plan, GREEDY, {}) == whole
+    outputs = copied, plan.output
+    assert write_report(plan_of(copied), GREEDY, {}) == write_report(plan, GREEDY, {})
+    whole, continued = [(output / "small-cpu.json").read_text() for output in outputs]
+    assert whole == continued
     for name in directories:
-        weights = [load_file(o / "runs" / name / "model/model.safetensors") for o in (finished, plan.output)]
+        weights = [load_file(output / "runs" / name / "model/model.safetensors") for output in outputs]
         assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
 
 
@@ -146,7 +148,11 @@ def test_scores_of_other_settings_are_computed_again(plan_of, copied, trained):
     other = EvaluationConfig(SearchConfig(beam=2), MetricConfig(unit="instance", lowercase=True))
     assert states(plan, other) == ["trained"] * 2
     assert (reproduce(plan, other), trained) == ({}, [])
-    text = write_report(plan, other, {})
+    signatures = []
+    for evaluation in (GREEDY, other):
+        text = write_report(plan, evaluation, {})
+        signatures.append(json.loads((copied / "small-cpu.json").read_text())["signatures"])
+    assert signatures[0] != signatures[1]
     assert "case:lc" in text and "unit:instance" in text
     assert states(plan) == ["trained"] * 2
 
