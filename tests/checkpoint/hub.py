@@ -4,15 +4,17 @@ import io
 import json
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import sentencepiece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from docmt.synthetic import generate_documents
+from docmt.synthetic.grammar import stream_documents
 
-DOCUMENTS = [document.document for document in generate_documents(60, seed=1)]
+DOCUMENTS = [document.document for document in islice(stream_documents(Random(1)), 60)]
 SOURCE = [sentence for document in DOCUMENTS for sentence in document.source]
 TARGET = [sentence for document in DOCUMENTS for sentence in document.target]
 ODD = [

@@ -57,6 +57,7 @@ def make_folder(folder, corpus, store, run):
     """Write the files that pages name: corpora, two texts, STORE, RUN, MODEL, recipes and published checkpoints."""
     for path in corpus.iterdir():
         shutil.copy(path, folder / path.name)
+    shutil.copy(corpus / "test.de", folder / "mono.de")
     (folder / "report.txt").write_text("Anna bought a lamp yesterday.\nIt is quite cheap.\n")
     (folder / "letter.txt").write_text("Tom found an umbrella\nin the attic. It is old.\n")
     (folder / "book.md").write_text("# The umbrella\n\nTom found it in the attic. It is old.\n\n- It is cheap.\n")

@@ -143,8 +143,8 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["translate", "m", "f", "--sampling"], r"--search.sampling needs --search.beam 1, but the beam is 5"),
         (["translate", "m", "f", "--seed", "3"], r"--search.seed has no effect without --search.sampling"),
         (["serve", "m", "--search.sampling"], r"unknown option --search.sampling"),
-        (["roundtrip", "a", "b", "c"], r"--output is missing; a whole command is: docmt roundtrip"),
-        (["roundtrip", "a", "b", "c", "-o", "d.jsonl", "--samples", "0"], r"--samples is 0: choose a number from 1"),
+        (["merge", "a"], r"--output is missing; a whole command is: docmt merge"),
+        (["bulk", "a", "b", "-o", "d", "--samples", "0"], r"--samples is 0: choose a number from 1"),
         (["translate", "m", "f", "--search.n-best", "2"], r"--search.n-best above 1 needs --format jsonl"),
         (
             ["translate", "m", "f", "--search.length-penalty", ".nan"],

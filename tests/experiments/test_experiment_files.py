@@ -8,7 +8,6 @@ from docmt.checkpoint.model_directory import find_model
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.experiments import list_experiments, make_plan, read_experiment
-from docmt.training import TrainConfig
 
 SHIPPED = list_experiments()
 
@@ -90,6 +89,63 @@ def test_ablations(store, tmp_path):
     assert all(config.validation.entropy for config in settings("figures4-5-8"))
 
 
+WINDOWS = {
+    "Transformer": ("softmax", "none", 2.0),
+    "RFA": ("linear", "none", 2.0),
+    "RFA-sgate": ("linear", "decay", 2.0),
+    "RFA-sgate-avg": ("linear", "average", 0.0),
+    "Learned features": ("linear", "none", 2.0),
+}
+PUBLISHED = {  # BLEU on IWSLT and OpenSubtitles
+    "Transformer, L = 1": (31.7, 32.6),
+    "Transformer, L = 4": (30.4, 33.1),
+    "RFA, L = 1": (31.0, 32.9),
+    "RFA, L = 4": (30.7, 33.2),
+    "RFA-sgate-avg, L = 4": (30.8, 33.0),
+    "RFA-sgate, L = 4": (31.2, 33.2),
+}
+
+
+@pytest.mark.parametrize("scale", ["cpu", pytest.param("full", marks=pytest.mark.full)])
+def test_windows_of_linear_attention(scale, store, tmp_path):
+    plan = make_plan(SHIPPED["rfa-table1"], scale, store, tmp_path)
+    runs = [run for run in plan.runs if run.variant != "start"]
+    # Gates have nothing to do in windows of one sentence.
+    assert [run.variant for run in runs] == [
+        f"{system}, L = {length}"
+        for system, (_, gate, _) in WINDOWS.items()
+        for length in range(1 + (gate != "none"), 5)
+    ]
+    for run in runs:
+        system, length = run.variant.split(", L = ")
+        model = run.config.model
+        assert (model.concat.attention, model.linear.gate, model.linear.gate_bias) == WINDOWS[system]
+        assert (model.concat.sentences, model.concat.window_decoding, model.concat.loss) == (int(length), "last", "all")
+        linear = model.linear
+        learned = system in ("Transformer", "Learned features")
+        assert linear.feature_map == ("learned" if learned else "random")
+        assert not (learned and (linear.features or linear.cross_features))  # as many as a head is wide
+        if scale == "full":
+            assert (model.width, model.feed_forward, model.heads, model.activation) == (512, 1024, 8, "gelu")
+            if not learned:
+                assert (linear.features, linear.cross_features, linear.gate_per) == (32, 256, "head")
+            assert model.concat.padding_windows == (length != "1")
+            optimizer, batches = run.config.optimizer, run.config.batches
+            assert (optimizer.learning_rate, optimizer.warmup) == (1e-3, 8000)
+            assert batches.batch_tokens * batches.gradient_accumulation == 16384
+    starts = {run.config.initialize_from for run in runs}
+    assert starts == ({None} if scale == "full" else {plan.runs[0].config.run})
+    assert len({run.config.run for run in runs}) == 18
+    figure_runs = {run.config.run for run in make_plan(SHIPPED["rfa-figure3"], scale, store, tmp_path).runs}
+    assert figure_runs >= {run.config.run for run in runs}
+
+
+def test_published_scores_of_windows():
+    variants = SHIPPED["rfa-table1"].variants.items()
+    assert {name: tuple(variant.published.values()) for name, variant in variants if variant.published} == PUBLISHED
+    assert SHIPPED["rfa-figure3"].variants.keys() == SHIPPED["rfa-table1"].variants.keys()
+
+
 def test_names_that_are_none():
     with pytest.raises(
         DocmtError, match=r"unknown experiment 'table9': choose one of concat, figure2, .*table7, .*or give"
@@ -140,62 +196,6 @@ def test_a_grid_is_every_combination(write_experiment, store, tmp_path):
     assert by_key["two", "64"].run == by_key["two", "usual"].run, "64 tokens is what the recipe has"
     assert len(plan.unique_runs()) == 6
     assert [run.point for run in make_plan(experiment, "full", store, tmp_path).runs][4:] == ["wide", "wide"]
-
-
-def test_run_names_identify_runs(write_experiment, store, tmp_path):
-    experiment = read_experiment(str(write_experiment()))
-
-    def names(**settings):
-        values = {"scale": "cpu", "data": store, "output": tmp_path, **settings}
-        return [run.config.run.name for run in make_plan(experiment, **values).unique_runs()]
-
-    assert names() == names(output=tmp_path / "else") == names(overrides={"log_every": 7, "device": "auto"})
-    assert names() == names(overrides={"model.dropout": 0.1})
-    others = [names(overrides={"model.dropout": 0.2}), names(overrides={"stop.max_steps": 9}), names(scale="full")]
-    assert len({*names(), *(name for other in others for name in other)}) == 16
-    assert names(seeds=[2]) == names()[2:]
-
-
-def test_directories_tell_the_variant_and_are_found_by_what_was_trained(write_experiment, store, tmp_path):
-    """Variants that share a recipe had names that differed in the last eight digits alone."""
-
-    def names(text, output="out"):
-        experiment = read_experiment(str(write_experiment(text)))
-        return {run.title: run.config.run.name for run in make_plan(experiment, "cpu", store, tmp_path / output).runs}
-
-    text = (
-        "title: x\nvariants:\n  a, half: {recipe: group-cpu.yaml}\n  b: {recipe: group-cpu.yaml, start_from: 'a, half'}"
-    )
-    new = names(text)
-    assert [name[:-8] for name in new.values()] == ["a-half-seed1-", "b-seed1-"]
-    assert (
-        names(text + "\naxes: [{name: w, points: {1/2: {model.width: 8}}}]")["b, w 1/2, seed 1"][:-8]
-        == "b-w-1-2-seed1-"
-    )
-    # Earlier versions named them after the recipe, as the identifier of a run that starts from another still does.
-    old = {title: f"group-cpu-seed1-{name[-8:]}" for title, name in new.items()}
-    (tmp_path / "out" / "runs" / old["a, half, seed 1"]).mkdir(parents=True)
-    assert names(text) == {**new, "a, half, seed 1": old["a, half, seed 1"]}
-    (tmp_path / "out" / "runs" / old["b, seed 1"]).mkdir()
-    assert names(text) == old
-    # Another experiment has the same training under another name.
-    assert list(names("title: x\nvariants: {c: {recipe: group-cpu.yaml}}").values()) == [old["a, half, seed 1"]]
-    twice = names("title: x\nvariants: {c: {recipe: group-cpu.yaml}, d: {recipe: group-cpu.yaml}}", "else")
-    assert set(twice.values()) == {f"c-seed1-{new['a, half, seed 1'][-8:]}"}
-
-
-def test_a_new_option_with_a_default_renames_no_run(write_experiment, store, tmp_path, monkeypatch):
-    """It did: every setting in effect was part of the name, so that a new version trained all runs again."""
-    experiment = read_experiment(str(write_experiment()))
-
-    def names():
-        return [run.config.run.name for run in make_plan(experiment, "cpu", store, tmp_path).unique_runs()]
-
-    before = names()
-    to_dict = TrainConfig.to_dict
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainConfig, "to_dict", lambda self: {**to_dict(self), "younger": {"option": 3}})
-        assert names() == before
 
 
 def test_numbers_and_words_are_read_as_by_the_command_line(write_experiment, store, tmp_path):

@@ -23,8 +23,6 @@ NEEDED = {
     "score": ["none", "none.en", "none.de"],
     "evaluate": ["--hypothesis", "none.en", "--reference", "none.de"],
     "probe": ["none", "--source", "none.en", "--reference", "none.de"],
-    "select": ["none", "none.en", "none.de", "-o", "none.jsonl"],
-    "roundtrip": ["none", "none", "none.de", "-o", "none.jsonl"],
     "check": ["none.en", "none.de"],
     "inspect": ["none", "none.en", "none.de"],
     "average": ["none", "none", "-o", "m"],

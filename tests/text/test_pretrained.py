@@ -2,18 +2,20 @@
 
 import io
 import json
+from itertools import islice
+from random import Random
 
 import pytest
 import sentencepiece
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from docmt.core.errors import DocmtError
-from docmt.synthetic import generate_documents
+from docmt.synthetic.grammar import stream_documents
 from docmt.text import PretrainedTokenizer, load_tokenizer, train_tokenizer
 from docmt.text.pretrained import Vocabulary, restrict_vocabulary
 from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
 
-TEXT = [sentence for document in generate_documents(20, seed=2) for sentence in document.document.source]
+TEXT = [sentence for document in islice(stream_documents(Random(2)), 20) for sentence in document.document.source]
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 
 

@@ -31,8 +31,6 @@ COMMANDS = {
     "score": "Compute log-probabilities of supplied translations",
     "evaluate": "Score translations or models with BLEU and chrF, and compare systems",
     "probe": "Measure with test suites and references whether models use context",
-    "select": "Select the training data where a model gains most from context",
-    "roundtrip": "Make the training data of a model that repairs translations",
     "check": "Report inconsistencies and errors in a translation, without a reference",
     "inspect": "Describe a model, its attention, or the curves of trainings",
     "pull": "Download a pretrained model and convert it",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from random import Random
 
 Span = tuple[int, int]
 _UNSPACED = (
@@ -60,24 +58,3 @@ class WordLink:
     word"""
     mutual: bool
     """the target word is also the best one of the source word; fewer links, but more of them are right"""
-
-
-def list_words(sentences: Iterable[str]) -> list[str]:
-    """Return the distinct words of sentences, without signs, in alphabetical order."""
-    return sorted({sentence[first:last] for sentence in sentences for first, last in _find_words(sentence)})
-
-
-def replace_words(sentence: str, share: float, vocabulary: Sequence[str], chance: Random) -> str:
-    """Return a sentence in which each word is, with probability `share`, a random word of the vocabulary."""
-    parts, end = [], 0
-    for first, last in _find_words(sentence):
-        if vocabulary and chance.random() < share:
-            # `random` gives the same numbers in every version of Python, `choice` does not.
-            parts += [sentence[end:first], vocabulary[int(chance.random() * len(vocabulary))]]
-            end = last
-    return "".join([*parts, sentence[end:]])
-
-
-def _find_words(sentence: str) -> list[Span]:
-    """Return the words that are no signs."""
-    return [(first, last) for first, last in find_words(sentence) if sentence[first].isalnum()]

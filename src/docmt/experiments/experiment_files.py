@@ -13,7 +13,6 @@ variants:                              # the rows of the table
     start_reverse_from: backward       # and from the run of a variant with `reverse: true` in its settings
     settings: {optimizer.warmup: 100}  # `store` names another store: of a pretrained model with its own vocabulary
     published: {s-BLEU: 25.12}         # shown beside the scores of docmt
-    sees: {source: 3, target: 0}       # earlier sentences that the system sees, if known
     scale: cpu                         # the only scale; at the other, variants that start from it begin at random
 axes:                                  # each variant is trained at every point of every axis
   - name: model size
@@ -30,21 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, build, check_choice, check_fields, ranged, read_yaml
+from docmt.core.settings import build, check_choice, read_yaml
 
 SCALES = ("cpu", "full")
 _PACKAGE = Path(__file__).parents[1]
-
-
-@dataclass(frozen=True)
-class VisibleContext:
-    """Number of earlier sentences of each side that a system sees (supplied ones, no drafts)."""
-
-    source: int = ranged(0, 0, MANY)
-    target: int = ranged(0, 0, MANY)
-
-    def __post_init__(self) -> None:
-        check_fields(self, "sees.")
 
 
 @dataclass(frozen=True)
@@ -61,8 +49,6 @@ class Variant:
     start_reverse_from: str = ""
     """the variant of the other direction whose run initialises this one, if any"""
     published: Mapping[str, float] = field(default_factory=dict)
-    sees: VisibleContext | None = None
-    """None if unknown"""
     scale: str = ""
     """the only scale at which it is trained, empty for both"""
 
@@ -181,8 +167,6 @@ def _parse_variant(name: str, values: Any, path: Path) -> Variant:
     parsed: dict[str, Any] = {"name": name, **_check_mapping(values, location)}
     parsed["settings"] = _check_mapping(parsed.get("settings", {}), f"{location}: settings")
     parsed["published"] = _parse_numbers(parsed.get("published", {}), f"{location}: published")
-    if "sees" in parsed:
-        parsed["sees"] = build(VisibleContext, parsed["sees"], location, "sees.")
     return build(Variant, parsed, location)
 
 

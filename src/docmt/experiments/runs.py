@@ -1,9 +1,15 @@
-"""The runs of an experiment: plan them, determine their states, train and evaluate them."""
+"""The runs of an experiment: plan them, determine their states, train and evaluate them.
+
+The directory runs/multihop-seed1-0a1b2c3d has the variant, the seed, and an identifier of the training in its name. It
+serves all variants and experiments with the same seed and identifier, whatever their names.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -19,29 +25,21 @@ from typing import Any, Literal
 import torch
 import yaml
 
-from docmt.checkpoint.model_directory import load_model_config
+from docmt.checkpoint.model_directory import find_model, load_model_config
+from docmt.checkpoint.model_names import find_named_model
+from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.core.files import json_checksum, lock_directory, read_json, write_error, write_text
+from docmt.core.files import json_checksum, lock_directory, read_json, stored_checksums, write_error, write_text
 from docmt.core.progress import progress
 from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
 from docmt.data.instances import cut_dbleu_units
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
 from docmt.decoding.scheduler import sees_translations, select_effective_settings
-from docmt.evaluation import (
-    ContrastiveResult,
-    MetricConfig,
-    compare_suite_contexts,
-    evaluate_documents,
-    evaluate_items,
-    group_by_document,
-    group_by_unit,
-)
-from docmt.evaluation.contrastive import summarize_answers
+from docmt.evaluation import MetricConfig, evaluate_documents, evaluate_items, group_by_document, group_by_unit
 from docmt.evaluation.metrics import Ranges
 from docmt.evaluation.suites import Suite
 from docmt.experiments.experiment_files import Experiment, Variant
-from docmt.experiments.run_names import IRRELEVANT_SETTINGS, START_SETTINGS, RunNames, locate_start
 from docmt.model import ModelConfig
 from docmt.model.products import precision_context
 from docmt.model.systems import SYSTEMS
@@ -53,10 +51,14 @@ from docmt.training.run_directory import RunDirectory, read_recipe
 from docmt.training.train_config import check_averaging, first_difference
 from docmt.training.training_corpus import fit_model_config, select_direction
 
+RUNS_FOLDER = "runs"
 SCORES_FILE, SUITE_FILE = "test.json", "suite.json"
-TRANSLATIONS_FILE, CONTEXTS_FILE = "test-translations.json", "suite-contexts.json"
 State = Literal["done", "trained", "resumable", "missing", "changed"]
 _STEP_NAMES = {"trained": "evaluating", "resumable": "resuming", "missing": "training", "changed": "skipping"}
+_START_SETTINGS = ("initialize_from", "initialize_reverse_from")
+# Settings that do not change the model. Paths of starting models may change, and their identity counts instead.
+_IRRELEVANT_SETTINGS = ("store", "run", "device", "log_every", "tensorboard", "checkpoints.keep", *_START_SETTINGS)
+_LONGEST_TITLE = 80
 
 
 class _SkippedVariantError(DocmtError):
@@ -83,7 +85,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExperimentPlan:
     """The runs of an experiment, each after the runs that initialise it.
 
     Cells of the table with the same training (settings, data and seed) share one `config.run`, also with other
@@ -124,7 +126,7 @@ def make_plan(
     output: Path,
     seeds: Sequence[int] = (),
     overrides: Mapping[str, Any] | None = None,
-) -> Plan:
+) -> ExperimentPlan:
     """Plan an experiment.
 
     `seeds` replaces the seeds of the file. `overrides` (by dotted name) replaces settings of all runs; the option of a
@@ -133,35 +135,39 @@ def make_plan(
     """
     store = PreparedStore.open(data)
     store.split("test")  # fail now, not after days of training
-    plan = Plan(experiment, scale, output.resolve(), store, dict(overrides or {}))
-    names = RunNames(plan.output)
+    plan = ExperimentPlan(experiment, scale, output.resolve(), store, dict(overrides or {}))
     variants = experiment.order_variants(scale)
     recipes = {variant.name: _read_recipe(_recipe_path(plan, variant)) for variant in variants}
+    folder = plan.output / RUNS_FOLDER
+    directories = {_identifier(path): path for path in sorted(folder.glob("*-seed*"))}
     runs: list[PlannedRun] = []
     skipped: dict[str, str] = {}
     for seed, axis in product(seeds or experiment.seeds, experiment.axes):
         for point, settings in axis.points[scale].items():
             configs: dict[str, TrainConfig] = {}
             for variant in variants:
-                title = f"{variant.name} {axis.name} {point} {scale if '{scale}' in variant.recipe else ''}"
-                find_run = partial(names.find, recipe=_recipe_path(plan, variant).stem, title=title)
+                values = {**recipes[variant.name], "seed": seed}
                 try:
-                    values = {**recipes[variant.name], "seed": seed}
-                    configs[variant.name] = _configure_run(plan, variant, values, settings, configs, find_run)
-                    runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
+                    config, identity = _configure_run(plan, variant, values, settings, configs)
                 except _SkippedVariantError as error:
                     skipped[variant.name] = str(error)
+                    continue
+                title = f"{variant.name} {axis.name} {point} {scale if '{scale}' in variant.recipe else ''}"
+                title = re.sub(r"[^\w.]+", "-", title).strip("-.")[:_LONGEST_TITLE]
+                new = folder / f"{title or 'run'}-seed{identity}"
+                configs[variant.name] = replace(config, run=directories.setdefault(identity, new))
+                runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
     return replace(plan, runs=tuple(runs), skipped=skipped)
 
 
-def check_overrides(plan: Plan) -> None:
-    """Raise DocmtError for a setting of all runs (`Plan.overrides`) with which no run could start on this machine."""
+def check_overrides(plan: ExperimentPlan) -> None:
+    """Raise DocmtError for a setting of all runs (`overrides`) with which no run could start on this machine."""
     errors = [_find_override_error(plan, planned.config) for planned in plan.unique_runs()]
     if (first := next(iter(errors), None)) is not None and all(errors):
         raise first
 
 
-def _find_override_error(plan: Plan, config: TrainConfig) -> DocmtError | None:
+def _find_override_error(plan: ExperimentPlan, config: TrainConfig) -> DocmtError | None:
     def is_set(*names: str) -> bool:
         return any(is_selected(override, names) for override in plan.overrides)
 
@@ -179,7 +185,7 @@ def _find_override_error(plan: Plan, config: TrainConfig) -> DocmtError | None:
     return None
 
 
-def _recipe_path(plan: Plan, variant: Variant) -> Path:
+def _recipe_path(plan: ExperimentPlan, variant: Variant) -> Path:
     return plan.experiment.path.parent / variant.recipe.replace("{scale}", plan.scale)
 
 
@@ -192,18 +198,17 @@ def _read_recipe(path: Path) -> dict[str, Any]:
 
 
 def _configure_run(
-    plan: Plan,
+    plan: ExperimentPlan,
     variant: Variant,
     values: dict[str, Any],
     settings: Mapping[str, Any],
     planned: Mapping[str, TrainConfig],
-    find_run: Callable[[TrainConfig, Mapping[str, Any], PreparedStore], Path],
-) -> TrainConfig:
-    """Return the configuration of a run.
+) -> tuple[TrainConfig, str]:
+    """Return the configuration of a run, and its seed and identifier.
 
     values: recipe and seed, by dotted name. settings: those of the axis point. planned: configurations of the
-    same point and seed, by variant. find_run: see `RunNames.find`. Raises _SkippedVariantError for missing files and
-    runs, and for a starting model of another vocabulary.
+    same point and seed, by variant. Raises _SkippedVariantError for missing files and runs, and for a starting model
+    of another vocabulary.
     """
     path = _recipe_path(plan, variant)
     location = f"{plan.experiment.path}, variant {variant.name} with {path.name}"
@@ -214,22 +219,63 @@ def _configure_run(
         raise _SkippedVariantError(f"it starts from {missing}, which is skipped")
     values |= {setting: str(planned[start].run) for setting, start in variant.starts.items()}
     config = TrainConfig.from_dict(nest(values, location), location)
-    start = None if variant.starts or config.initialize_from is None else locate_start(config.initialize_from)
-    paths = [config.store, *([start] if start else [])]
-    if missing_paths := [str(each) for each in paths if not each.exists()]:
+    start = None if variant.starts or config.initialize_from is None else _locate_start(config.initialize_from)
+    if missing_paths := [str(each) for each in (config.store, start) if each is not None and not each.exists()]:
         raise _SkippedVariantError(f"{' and '.join(missing_paths)} missing: see {path} for how to create them")
     store = plan.store if config.store == plan.store.directory else PreparedStore.open(config.store)
     if config.model.system_options.context_spec().drafts and store.split("train").drafts is None:
         raise _SkippedVariantError(f"drafts are missing in {store.directory}: run `docmt prepare` again with --drafts")
     _check_directions(variant, config, planned, location)
-    run = find_run(config, values, store)
+    identity = f"{config.seed}-{_identify_training(plan, config, store)}"
     if variant.start_from:
         config = replace(config, model=adopt_architecture(config.model, planned[variant.start_from].model))
     elif start is not None:
         started = _load_start(start, store)
         config = replace(config, model=adopt_architecture(config.model, started), initialize_from=start)
-    model = fit_model_config(config.model, select_direction(store, config))
-    return replace(config, model=model, run=run)
+    return replace(config, model=fit_model_config(config.model, select_direction(store, config))), identity
+
+
+def _identify_training(plan: ExperimentPlan, config: TrainConfig, store: PreparedStore) -> str:
+    """Return eight hexadecimal digits that identify data, settings and starting models of a run.
+
+    Defaults do not count, so that later versions may add options.
+    """
+    values, defaults = flatten(config.to_dict()), flatten(TrainConfig(store=Path(), run=Path()).to_dict())
+    drafts = config.model.system_options.context_spec().drafts
+    facts = {
+        "settings": {
+            name: value
+            for name, value in values.items()
+            if value != defaults.get(name) and not is_selected(name, _IRRELEVANT_SETTINGS)
+        },
+        "starts": [_identify_start(plan, getattr(config, setting)) for setting in _START_SETTINGS],
+        "data": {
+            name: {file: checksum for file, checksum in split.crc32.items() if drafts or "draft" not in file}
+            for name, split in store.statistics.splits.items()
+        },
+        "vocabulary": store.statistics.vocabulary_size,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _identify_start(plan: ExperimentPlan, start: Path | None) -> str:
+    """Return a string that identifies a starting model: a run of the output directory, or another model."""
+    if start is None or start.parent == plan.output / RUNS_FOLDER:
+        return "" if start is None else _identifier(start)
+    with suppress(DocmtError):  # another model at the same path, or of the same name, makes another run
+        path = find_model(_locate_start(start)) / CONFIG_FILE
+        return f"{start} {stored_checksums(read_json(path), path)}"
+    return str(start)
+
+
+def _identifier(run: Path) -> str:
+    """Return the seed and the identifier in the name of a run directory."""
+    return run.name.rpartition("-seed")[2]
+
+
+def _locate_start(start: Path) -> Path:
+    """Return the path of a starting model, which may be a path or a name."""
+    return start if start.exists() else find_named_model(str(start)) or start
 
 
 def _load_start(start: Path, store: PreparedStore) -> ModelConfig:
@@ -269,8 +315,6 @@ class EvaluationConfig:
     suite: Suite | None = None
     """contrastive test set, scored by the runs in the direction of the store"""
     context: ContextConfig = ContextConfig()
-    comparison: bool = False
-    """keep translations for paired tests, and score contrastive items with other contexts, too"""
 
     def __post_init__(self) -> None:
         if self.suite is not None and not all(item.candidates for item in self.suite.items):
@@ -280,11 +324,6 @@ class EvaluationConfig:
     def score_settings(self) -> dict[str, Any]:
         """Settings that translation scores depend on, without defaults."""
         return {name: _changed_settings(getattr(self, name)) for name in ("search", "context", "metrics")}
-
-    @property
-    def translation_settings(self) -> dict[str, Any]:
-        """Settings that translations depend on, without defaults."""
-        return {name: settings for name, settings in self.score_settings.items() if name != "metrics"}
 
     @cached_property
     def suite_settings(self) -> dict[str, Any] | None:
@@ -311,10 +350,7 @@ def determine_state(planned: PlannedRun, evaluation: EvaluationConfig) -> State:
         return "changed"
     needs_suite = evaluation.suite is not None and not planned.config.reverse
     done = load_scores(planned.config.run, evaluation) is not None
-    done &= not needs_suite or load_contrastive(planned.config.run, evaluation) is not None
-    if evaluation.comparison:
-        done &= load_translations(planned.config.run, evaluation) is not None
-        done &= not needs_suite or load_contexts(planned.config.run, evaluation) is not None
+    done &= not needs_suite or load_suite_result(planned.config.run, evaluation) is not None
     return "done" if done else "trained"
 
 
@@ -329,16 +365,14 @@ def _explain_change(planned: PlannedRun) -> str | None:
         stored = TrainConfig.from_dict(read_recipe(directory.recipe, directory.path), str(directory.recipe)).to_dict()
     except DocmtError as error:
         return f"the training settings of {directory.path} cannot be read ({error})"
-    # The name of the directory tells the starting models, whose paths may change.
-    ignored = (*IRRELEVANT_SETTINGS, *START_SETTINGS)
-    difference = first_difference(stored, planned.config.to_dict(), ignored)
+    difference = first_difference(stored, planned.config.to_dict(), _IRRELEVANT_SETTINGS)
     if difference is None:
         return None
     return f"{directory.path} was trained with other settings ({difference}). Move it away to train again."
 
 
 def reproduce(
-    plan: Plan,
+    plan: ExperimentPlan,
     evaluation: EvaluationConfig,
     log: Callable[[str], object] = lambda line: None,
     on_run_end: Callable[[dict[Path, str]], object] = lambda failures: None,
@@ -420,78 +454,46 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
 
 def load_scores(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
     """Return the stored scores of a run, or None if they are missing, damaged or of other settings."""
-    return _load_result(directory / SCORES_FILE, evaluation.score_settings, "scores")
+    return _load_result(directory / SCORES_FILE, evaluation.score_settings)
 
 
-def load_contrastive(directory: Path, evaluation: EvaluationConfig) -> ContrastiveResult | None:
-    """Return the stored contrastive result of a run, or None if it is missing, damaged or of another test set."""
-    with suppress(DocmtError, KeyError, TypeError, IndexError):
-        stored = read_json(directory / SUITE_FILE)
-        if evaluation.suite is not None and stored["suite"] == evaluation.suite_settings:
-            return summarize_answers(evaluation.suite.items, stored["result"]["answers"])
-    return None
+def load_suite_result(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
+    """Return the stored `ContrastiveResult.to_json` of a run; None if it is missing, damaged or of another test set."""
+    return _load_result(directory / SUITE_FILE, evaluation.suite_settings)
 
 
-def load_translations(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
-    """Return the stored translations of the test split, or None if they are missing, damaged or of another search.
-
-    documents: their sentences. instances: sentence ranges by document. miscounted: instances with another number of
-    sentences than their source.
-    """
-    return _load_result(directory / TRANSLATIONS_FILE, evaluation.translation_settings, "test")
-
-
-def load_contexts(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
-    """Return the stored results of the test set in other contexts, or None if they are missing or of another set."""
-    return _load_result(directory / CONTEXTS_FILE, evaluation.suite_settings, "result")
-
-
-def _load_result(path: Path, settings: Any, name: str) -> Any:
+def _load_result(path: Path, settings: Any) -> dict[str, Any] | None:
     with suppress(DocmtError):
         stored = read_json(path)
-        return stored.get(name) if stored.get("config") == settings else None
+        return stored.get("result") if stored.get("config") == settings else None
     return None
 
 
-def _save_result(path: Path, settings: Any, name: str, result: Any) -> None:
-    write_text(path, json.dumps({"config": settings, name: result}, indent=2, ensure_ascii=False) + "\n")
-
-
-def effective_settings(config: TrainConfig, evaluation: EvaluationConfig) -> tuple[SearchConfig, ContextConfig]:
-    """Return the settings of the evaluation that have an effect with the system of a run."""
-    system = config.model.system_options
-    sequential = evaluation.search.sequential and sees_translations(evaluation.context, system)
-    return replace(evaluation.search, sequential=sequential), select_effective_settings(evaluation.context, system)
+def _save_result(path: Path, settings: Any, result: Any) -> None:
+    write_text(path, json.dumps({"config": settings, "result": result}, indent=2) + "\n")
 
 
 def evaluate_run(config: TrainConfig, store: PreparedStore, evaluation: EvaluationConfig) -> None:
     """Score a run on the test split and on the contrastive test set, unless stored results exist."""
     device = "cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu"
-    search, context = effective_settings(config, evaluation)
+    system = config.model.system_options
+    sequential = evaluation.search.sequential and sees_translations(evaluation.context, system)
+    search = replace(evaluation.search, sequential=sequential)
+    context = select_effective_settings(evaluation.context, system)
     translator = Translator(config.run, search=search, context=context, device=device, precision=config.compute_dtype)
-    missing = evaluation.comparison and load_translations(config.run, evaluation) is None
-    if missing or load_scores(config.run, evaluation) is None:
+    if load_scores(config.run, evaluation) is None:
         test = select_direction(store, config).split("test")
-        scores, translations = _score_test(translator, config, test, evaluation.metrics)
-        _save_result(config.run / TRANSLATIONS_FILE, evaluation.translation_settings, "test", translations)
-        _save_result(config.run / SCORES_FILE, evaluation.score_settings, "scores", scores)
-    if evaluation.suite is None or config.reverse:
-        return
-    if load_contrastive(config.run, evaluation) is None:
-        result = evaluate_items(translator, evaluation.suite.items)
-        written = {"suite": evaluation.suite_settings, "result": result.to_json()}
-        write_text(config.run / SUITE_FILE, json.dumps(written, indent=2) + "\n")
-    if evaluation.comparison and load_contexts(config.run, evaluation) is None:
-        contexts = compare_suite_contexts(translator, evaluation.suite.items).to_json()
-        _save_result(config.run / CONTEXTS_FILE, evaluation.suite_settings, "result", contexts)
+        scores = _score_test(translator, config, test, evaluation.metrics)
+        _save_result(config.run / SCORES_FILE, evaluation.score_settings, scores)
+    if evaluation.suite is not None and not config.reverse and load_suite_result(config.run, evaluation) is None:
+        result = evaluate_items(translator, evaluation.suite.items).to_json()
+        _save_result(config.run / SUITE_FILE, evaluation.suite_settings, result)
 
 
 def _score_test(
     translator: Translator, config: TrainConfig, test: ParallelStore, metrics: MetricConfig
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Translate the test split from token ids.
-
-    Return the scores of `Evaluation.to_json`, and the translations as `load_translations` does.
+) -> dict[str, Any]:
+    """Translate the test split from token ids, and return the scores of `Evaluation.to_json`.
 
     With unit instance, the instances of the split, packed as in training, are translated separately, like the
     published code.
@@ -517,6 +519,4 @@ def _score_test(
     best = [ranks[0] for ranks in translated]
     hypotheses = group_by_document([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
     miscounted = sum(len(unit.miscounted) for unit in best)
-    scores = evaluate_documents(hypotheses, references, metrics, instances, miscounted=miscounted).to_json()
-    documents = [list(document) for document in hypotheses]
-    return scores, {"documents": documents, "instances": instances, "miscounted": miscounted}
+    return evaluate_documents(hypotheses, references, metrics, instances, miscounted=miscounted).to_json()

@@ -1,16 +1,4 @@
-from .grammar import Pronoun as Pronoun
 from .grammar import SyntheticDocument as SyntheticDocument
-from .grammar import generate_documents as generate_documents
-from .phenomena import PHENOMENA as PHENOMENA
-from .phenomena import MarkedDocument as MarkedDocument
-from .phenomena import Phenomenon as Phenomenon
-from .phenomena import generate_phenomena as generate_phenomena
-from .synthetic_corpus import ContrastiveItem as ContrastiveItem
-from .synthetic_corpus import PhenomenonItem as PhenomenonItem
-from .synthetic_corpus import PronounScore as PronounScore
-from .synthetic_corpus import make_contrastive_items as make_contrastive_items
-from .synthetic_corpus import make_phenomenon_items as make_phenomenon_items
 from .synthetic_corpus import read_pronouns as read_pronouns
 from .synthetic_corpus import score_pronouns as score_pronouns
 from .synthetic_corpus import write_corpus as write_corpus
-from .synthetic_corpus import write_phenomena as write_phenomena

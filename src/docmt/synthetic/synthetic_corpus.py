@@ -10,7 +10,7 @@ import json
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, write_text
 from docmt.core.plain_text import read_lines
 from docmt.documents.corpus_files import ParallelDocument, write_parallel
-from docmt.synthetic.grammar import Pronoun, SyntheticDocument, stream_documents
-from docmt.synthetic.lexicon import NOUNS, Case, Gender
-from docmt.synthetic.phenomena import MarkedDocument, make_documents
+from docmt.synthetic.grammar import NOUNS, Pronoun, SyntheticDocument, stream_documents
 
 CONTRASTIVE_FILE, PRONOUNS_FILE = "test.contrastive.jsonl", "test.pronouns.jsonl"
 CORPUS_FILES = frozenset(f"{split}.{language}" for split in ("train", "dev", "test") for language in ("en", "de")) | {
@@ -30,81 +28,48 @@ CORPUS_FILES = frozenset(f"{split}.{language}" for split in ("train", "dev", "te
 }
 
 
-@dataclass(frozen=True)
-class ContrastiveItem:
-    """A contrastive test item. `candidates` are whole target documents that differ in one sentence only.
-
-    `correct` is the index of the right candidate, `sentence` the index of the differing sentence. `distance` counts
-    sentences back to the deciding one (for a pronoun: its antecedent).
-    """
-
-    id: str
-    source: tuple[str, ...]
-    candidates: tuple[tuple[str, ...], ...]
-    correct: int
-    sentence: int
-    distance: int
+def make_pronoun_items(documents: Iterable[SyntheticDocument]) -> list[dict[str, Any]]:
+    """Return a contrastive item for each pronoun, as a line of the test set has it; see `make_item`."""
+    items = []
+    for item in documents:
+        for index, pronoun in enumerate(item.pronouns):
+            sentence = item.document.target[pronoun.sentence]
+            variants = [sentence[: pronoun.start] + form + sentence[pronoun.end :] for form in pronoun.candidates]
+            id = f"{item.document.id}-{index}"
+            items.append(make_item(id, item.document, pronoun.sentence, variants, pronoun.correct, pronoun.distance))
+    return items
 
 
-@dataclass(frozen=True)
-class PhenomenonItem(ContrastiveItem):
-    """A contrastive item of one of `PHENOMENA`."""
-
-    phenomenon: str
-
-
-def make_contrastive_items(documents: Iterable[SyntheticDocument]) -> list[ContrastiveItem]:
-    """Return one item for each pronoun. The order of candidates depends on the document id only."""
-    return [
-        _make_contrastive_item(item.document, pronoun, f"{item.document.id}-{index}")
-        for item in documents
-        for index, pronoun in enumerate(item.pronouns)
-    ]
-
-
-def _make_contrastive_item(document: ParallelDocument, pronoun: Pronoun, id: str) -> ContrastiveItem:
-    sentence = document.target[pronoun.sentence]
-    variants = [sentence[: pronoun.start] + form + sentence[pronoun.end :] for form in pronoun.candidates]
-    return _shuffle(id, document, pronoun.sentence, variants, pronoun.correct, pronoun.distance)
-
-
-def make_phenomenon_items(documents: Iterable[MarkedDocument]) -> list[PhenomenonItem]:
-    """Return one item for each document, with its id. The order of candidates depends on the id only."""
-    return [
-        PhenomenonItem(
-            **vars(_shuffle(m.document.id, m.document, m.sentence, m.candidates, m.correct, m.distance)),
-            phenomenon=m.phenomenon,
-        )
-        for m in documents
-    ]
-
-
-def _shuffle(
+def make_item(
     id: str, document: ParallelDocument, sentence: int, variants: Sequence[str], correct: int, distance: int
-) -> ContrastiveItem:
-    """Return the item with these variants of one sentence, in an order that depends on the id only."""
+) -> dict[str, Any]:
+    """Return a contrastive item with these variants of the marked sentence, in an order that depends on the id only.
+
+    candidates: whole target documents, which differ in one sentence. correct: index of the right one. sentence: index
+    of the differing sentence. distance: sentences back to the deciding one (for a pronoun: its antecedent).
+    """
     order = list(range(len(variants)))
     random.Random(id).shuffle(order)
     preceding, following = document.target[:sentence], document.target[sentence + 1 :]
-    return ContrastiveItem(
-        id=id,
-        source=document.source,
-        candidates=tuple((*preceding, variants[index], *following) for index in order),
-        correct=order.index(correct),
-        sentence=sentence,
-        distance=distance,
-    )
+    return {
+        "id": id,
+        "source": document.source,
+        "candidates": [(*preceding, variants[index], *following) for index in order],
+        "correct": order.index(correct),
+        "sentence": sentence,
+        "distance": distance,
+    }
 
 
 def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int) -> None:
     """Write a corpus with these numbers of documents. No document is in two splits.
 
     train/dev/test `.en` and `.de` have one sentence a line and an empty line between documents. test.contrastive.jsonl
-    has one `ContrastiveItem` a line. test.pronouns.jsonl has one test document a line with its pronouns (see
+    has an item a line (see `make_pronoun_items`). test.pronouns.jsonl has a test document a line with its pronouns (see
     `read_pronouns`). Development and test documents use only nouns of the training documents. An existing corpus is
     replaced. Raises DocmtError for an empty split, a directory that cannot be written, and one with other files.
     """
-    _check_directory(directory)
+    check_directory(directory)
     if min(train, dev, test) < 1:
         raise DocmtError(
             f"a synthetic corpus needs at least one document a split, not train={train}, dev={dev}, test={test}. "
@@ -120,46 +85,25 @@ def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int)
         if name == "train":
             known_nouns = {pronoun.antecedent for item in splits[name] for pronoun in item.pronouns}
             nouns = tuple(noun for noun in NOUNS if noun.german in known_nouns)
-    contrastive = [asdict(item) for item in make_contrastive_items(splits["test"])]
+    contrastive = make_pronoun_items(splits["test"])
     marked = [{**asdict(item.document), "pronouns": list(map(asdict, item.pronouns))} for item in splits["test"]]
-    _write_files(directory, splits, {CONTRASTIVE_FILE: contrastive, PRONOUNS_FILE: marked})
+    documents = {name: [item.document for item in items] for name, items in splits.items()}
+    write_splits(directory, documents, {CONTRASTIVE_FILE: contrastive, PRONOUNS_FILE: marked})
 
 
-def write_phenomena(directory: Path, *, train: int, dev: int, test: int, seed: int) -> None:
-    """Write a corpus of all `PHENOMENA`, with equal numbers of documents for each phenomenon and distance.
-
-    train/dev/test `.en` and `.de` have one sentence a line and an empty line between documents, in random order.
-    test.contrastive.jsonl has one `PhenomenonItem` a line, in the order of the test documents. No source document is
-    in two splits. Within a split it may recur with another translation where only the target decides. With a multiple
-    of 288 test documents, a model that does not see the deciding sentence scores exactly at chance. An existing corpus
-    is replaced. Raises DocmtError for a split with too few documents for every phenomenon and distance, a directory
-    that cannot be written, and one with other files.
-    """
-    _check_directory(directory)
-    used_sources: set[tuple[str, ...]] = set()
-    splits = {
-        name: make_documents(count, name, f"{seed} {name}", used_sources)
-        for name, count in (("train", train), ("dev", dev), ("test", test))
-    }
-    _write_files(directory, splits, {CONTRASTIVE_FILE: list(map(asdict, make_phenomenon_items(splits["test"])))})
-
-
-def _write_files(
-    directory: Path,
-    splits: Mapping[str, Sequence[SyntheticDocument | MarkedDocument]],
-    tests: Mapping[str, list[dict[str, object]]],
+def write_splits(
+    directory: Path, splits: Mapping[str, Iterable[ParallelDocument]], tests: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> None:
     """Write the texts of the splits, and the test sets by file name."""
     with atomic_directory(directory) as temporary:
-        for name, items in splits.items():
-            pairs = (item.document for item in items)
-            write_parallel(pairs, temporary / f"{name}.en", temporary / f"{name}.de")
+        for name, documents in splits.items():
+            write_parallel(documents, temporary / f"{name}.en", temporary / f"{name}.de")
         for file, records in tests.items():
             lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
             write_text(temporary / file, "".join(lines))
 
 
-def _check_directory(directory: Path) -> None:
+def check_directory(directory: Path) -> None:
     """Raise DocmtError for a directory with files other than a synthetic corpus."""
     if directory.is_dir():
         other_files = sorted({path.name for path in directory.iterdir()} - CORPUS_FILES)
@@ -183,42 +127,20 @@ def read_pronouns(path: Path) -> list[SyntheticDocument]:
 
 def _parse_document(record: Any) -> SyntheticDocument:
     document = ParallelDocument(record["id"], tuple(record["source"]), tuple(record["target"]))
-    pronouns = (
-        fields
-        | {"candidates": tuple(fields["candidates"]), "gender": Gender(fields["gender"]), "case": Case(fields["case"])}
-        for fields in record["pronouns"]
-    )
-    return SyntheticDocument(document, tuple(Pronoun(**fields) for fields in pronouns))
+    pronouns = (Pronoun(**{**fields, "candidates": tuple(fields["candidates"])}) for fields in record["pronouns"])
+    return SyntheticDocument(document, tuple(pronouns))
 
 
-@dataclass(frozen=True)
-class PronounScore:
-    """Counts of right pronouns. `by_distance` has (correct, total) for each antecedent distance."""
+def score_pronouns(documents: Sequence[SyntheticDocument], hypotheses: Sequence[Sequence[str]]) -> float:
+    """Return the share of right pronouns in translated documents, 0 to 1; 0 without pronouns.
 
-    correct: int
-    total: int
-    by_distance: dict[int, tuple[int, int]]
-
-    @property
-    def accuracy(self) -> float:
-        """Share of right pronouns, 0 to 1; 0 without pronouns."""
-        return self.correct / self.total if self.total else 0.0
-
-
-def score_pronouns(documents: Sequence[SyntheticDocument], hypotheses: Sequence[Sequence[str]]) -> PronounScore:
-    """Score translated documents: hypothesis d has one target sentence for each source sentence of document d.
-
-    A pronoun is right if its sentence has its form as a whole word, in any letter case, and no other form of its case.
-    The grammar puts no second er, sie, es, ihn, ihm or ihr into the sentence, so no other word can be mistaken for it.
+    Hypothesis d has one target sentence for each source sentence of document d. A pronoun is right if its sentence has
+    its form as a whole word, in any letter case, and no other form of its case. The grammar puts no second er, sie, es,
+    ihn, ihm or ihr into the sentence, so no other word can be mistaken for it.
     """
-    by_distance: dict[int, tuple[int, int]] = {}
-    for item, hypothesis in zip(documents, hypotheses, strict=True):
-        for pronoun in item.pronouns:
-            correct, total = by_distance.get(pronoun.distance, (0, 0))
-            correct += _is_right(pronoun, hypothesis[pronoun.sentence])
-            by_distance[pronoun.distance] = (correct, total + 1)
-    counts = by_distance.values()
-    return PronounScore(sum(right for right, _ in counts), sum(total for _, total in counts), by_distance)
+    pairs = zip(documents, hypotheses, strict=True)
+    answers = [_is_right(pronoun, text[pronoun.sentence]) for item, text in pairs for pronoun in item.pronouns]
+    return sum(answers) / max(len(answers), 1)
 
 
 def _is_right(pronoun: Pronoun, sentence: str) -> bool:

@@ -224,7 +224,7 @@ def _scores(tests: Sequence[SyntheticDocument], translations: Sequence[Translati
     return {
         "s_bleu": round(scores.s_bleu.score, 2),
         "d_bleu": round(scores.d_bleu.score, 2),
-        "pronoun_accuracy": round(100 * score_pronouns(tests, hypotheses).accuracy, 2),
+        "pronoun_accuracy": round(100 * score_pronouns(tests, hypotheses), 2),
     }
 
 

@@ -32,7 +32,7 @@ from docmt.experiments import list_experiments, read_experiment
 from docmt.training import TrainConfig
 
 if TYPE_CHECKING:
-    from docmt.experiments import EvaluationConfig, Plan
+    from docmt.experiments import EvaluationConfig, ExperimentPlan
 
 _log = logging.getLogger(__name__)
 
@@ -53,8 +53,6 @@ class ReproduceOptions:
     """directory for runs, tables and figures; experiments can share runs there"""
     suite: Path | None = option(None, metavar="NAME")
     """contrastive test set for every run, a file or a name such as phenomena"""
-    comparison: bool = False
-    """also paired tests against the first variant, other contexts for the test set, speed, and memory"""
     seeds: str = option("", metavar="1,2,...")
     """random seeds of the runs (default: those of the experiment)"""
     list: bool = False
@@ -120,16 +118,14 @@ def _read_overrides(option_parser: Parser[ReproduceOptions], arguments: Sequence
 
 def _make_plan(
     name: str | None, options: ReproduceOptions, overrides: Mapping[str, Any]
-) -> tuple[Plan, EvaluationConfig]:
+) -> tuple[ExperimentPlan, EvaluationConfig]:
     if not name:
         raise DocmtError("NAME is missing; docmt reproduce --list shows the experiments")
     experiment = read_experiment(name)
     if options.store is None or options.output is None:
         raise DocmtError(f"--{'output' if options.store else 'store'} is missing; see docmt reproduce --help")
     suite = read_suite(options.suite) if options.suite else None
-    evaluation = experiments.EvaluationConfig(
-        options.search, options.metrics, suite, options.context, options.comparison
-    )
+    evaluation = experiments.EvaluationConfig(options.search, options.metrics, suite, options.context)
     seeds = _parse_seeds(options.seeds)
     plan = experiments.make_plan(experiment, options.scale, options.store, options.output, seeds, overrides)
     from docmt.decoding.scheduler import check_context  # imported here because torch loads slowly
@@ -152,26 +148,21 @@ def _parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
+def _reproduce(plan: ExperimentPlan, evaluation: EvaluationConfig) -> int:
     try:
         failures = experiments.reproduce(
             plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures)
         )
-        if evaluation.comparison:
-            experiments.update_costs(plan, evaluation)
     except KeyboardInterrupt:
         _log.warning("to continue, run the same command again: it skips finished runs and resumes the interrupted one")
         raise
     print(printable(experiments.write_report(plan, evaluation, failures), allowed="\n"), end="")
     paths = [plan.output_path(evaluation.context, ending) for ending in (".md", ".json")]
     _log.info(f"the table is in {paths[0]} and {paths[1]}")
-    writers = [experiments.write_figure]
-    writers += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
-    for write_figure in writers:
-        try:
-            _log.info(f"the figure is in {write_figure(plan, evaluation)}")
-        except DocmtError as error:
-            _log.info(f"no figure: {error}")
+    try:
+        _log.info(f"the figure is in {experiments.write_figure(plan, evaluation)}")
+    except DocmtError as error:
+        _log.info(f"no figure: {error}")
     if failures:
         count = f"{len(failures)} of {len(plan.unique_runs())} runs"
         raise DocmtError(f"{count} failed, see the table; run the same command to try them again")

@@ -1,4 +1,6 @@
-"""Documents for six discourse phenomena, each with one sentence whose translation depends on an earlier one.
+"""A corpus for six discourse phenomena, in which one sentence of each document depends on an earlier one.
+
+python -m benchmarks.phenomena DIRECTORY --train N --dev N --test N [--seed N]
 
 A document contains an item (a deciding and a marked sentence at a given distance) among fillers. It has one version
 for each answer. Versions differ only in the deciding and the marked sentence. So a model that does not see the
@@ -8,18 +10,19 @@ English does not show the answer, the deciding sentences differ in German only.
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal
+from pathlib import Path
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import read_package_yaml
 from docmt.documents.corpus_files import ParallelDocument
-from docmt.synthetic.grammar import capitalise, list_slot_names, make_noun_phrase
-from docmt.synthetic.lexicon import (
+from docmt.synthetic.grammar import (
     DEFINITE_ARTICLES,
     NOUNS,
     PEOPLE,
@@ -31,7 +34,11 @@ from docmt.synthetic.lexicon import (
     NounPhrase,
     Person,
     Word,
+    capitalise,
+    list_slot_names,
+    make_noun_phrase,
 )
+from docmt.synthetic.synthetic_corpus import CONTRASTIVE_FILE, check_directory, make_item, write_splits
 
 DISTANCES = range(1, 5)
 SHORTEST, LONGEST = 5, 8
@@ -227,37 +234,16 @@ def _fill_slots(pattern: Line, values: Mapping[str, _Value]) -> Line:
     return Line(capitalise(pattern.source.format(**words)), capitalise(pattern.target.format(**values)))
 
 
-@dataclass(frozen=True)
-class Phenomenon:
-    """A phenomenon whose translation depends on an earlier sentence.
-
-    `visible` is the side with the deciding words. "source": source sentences are sufficient (the target shows them
-    too). "target": only a system that sees its own translation can be right. `candidates` is the number of answers,
-    all equally frequent.
-    """
-
-    name: str
-    visible: Literal["source", "target"]
-    candidates: int
-    make_versions: Callable[[random.Random], Versions]
-
-    @property
-    def chance(self) -> float:
-        """Accuracy without the deciding sentence, 0 to 1."""
-        return 1 / self.candidates
-
-
-PHENOMENA: dict[str, Phenomenon] = {
-    phenomenon.name: phenomenon
-    for phenomenon in (
-        Phenomenon("pronoun", "source", 3, make_pronoun_versions),
-        Phenomenon("sense", "source", 2, make_sense_versions),
-        Phenomenon("address", "source", 2, make_address_versions),
-        Phenomenon("ellipsis", "source", VERBS_OFFERED, make_ellipsis_versions),
-        Phenomenon("address-free", "target", 2, make_address_free_versions),
-        Phenomenon("name", "target", 2, make_name_versions),
-    )
+PHENOMENA: dict[str, Callable[[random.Random], Versions]] = {
+    "pronoun": make_pronoun_versions,
+    "sense": make_sense_versions,
+    "address": make_address_versions,
+    "ellipsis": make_ellipsis_versions,
+    "address-free": make_address_free_versions,
+    "name": make_name_versions,
 }
+"""Phenomena with the functions that make an item. Source sentences are sufficient, but for the last two: only a system
+that sees its own translation can be right there. All answers of an item are equally frequent."""
 FEWEST_DOCUMENTS = len(PHENOMENA) * len(DISTANCES)
 
 
@@ -276,14 +262,6 @@ class MarkedDocument:
     correct: int
 
 
-def generate_phenomena(documents: int, seed: int) -> list[MarkedDocument]:
-    """Return different documents, with equal numbers (or one more) for each phenomenon and distance.
-
-    The seed determines them. Raises DocmtError for too few documents for every phenomenon and distance.
-    """
-    return make_documents(documents, f"synthetic-{seed}", str(seed), set())
-
-
 def make_documents(documents: int, name: str, seed: str, used_sources: set[tuple[str, ...]]) -> list[MarkedDocument]:
     """Return documents with the ids `name`-0, `name`-1, ...; `used_sources` as in `stream_versions`."""
     if documents < FEWEST_DOCUMENTS:
@@ -291,12 +269,12 @@ def make_documents(documents: int, name: str, seed: str, used_sources: set[tuple
             f"{name} would have {documents} documents, too few for {len(PHENOMENA)} phenomena at {len(DISTANCES)} "
             f"distances. Use {FEWEST_DOCUMENTS} or more."
         )
-    cells = [(phenomenon, distance) for distance in DISTANCES for phenomenon in PHENOMENA.values()]
+    cells = [(phenomenon, distance) for distance in DISTANCES for phenomenon in PHENOMENA]
     marked: list[MarkedDocument] = []
     for index, (phenomenon, distance) in enumerate(cells):
         count = len(range(index, documents, len(cells)))
         # One generator for each, so that a longer list begins like a shorter one.
-        rng = random.Random(f"{seed} {phenomenon.name} {distance}")
+        rng = random.Random(f"{seed} {phenomenon} {distance}")
         marked += islice(stream_versions(phenomenon, distance, rng, used_sources), count)
     random.Random(seed).shuffle(marked)
     ids = (f"{name}-{number}" for number in range(documents))
@@ -304,7 +282,7 @@ def make_documents(documents: int, name: str, seed: str, used_sources: set[tuple
 
 
 def stream_versions(
-    phenomenon: Phenomenon, distance: int, rng: random.Random, used_sources: set[tuple[str, ...]]
+    phenomenon: str, distance: int, rng: random.Random, used_sources: set[tuple[str, ...]]
 ) -> Iterator[MarkedDocument]:
     """Yield documents without end and without ids, all versions of an item together.
 
@@ -319,9 +297,9 @@ def stream_versions(
             yield from versions
 
 
-def _build_versions(phenomenon: Phenomenon, distance: int, rng: random.Random) -> list[MarkedDocument]:
+def _build_versions(phenomenon: str, distance: int, rng: random.Random) -> list[MarkedDocument]:
     """Return one document in all its versions, in random order, so that a part of them favours no answer."""
-    item = phenomenon.make_versions(rng)
+    item = PHENOMENA[phenomenon](rng)
     length = rng.randint(SHORTEST, LONGEST)
     around = make_fillers(rng, length - 2)
     deciding = rng.randrange(length - distance)
@@ -331,5 +309,54 @@ def _build_versions(phenomenon: Phenomenon, distance: int, rng: random.Random) -
         sentences.insert(deciding + distance, item.marked[answer])
         document = ParallelDocument("", tuple(s.source for s in sentences), tuple(s.target for s in sentences))
         candidates = tuple(sentence.target for sentence in item.marked)
-        versions.append(MarkedDocument(document, phenomenon.name, distance, deciding + distance, candidates, answer))
+        versions.append(MarkedDocument(document, phenomenon, distance, deciding + distance, candidates, answer))
     return versions
+
+
+def make_phenomenon_items(documents: Sequence[MarkedDocument]) -> list[dict[str, Any]]:
+    """Return a contrastive item with its `phenomenon` for each document; see `make_item`."""
+    return [
+        {
+            **make_item(each.document.id, each.document, each.sentence, each.candidates, each.correct, each.distance),
+            "phenomenon": each.phenomenon,
+        }
+        for each in documents
+    ]
+
+
+def write_phenomena(directory: Path, *, train: int, dev: int, test: int, seed: int) -> None:
+    """Write a corpus of all `PHENOMENA`, with equal numbers of documents for each phenomenon and distance.
+
+    train/dev/test `.en` and `.de` have one sentence a line and an empty line between documents, in random order.
+    test.contrastive.jsonl has an item a line, in the order of the test documents. No source document is in two splits.
+    Within a split it may recur with another translation where only the target decides. With a multiple of 288 test
+    documents, a model that does not see the deciding sentence scores exactly at chance. An existing corpus is
+    replaced. Raises DocmtError for a split with too few documents for every phenomenon and distance, a directory that
+    cannot be written, and one with other files.
+    """
+    check_directory(directory)
+    used_sources: set[tuple[str, ...]] = set()
+    splits = {
+        name: make_documents(count, name, f"{seed} {name}", used_sources)
+        for name, count in (("train", train), ("dev", dev), ("test", test))
+    }
+    documents = {name: [each.document for each in marked] for name, marked in splits.items()}
+    write_splits(directory, documents, {CONTRASTIVE_FILE: make_phenomenon_items(splits["test"])})
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write a corpus of the phenomena."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.phenomena")
+    parser.add_argument("directory", type=Path)
+    for split in ("train", "dev", "test"):
+        parser.add_argument(f"--{split}", type=int, required=True, help="number of documents")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    try:
+        write_phenomena(**vars(options))
+    except DocmtError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()
