@@ -10,9 +10,10 @@ from real_files import NEEDS_FILES, find_files
 from test_xliff_files import mutate, pseudo_translate
 
 from docmt.core.errors import DocmtError
+from docmt.documents.input_formats import find_format
 from docmt.formats.gettext_files import read
 from docmt.formats.placeholders import tidy_spaces
-from docmt.formats.registry import ReadConfig
+from docmt.formats.units import ReadConfig
 
 HEADER = (
     'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
@@ -221,3 +222,10 @@ def test_mutants():
             continue
         assert file.write(file.units) == data
         file.write([pseudo_translate(each) for each in file.units], "de")
+
+
+@pytest.mark.parametrize("head", ["", "# Of Anna.\n#, fuzzy\n", "\ufeff\n#: x.c:1\n"])
+def test_a_catalog_without_a_name(head):
+    format = find_format("-", f'{head}msgid ""\nmsgstr ""\n"Language: fr\\n"\n'.encode())
+    assert format is not None and format.name == "po"
+    assert find_format("-", b"msgid is a keyword.\n") is None

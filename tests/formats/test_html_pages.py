@@ -11,8 +11,7 @@ from real_files import NEEDS_FILES, find_files
 from docmt.core.errors import DocmtError
 from docmt.formats.html_pages import read
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit
+from docmt.formats.units import ReadConfig, Skipped, Unit
 
 ACCENTS = str.maketrans("aeiouAEIOU", "áéíóúÁÉÍÓÚ")
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
 from docmt.formats.json_files import is_identifier, read
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit
 
 MENU = """{
   "title" : "Main menu", "url":"https://example.org/a_b", "id": "main_menu",

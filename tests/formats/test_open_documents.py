@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
+from docmt.documents.input_formats import FORMATS
 from docmt.formats.open_documents import OpenDocument, read
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.registry import FORMATS, ReadConfig
-from docmt.formats.units import Unit, UnitFile
+from docmt.formats.units import ReadConfig, Unit, UnitFile, read_units
 
 OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
 SPACES = " ".join(
@@ -442,7 +442,7 @@ def test_the_registry_reads_documents_of_odfdo(tmp_path):
     document.body.append(paragraph)
     document.save(tmp_path / "x.odt")
     data = (tmp_path / "x.odt").read_bytes()
-    file = FORMATS["odf"].read(data, "x.odt")
+    file = read_units(FORMATS["odf"], data, "x.odt")
     assert [unit.text for unit in file.units][-2:] == ["Heading", "One two"]
     (tmp_path / "y.odt").write_bytes(change(data, "cs"))
     again = odfdo.Document(tmp_path / "y.odt")

@@ -11,9 +11,8 @@ from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.registry import ReadConfig
 from docmt.formats.subtitles import read
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit
 
 VOWELS = str.maketrans("aeiou", "áéíóú")
 

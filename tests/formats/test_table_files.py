@@ -9,9 +9,8 @@ from generated_files import check_files
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
-from docmt.formats.registry import ReadConfig
 from docmt.formats.table_files import read
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit
 
 TSV = 'id\ttext \tnote\r\n1\tA "word"\tkeep\r\n\r\n2\r\n3\t12\tx\n4\tMore text\t\n'
 CSV = 'id,text,"a note"\r\n1,"One, two","say ""hi"""\r\n2,Plain,"two\nlines"\r\n'

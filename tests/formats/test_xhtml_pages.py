@@ -7,9 +7,8 @@ from generated_files import check_files
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit
-from docmt.formats.xhtml_pages import read
+from docmt.formats.html_pages import read_xhtml as read
+from docmt.formats.units import ReadConfig, Skipped, Unit
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<html xmlns="http://www.w3.org/1999/xhtml">'
 ACCENTS = str.maketrans("aeiouAEIOU", "áéíóúÁÉÍÓÚ")

@@ -15,10 +15,10 @@ from xliff_rules import check_xliff_1, check_xliff_2
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.file_translation import FileConfig, FileTranslation
+from docmt.documents.input_formats import FORMATS
 from docmt.formats.placeholders import tidy_spaces
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.registry import FORMATS, ReadConfig
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit
 from docmt.formats.xliff_files import read
 from docmt.formats.xml_tree import escape_text
 

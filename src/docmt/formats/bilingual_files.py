@@ -124,7 +124,7 @@ def write_xliff(
 ) -> bytes:
     """Return an XLIFF 2.1 file of all units of a file, in their order.
 
-    original: path of the file. format: its name in `docmt.formats.registry`. A sentence without a translation
+    original: path of the file. format: its name in `docmt.documents.input_formats`. A sentence without a translation
     is a segment without a target. Equal input gives equal bytes.
     """
     head = (

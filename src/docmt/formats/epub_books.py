@@ -14,12 +14,11 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
-from docmt.formats import xhtml_pages
+from docmt.documents.words import has_letters
+from docmt.formats.html_pages import read_xhtml
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.patched_text import PatchedText
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import COLLAPSIBLE, Skipped, Unit, UnitFile
+from docmt.formats.units import COLLAPSIBLE, ReadConfig, Skipped, Unit, UnitFile
 from docmt.formats.xml_tree import Element, XmlFile, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
@@ -179,7 +178,7 @@ def _read_manifest(root: Element, folder: str) -> dict[str, _Item]:
 def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) -> UnitFile:
     data, name = package.read(item.name), f"{path}: {item.name}"
     if item.media_type != _NCX:
-        return xhtml_pages.read(data, name, config)
+        return read_xhtml(data, name, config)
     file = XmlFile(data, name, doctype=True)
     labels = [each for each in _find(file.root, "text") if _name(each.parent) != "docAuthor"]
     return _TextElements(file, labels, config)

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit, UnitFile
+from docmt.formats.units import ReadConfig, Skipped, Unit, UnitFile
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|domain)?[ \t]*("(?:[^"\\]|\\.)*")[ \t]*')

@@ -1,19 +1,20 @@
-"""HTML: the text of a page and of attributes that people read. All other bytes stay."""
+"""HTML, and XHTML with the same units: the text of a page and of attributes that people read. All other bytes stay."""
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_elements import Token
-from docmt.formats.html_units import MarkupFile
-from docmt.formats.registry import ReadConfig
-from docmt.formats.text_encoding import find_mark
+from docmt.formats.html_units import MarkupFile, Token
+from docmt.formats.patched_text import find_mark
+from docmt.formats.units import ReadConfig
+from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text
 
 _HEAD_SIZE = 4096
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
@@ -33,6 +34,8 @@ _ENCODINGS = {
 """Codecs of labels that browsers read otherwise than Python (https://encoding.spec.whatwg.org/#names-and-labels)."""
 _RAW = frozenset(["iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"])
 """Elements that hold characters only."""
+_XHTML = "{http://www.w3.org/1999/xhtml}"
+_XML_FOREIGN = {"{http://www.w3.org/2000/svg}svg": "svg", "{http://www.w3.org/1998/Math/MathML}math": "math"}
 _FOREIGN = ("math", "svg")
 _HAS_REFERENCES = frozenset(("textarea", "title"))
 _COMMENT_END = re.compile(r"<!--(?:-?>|.*?--!?>|.*\Z)", re.DOTALL)
@@ -209,3 +212,33 @@ def _find_foreign_end(text: str, start: int, end: int, name: str) -> int:
         if not depth:
             return max(end, match.start())
     return len(text)
+
+
+def read_xhtml(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
+    """Return the units of an XHTML page. Raises DocmtError for broken XML."""
+    file = XmlFile(data, path, doctype=True)
+    return MarkupFile(
+        file.text, list(_iterate_xml(file.root)), config, escape_text, file.encode, language_tag="xml:lang"
+    )
+
+
+def _iterate_xml(root: Element) -> Iterator[Token]:
+    stack: list[Element | Text | Token] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Token):
+            yield node
+        elif isinstance(node, Text):
+            yield Token("text", node.start, node.end, value=node.value)
+        elif node.name == ASIDE:
+            yield Token("aside", node.start, node.end)
+        else:
+            name = _XML_FOREIGN.get(node.name, node.name.removeprefix(_XHTML))
+            yield Token("start", node.start, node.inner_start, name, is_empty=node.is_empty_tag)
+            if node.is_empty_tag:
+                continue
+            stack.append(Token("end", node.inner_end, node.end, name))
+            if node.name in _XML_FOREIGN:
+                stack.append(Token("aside", node.inner_start, node.inner_end))
+            else:
+                stack += reversed(node.children)

@@ -1,38 +1,71 @@
-"""Units of HTML and XHTML: the running text of blocks, and attributes that people read."""
+"""Units of HTML and XHTML: the running text of blocks, and attributes that people read.
+
+HTML and XHTML hand over their markup as tokens. Tables and rules follow the HTML standard
+(https://html.spec.whatwg.org/multipage/): its element index, `translate` and `lang`.
+"""
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import unescape
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from docmt.documents.text_layout import has_letters
-from docmt.formats.html_elements import (
-    BLOCKS,
-    CAN_COPY,
-    EMBEDDED,
-    NOTE_MARKS,
-    SKIPPED,
-    TAG_NAME,
-    VOID,
-    TagAttribute,
-    Token,
-    closes,
-    find_language,
-    find_translate,
-    is_translated,
-    read_attributes,
-)
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import primary_language, text_direction
-from docmt.formats.line_breaks import is_last_line
 from docmt.formats.patched_text import PatchedText, Span
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
+from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder, UnitFile, is_last_line
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_VOID = _names("area base br col embed hr img input keygen link meta param source track wbr")
+_BLOCKS = _names(
+    "address article aside blockquote body button caption center col colgroup datalist dd details dialog dir div dl dt "
+    "fieldset figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li main menu "
+    "nav noframes noscript ol optgroup option p pre search section select summary table tbody td textarea tfoot th "
+    "thead title tr ul xmp"
+)
+_EMBEDDED = _names("audio canvas iframe map math noembed object picture rp rt svg video")
+"""Elements that are one code with all that they hold."""
+_SKIPPED = {
+    **dict.fromkeys(("code", "kbd", "pre", "samp", "var", "xmp"), "code"),
+    **dict.fromkeys(("noframes", "script", "style", "template"), ""),
+    "textarea": "text fields",
+}
+"""Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
+_CAN_COPY = _names(
+    "abbr acronym b bdi bdo big cite del dfn em font i ins mark nobr s small span strike strong sub sup tt u"
+)
+"""Pairs that may enclose several passages. Others are one thing: a link, a <q> with its marks, an element of XML."""
+_NOTE_MARKS = _names("a sup")
+"""Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
+_ATTRIBUTES = _names("alt aria-description aria-label placeholder title")
+_ELEMENT_ATTRIBUTES = _names("th@abbr option@label optgroup@label track@label table@summary")
+_METAS = _names("description keywords title og:title og:description twitter:title twitter:description")
+_TABLE_PARTS = _names("tbody tfoot thead tr td th")
+_IMPLIED_ENDS = {
+    "li": _names("li"),
+    "dt": _names("dt dd"),
+    "dd": _names("dt dd"),
+    "td": _names("td th"),
+    "th": _names("td th"),
+    "tr": _names("tr td th"),
+    "tbody": _TABLE_PARTS,
+    "tfoot": _TABLE_PARTS,
+    "thead": _TABLE_PARTS,
+    "option": _names("option"),
+    "optgroup": _names("option optgroup"),
+    "body": _names("head"),
+}
+"""Open elements that the start of an element _closes. Every block _closes a paragraph."""
+_ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
+_TAG_NAME = re.compile(r"<[^\s/>]*")
 _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
 _DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc)\b[^<>]*>([^<]+)", re.IGNORECASE)
@@ -42,6 +75,31 @@ _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
 _MAX_SKIPPED = 100
 _MAX_DEPTH = 50
 """Open elements around one that is not translated where parts of it may be."""
+
+
+class _TagAttribute(NamedTuple):
+    """An attribute of a start tag. start, end: its value without quotes; quote: "", '"' or "'"."""
+
+    start: int
+    end: int
+    value: str
+    """unescaped"""
+    quote: str
+
+
+class Token(NamedTuple):
+    """A tag, characters, or markup that shows nothing."""
+
+    kind: Literal["start", "end", "text", "aside"]
+    """"aside": comment, declaration, processing instruction, contents of scripts"""
+    start: int
+    end: int
+    name: str = ""
+    """of a tag, in lower case for HTML"""
+    value: str = ""
+    """characters, unescaped"""
+    is_empty: bool = False
+    """whether a start tag is the whole element"""
 
 
 class _Item(NamedTuple):
@@ -99,7 +157,7 @@ class MarkupFile(UnitFile):
     def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
         direction = text_direction(language)
         for token in self._language_tags:
-            attributes = read_attributes(self._text[token.start : token.end], token.start)
+            attributes = _read_attributes(self._text[token.start : token.end], token.start)
             values = {tag: language for tag in _LANGUAGE_TAGS if tag in attributes}
             if token.name == "html" and not values:
                 values[self._language_tag] = language
@@ -107,7 +165,7 @@ class MarkupFile(UnitFile):
             if old in ("ltr", "rtl") or (token.name == "html" and not old and direction == "rtl"):
                 values["dir"] = direction
             added = [f' {tag}="{value}"' for tag, value in values.items() if tag not in attributes]
-            match = TAG_NAME.match(self._text, token.start)
+            match = _TAG_NAME.match(self._text, token.start)
             if match and added:
                 yield match.end(), match.end(), "".join(added)
             for tag, value in values.items():
@@ -115,7 +173,7 @@ class MarkupFile(UnitFile):
                     yield _set_value(attributes[tag], value)
 
 
-def _set_value(attribute: TagAttribute, value: str) -> tuple[int, int, str]:
+def _set_value(attribute: _TagAttribute, value: str) -> tuple[int, int, str]:
     if attribute.quote:
         return attribute.start, attribute.end, value
     equals = "" if attribute.end > attribute.start else "="
@@ -138,7 +196,7 @@ class _Reader:
         """open elements, and why their text is not translated"""
         self._counts: Counter[str] = Counter()
         self._items: list[_Item] = []
-        self._values: list[tuple[TagAttribute, str]] = []
+        self._values: list[tuple[_TagAttribute, str]] = []
         """attributes in running text, with the names of their units"""
         nbsp = _NBSP.search(text)
         self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
@@ -160,13 +218,13 @@ class _Reader:
         languages = {primary_language(config.source_language)}
         for token in self._tokens:
             if token.kind == "start" and token.name in ("html", "body"):
-                languages.add(primary_language(find_language(self._read_tag(token))))
+                languages.add(primary_language(_find_language(self._read_tag(token))))
                 if token.name == "body":
                     break
         return languages - {""}
 
-    def _read_tag(self, token: Token) -> dict[str, TagAttribute]:
-        return read_attributes(self._text[token.start : token.end], token.start)
+    def _read_tag(self, token: Token) -> dict[str, _TagAttribute]:
+        return _read_attributes(self._text[token.start : token.end], token.start)
 
     def read(self) -> None:
         """Read all tokens."""
@@ -194,35 +252,35 @@ class _Reader:
         token = self._tokens[index]
         self._close_implied(token.name)
         attributes = self._read_tag(token)
-        is_enabled = find_translate(attributes) == "yes"
+        is_enabled = _find_translate(attributes) == "yes"
         reason = self._find_reason(token.name, attributes)
-        if self._reason is None and (reason is not None or token.name in EMBEDDED):
+        if self._reason is None and (reason is not None or token.name in _EMBEDDED):
             end = self._find_end(index)
             is_whole = reason is None or len(self._frames) > _MAX_DEPTH  # each deeper one would be searched again
             if is_whole or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
                 self._add_whole(index, end, reason)
                 return end
         state = reason if reason is not None else None if is_enabled else self._reason
-        if token.name in BLOCKS or state != self._reason:
+        if token.name in _BLOCKS or state != self._reason:
             self._flush()
         if state is None:
             self._add_tag(token, attributes)
-        if not token.is_empty and token.name not in VOID:
+        if not token.is_empty and token.name not in _VOID:
             self._frames.append((token.name, state))
             self._counts[token.name] += 1
         return index + 1
 
-    def _add_tag(self, token: Token, attributes: dict[str, TagAttribute]) -> None:
+    def _add_tag(self, token: Token, attributes: dict[str, _TagAttribute]) -> None:
         """Add a start tag to the running text."""
         has_patches = self._read_values(token, attributes)
-        if token.name in BLOCKS or token.name == "meta":
+        if token.name in _BLOCKS or token.name == "meta":
             self._flush()
             return
         if token.name == "br":
             self._items.append(_Item("break", token.start, token.end))
             return
-        is_alone = token.is_empty or token.name in VOID
-        can_copy = token.name in CAN_COPY and "id" not in attributes
+        is_alone = token.is_empty or token.name in _VOID
+        can_copy = token.name in _CAN_COPY and "id" not in attributes
         kind: Literal["alone", "open"] = "alone" if is_alone else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
@@ -231,10 +289,10 @@ class _Reader:
         if self._counts[token.name]:
             while self._pop() != token.name:
                 pass
-        if token.name in BLOCKS or self._reason != old:
+        if token.name in _BLOCKS or self._reason != old:
             self._flush()
         elif self._reason is None:
-            kind: Literal["aside", "close"] = "aside" if token.name in VOID else "close"
+            kind: Literal["aside", "close"] = "aside" if token.name in _VOID else "close"
             self._items.append(_Item(kind, token.start, token.end, token.name))
 
     def _pop(self) -> str:
@@ -243,37 +301,37 @@ class _Reader:
         return name
 
     def _close_implied(self, name: str) -> None:
-        """Close the elements that the start of this one closes."""
-        while self._frames and closes(name, self._frames[-1][0]):
+        """Close the elements that the start of this one _closes."""
+        while self._frames and _closes(name, self._frames[-1][0]):
             self._pop()
 
-    def _find_reason(self, name: str, attributes: dict[str, TagAttribute]) -> str | None:
+    def _find_reason(self, name: str, attributes: dict[str, _TagAttribute]) -> str | None:
         """Return why an element is not translated, or None."""
-        translate = find_translate(attributes)
+        translate = _find_translate(attributes)
         if translate == "no":
             return 'translate="no"'
-        language = primary_language(find_language(attributes))
+        language = primary_language(_find_language(attributes))
         if language and self._languages and language not in self._languages and name not in ("html", "body"):
             return "passages in another language"
-        return SKIPPED.get(name) if translate != "yes" else None
+        return _SKIPPED.get(name) if translate != "yes" else None
 
     def _is_enabled(self, token: Token) -> bool:
-        return token.kind == "start" and find_translate(self._read_tag(token)) == "yes"
+        return token.kind == "start" and _find_translate(self._read_tag(token)) == "yes"
 
     def _find_end(self, index: int) -> int:
         """Return the index after the last token of the element that starts at `index`."""
         token = self._tokens[index]
-        if token.is_empty or token.name in VOID:
+        if token.is_empty or token.name in _VOID:
             return index + 1
         opened, counts = [token.name], Counter([token.name])
         for number in range(index + 1, len(self._tokens)):
             token = self._tokens[number]
             if token.kind == "start":
-                while opened and closes(token.name, opened[-1]):
+                while opened and _closes(token.name, opened[-1]):
                     counts[opened.pop()] -= 1
                 if not opened:
                     return number
-                if not token.is_empty and token.name not in VOID:
+                if not token.is_empty and token.name not in _VOID:
                     opened.append(token.name)
                     counts[token.name] += 1
             elif token.kind == "end" and counts[token.name]:
@@ -290,18 +348,18 @@ class _Reader:
         """Add an element that is one code, or skip it where it is a block."""
         tokens = self._tokens[index:end]
         first = tokens[0]
-        if first.name in BLOCKS:
+        if first.name in _BLOCKS:
             self._flush()
-        read = tokens if reason is None else tokens[:1] if reason == SKIPPED.get(first.name) else []
+        read = tokens if reason is None else tokens[:1] if reason == _SKIPPED.get(first.name) else []
         patches = [self._read_values(each, self._read_tag(each)) for each in read if each.kind == "start"]
         value = " ".join(token.value for token in tokens if token.kind == "text")
-        if first.name in BLOCKS:
+        if first.name in _BLOCKS:
             self._skip(reason or "", value)
             self._flush()
         else:
             if reason is None and first.name == "svg":
                 for match in _DRAWN.finditer(self._text, first.start, tokens[-1].end):
-                    self._skip("texts of drawings", html.unescape(match[1]))
+                    self._skip("texts of drawings", unescape(match[1]))
             span = first.start, tokens[-1].end
             self._items.append(_Item("alone", *span, value=value, has_patches=any(patches), reason=reason or ""))
 
@@ -309,15 +367,15 @@ class _Reader:
         if reason and has_letters(text):
             self.skipped.append(Skipped(reason, " ".join(text.split())[:_MAX_SKIPPED]))
 
-    def _read_values(self, token: Token, attributes: dict[str, TagAttribute]) -> bool:
+    def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
-        names = [name for name in attributes if is_translated(token.name, name, attributes)]
+        names = [name for name in attributes if _is_translated(token.name, name, attributes)]
         values = [
             (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
         ]
         self._values += values
         names_language = (
-            token.name in ("html", "body") or primary_language(find_language(attributes)) in self._languages
+            token.name in ("html", "body") or primary_language(_find_language(attributes)) in self._languages
         )
         if names_language:
             self.language_tags.append(token)
@@ -381,7 +439,7 @@ class _Reader:
                 builder.add_alone(id, content, is_space=item.kind == "break")
                 has_space = has_space or item.kind == "break"
             elif item.kind == "open":
-                builder.open(id, content, item.can_copy, is_mark=item.name in NOTE_MARKS)
+                builder.open(id, content, item.can_copy, is_mark=item.name in _NOTE_MARKS)
             else:
                 builder.close(id, content)
         return builder.finish(), nested
@@ -460,3 +518,45 @@ def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
 
 def _join_text(items: Sequence[_Item]) -> str:
     return " ".join("".join(item.value for item in items if item.kind == "text").split())
+
+
+def _read_attributes(tag: str, start: int) -> dict[str, _TagAttribute]:
+    """Return the attributes of a start tag that begins at `start` by name, the first one of each name."""
+    attributes: dict[str, _TagAttribute] = {}
+    name = _TAG_NAME.match(tag)
+    for match in _ATTRIBUTE.finditer(tag, name.end() if name else 0):
+        raw = match[2] or ""
+        quote = raw[:1] if raw[:1] in ('"', "'") else ""
+        first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
+        span = start + first + len(quote), start + last - len(quote)
+        value = unescape(raw[1:-1] if quote else raw)
+        attributes.setdefault(match[1].lower(), _TagAttribute(*span, value, quote))
+    return attributes
+
+
+def _find_translate(attributes: dict[str, _TagAttribute]) -> str:
+    """Return "yes", "no", or "" where an element does not tell."""
+    if "translate" in attributes:
+        return {"no": "no", "yes": "yes", "": "yes"}.get(attributes["translate"].value.strip().lower(), "")
+    return "no" if "class" in attributes and "notranslate" in attributes["class"].value.lower().split() else ""
+
+
+def _find_language(attributes: dict[str, _TagAttribute]) -> str:
+    """Return the code of the language that an element names, or an empty string."""
+    attribute = attributes.get("lang") or attributes.get("xml:lang")
+    return attribute.value if attribute else ""
+
+
+def _is_translated(tag: str, name: str, attributes: dict[str, _TagAttribute]) -> bool:
+    """Return whether an attribute of an element is translated."""
+    if tag == "meta":
+        kind = attributes.get("name") or attributes.get("property")
+        return name == "content" and kind is not None and kind.value.strip().lower() in _METAS
+    if tag == "input" and name == "value":
+        return "type" in attributes and attributes["type"].value.strip().lower() in ("submit", "button", "reset")
+    return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
+
+
+def _closes(name: str, opened: str) -> bool:
+    """Return whether the start of an element _closes an open one."""
+    return opened in _IMPLIED_ENDS.get(name, ()) or (opened == "p" and name in _BLOCKS and name != "button")

@@ -10,11 +10,10 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
+from docmt.formats.patched_text import UTF_8, TextEncoding, decode_text
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
-from docmt.formats.registry import ReadConfig
-from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
-from docmt.formats.units import Skipped, Unit, UnitFile
+from docmt.formats.units import ReadConfig, Skipped, Unit, UnitFile
 
 MAX_DEPTH = 1000
 ANY = "*"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_lines
 from docmt.formats.patched_text import PatchedText, Span

@@ -13,33 +13,45 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
-from docmt.formats.open_document_styles import OFFICE, TEXT, Styles, find_prefix, set_language
+from docmt.documents.words import has_letters
+from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.patched_text import PatchedText, Span
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
+from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder, UnitFile, is_code_style
 from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
+Replacement = tuple[int, int, str]
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+_FO = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
+_DEFAULT_STYLE, _TEXT_PROPERTIES = _STYLE + "default-style", _STYLE + "text-properties"
+_MAX_PARENTS = 20
+_INVISIBLE = re.compile(r"\{[^}]*\}((paragraph-)?rsid|(language|country|script|rfc-language-tag)(-asian|-complex)?)$")
+"""Attributes of text properties that do not show: revisions and languages."""
+_NO_LANGUAGES = frozenset({"zxx", "none", ""})
+_ASIAN = frozenset({"zh", "ja", "ko", "yue"})
+_COMPLEX = {"bn", "bo", "gu", "hi", "km", "kn", "lo", "ml", "mr", "my", "ne", "pa", "si", "ta", "te", "th"}
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _SHOW = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
-_MASTER_PAGE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}master-page"
-_HANDOUT = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}handout-master"
-_DC = "{http://purl.org/dc/elements/1.1/}"
+_MASTER_PAGE = _STYLE + "master-page"
+_HANDOUT = _STYLE + "handout-master"
+_DC_URI = "http://purl.org/dc/elements/1.1/"
+_DC = f"{{{_DC_URI}}}"
 _FORM = "{urn:oasis:names:tc:opendocument:xmlns:form:1.0}"
 _MATH = "{http://www.w3.org/1998/Math/MathML}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_PARAGRAPHS = frozenset({TEXT + "p", TEXT + "h"})
+_PARAGRAPHS = frozenset({_TEXT + "p", _TEXT + "h"})
 _ALTERNATIVES = frozenset({_SVG + "title", _SVG + "desc"})
 _PLAIN = _ALTERNATIVES | {_SHOW + "header-decl", _SHOW + "footer-decl"}
 _FACTS = frozenset({_DC + "title", _DC + "subject", _DC + "description"})
-_CHANGES = frozenset({TEXT + "tracked-changes", _TABLE + "tracked-changes"})
+_CHANGES = frozenset({_TEXT + "tracked-changes", _TABLE + "tracked-changes"})
 _CELLS = frozenset({_TABLE + "table-cell", _TABLE + "covered-table-cell"})
-_SHEETS = (OFFICE + "spreadsheet", OFFICE + "chart")
-_SPACES = frozenset({TEXT + "s", TEXT + "tab", TEXT + "line-break"})
-_LINKS = frozenset({TEXT + "a", TEXT + "meta", TEXT + "ruby", TEXT + "ruby-base"})
+_SHEETS = (_OFFICE + "spreadsheet", _OFFICE + "chart")
+_SPACES = frozenset({_TEXT + "s", _TEXT + "tab", _TEXT + "line-break"})
+_LINKS = frozenset({_TEXT + "a", _TEXT + "meta", _TEXT + "ruby", _TEXT + "ruby-base"})
 _CONTROL = re.compile(r"\{[^}]*\}content-control$")
 _MASTER_TEXT = frozenset({"header", "footer", "date-time", "page-number"})
 """Classes of the frames of a master page that slides show; others hold a prompt such as "Click to edit"."""
@@ -77,7 +89,7 @@ class OpenDocument(UnitFile):
         """Return the package with other units. language: is set in the default styles and in `meta.xml`."""
         contents = {}
         for part in self._parts:
-            replacements = set_language(part.file, language) if language else []
+            replacements = _set_language(part.file, language) if language else []
             for start, end, indices in part.string_values:
                 if any(units[index] != self.units[index] for index in indices):
                     replacements.append((start, end, ""))  # the paragraphs tell the value
@@ -108,14 +120,14 @@ class _Reader:
         if meta is not None:
             part = self._document.add_part("meta.xml", meta)
             for element in meta.root.iter(*_FACTS):
-                _PartReader(self, part, Styles([]), "").add_plain(element)
+                _PartReader(self, part, _Styles([]), "").add_plain(element)
         roots = [styles.root] if styles is not None else []
-        self.read_part("content.xml", content, Styles([*roots, content.root]))
+        self.read_part("content.xml", content, _Styles([*roots, content.root]))
         if styles is not None:
-            self.read_part("styles.xml", styles, Styles(roots))
+            self.read_part("styles.xml", styles, _Styles(roots))
         return self._document
 
-    def read_part(self, name: str, file: XmlFile, styles: Styles) -> None:
+    def read_part(self, name: str, file: XmlFile, styles: _Styles) -> None:
         """Read the paragraphs of a part."""
         _PartReader(self, self._document.add_part(name, file), styles, name.rpartition("/")[0]).read()
 
@@ -127,7 +139,7 @@ class _Reader:
                 self._objects.add(name)
                 file = self._parse(name)
                 if file is not None:
-                    self.read_part(name, file, Styles([file.root]))
+                    self.read_part(name, file, _Styles([file.root]))
                 return
 
     def _parse(self, name: str) -> XmlFile | None:
@@ -151,13 +163,13 @@ class _Reader:
 class _PartReader:
     """Reader of the units of one part. folder: that of the part in the package."""
 
-    def __init__(self, reader: _Reader, part: _Part, styles: Styles, folder: str) -> None:
+    def __init__(self, reader: _Reader, part: _Part, styles: _Styles, folder: str) -> None:
         self._reader, self._part, self._styles, self._folder = reader, part, styles, folder
-        body = part.file.root.find(OFFICE + "body")
+        body = part.file.root.find(_OFFICE + "body")
         kinds = [element.name for element in body.elements] if body is not None else []
         self._is_sheet = any(kind in _SHEETS for kind in kinds)
-        self._is_chart = OFFICE + "chart" in kinds
-        prefix = find_prefix(part.file, TEXT)
+        self._is_chart = _OFFICE + "chart" in kinds
+        prefix = _find_prefix(part.file, _TEXT)
         self._escape = _make_escape(f"{prefix}:" if prefix else "")
 
     def read(self) -> None:
@@ -169,7 +181,7 @@ class _PartReader:
         name = element.name
         if name in _CHANGES or (is_master and self._is_prompt(element)):
             return
-        if name == TEXT + "index-body":
+        if name == _TEXT + "index-body":
             for paragraph in element.iter(*_PARAGRAPHS):
                 self._reader.skip("table of contents", paragraph.text())
             return
@@ -231,7 +243,7 @@ class _PartReader:
 
     def _add_paragraph(self, element: Element) -> int | None:
         """Add a paragraph. Return the index of its unit; None if there is nothing to translate."""
-        if self._styles.is_code("paragraph", element.attributes.get(TEXT + "style-name", "")):
+        if self._styles.is_code("paragraph", element.attributes.get(_TEXT + "style-name", "")):
             self._reader.skip("code", element.text())
             return None
         inline = _InlineReader(self._part.file, self._styles)
@@ -249,7 +261,7 @@ class _PartReader:
 class _InlineReader:
     """Reader of the text and the codes of a paragraph."""
 
-    def __init__(self, file: XmlFile, styles: Styles) -> None:
+    def __init__(self, file: XmlFile, styles: _Styles) -> None:
         self.builder = UnitBuilder(collapse=True)
         self.nested: dict[str, Span] = {}
         self.code_texts: list[str] = []
@@ -314,16 +326,16 @@ class _InlineReader:
         """Return "pair", "link", "space", "alone", "code" or "plain" (no code at all), and the format of a pair."""
         if node.name in _SPACES:
             return "space", ""
-        if node.name == TEXT + "soft-page-break" or (node.name == TEXT + "span" and not node.children):
+        if node.name == _TEXT + "soft-page-break" or (node.name == _TEXT + "span" and not node.children):
             return "plain", ""  # a page once ended here, or a format ended where it began
         if node.is_empty_tag:
             return "alone", ""
-        if node.name == TEXT + "span":
-            style = node.attributes.get(TEXT + "style-name", "")
+        if node.name == _TEXT + "span":
+            style = node.attributes.get(_TEXT + "style-name", "")
             if self._styles.is_code("text", style):
                 return "code", ""
             format = self._styles.describe(style)
-            others = sorted((name, value) for name, value in node.attributes.items() if name != TEXT + "style-name")
+            others = sorted((name, value) for name, value in node.attributes.items() if name != _TEXT + "style-name")
             return ("pair", f"{format} {others}") if format or others else ("plain", "")
         if node.name in _LINKS or _CONTROL.match(node.name):
             return "link", self._file.text[node.start : node.inner_start]
@@ -335,7 +347,7 @@ def _is_blank(element: Element) -> bool:
     return all(
         not child.value.strip(" \t\r\n")
         if isinstance(child, Text)
-        else child.name == TEXT + "soft-page-break" or (child.name == TEXT + "span" and _is_blank(child))
+        else child.name == _TEXT + "soft-page-break" or (child.name == _TEXT + "span" and _is_blank(child))
         for child in element.children
     )
 
@@ -344,7 +356,7 @@ def _refuse_cell(cell: Element) -> str:
     """Return why the text of a cell is not translated; empty if it is."""
     if _TABLE + "formula" in cell.attributes:
         return "formulas"
-    return "" if cell.attributes.get(OFFICE + "value-type", "string") == "string" else "numbers and dates"
+    return "" if cell.attributes.get(_OFFICE + "value-type", "string") == "string" else "numbers and dates"
 
 
 def _make_escape(prefix: str) -> Callable[[str], str]:
@@ -355,3 +367,104 @@ def _make_escape(prefix: str) -> Callable[[str], str]:
         return tags.get(match[0]) or f"<{prefix}s/>" * len(match[0])
 
     return lambda text: _WHITE.sub(replace, escape_text(text))
+
+
+class _Styles:
+    """The styles that a part sees; later roots go before earlier ones."""
+
+    def __init__(self, roots: Sequence[Element]) -> None:
+        self._styles: dict[tuple[str, str], Element] = {}
+        for root in roots:
+            for style in root.iter(_STYLE + "style"):
+                key = style.attributes.get(_STYLE + "family", ""), style.attributes.get(_STYLE + "name", "")
+                self._styles[key] = style
+        self._formats: dict[str, str] = {}
+
+    def is_code(self, family: str, name: str) -> bool:
+        """Return whether a style, or one that it is derived from, is that of code."""
+        for _ in range(_MAX_PARENTS):
+            if is_code_style(name):
+                return True
+            style = self._styles.get((family, name))
+            if style is None:
+                return False
+            name = style.attributes.get(_STYLE + "parent-style-name", "")
+        return False
+
+    def describe(self, name: str) -> str:
+        """Return a key of the look of a text style, equal for automatic styles that look the same; empty: no look."""
+        if name not in self._formats:
+            style = self._styles.get(("text", name))
+            is_automatic = style is not None and style.parent and style.parent.name == _OFFICE + "automatic-styles"
+            self._formats[name] = _describe(style) if style is not None and is_automatic else name
+        return self._formats[name]
+
+
+def _describe(style: Element) -> str:
+    parts = (
+        [f"^{style.attributes[_STYLE + 'parent-style-name']}"]
+        if _STYLE + "parent-style-name" in style.attributes
+        else []
+    )
+    for element in style.iter():
+        visible = sorted(pair for pair in element.attributes.items() if not _INVISIBLE.match(pair[0]))
+        if element is not style and (visible or element.name != _TEXT_PROPERTIES):
+            parts.append(f"{element.name}{visible}")
+    return "".join(parts)
+
+
+def _find_prefix(file: XmlFile, uri: str) -> str:
+    """Return the prefix that the root declares for a URI, written {URI}; empty if there is none."""
+    head = file.text[file.root.start : file.root.inner_start]
+    match = re.search(r"xmlns:([^\s=]+)\s*=\s*[\"']" + re.escape(uri.strip("{}")) + r"[\"']", head)
+    return match[1] if match else ""
+
+
+def _set_language(file: XmlFile, language: str) -> list[Replacement]:
+    """Return the replacements that set a language in the styles of a part, and in its `office:meta`.
+
+    Default styles get it, and others that name a language. Asian and complex scripts have attributes of their own. The
+    default paragraph of a language that is written from right to left gets this direction.
+    """
+    code, *others = language.split("-")
+    country = next((each.upper() for each in others if len(each) == 2), "none")
+    replacements = [
+        change
+        for element in file.root.iter(_TEXT_PROPERTIES)
+        for change in _set_properties(file, element, code.lower(), country)
+    ]
+    style = _find_prefix(file, _STYLE)
+    if is_right_to_left(language) and style:
+        for default in file.root.iter(_DEFAULT_STYLE):
+            for element in default.elements:
+                if element.name == _STYLE + "paragraph-properties":
+                    replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
+    return replacements + _set_meta(file, language)
+
+
+def _set_properties(file: XmlFile, element: Element, code: str, country: str) -> list[Replacement]:
+    is_default = element.parent is not None and element.parent.name == _DEFAULT_STYLE
+    changes = []
+    kinds = [(_FO, "")]
+    if code in _ASIAN:
+        kinds.append((_STYLE, "-asian"))
+    elif code in _COMPLEX or is_right_to_left(code):
+        kinds.append((_STYLE, "-complex"))
+    for uri, suffix in kinds:
+        old = element.attributes.get(f"{uri}language{suffix}", "")
+        prefix = _find_prefix(file, uri)
+        if prefix and (is_default or old not in _NO_LANGUAGES):
+            changes.append(set_attribute(file, element, f"{prefix}:language{suffix}", code))
+            changes.append(set_attribute(file, element, f"{prefix}:country{suffix}", country))
+    return changes
+
+
+def _set_meta(file: XmlFile, language: str) -> list[Replacement]:
+    meta = file.root.find(_OFFICE + "meta")
+    if meta is None or meta.is_empty_tag:
+        return []
+    element = meta.find(f"{{{_DC_URI}}}language")
+    if element is not None and not element.is_empty_tag:
+        return [(element.inner_start, element.inner_end, escape_text(language))]
+    tag = f'<dc:language xmlns:dc="{_DC_URI}">{escape_text(language)}</dc:language>'
+    return [(element.start, element.end, tag) if element is not None else (meta.inner_end, meta.inner_end, tag)]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from docmt.core.errors import DocmtError
-from docmt.formats.office_charts import ChartedFile
 from docmt.formats.office_packages import A_PARAGRAPH, FALLBACK, RELATIONSHIPS, SLIDE, find_outer
-from docmt.formats.registry import ReadConfig
+from docmt.formats.units import ReadConfig
+from docmt.formats.workbooks import ChartedFile
 
 _TYPE = "application/vnd.openxmlformats-officedocument.presentationml.{}.main+xml"
 _MAIN_TYPES = tuple(_TYPE.format(name) for name in ("presentation", "slideshow", "template"))

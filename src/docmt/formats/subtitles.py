@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
 from docmt.formats.cue_layout import CUE, LINE, CueRegion, lay_out_cues
-from docmt.formats.registry import ReadConfig
-from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
-from docmt.formats.units import SPACE, Skipped, Unit, UnitBuilder, UnitFile
+from docmt.formats.patched_text import UTF_8, TextEncoding, decode_text
+from docmt.formats.units import SPACE, ReadConfig, Skipped, Unit, UnitBuilder, UnitFile
 
 MAX_PAUSE = 3.0
 """Longest pause within a sentence, in seconds."""

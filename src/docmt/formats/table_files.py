@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.input_formats import FORMATS
+from docmt.documents.words import has_letters
+from docmt.formats.patched_text import UTF_8, TextEncoding, decode_text
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
-from docmt.formats.registry import FORMATS, ReadConfig
-from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
-from docmt.formats.units import Skipped, Unit, UnitFile
+from docmt.formats.units import ReadConfig, Skipped, Unit, UnitFile
 
 TAB = "\t"
 _SEPARATORS = (",", ";", TAB)

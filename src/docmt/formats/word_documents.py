@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
-from docmt.formats.code_styles import is_code_style
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left, primary_language
-from docmt.formats.office_charts import ChartedFile
 from docmt.formats.office_packages import (
     A_PARAGRAPH,
     CHART_TYPE,
@@ -29,8 +27,8 @@ from docmt.formats.office_packages import (
     find_outer,
 )
 from docmt.formats.office_runs import RunBuilder, format_key, join_lines
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped
+from docmt.formats.units import ReadConfig, Skipped, is_code_style
+from docmt.formats.workbooks import ChartedFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, set_attribute
 
 _TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.{}+xml"

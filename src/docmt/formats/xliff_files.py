@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText
 from docmt.formats.placeholders import find_letters_beside, hide_placeholders, is_icu_message, space_words, tidy_spaces
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
+from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
 
 _URI = re.compile(r"(?:\{(?:urn:oasis:names:tc:xliff:document:(\d)\.\d)\})?xliff")
