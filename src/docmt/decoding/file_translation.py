@@ -30,10 +30,11 @@ from docmt.documents.input_formats import (
     find_format,
     has_jsonl_name,
 )
-from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx, write_xliff
+from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.unit_documents import SentenceTranslation, TranslatedUnits, UnitDocuments
 from docmt.formats.units import ReadConfig, Unit, read_units
+from docmt.formats.xliff_exchange import write_xliff
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from docmt.decoding.file_translation import FileTranslation
     from docmt.documents import Document
     from docmt.documents.document import Layout
-    from docmt.formats.bilingual_units import BilingualUnit
+    from docmt.formats.bilingual_files import BilingualUnit
 
 TEXT_FORMATS = ("text", "jsonl")
 """Formats without units."""
@@ -204,9 +204,9 @@ class JobTextFile:
 
     def render(self, lines: list[str], result: str, output: Path) -> bytes:
         """Return the translated file, its text, or both sides."""
-        from docmt.formats.bilingual_files import write_tmx, write_xliff
-        from docmt.formats.bilingual_page import write_page
+        from docmt.formats.bilingual_files import write_page, write_tmx
         from docmt.formats.language_codes import format_language_tag
+        from docmt.formats.xliff_exchange import write_xliff
 
         if result == "original" and self.format == "jsonl":
             return self._write_jsonl(lines).encode()
@@ -235,7 +235,7 @@ class JobTextFile:
         """Return the lines of text as units."""
         from itertools import groupby
 
-        from docmt.formats.bilingual_units import BilingualSentence, BilingualUnit
+        from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit
         from docmt.formats.units import Unit
 
         records = iter(lines)
