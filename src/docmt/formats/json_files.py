@@ -168,29 +168,6 @@ def _broken(text: str, path: str, position: int, problem: str) -> DocmtError:
     return DocmtError(f"{path}, line {line}: broken JSON ({problem}): correct it")
 
 
-def _find_strings(text: str, path: str) -> Iterator[_Value]:
-    """Yield the strings that are values, in their order. Raises DocmtError for what is not JSON."""
-    stack: list[_Container] = []
-    position, state = 0, "value"
-    while state:
-        match = _TOKEN.match(text, position)
-        token = "" if match is None else match["mark"] or ("string" if match["string"] else "other")
-        following = _find_next(state, token, stack)
-        if match is None or following is None:
-            raise _broken(text, path, _skip_space(text, position), f"a {_EXPECTED[state]} is missing")
-        start, position = match.start(match.lastgroup or 0), match.end()
-        if len(stack) > MAX_DEPTH:
-            raise _broken(text, path, start, f"nested deeper than {MAX_DEPTH} levels")
-        if token == "string" and following == "colon":
-            stack[-1].key = _decode(text, path, start, position)
-        elif token == "string":
-            keys = tuple(each.key if each.is_object else str(each.index) for each in stack)
-            yield _Value(keys, start, position, tuple(not each.is_object for each in stack))
-        state = following
-    if _skip_space(text, position) != len(text):
-        raise _broken(text, path, position, "text after its end; if it is JSON Lines, name it .jsonl")
-
-
 @dataclass
 class _Container:
     """An object or a list that is read."""
@@ -200,38 +177,49 @@ class _Container:
     index: int = 0
 
 
-_EXPECTED = {"value": "value", "first value": "value", "key": "key", "first key": "key", "colon": "colon"} | {
-    "comma": "comma or closing bracket"
+_VALUE = {"string": "comma", "other": "comma", "{": "first key", "[": "first value"}
+_NEXT = {
+    "value": _VALUE,
+    "first value": {**_VALUE, "]": "comma"},
+    "key": {"string": "colon"},
+    "first key": {"string": "colon", "}": "comma"},
+    "colon": {":": "value"},
+    "comma or closing bracket": {",": "comma", "}": "comma", "]": "comma"},
 }
-"""What may come in each state, for messages."""
+"""What comes next after each token, by what is expected."""
 
 
-def _find_next(state: str, token: str, stack: list[_Container]) -> str | None:
-    """Return the state after a token, "" at the end of the file, and None if the token is wrong. Keep the stack."""
-    if token in ("}", "]"):
-        allowed = ("comma", "first key") if token == "}" else ("comma", "first value")
-        if not stack or stack[-1].is_object != (token == "}") or state not in allowed:
-            return None
-        stack.pop()
-        return "comma" if stack else ""
-    if state in ("key", "first key"):
-        return "colon" if token == "string" else None
-    if state == "colon":
-        return "value" if token == ":" else None
-    if state == "comma":
-        if token != ",":
-            return None
-        stack[-1].index += 1
-        return "key" if stack[-1].is_object else "value"
-    if token in ("{", "["):
-        stack.append(_Container(token == "{"))
-        return "first key" if token == "{" else "first value"
-    if token in ("string", "other"):
-        return "comma" if stack else ""
-    return None
+def _find_strings(text: str, path: str) -> Iterator[_Value]:
+    """Yield the strings that are values, in their order. Raises DocmtError for what is not JSON."""
+    stack: list[_Container] = []
+    position, expected = 0, "value"
+    while expected:
+        match = _TOKEN.match(text, position)
+        token = "" if match is None else match["mark"] or ("string" if match["string"] else "other")
+        following = _NEXT[expected].get(token)
+        if match is None or following is None or (token in ("}", "]") and stack[-1].is_object != (token == "}")):
+            raise _broken(text, path, _skip_space(text, position), f"a {expected.removeprefix('first ')} is missing")
+        start, position = match.start(match.lastgroup or 0), match.end()
+        if token in ("{", "["):
+            stack.append(_Container(token == "{"))
+        elif token in ("}", "]"):
+            stack.pop()
+        elif following == "colon":
+            stack[-1].key = _decode(text, path, start, position)
+        elif token == "string":
+            keys = tuple(each.key if each.is_object else str(each.index) for each in stack)
+            yield _Value(keys, start, position, tuple(not each.is_object for each in stack))
+        elif token == ",":
+            stack[-1].index += 1
+            following = "key" if stack[-1].is_object else "value"
+        if len(stack) > MAX_DEPTH:
+            raise _broken(text, path, start, f"nested deeper than {MAX_DEPTH} levels")
+        if following == "comma":
+            following = "comma or closing bracket" if stack else ""
+        expected = following
+    if _skip_space(text, position) != len(text):
+        raise _broken(text, path, position, "text after its end; if it is JSON Lines, name it .jsonl")
 
 
 def _skip_space(text: str, position: int) -> int:
-    while position < len(text) and text[position] in " \t\r\n":
-        position += 1
-    return position
+    return len(text) - len(text[position:].lstrip(" \t\r\n"))
