@@ -17,7 +17,7 @@ from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.html_pages import read_xhtml
 from docmt.formats.language_codes import is_right_to_left, primary_language
-from docmt.formats.patched_text import PatchedText
+from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.units import COLLAPSIBLE, ReadConfig, Skipped, Unit, UnitFile
 from docmt.formats.xml_tree import Element, XmlFile, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
@@ -121,7 +121,7 @@ class _TextElements(UnitFile):
         changes = list(self._name_language(language.replace("_", "-"))) if language else []
         return self._file.encode(self._patched.render(self.units, units, changes))
 
-    def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
+    def _name_language(self, language: str) -> Iterator[Replacement]:
         """Yield the replacements that name a language."""
         for element in (self._file.root, *self._elements):
             old = primary_language(element.attributes.get(_XML_LANG, ""))
@@ -136,7 +136,7 @@ class _Metadata(_TextElements):
         elements = [each for each in _find(file.root, "title", "description") if _name(each.parent) != "guide"]
         super().__init__(file, elements, config)
 
-    def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
+    def _name_language(self, language: str) -> Iterator[Replacement]:
         yield from super()._name_language(language)
         named = [each for each in _find(self._file.root, "language") if not each.is_empty_tag]
         for element in named[:1]:

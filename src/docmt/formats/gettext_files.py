@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
-from docmt.formats.patched_text import PatchedText
+from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.units import ReadConfig, Skipped, Unit, UnitFile
 
@@ -25,7 +25,6 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 _QUOTED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{name}" for name, value in _ESCAPES.items()}}
 _CHARSET = re.compile(rb"(?i)Content-Type:[^\"\r\n]*?charset=([A-Za-z0-9._:-]+)")
 _SHORTENED = 80
-Replacement = tuple[int, int, str]
 
 
 @dataclass

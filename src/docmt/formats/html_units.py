@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import primary_language, text_direction
-from docmt.formats.patched_text import PatchedText, Span
+from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import tidy_pieces
 from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder, UnitFile, is_last_line
 
@@ -154,7 +154,7 @@ class MarkupFile(UnitFile):
         tidied = [tidy_pieces(old, new) for old, new in zip(self.units, units, strict=True)]
         return self._encode(self._patched.render(self.units, tidied, changes))
 
-    def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
+    def _name_language(self, language: str) -> Iterator[Replacement]:
         direction = text_direction(language)
         for token in self._language_tags:
             attributes = _read_attributes(self._text[token.start : token.end], token.start)
@@ -173,7 +173,7 @@ class MarkupFile(UnitFile):
                     yield _set_value(attributes[tag], value)
 
 
-def _set_value(attribute: _TagAttribute, value: str) -> tuple[int, int, str]:
+def _set_value(attribute: _TagAttribute, value: str) -> Replacement:
     if attribute.quote:
         return attribute.start, attribute.end, value
     equals = "" if attribute.end > attribute.start else "="

@@ -11,7 +11,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -27,9 +27,9 @@ from docmt.formats.markdown_inline import (
     read_inline_markdown,
     read_title,
 )
-from docmt.formats.patched_text import UTF_8, PatchedText, TextEncoding, decode_text
+from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.units import ReadConfig, Skipped, Unit, UnitFile
+from docmt.formats.units import ReadConfig, Skipped, Unit
 
 Span = tuple[int, int]
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -85,13 +85,8 @@ class Block(NamedTuple):
     """for messages: "code", "tables", ..."""
 
 
-@dataclass
-class MarkdownFile(UnitFile):
+class MarkdownFile(TextFile):
     """A Markdown text."""
-
-    patches: PatchedText = field(default_factory=lambda: PatchedText(""))
-    path: str = ""
-    encoding: TextEncoding = UTF_8
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Text that would be markup is escaped. Markdown names no language."""
@@ -99,7 +94,7 @@ class MarkdownFile(UnitFile):
             new if new == old else guard_markup(tidy_pieces(old, new))
             for old, new in zip(self.units, units, strict=True)
         ]
-        return self.encoding.encode(self.patches.render(self.units, guarded), self.path)
+        return self.render(guarded)
 
 
 @dataclass
@@ -113,8 +108,8 @@ class _Paragraph:
 
 def read(data: bytes, path: str, config: ReadConfig) -> MarkdownFile:
     """Return the units of Markdown. `config.fields`: keys of the front matter whose strings are translated."""
-    text, encoding = decode_text(data, path)
-    file = MarkdownFile(patches=PatchedText(text), path=path, encoding=encoding)
+    file = MarkdownFile(data, path)
+    text = file.text
     reader = _Reader(file, frozenset(normalise_label(match[1]) for match in _DEFINITION.finditer(text)))
     position = 0
     for block in find_blocks(text):
@@ -127,7 +122,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkdownFile:
 
 def _read_block(file: MarkdownFile, reader: _Reader, block: Block, fields: Sequence[str]) -> None:
     """Read a table or front matter, or note what is skipped."""
-    text = file.patches.text[block.start : block.end]
+    text = file.text[block.start : block.end]
     if block.kind == "tables":
         reader.read_table(block.start, block.end)
     elif block.kind == "front matter":
@@ -178,7 +173,7 @@ class _Reader:
     """Reader of the lines outside of verbatim blocks."""
 
     def __init__(self, file: MarkdownFile, labels: frozenset[str]) -> None:
-        self._file, self._text, self._labels = file, file.patches.text, labels
+        self._file, self._text, self._labels = file, file.text, labels
         self._indent = 0  # of the text of the list item
         self._follows_blank = True
         self._starts = [match.start() for match in _LINE.finditer(self._text)]

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left
-from docmt.formats.patched_text import PatchedText, Span
+from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder, UnitFile, is_code_style
 from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
-Replacement = tuple[int, int, str]
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
@@ -227,8 +226,7 @@ class _PartReader:
             elif self._is_sheet and _IDENTIFIER.fullmatch(child.text().strip()):
                 self._reader.skip("codes and identifiers", child.text())
             else:
-                index = self._add_paragraph(child)
-                indices += [] if index is None else [index]
+                indices += self._add_paragraph(child)
                 for inner in child.elements:
                     self._walk(inner, is_master)
         match = _STRING_VALUE.search(self._part.file.text, cell.start, cell.inner_start)
@@ -241,21 +239,21 @@ class _PartReader:
             index = self._reader.add_unit(Unit(element.text()))
             self._part.text.add(element.inner_start, element.inner_end, index, escape_text)
 
-    def _add_paragraph(self, element: Element) -> int | None:
-        """Add a paragraph. Return the index of its unit; None if there is nothing to translate."""
+    def _add_paragraph(self, element: Element) -> list[int]:
+        """Add a paragraph. Return the index of its unit, if there is anything to translate."""
         if self._styles.is_code("paragraph", element.attributes.get(_TEXT + "style-name", "")):
             self._reader.skip("code", element.text())
-            return None
+            return []
         inline = _InlineReader(self._part.file, self._styles)
         inline.add(element.children)
         for code in inline.code_texts:
             self._reader.skip("code", code)
         unit = inline.builder.finish()
         if not has_letters(unit.text):
-            return None
+            return []
         index = self._reader.add_unit(unit)
         self._part.text.add(element.inner_start, element.inner_end, index, self._escape, inline.nested)
-        return index
+        return [index]
 
 
 class _InlineReader:

@@ -12,10 +12,14 @@ from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decode_utf8
-from docmt.formats.units import Code, Unit
+from docmt.formats.units import Code, Unit, UnitFile
 
 Span = tuple[int, int]
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+Replacement = tuple[int, int, str]
+"""start, end and new text"""
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,7 @@ class PatchedText:
         """Add a region."""
         self.regions.append(Region(start, end, unit, escape, nested or {}))
 
-    def render(
-        self, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[tuple[int, int, str]] = ()
-    ) -> str:
+    def render(self, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[Replacement] = ()) -> str:
         """Return the text with other units.
 
         old: the units as read. replacements: further (start, end, text), outside of regions or within unchanged ones.
@@ -58,7 +60,7 @@ class PatchedText:
 
 class _Renderer:
     def __init__(
-        self, text: PatchedText, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[tuple[int, int, str]]
+        self, text: PatchedText, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[Replacement]
     ) -> None:
         self._text, self._old, self._new = text.text, old, new
         spans: list[tuple[int, int, Region | str]] = [(each.start, -each.end, each) for each in text.regions]
@@ -123,9 +125,6 @@ class TextEncoding:
             ) from error
 
 
-UTF_8 = TextEncoding("utf-8")
-
-
 def find_mark(data: bytes) -> tuple[bytes, str]:
     """Return the byte-order mark at the beginning and the encoding that it stands for, or two empty values."""
     return next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
@@ -157,3 +156,32 @@ def _decode_fallback(data: bytes, path: str, fallback: str) -> str:
     except UnicodeDecodeError:
         decode_utf8(data, path)
         raise
+
+
+class TextFile(UnitFile):
+    """A text file with units."""
+
+    def __init__(self, data: bytes, path: str, fallback: str = "") -> None:
+        """Decode a file: see `decode_text`."""
+        super().__init__()
+        text, self._encoding = decode_text(data, path, fallback)
+        self.path, self.patches = path, PatchedText(text)
+
+    @property
+    def text(self) -> str:
+        """The text as read."""
+        return self.patches.text
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether the file is not in UTF-8 or UTF-16, so that its encoding is a guess."""
+        return not self._encoding.name.startswith("utf")
+
+    def render(self, units: Sequence[Unit], replacements: Iterable[Replacement] = ()) -> bytes:
+        """Return the file with these units in its regions, and further replacements: see `PatchedText.render`."""
+        return self._encoding.encode(self.patches.render(self.units, units, replacements), self.path)
+
+    def find_line(self, position: int) -> str:
+        """Return the file and the line of a position, for messages."""
+        line = self.text.count("\n", 0, position) + 1
+        return f"{self.path}, line {line}"

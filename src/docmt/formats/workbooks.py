@@ -15,8 +15,9 @@ from functools import reduce
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
-from docmt.formats.office_packages import A_PARAGRAPH, CHART, RELATIONSHIPS, SHEET, OfficeFile, OfficePart, find_outer
+from docmt.formats.office_packages import CHART, RELATIONSHIPS, SHEET, OfficeFile, OfficePart, find_outer
 from docmt.formats.office_runs import RunBuilder, format_key
+from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder
 from docmt.formats.xml_tree import Element, escape_text, set_attribute, unescape
 from docmt.formats.zip_package import ZipPackage
@@ -191,18 +192,12 @@ class Workbook(OfficeFile):
                 self._read_drawing(target)
 
     def _read_drawing(self, name: str) -> None:
-        part = self.open_part(name)
-        for element in find_outer(part.file.root, (A_PARAGRAPH, _DRAWN), (A_PARAGRAPH,)):
-            if element.name == A_PARAGRAPH:
-                self.read_drawing_paragraph(part, element)
-                continue
-            for attribute in ("title", "descr"):
-                self.add_attribute(part, element, attribute)
+        self.read_shapes(self.open_part(name), _DRAWN)
         related = self.read_relationships(name)
         self.read_drawings(target for _, kind, target in related if kind == "chart" and target not in self.parts)
         self.read_diagrams([target for _, kind, target in related if kind in ("diagramData", "diagramDrawing")])
 
-    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
+    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
         """Return the request to compute formulas when the file is opened, as their results may hold changed texts."""
         if not is_changed or not any(each.reason == "formulas" for each in self.skipped):
             return {}
@@ -265,8 +260,7 @@ class ChartedFile(OfficeFile):
             indices: list[int] = []
             for value in part.file.root.iter(_CHART_VALUE):
                 if not (value.has_ancestor(_CHART_NUMBERS) or _IDENTIFIER.fullmatch(value.text().strip())):
-                    index = self.add_element_text(part, value, indices)
-                    indices += [] if index is None else [index]
+                    indices += self.add_element_text(part, value, indices)
             for _, kind, target in self.read_relationships(name):
                 if kind == "package":
                     self._labels.setdefault(target, []).extend(indices)

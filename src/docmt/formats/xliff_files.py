@@ -14,7 +14,7 @@ from itertools import count
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
-from docmt.formats.patched_text import PatchedText
+from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import find_letters_beside, hide_placeholders, is_icu_message, space_words, tidy_spaces
 from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
@@ -26,7 +26,6 @@ _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ep
 """Elements that begin and end pairs, and the attributes that their elements share."""
 _XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _SHORTENED = 80
-Replacement = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
