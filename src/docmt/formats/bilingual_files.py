@@ -19,7 +19,7 @@ from itertools import pairwise
 from string import Template
 
 from docmt.formats.language_codes import format_language_tag, text_direction
-from docmt.formats.units import Code, Unit
+from docmt.formats.units import Code, Unit, match_codes
 from docmt.formats.xml_tree import escape_text
 
 Span = tuple[int, int]
@@ -109,18 +109,6 @@ def _count_left(codes: Sequence[Code], is_sentence: bool) -> int:
         if code.kind == "open" or (code.kind == "alone" and not is_sentence):
             return number
     return len(codes)
-
-
-def find_closed(tokens: Sequence[Token]) -> set[int]:
-    """Return the indices of the open codes whose pairs end in the same piece."""
-    opened: list[int] = []
-    closed = set()
-    for index, token in enumerate(tokens):
-        if isinstance(token, Code) and token.kind == "open":
-            opened.append(index)
-        elif isinstance(token, Code) and token.kind == "close" and opened:
-            closed.add(opened.pop())
-    return closed
 
 
 def make_key(code: Code) -> Code:
@@ -231,7 +219,7 @@ def _has_text(tokens: Iterable[Token]) -> bool:
 
 def _write_segment(tokens: Sequence[Token], table: CodeTable) -> str:
     """Return a segment of TMX. Pairs that cross its borders are <it>."""
-    closed = find_closed(tokens)
+    closed = match_codes(tokens)
     opened: list[tuple[int, bool]] = []  # number of the code in the segment, whether its pair ends in it
     parts = []
     for index, token in enumerate(tokens):

@@ -18,7 +18,7 @@ from docmt.documents.words import has_letters
 from docmt.formats.html_pages import read_xhtml
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.patched_text import PatchedText, Replacement
-from docmt.formats.units import COLLAPSIBLE, ReadConfig, Skipped, Unit, UnitFile
+from docmt.formats.units import COLLAPSIBLE, ReadConfig, Unit, UnitFile
 from docmt.formats.xml_tree import Element, XmlFile, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
@@ -108,13 +108,13 @@ class _TextElements(UnitFile):
             if not has_letters(text) or element.elements:
                 continue
             if language not in ("", self._source):
-                self.skipped.append(Skipped("passages in another language", text))
+                self.skip("passages in another language", text)
             elif _name(element) == "description" and _TAG.search(text):
-                self.skipped.append(Skipped("descriptions with markup", text[:100]))
+                self.skip("descriptions with markup", text)
             else:
                 start = element.inner_start + len(raw) - len(raw.lstrip())
-                self._patched.add(start, start + len(raw.strip()), len(self.units), escape_text)
-                self.units.append(Unit(text, id=element.tag))
+                index = self.add_unit(Unit(text, id=element.tag))
+                self._patched.add(start, start + len(raw.strip()), index, escape_text)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`."""

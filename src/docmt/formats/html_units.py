@@ -17,7 +17,7 @@ from docmt.documents.words import has_letters
 from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder, UnitFile, is_last_line
+from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, is_last_line
 
 
 def _names(text: str) -> frozenset[str]:
@@ -72,7 +72,6 @@ _DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc)\b[^<>]*>([^<]+)", re.I
 _SEPARATOR = re.compile("[|¦•·‣›»]")
 _PATH_SEPARATOR = re.compile(r"[|¦•·‣›»>/→]")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
-_MAX_SKIPPED = 100
 _MAX_DEPTH = 50
 """Open elements around one that is not translated where parts of it may be."""
 
@@ -135,17 +134,28 @@ class MarkupFile(UnitFile):
         escape: writes character data. encode: returns the bytes of a text. language_tag: attribute that names the
         language of a page that does not name it yet.
         """
-        reader = _Reader(text, tokens, config, escape)
-        reader.read()
-        super().__init__(reader.units, reader.skipped)
-        self._text, self._patched, self._encode = text, reader.patched, encode
-        self._unquoted, self._language_tags = reader.unquoted, reader.language_tags
-        self._escape, self._language_tag = reader.escape_value, language_tag
+        super().__init__()
+        self._text, self._tokens, self._encode, self._language_tag = text, tokens, encode, language_tag
+        self._patched = PatchedText(text)
+        self._unquoted: list[tuple[int, int, int]] = []
+        """start, end and unit of values of attributes without quotes"""
+        self._language_tags: list[Token] = []
+        """start tags that name the language of the text"""
+        self._frames: list[tuple[str, str | None]] = []
+        """open elements, and why their text is not translated"""
+        self._counts: Counter[str] = Counter()
+        self._items: list[_Item] = []
+        self._values: list[tuple[_TagAttribute, str]] = []
+        """attributes in running text, with the names of their units"""
+        nbsp = _NBSP.search(text)
+        self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
+        self._languages = self._find_languages(config)
+        self._read()
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`; sets `lang` and `dir`."""
         changes = [
-            (start, end, f'"{self._escape(units[index].text)}"')
+            (start, end, f'"{self._escape_double(units[index].text)}"')
             for start, end, index in self._unquoted
             if units[index] != self.units[index]
         ]
@@ -172,46 +182,16 @@ class MarkupFile(UnitFile):
                 if tag in attributes and attributes[tag].value.lower() != value.lower():
                     yield _set_value(attributes[tag], value)
 
-
-def _set_value(attribute: _TagAttribute, value: str) -> Replacement:
-    if attribute.quote:
-        return attribute.start, attribute.end, value
-    equals = "" if attribute.end > attribute.start else "="
-    return attribute.start, attribute.end, f'{equals}"{value}"'
-
-
-class _Reader:
-    """The units of a sequence of tokens."""
-
-    def __init__(self, text: str, tokens: Sequence[Token], config: ReadConfig, escape: Callable[[str], str]) -> None:
-        self._text, self._tokens = text, tokens
-        self.units: list[Unit] = []
-        self.skipped: list[Skipped] = []
-        self.patched = PatchedText(text)
-        self.unquoted: list[tuple[int, int, int]] = []
-        """start, end and unit of values of attributes without quotes"""
-        self.language_tags: list[Token] = []
-        """start tags that name the language of the text"""
-        self._frames: list[tuple[str, str | None]] = []
-        """open elements, and why their text is not translated"""
-        self._counts: Counter[str] = Counter()
-        self._items: list[_Item] = []
-        self._values: list[tuple[_TagAttribute, str]] = []
-        """attributes in running text, with the names of their units"""
-        nbsp = _NBSP.search(text)
-        self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
-        self._languages = self._find_languages(config)
-
-    def escape(self, text: str) -> str:
+    def _escape(self, text: str) -> str:
         """Return character data as the file writes it."""
         return self._raw_escape(text).replace("\xa0", self._nbsp)
 
-    def escape_value(self, text: str) -> str:
+    def _escape_double(self, text: str) -> str:
         """Return the value of an attribute in double quotes."""
-        return self.escape(text).replace('"', "&quot;")
+        return self._escape(text).replace('"', "&quot;")
 
     def _escape_single(self, text: str) -> str:
-        return self.escape(text).replace("'", "&#39;")
+        return self._escape(text).replace("'", "&#39;")
 
     def _find_languages(self, config: ReadConfig) -> set[str]:
         """Return the languages that count as that of the text."""
@@ -226,7 +206,7 @@ class _Reader:
     def _read_tag(self, token: Token) -> dict[str, _TagAttribute]:
         return _read_attributes(self._text[token.start : token.end], token.start)
 
-    def read(self) -> None:
+    def _read(self) -> None:
         """Read all tokens."""
         index = 0
         while index < len(self._tokens):
@@ -239,7 +219,7 @@ class _Reader:
             elif self._reason is None:
                 self._items.append(_Item(token.kind, token.start, token.end, value=token.value))
             elif token.kind == "text":
-                self._skip(self._reason, token.value)
+                self.skip(self._reason, token.value)
             index += 1
         self._flush()
 
@@ -354,18 +334,14 @@ class _Reader:
         patches = [self._read_values(each, self._read_tag(each)) for each in read if each.kind == "start"]
         value = " ".join(token.value for token in tokens if token.kind == "text")
         if first.name in _BLOCKS:
-            self._skip(reason or "", value)
+            self.skip(reason or "", value)
             self._flush()
         else:
             if reason is None and first.name == "svg":
                 for match in _DRAWN.finditer(self._text, first.start, tokens[-1].end):
-                    self._skip("texts of drawings", unescape(match[1]))
+                    self.skip("texts of drawings", unescape(match[1]))
             span = first.start, tokens[-1].end
             self._items.append(_Item("alone", *span, value=value, has_patches=any(patches), reason=reason or ""))
-
-    def _skip(self, reason: str, text: str) -> None:
-        if reason and has_letters(text):
-            self.skipped.append(Skipped(reason, " ".join(text.split())[:_MAX_SKIPPED]))
 
     def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
@@ -378,7 +354,7 @@ class _Reader:
             token.name in ("html", "body") or primary_language(_find_language(attributes)) in self._languages
         )
         if names_language:
-            self.language_tags.append(token)
+            self._language_tags.append(token)
         return bool(values) or names_language
 
     def _flush(self) -> None:
@@ -389,18 +365,17 @@ class _Reader:
         values, self._values = self._values, []
         for attribute, name in values:
             text = attribute.value.strip(_SPACES)
-            index = len(self.units)
-            self.units.append(Unit(text, id=name))
+            index = self.add_unit(Unit(text, id=name))
             if not attribute.quote:
-                self.unquoted.append((attribute.start, attribute.end, index))
+                self._unquoted.append((attribute.start, attribute.end, index))
                 continue
             start, end = _strip(self._text, attribute.start, attribute.end)
-            self.patched.add(start, end, index, self.escape_value if attribute.quote == '"' else self._escape_single)
+            self._patched.add(start, end, index, self._escape_double if attribute.quote == '"' else self._escape_single)
 
     def _add_unit(self, items: Sequence[_Item]) -> None:
         if not any(item.kind == "text" and has_letters(item.value) for item in items):
             for item in items:
-                self._skip(item.reason, item.value)
+                self.skip(item.reason, item.value)
             return
         partners = _match_pairs(items)
         inner = [
@@ -412,14 +387,13 @@ class _Reader:
         start, _ = _strip(self._text, items[first].start, items[first].end)
         _, end = _strip(self._text, items[last].start, items[last].end)
         unit, nested = self._build(items, range(first, last + 1), partners, end)
-        self.patched.add(start, end, len(self.units), self.escape, nested)
-        self.units.append(unit)
+        self._patched.add(start, end, self.add_unit(unit), self._escape, nested)
 
     def _build(
         self, items: Sequence[_Item], indices: Iterable[int], partners: dict[int, int], end: int
     ) -> tuple[Unit, dict[str, Span]]:
         """Return the unit of some items, and the spans of codes that are written anew."""
-        builder = UnitBuilder(collapse=True, escape=self.escape)
+        builder = UnitBuilder(collapse=True, escape=self._escape)
         nested: dict[str, Span] = {}
         has_space = True  # whether the text ends with white space
         for index in indices:
@@ -443,6 +417,13 @@ class _Reader:
             else:
                 builder.close(id, content)
         return builder.finish(), nested
+
+
+def _set_value(attribute: _TagAttribute, value: str) -> Replacement:
+    if attribute.quote:
+        return attribute.start, attribute.end, value
+    equals = "" if attribute.end > attribute.start else "="
+    return attribute.start, attribute.end, f'{equals}"{value}"'
 
 
 def _strip(text: str, start: int, end: int) -> Span:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.patched_text import TextFile
-from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
+from docmt.formats.placeholders import is_icu_message, tidy_spaces
 from docmt.formats.units import ReadConfig, Skipped, Unit
 
 MAX_DEPTH = 1000
@@ -133,15 +133,10 @@ def _add_unit(file: JsonFile, value: _Value, is_named: bool) -> None:
         raise DocmtError(f"{file.find_line(value.start)}: {name} has half a character (a lone \\uD800): correct it")
     if not has_letters(string):
         return
-    if is_icu_message(string):
-        file.skipped.append(Skipped("ICU messages", string))
-    elif not is_named and is_identifier(string):
+    if not is_named and not is_icu_message(string) and is_identifier(string):
         file.skipped.append(Skipped("identifiers", string))
-    else:
-        unit = hide_placeholders(Unit(string, id=name))
-        if has_letters(unit.text):
-            file.units.append(unit)
-            file.spans.append((value.start, value.end))
+    elif file.add_string(string, name):
+        file.spans.append((value.start, value.end))
 
 
 def is_identifier(text: str) -> bool:

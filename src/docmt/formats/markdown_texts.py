@@ -151,8 +151,7 @@ def _add_value(file: MarkdownFile, key: str, value: str, start: int) -> None:
     else:
         return
     if has_letters(string):
-        file.patches.add(start, end, len(file.units), escape)
-        file.units.append(Unit(string, id=key))
+        file.patches.add(start, end, file.add_unit(Unit(string, id=key)), escape)
 
 
 def _escape_double(text: str) -> str:
@@ -279,16 +278,15 @@ class _Reader:
 
         whole = {id: (locate(start), locate(end - 1) + 1) for id, (start, end) in inline.nested.items()}
         if has_letters(inline.unit.text):
-            self._file.patches.add(lines[0][0], lines[-1][1], len(self._file.units), escape, whole)
-            self._file.units.append(inline.unit)
+            self._file.patches.add(lines[0][0], lines[-1][1], self._file.add_unit(inline.unit), escape, whole)
         for start, end in inline.alts:
             if "\n" not in source[start:end] and start < end:
                 self._add([(locate(start), locate(start) + end - start)], escape)
         for start, end in inline.titles:
             if has_letters(source[start:end]):
                 write = partial(escape_title, quote=source[start])
-                self._file.patches.add(locate(start) + 1, locate(end - 1), len(self._file.units), write)
-                self._file.units.append(Unit(read_title(source[start + 1 : end - 1])))
+                index = self._file.add_unit(Unit(read_title(source[start + 1 : end - 1])))
+                self._file.patches.add(locate(start) + 1, locate(end - 1), index, write)
 
 
 def find_blocks(text: str) -> Iterator[Block]:

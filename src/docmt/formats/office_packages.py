@@ -179,11 +179,9 @@ class OfficeFile(UnitFile):
         same_as: int | None = None,
     ) -> int:
         """Add the text in a span of a part, and return the index of its unit. same_as: that of the unit it repeats."""
-        index = len(self.units) if same_as is None else same_as
+        index = self.add_unit(unit) if same_as is None else same_as
         part.patched.add(*span, len(part.texts), escape, builder.nested if builder else None)
         part.texts.append(_OfficeText(unit, index, builder.layout if builder else None, paragraph))
-        if same_as is None:
-            self.units.append(unit)
         return index
 
     def find_equal(self, unit: Unit, indices: Iterable[int]) -> int | None:
@@ -311,7 +309,7 @@ class OfficeFile(UnitFile):
         return [self.add_text(part, (start, end), unit, builder=builder, paragraph=paragraph, same_as=same)]
 
     def read_shapes(self, part: OfficePart, shape: str) -> None:
-        """Add the paragraphs of DrawingML, and the alternative texts of shapes. Fallbacks repeat what is before them."""
+        """Add the paragraphs of DrawingML, and alternative texts of shapes. Fallbacks repeat what is before them."""
         indices: list[int] = []
         for element in find_outer(part.file.root, (A_PARAGRAPH, shape), (A_PARAGRAPH,)):
             equal = indices if element.has_ancestor(FALLBACK) else ()

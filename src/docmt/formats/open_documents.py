@@ -16,7 +16,7 @@ from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.patched_text import PatchedText, Replacement, Span
-from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder, UnitFile, is_code_style
+from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, is_code_style
 from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
@@ -57,7 +57,6 @@ _MASTER_TEXT = frozenset({"header", "footer", "date-time", "page-number"})
 _WHITE = re.compile(r"(?<= ) +|\t|\n")
 _IDENTIFIER = re.compile(r"(?=.*[\d_])\S+")
 _STRING_VALUE = re.compile(r"\s[^\s=]*:string-value\s*=\s*(?:\"[^\"]*\"|'[^']*')")
-_SKIPPED_CHARACTERS = 80
 
 
 @dataclass
@@ -74,15 +73,46 @@ class _Part:
 class OpenDocument(UnitFile):
     """An odt, odp or ods file."""
 
-    def __init__(self, package: ZipPackage) -> None:
+    def __init__(self, data: bytes, path: str) -> None:
         super().__init__()
-        self._package = package
+        self._package, self._path = ZipPackage(data, path), path
         self._parts: list[_Part] = []
+        manifest = "META-INF/manifest.xml"
+        if manifest in self._package and b"encryption-data" in self._package.read(manifest):
+            raise DocmtError(f"{path} is encrypted. Save it without a password, and translate that.")
+        content, styles, meta = (self._parse(name) for name in ("content.xml", "styles.xml", "meta.xml"))
+        assert content is not None
+        if meta is not None:
+            reader = _PartReader(self, self._add_part("meta.xml", meta), _Styles([]))
+            for element in meta.root.iter(*_FACTS):
+                reader.add_plain(element)
+        roots = [styles.root] if styles is not None else []
+        self._read_part("content.xml", content, _Styles([*roots, content.root]))
+        if styles is not None:
+            self._read_part("styles.xml", styles, _Styles(roots))
 
-    def add_part(self, name: str, file: XmlFile) -> _Part:
-        """Add an XML file of the package."""
+    def _add_part(self, name: str, file: XmlFile) -> _Part:
         self._parts.append(_Part(name, file, PatchedText(file.text)))
         return self._parts[-1]
+
+    def _read_part(self, name: str, file: XmlFile, styles: _Styles) -> None:
+        """Read the paragraphs of a part."""
+        _PartReader(self, self._add_part(name, file), styles).read()
+
+    def read_object(self, folder: str, reference: str) -> None:
+        """Read an embedded object once. folder: that of the part which refers to it."""
+        inner = reference.removeprefix("./").rstrip("/")
+        for name in (f"{folder}/{inner}/content.xml", f"{inner}/content.xml"):
+            if name in self._package and all(part.name != name for part in self._parts):
+                file = XmlFile(self._package.read(name), f"{self._path} ({name})")
+                self._read_part(name, file, _Styles([file.root]))
+                return
+
+    def _parse(self, name: str) -> XmlFile | None:
+        """Return a part. Only `content.xml` must be there."""
+        if name != "content.xml" and name not in self._package:
+            return None
+        return XmlFile(self._package.read(name), f"{self._path} ({name})")
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the package with other units. language: is set in the default styles and in `meta.xml`."""
@@ -98,72 +128,16 @@ class OpenDocument(UnitFile):
         return self._package.replace(contents)
 
 
-def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
+def read(data: bytes, path: str, config: ReadConfig) -> OpenDocument:
     """Return the units of an odt, odp or ods file. Raises DocmtError for damaged and encrypted ones."""
-    package = ZipPackage(data, path)
-    manifest = "META-INF/manifest.xml"
-    if manifest in package and b"encryption-data" in package.read(manifest):
-        raise DocmtError(f"{path} is encrypted. Save it without a password, and translate that.")
-    return _Reader(package, path).read()
-
-
-class _Reader:
-    def __init__(self, package: ZipPackage, path: str) -> None:
-        self._package, self._path = package, path
-        self._document = OpenDocument(package)
-        self._objects: set[str] = set()
-
-    def read(self) -> UnitFile:
-        content, styles, meta = (self._parse(name) for name in ("content.xml", "styles.xml", "meta.xml"))
-        assert content is not None
-        if meta is not None:
-            part = self._document.add_part("meta.xml", meta)
-            for element in meta.root.iter(*_FACTS):
-                _PartReader(self, part, _Styles([]), "").add_plain(element)
-        roots = [styles.root] if styles is not None else []
-        self.read_part("content.xml", content, _Styles([*roots, content.root]))
-        if styles is not None:
-            self.read_part("styles.xml", styles, _Styles(roots))
-        return self._document
-
-    def read_part(self, name: str, file: XmlFile, styles: _Styles) -> None:
-        """Read the paragraphs of a part."""
-        _PartReader(self, self._document.add_part(name, file), styles, name.rpartition("/")[0]).read()
-
-    def read_object(self, folder: str, reference: str) -> None:
-        """Read an embedded object once. folder: that of the part which refers to it."""
-        inner = reference.removeprefix("./").rstrip("/")
-        for name in (f"{folder}/{inner}/content.xml", f"{inner}/content.xml"):
-            if name in self._package and name not in self._objects:
-                self._objects.add(name)
-                file = self._parse(name)
-                if file is not None:
-                    self.read_part(name, file, _Styles([file.root]))
-                return
-
-    def _parse(self, name: str) -> XmlFile | None:
-        """Return a part. Only `content.xml` must be there."""
-        if name != "content.xml" and name not in self._package:
-            return None
-        return XmlFile(self._package.read(name), f"{self._path} ({name})")
-
-    def add_unit(self, unit: Unit) -> int:
-        """Return the index of a new unit."""
-        self._document.units.append(unit)
-        return len(self._document.units) - 1
-
-    def skip(self, reason: str, text: str) -> None:
-        """Note that a text is not translated, if it has letters."""
-        text = " ".join(text.split())
-        if has_letters(text):
-            self._document.skipped.append(Skipped(reason, text[:_SKIPPED_CHARACTERS]))
+    return OpenDocument(data, path)
 
 
 class _PartReader:
-    """Reader of the units of one part. folder: that of the part in the package."""
+    """Reader of the units of one part."""
 
-    def __init__(self, reader: _Reader, part: _Part, styles: _Styles, folder: str) -> None:
-        self._reader, self._part, self._styles, self._folder = reader, part, styles, folder
+    def __init__(self, document: OpenDocument, part: _Part, styles: _Styles) -> None:
+        self._document, self._part, self._styles = document, part, styles
         body = part.file.root.find(_OFFICE + "body")
         kinds = [element.name for element in body.elements] if body is not None else []
         self._is_sheet = any(kind in _SHEETS for kind in kinds)
@@ -182,10 +156,10 @@ class _PartReader:
             return
         if name == _TEXT + "index-body":
             for paragraph in element.iter(*_PARAGRAPHS):
-                self._reader.skip("table of contents", paragraph.text())
+                self._document.skip("table of contents", paragraph.text())
             return
         if name.startswith(_MATH):
-            self._reader.skip("formulas", element.text())
+            self._document.skip("formulas", element.text())
             return
         if name in _PLAIN:
             if not (self._is_chart and name in _ALTERNATIVES):  # those of charts are references to cells
@@ -199,9 +173,9 @@ class _PartReader:
         elif has_letters(label := element.attributes.get(_FORM + "label", "")):
             tag = element.tag.rpartition(":")[0] + ":label"
             start, end, _ = set_attribute(self._part.file, element, tag, label)
-            self._part.text.add(start + 1, end - 1, self._reader.add_unit(Unit(label)), escape_attribute)
+            self._part.text.add(start + 1, end - 1, self._document.add_unit(Unit(label)), escape_attribute)
         elif name == _DRAW + "object" and _HREF in element.attributes:
-            self._reader.read_object(self._folder, element.attributes[_HREF])
+            self._document.read_object(self._part.name.rpartition("/")[0], element.attributes[_HREF])
         is_master = is_master or name in (_MASTER_PAGE, _HANDOUT)
         for child in element.elements:
             self._walk(child, is_master)
@@ -212,7 +186,7 @@ class _PartReader:
         if kind is None or kind in _MASTER_TEXT:
             return False
         for paragraph in element.iter(*_PARAGRAPHS):
-            self._reader.skip("prompts of master pages", paragraph.text())
+            self._document.skip("prompts of master pages", paragraph.text())
         return True
 
     def _read_cell(self, cell: Element, is_master: bool) -> None:
@@ -222,9 +196,9 @@ class _PartReader:
             if child.name not in _PARAGRAPHS:
                 self._walk(child, is_master)
             elif reason:
-                self._reader.skip(reason, child.text())
+                self._document.skip(reason, child.text())
             elif self._is_sheet and _IDENTIFIER.fullmatch(child.text().strip()):
-                self._reader.skip("codes and identifiers", child.text())
+                self._document.skip("codes and identifiers", child.text())
             else:
                 indices += self._add_paragraph(child)
                 for inner in child.elements:
@@ -236,22 +210,22 @@ class _PartReader:
     def add_plain(self, element: Element) -> None:
         """Add an element that holds text only."""
         if not element.elements and has_letters(element.text()):
-            index = self._reader.add_unit(Unit(element.text()))
+            index = self._document.add_unit(Unit(element.text()))
             self._part.text.add(element.inner_start, element.inner_end, index, escape_text)
 
     def _add_paragraph(self, element: Element) -> list[int]:
         """Add a paragraph. Return the index of its unit, if there is anything to translate."""
         if self._styles.is_code("paragraph", element.attributes.get(_TEXT + "style-name", "")):
-            self._reader.skip("code", element.text())
+            self._document.skip("code", element.text())
             return []
         inline = _InlineReader(self._part.file, self._styles)
         inline.add(element.children)
         for code in inline.code_texts:
-            self._reader.skip("code", code)
+            self._document.skip("code", code)
         unit = inline.builder.finish()
         if not has_letters(unit.text):
             return []
-        index = self._reader.add_unit(unit)
+        index = self._document.add_unit(unit)
         self._part.text.add(element.inner_start, element.inner_end, index, self._escape, inline.nested)
         return [index]
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decode_utf8
-from docmt.formats.units import Code, Unit, UnitFile
+from docmt.documents.words import has_letters
+from docmt.formats.placeholders import hide_placeholders, is_icu_message
+from docmt.formats.units import Code, Skipped, Unit, UnitFile
 
 Span = tuple[int, int]
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -180,6 +182,16 @@ class TextFile(UnitFile):
     def render(self, units: Sequence[Unit], replacements: Iterable[Replacement] = ()) -> bytes:
         """Return the file with these units in its regions, and further replacements: see `PatchedText.render`."""
         return self._encoding.encode(self.patches.render(self.units, units, replacements), self.path)
+
+    def add_string(self, text: str, id: str) -> bool:
+        """Add the unit of a string of a program, with its placeholders as codes. Return whether it has letters."""
+        if is_icu_message(text):
+            self.skipped.append(Skipped("ICU messages", text))
+            return False
+        unit = hide_placeholders(Unit(text, id=id))
+        if has_letters(unit.text):
+            self.add_unit(unit)
+        return has_letters(unit.text)
 
     def find_line(self, position: int) -> str:
         """Return the file and the line of a position, for messages."""

@@ -10,8 +10,8 @@ from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import FORMATS, find_content_suffix
 from docmt.documents.words import has_letters
 from docmt.formats.patched_text import TextFile
-from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
-from docmt.formats.units import ReadConfig, Skipped, Unit
+from docmt.formats.placeholders import tidy_spaces
+from docmt.formats.units import ReadConfig, Unit
 
 TAB = "\t"
 _SEPARATORS = (",", ";", TAB)
@@ -94,14 +94,8 @@ def _add_row(file: TableFile, row: Sequence[_Cell], number: int, columns: Sequen
     for column in sorted(set(columns)):
         if column >= len(row) or not has_letters(row[column].value):
             continue
-        value = row[column].value
-        if is_icu_message(value):
-            file.skipped.append(Skipped("ICU messages", value))
-            continue
         name = names[column] if column < len(names) else str(column + 1)
-        unit = hide_placeholders(Unit(value, id=f"row {number}, {name}"))
-        if has_letters(unit.text):
-            file.units.append(unit)
+        if file.add_string(row[column].value, f"row {number}, {name}"):
             file.cells.append(row[column])
 
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Literal
 
 from docmt.documents.input_formats import FileFormat
+from docmt.documents.words import has_letters
 
 CodeKind = Literal["open", "close", "alone"]
 SPACE = " "
@@ -25,6 +26,7 @@ _CODE_STYLE = re.compile(
     r"(?i)(source ?(code|text)|preformatted ?text|html ?(code|preformatted)|verbatim( ?char)?|code( ?block| ?char)?)"
 )
 """Names of styles of code in Word, LibreOffice and pandoc."""
+_MAX_SKIPPED = 100
 _MAX_LINE = 40
 """Characters of a line of an address, or of a heading."""
 _GOES_ON = re.compile(r"[.!?…:;,。！？：；，、][\"'”’»)\]]*$")
@@ -230,6 +232,16 @@ class UnitFile(ABC):
     failed: frozenset[int] = frozenset()
     """units that have no translation, set before writing: XLIFF leaves them without one, others write their source"""
 
+    def add_unit(self, unit: Unit) -> int:
+        """Add a unit, and return its index."""
+        self.units.append(unit)
+        return len(self.units) - 1
+
+    def skip(self, reason: str, text: str) -> None:
+        """Note that a text is not translated. One without letters, or without a reason, is not worth a word."""
+        if reason and has_letters(text):
+            self.skipped.append(Skipped(reason, " ".join(text.split())[:_MAX_SKIPPED]))
+
     @abstractmethod
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units, one for each of `units`; equal units keep their bytes.
@@ -256,6 +268,18 @@ def read_units(format: FileFormat, data: bytes, path: str, config: ReadConfig = 
     reader: Callable[[bytes, str, ReadConfig], UnitFile]
     reader = getattr(importlib.import_module(f"docmt.formats.{module}"), function)
     return reader(data, path, config)
+
+
+def match_codes(tokens: Sequence[str | Code]) -> dict[int, int]:
+    """Return the index of the close code of each open one that has it in these tokens."""
+    opened: list[int] = []
+    pairs = {}
+    for index, token in enumerate(tokens):
+        if isinstance(token, Code) and token.kind == "open":
+            opened.append(index)
+        elif isinstance(token, Code) and token.kind == "close" and opened:
+            pairs[opened.pop()] = index
+    return pairs
 
 
 def is_last_line(before: str, after: str) -> bool:

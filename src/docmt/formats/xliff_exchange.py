@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from docmt.core.errors import DocmtError
-from docmt.formats.bilingual_files import BilingualUnit, CodeTable, Token, find_closed, make_key, split_unit
+from docmt.formats.bilingual_files import BilingualUnit, CodeTable, Token, make_key, split_unit
 from docmt.formats.language_codes import format_language_tag
-from docmt.formats.units import Code, Unit
+from docmt.formats.units import Code, Unit, match_codes
 from docmt.formats.xml_tree import ILLEGAL, Element, Text, XmlFile, escape_text, quote_attribute
 
 _CORE = "urn:oasis:names:tc:xliff:document:2.0"
@@ -38,7 +38,7 @@ class _InlineWriter:
     def write(self, tokens: Sequence[Token], source_names: Iterable[tuple[int, str]] = ()) -> str:
         """Return the next piece. source_names: of its source; XLIFF 2 wants other names for all other codes."""
         self._source_names, self.names = list(source_names), []
-        closed = find_closed(tokens)
+        closed = match_codes(tokens)
         return "".join(
             _write_text(token) if isinstance(token, str) else self._write_code(token, index in closed)
             for index, token in enumerate(tokens)
@@ -134,7 +134,7 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
 def _is_balanced(tokens: Sequence[Token]) -> bool:
     """Return whether all pairs of a piece begin and end in it."""
     ends = sum(isinstance(token, Code) and token.kind != "alone" for token in tokens)
-    return ends == 2 * len(find_closed(tokens))
+    return ends == 2 * len(match_codes(tokens))
 
 
 def _write_data(table: CodeTable) -> str:
