@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 from commands import call
-from generated_files import check_files
+from generated_files import check_files, mutate
 from hypothesis import strategies as st
 from lxml import etree
 from real_files import NEEDS_FILES, find_files
 from test_projection import WORDS, marked_units
-from test_xliff_files import mutate
 from xliff_rules import check_xliff_2
 
 from docmt.core.errors import DocmtError

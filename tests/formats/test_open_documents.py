@@ -6,7 +6,7 @@ import re
 import zipfile
 
 import pytest
-from generated_files import check_files
+from generated_files import check_files, mutate
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
@@ -515,22 +515,6 @@ def test_spans_of_white_space_add_no_code(body):
 @pytest.mark.parametrize("path", find_files("odt", "odp", "ods"), ids=lambda path: path.name)
 def test_real_files_keep_their_bytes_and_take_new_texts(path):
     check_round_trip(path.read_bytes(), path.name)
-
-
-def mutate(data, generator):
-    """Return bytes with a few changes: flipped bytes, deleted and doubled pieces."""
-    new = bytearray(data)
-    for _ in range(generator.randint(1, 3)):
-        start = generator.randrange(len(new) or 1)
-        piece = new[start : start + generator.randint(1, 30)]
-        kind = generator.choice(["flip", "delete", "double"])
-        if kind == "flip" and new:
-            new[start] ^= 1 << generator.randrange(8)
-        elif kind == "delete":
-            del new[start : start + len(piece)]
-        else:
-            new[start:start] = piece
-    return bytes(new)
 
 
 def repack(data, name, generator):

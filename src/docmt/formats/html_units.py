@@ -257,7 +257,7 @@ class MarkupFile(UnitFile):
             self._flush()
             return
         if token.name == "br":
-            self._items.append(_Item("break", token.start, token.end))
+            self._items.append(_Item("break", token.start, token.end, has_patches=has_patches))
             return
         is_alone = token.is_empty or token.name in _VOID
         can_copy = token.name in _CAN_COPY and "id" not in attributes
