@@ -141,9 +141,9 @@ class MarkupFile(UnitFile):
         """start, end and unit of values of attributes without quotes"""
         self._language_tags: list[Token] = []
         """start tags that name the language of the text"""
-        self._frames: list[tuple[str, str | None]] = []
-        """open elements, and why their text is not translated"""
-        self._counts: Counter[str] = Counter()
+        self._ends = _find_ends(tokens)
+        self._frames: list[tuple[int, str | None]] = []
+        """start tags of open elements, and why their text is not translated"""
         self._items: list[_Item] = []
         self._values: list[tuple[_TagAttribute, str]] = []
         """attributes in running text, with the names of their units"""
@@ -215,7 +215,7 @@ class MarkupFile(UnitFile):
                 index = self._start(index)
                 continue
             if token.kind == "end":
-                self._end(token)
+                self._end(index)
             elif self._reason is None:
                 self._items.append(_Item(token.kind, token.start, token.end, value=token.value))
             elif token.kind == "text":
@@ -230,12 +230,12 @@ class MarkupFile(UnitFile):
     def _start(self, index: int) -> int:
         """Read a start tag, or a whole element. Return the index of the next token."""
         token = self._tokens[index]
-        self._close_implied(token.name)
+        self._close(index)
         attributes = self._read_tag(token)
         is_enabled = _find_translate(attributes) == "yes"
         reason = self._find_reason(token.name, attributes)
         if self._reason is None and (reason is not None or token.name in _EMBEDDED):
-            end = self._find_end(index)
+            end = self._ends[index]
             is_whole = reason is None or len(self._frames) > _MAX_DEPTH  # each deeper one would be searched again
             if is_whole or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
                 self._add_whole(index, end, reason)
@@ -246,8 +246,7 @@ class MarkupFile(UnitFile):
         if state is None:
             self._add_tag(token, attributes)
         if not token.is_empty and token.name not in _VOID:
-            self._frames.append((token.name, state))
-            self._counts[token.name] += 1
+            self._frames.append((index, state))
         return index + 1
 
     def _add_tag(self, token: Token, attributes: dict[str, _TagAttribute]) -> None:
@@ -264,26 +263,22 @@ class MarkupFile(UnitFile):
         kind: Literal["alone", "open"] = "alone" if is_alone else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
-    def _end(self, token: Token) -> None:
-        old = self._reason
-        if self._counts[token.name]:
-            while self._pop() != token.name:
-                pass
+    def _end(self, index: int) -> None:
+        token, old = self._tokens[index], self._reason
+        self._close(index)
+        start = self._frames[-1][0] if self._frames else 0
+        if self._frames and self._ends[start] == index + 1 and self._tokens[start].name == token.name:
+            self._frames.pop()
         if token.name in _BLOCKS or self._reason != old:
             self._flush()
         elif self._reason is None:
             kind: Literal["aside", "close"] = "aside" if token.name in _VOID else "close"
             self._items.append(_Item(kind, token.start, token.end, token.name))
 
-    def _pop(self) -> str:
-        name, _ = self._frames.pop()
-        self._counts[name] -= 1
-        return name
-
-    def _close_implied(self, name: str) -> None:
-        """Close the elements that the start of this one _closes."""
-        while self._frames and _closes(name, self._frames[-1][0]):
-            self._pop()
+    def _close(self, index: int) -> None:
+        """Close the elements that end before a token."""
+        while self._frames and self._ends[self._frames[-1][0]] <= index:
+            self._frames.pop()
 
     def _find_reason(self, name: str, attributes: dict[str, _TagAttribute]) -> str | None:
         """Return why an element is not translated, or None."""
@@ -297,32 +292,6 @@ class MarkupFile(UnitFile):
 
     def _is_enabled(self, token: Token) -> bool:
         return token.kind == "start" and _find_translate(self._read_tag(token)) == "yes"
-
-    def _find_end(self, index: int) -> int:
-        """Return the index after the last token of the element that starts at `index`."""
-        token = self._tokens[index]
-        if token.is_empty or token.name in _VOID:
-            return index + 1
-        opened, counts = [token.name], Counter([token.name])
-        for number in range(index + 1, len(self._tokens)):
-            token = self._tokens[number]
-            if token.kind == "start":
-                while opened and _closes(token.name, opened[-1]):
-                    counts[opened.pop()] -= 1
-                if not opened:
-                    return number
-                if not token.is_empty and token.name not in _VOID:
-                    opened.append(token.name)
-                    counts[token.name] += 1
-            elif token.kind == "end" and counts[token.name]:
-                while (name := opened.pop()) != token.name:
-                    counts[name] -= 1
-                counts[name] -= 1
-                if not opened:
-                    return number + 1
-            elif token.kind == "end" and self._counts[token.name]:
-                return number
-        return len(self._tokens)
 
     def _add_whole(self, index: int, end: int, reason: str | None) -> None:
         """Add an element that is one code, or skip it where it is a block."""
@@ -499,6 +468,30 @@ def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
 
 def _join_text(items: Sequence[_Item]) -> str:
     return " ".join("".join(item.value for item in items if item.kind == "text").split())
+
+
+def _find_ends(tokens: Sequence[Token]) -> list[int]:
+    """Return, for each start tag, the index after the last token of its element."""
+    ends = list(range(1, len(tokens) + 1))
+    opened: list[int] = []
+    counts: Counter[str] = Counter()
+    for number, token in enumerate(tokens):
+        if token.kind == "start":
+            while opened and _closes(token.name, tokens[opened[-1]].name):
+                ends[opened[-1]] = number
+                counts[tokens[opened.pop()].name] -= 1
+            if not token.is_empty and token.name not in _VOID:
+                opened.append(number)
+                counts[token.name] += 1
+        elif token.kind == "end" and counts[token.name]:
+            while tokens[start := opened.pop()].name != token.name:
+                ends[start] = number
+                counts[tokens[start].name] -= 1
+            ends[start] = number + 1
+            counts[token.name] -= 1
+    for start in opened:
+        ends[start] = len(tokens)
+    return ends
 
 
 def _read_attributes(tag: str, start: int) -> dict[str, _TagAttribute]:
