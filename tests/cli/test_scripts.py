@@ -14,8 +14,9 @@ from test_unfinished_translations import SEARCH, save
 from docmt.decoding import Translator
 from docmt.decoding.file_translation import FileConfig, FileTranslation
 from docmt.decoding.translation_results import WordLink
+from docmt.documents.input_formats import FORMATS
 from docmt.documents.words import find_words
-from docmt.formats.registry import FORMATS, ReadConfig
+from docmt.formats.units import ReadConfig, read_units
 
 MARK = "\u2020"
 """What the marking translator writes before each sentence."""
@@ -86,9 +87,9 @@ def mark(request, monkeypatch):
     return request.param
 
 
-def read_units(format, path, *fields):
+def read_texts(format, path, *fields):
     """Return the texts with their codes, without marks; lines of subtitles are cut anew."""
-    units = FORMATS[format].read(path.read_bytes(), str(path), ReadConfig(fields)).units
+    units = read_units(FORMATS[format], path.read_bytes(), str(path), ReadConfig(fields)).units
     return [unit.render().replace(MARK, "").replace("\n", "" if format == "srt" else "\n") for unit in units]
 
 
@@ -100,7 +101,7 @@ def test_what_goes_in_comes_out(model, tmp_path, mark, format, script):
     source.write_bytes(WRITERS[format](*TEXTS[script]))
     outcome = call("translate", model, source, "-o", target, *SEARCH)
     assert outcome.status == 0, outcome.err
-    assert read_units(format, target) == read_units(format, source)
+    assert read_texts(format, target) == read_texts(format, source)
     if format in ("html", "markdown"):
         assert target.read_bytes().replace(MARK.encode(), b"") == source.read_bytes()
     if format == "docx":
@@ -152,8 +153,8 @@ def test_the_direction_of_a_page_is_that_of_its_language(tmp_path, mark, script)
         source, target = tmp_path / f"in.{suffix}", tmp_path / f"out.{suffix}"
         source.write_bytes(WRITERS[format](*TEXTS[script]))
         assert call("translate", model, source, "-o", target, *SEARCH).status == 0
-        written = [text.replace("<w:rtl/>", "") for text in read_units(format, target)]
-        assert [text.replace("<w:rPr></w:rPr>", "<w:rPr/>") for text in written] == read_units(format, source)
+        written = [text.replace("<w:rtl/>", "") for text in read_texts(format, target)]
+        assert [text.replace("<w:rPr></w:rPr>", "<w:rPr/>") for text in written] == read_texts(format, source)
     page = (tmp_path / "out.html").read_text()
     assert f'lang="{script}"' in page
     assert ('dir="rtl"' in page) == (script != "zh")
@@ -177,5 +178,5 @@ def test_half_characters_stay(model, tmp_path, mark, format):
     options = ["--fields", "a"] if fields else []
     outcome = call("translate", model, source, "-o", target, *options, *SEARCH)
     assert outcome.status == 0, outcome.err
-    assert read_units(format, target, *fields) == read_units(format, source, *fields)
+    assert read_texts(format, target, *fields) == read_texts(format, source, *fields)
     assert (target.read_bytes() == source.read_bytes()) == (not mark)

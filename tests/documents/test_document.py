@@ -99,13 +99,12 @@ def test_lone_surrogate_is_refused() -> None:
 
 
 def test_read_protects_the_same_lines_as_the_command_line(tmp_path: Path) -> None:
-    table, code = "| a | b |\n|---|---|\n| one | two |\n\n", "```\nx = 1\n```\n"
-    markdown = f"---\ntitle: A report.\n---\n\n# One title\n\nA word.\n\n{table}{code}"
-    (tmp_path / "t.md").write_text(markdown)
-    document = Document.read(tmp_path / "t.md")
+    text = "One title\n\nA word.\n\n```\nx = 1\n```\n"
+    (tmp_path / "t.txt").write_text(text)
+    document = Document.read(tmp_path / "t.txt")
     assert document.sentences == ("One title", "A word.")
-    assert (document.text(), document.id) == (markdown, str(tmp_path / "t.md"))
-    assert [document] == read_input(tmp_path / "t.md").documents
+    assert (document.text(), document.id) == (text, str(tmp_path / "t.txt"))
+    assert [document] == read_input(tmp_path / "t.txt").documents
     (tmp_path / "t.html").write_text("<p>One.</p>")
     with pytest.raises(DocmtError, match=r"t\.html is a web page, which only docmt translate and docmt check read"):
         Document.read(tmp_path / "t.html")

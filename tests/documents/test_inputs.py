@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from docmt.core.compression import compress
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_text, write_text
 from docmt.documents import Document, read_documents, read_input, read_parallel
-from docmt.documents.segmentation import knows_language
-from docmt.documents.text_layout import find_verbatim, has_letters
+from docmt.documents.segmentation import find_fenced_code, knows_language
+from docmt.documents.words import has_letters
 
 LIST = {"id": "a", "source": ["One.", " Two. "]}
 FIRST, SECOND = ({"document": "b", "sentence": number, "source": f"Go {number}."} for number in (1, 2))
@@ -110,7 +110,7 @@ def test_both_sides_of_jsonl_in_one_or_two_files(tmp_path: Path) -> None:
 
 
 def test_compressed_files(tmp_path: Path) -> None:
-    for name in ("x.txt", "x.jsonl", "x.md"):
+    for name in ("x.txt", "x.jsonl"):
         path = tmp_path / name
         content = f"{json.dumps(LIST)}\n" if name == "x.jsonl" else "One.\r\n\n```\ncode\n```\nTwo.\n"
         path.write_bytes(content.encode())
@@ -118,7 +118,7 @@ def test_compressed_files(tmp_path: Path) -> None:
         for other in (f"{name}.gz", f"gz-{name}"):
             (tmp_path / other).write_bytes(gzip.compress(content.encode()))
             result = read_input(tmp_path / other)
-            assert (result.format, result.verbatim_lines) == (expected.format, expected.verbatim_lines)
+            assert (result.format, result.code_lines) == (expected.format, expected.code_lines)
             assert [d.text() for d in result.documents] == [d.text() for d in expected.documents]
     sides = [tmp_path / name for name in ("c.en.gz", "c.de.gz")]
     for side in sides:
@@ -170,6 +170,11 @@ REFUSED = {
     "x.tmx": "Hi.",
     "x.xliff": "Hi.",
     "x.json": "Hi.",
+    "x.md": "Hi.",
+    "x.tex": "Hi.",
+    "x.RST": "Hi.",
+    "x.ipynb": "{}",
+    "x.properties": "a=Hi.",
     "subtitles": "1\r\n00:00:01,000 --> 00:00:02,000\r\nHi.\r\n",
     "vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\nHi.\n",
     "page": "\n<!DOCTYPE html>\n<p>Hi.</p>",
@@ -205,58 +210,12 @@ def test_office_documents_without_their_name(tmp_path: Path) -> None:
             read_input(tmp_path / "x")
 
 
-MARKDOWN = """\
----
-title: A page
----
-# The page
-
-Before. After.
-```python
-print("no")
-```
-
-| Head | Line |
-|------|:----:|
-| cell | cell |
-Text again | with a bar.
-
-* A list.
-
-  ~~~
-  code
-  ~~~
-<!-- a
-comment --> more
-<div>
-html
-
-Text <b>with</b> tags. <https://example.org>
-
-[name]: https://example.org "Title"
-[^1]: A note.
-
-~~~
-open to the end
-"""
-
-
-def test_markdown_keeps_other_lines(tmp_path: Path) -> None:
-    path = tmp_path / "x.md"
-    path.write_text(MARKDOWN)
-    result = read_input(path)
-    assert result.verbatim_lines == {"front matter": 3, "code": 8, "tables": 4, "HTML": 4, "link definitions": 1}
-    (document,) = result.documents
-    assert document.text() == MARKDOWN
-    assert document.sentences == (
-        *("The page", "Before.", "After.", "A list.", "Text <b>with</b> tags.", "<https://example.org>"),
-        "[^1]: A note.",
-    )
+def test_fenced_code_of_plain_text_stays(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
-    path.write_text(MARKDOWN)
-    assert read_input(path).verbatim_lines == {"code": 3}
-    assert read_input(path, layout="markdown").verbatim_lines == result.verbatim_lines
-    assert read_input(path, layout="text").verbatim_lines == {}
+    path.write_text('Before. After.\n```python\nprint("no")\n```\n\n~~~\nopen to the end\n')
+    assert [each[1] for each in read_sentences(path)] == [("Before.", "After.", "open to the end")]
+    assert read_input(path).code_lines == 3
+    assert read_input(path, layout="text").code_lines == 0
 
 
 @pytest.mark.parametrize(
@@ -268,40 +227,12 @@ def test_markdown_keeps_other_lines(tmp_path: Path) -> None:
     ],
 )
 def test_unfenced_lines_are_no_code_in_plain_text(text: str) -> None:
-    assert find_verbatim(text, markdown=False) == []
-    assert find_verbatim("~~~ sh\nls\n~~~\n", markdown=False)[0].lines == 3
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            ["```", "~~~", "````x", "> ```", "- ~~~", "|a|b|", "|-|-|", "<p>", "<!--", "-->", "[a]: b", "---", ""]
-        )
-        | st.text("ab|<>-`~ ", max_size=6),
-        max_size=15,
-    )
-)
-@example(["---", "a"])
-@example(["|a|", "|-|"])
-def test_verbatim_blocks_are_whole_lines_in_order(lines: list[str]) -> None:
-    text = "\n".join(lines)
-    for result in (find_verbatim(text, markdown=False), find_verbatim(text, markdown=True)):
-        position = 0
-        for stretch in result:
-            assert position <= stretch.start < stretch.end <= len(text)
-            assert stretch.start == 0 or text[stretch.start - 1] == "\n"
-            assert stretch.end == len(text) or text[stretch.end - 1] == "\n"
-            assert len(text[stretch.start : stretch.end].removesuffix("\n").split("\n")) == stretch.lines
-            position = stretch.end
-        spans = [(stretch.start, stretch.end) for stretch in result]
-        document = Document.from_text(text, verbatim=spans)
-        assert document.text() == text
-        for start, end in document.spans():
-            assert not any(start < after and before < end for before, after in spans)
+    assert find_fenced_code(text) == []
+    assert find_fenced_code("~~~ sh\nls\n~~~\n") == [(0, 14)]
 
 
 def test_many_open_fences_take_linear_time() -> None:
-    assert find_verbatim("".join(f"```{number}\n" for number in range(50_000)), markdown=False) == []
+    assert find_fenced_code("".join(f"```{number}\n" for number in range(50_000))) == []
 
 
 @pytest.mark.parametrize("join_lines", [False, True])

@@ -1,7 +1,11 @@
-"""Property tests of generated files: few of them in the quick tests, and a thousand in `make test-all`."""
+"""Property tests of generated files, few in the quick tests and a thousand in `make test-all`, and damaged files."""
+
+import random
 
 import pytest
 from hypothesis import given, settings
+
+from docmt.core.errors import DocmtError
 
 
 def check_files(*strategies, quick=200):
@@ -15,3 +19,34 @@ def check_files(*strategies, quick=200):
         return run
 
     return decorate
+
+
+def mutate(data, generator):
+    """Bytes with one to four pieces flipped, replaced, removed or doubled."""
+    new = bytearray(data)
+    for _ in range(generator.randint(1, 4)):
+        start = generator.randrange(len(new) + 1)
+        piece = new[start : start + generator.randint(1, 12)]
+        kind = generator.randrange(4)
+        if kind == 0 and piece:
+            new[start] ^= 1 << generator.randrange(8)
+        elif kind == 1 and piece:
+            new[start] = generator.randrange(256)
+        elif kind == 2:
+            del new[start : start + len(piece)]
+        else:
+            new[start:start] = piece
+    return bytes(new)
+
+
+def read_mutants(read, *samples):
+    """Yield files of 2,000 damaged samples, which are written as they are. Others are refused."""
+    generator = random.Random(1)
+    for number in range(2000):
+        data = mutate(samples[number % len(samples)], generator)
+        try:
+            file = read(data)
+        except DocmtError:
+            continue
+        assert file.write(file.units) == data
+        yield file

@@ -8,27 +8,19 @@ from dataclasses import replace
 
 import pytest
 from commands import call
-from generated_files import check_files
+from generated_files import check_files, mutate
 from hypothesis import strategies as st
 from lxml import etree
 from real_files import NEEDS_FILES, find_files
 from test_projection import WORDS, marked_units
-from test_xliff_files import mutate
 from xliff_rules import check_xliff_2
 
 from docmt.core.errors import DocmtError
-from docmt.formats.bilingual_files import (
-    BilingualSentence,
-    BilingualUnit,
-    apply_targets,
-    read_xliff_targets,
-    write_page,
-    write_tmx,
-    write_xliff,
-)
+from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx
 from docmt.formats.language_codes import format_language_tag, is_same_language, text_direction
 from docmt.formats.projection import Passage, project_codes
 from docmt.formats.units import Unit, UnitBuilder
+from docmt.formats.xliff_exchange import apply_targets, read_xliff_targets, write_xliff
 
 
 def build(*parts):

@@ -51,6 +51,14 @@ def test_many_members_are_refused(monkeypatch):
         ZipPackage(pack({str(number): b"" for number in range(4)}), "x.zip")
 
 
+def test_a_member_after_the_directory_is_refused():
+    data = bytearray(pack({"a": b"x"}))
+    start = data.index(b"PK\1\2") + 42  # the offset of the member in its central header
+    data[start : start + 4] = struct.pack("<I", len(data) - 30)
+    with pytest.raises(DocmtError, match="begins after the directory"):
+        ZipPackage(bytes(data), "x.zip")
+
+
 def test_bombs_are_refused_while_reading():
     package = ZipPackage(pack({"a": bytes(50 * 2**20)}), "x.zip")
     with pytest.raises(DocmtError, match="too many bytes"):

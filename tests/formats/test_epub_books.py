@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
+from docmt.documents.input_formats import find_format
 from docmt.formats.epub_books import read
-from docmt.formats.registry import ReadConfig, find_format
-from docmt.formats.units import Skipped, Unit
+from docmt.formats.units import ReadConfig, Skipped, Unit
 
 ACCENTS = str.maketrans("aeiouAEIOU", "áéíóúÁÉÍÓÚ")
 XHTML = '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops">'

@@ -1,18 +1,17 @@
 """PO catalogs: empty and fuzzy messages are filled, and nothing else changes."""
 
-import random
-
 import polib
 import pytest
-from generated_files import check_files
+from generated_files import check_files, read_mutants
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
-from test_xliff_files import mutate, pseudo_translate
+from test_xliff_files import pseudo_translate
 
 from docmt.core.errors import DocmtError
+from docmt.documents.input_formats import find_format
 from docmt.formats.gettext_files import read
 from docmt.formats.placeholders import tidy_spaces
-from docmt.formats.registry import ReadConfig
+from docmt.formats.units import ReadConfig
 
 HEADER = (
     'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
@@ -212,12 +211,12 @@ def test_mutants():
     sample = (
         HEADER + '#, c-format\nmsgctxt "x"\nmsgid "Te"\n"xt\\n"\nmsgstr ""\n\n' + PLURAL + '#~ msgid "a"\n'
     ).encode()
-    generator = random.Random(0)
-    for _ in range(2000):
-        data = mutate(sample, generator)
-        try:
-            file = read(data, "x.po", ReadConfig())
-        except DocmtError:
-            continue
-        assert file.write(file.units) == data
+    for file in read_mutants(lambda data: read(data, "x.po", ReadConfig()), sample):
         file.write([pseudo_translate(each) for each in file.units], "de")
+
+
+@pytest.mark.parametrize("head", ["", "# Of Anna.\n#, fuzzy\n", "\ufeff\n#: x.c:1\n"])
+def test_a_catalog_without_a_name(head):
+    format = find_format("-", f'{head}msgid ""\nmsgstr ""\n"Language: fr\\n"\n'.encode())
+    assert format is not None and format.name == "po"
+    assert find_format("-", b"msgid is a keyword.\n") is None

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import pytest
 
 from docmt.core.errors import DocmtError
+from docmt.documents.input_formats import FORMATS
 from docmt.formats import zip_package
-from docmt.formats.registry import FORMATS, ReadConfig
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit, read_units
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 OFFICE = "http://schemas.openxmlformats.org"
@@ -47,7 +47,7 @@ class Sample:
 
     def load(self, data):
         """Return the units of a package."""
-        return FORMATS[self.name].read(data, f"x.{self.name}", ReadConfig())
+        return read_units(FORMATS[self.name], data, f"x.{self.name}", ReadConfig())
 
 
 def relations(*targets):

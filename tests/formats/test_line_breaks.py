@@ -6,8 +6,8 @@ import test_presentations
 import test_word_documents
 
 from docmt.formats import html_pages
-from docmt.formats.registry import ReadConfig
 from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments
+from docmt.formats.units import ReadConfig
 
 
 def make_docx(lines):

@@ -1,17 +1,19 @@
 """Markdown: blocks stay, inline markup is codes, and text does not become markup."""
 
-import random
+from collections import Counter
 
 import pytest
-from generated_files import check_files
+from generated_files import check_files, read_mutants
+from hypothesis import example, given
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
-from docmt.formats.markdown_texts import read
+from docmt.documents import Document
+from docmt.documents.segmentation import find_fenced_code
+from docmt.formats.markdown_texts import find_blocks, read
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit
 
 VOWELS = str.maketrans("aeiou", "áéíóú")
 
@@ -396,22 +398,80 @@ def test_real_files(path):
 
 @pytest.mark.full
 def test_mutants():
-    source = random.Random(1)
-    for _ in range(2000):
-        data = bytearray(BLOCKS.encode())
-        for _ in range(source.randint(1, 4)):
-            start = source.randrange(len(data))
-            end = start + source.randint(1, 12)
-            kind = source.randrange(3)
-            if kind == 0:
-                data[start] ^= 1 << source.randrange(7)
-            elif kind == 1:
-                del data[start:end]
-            else:
-                data[start:start] = data[start:end]
-        try:
-            file = read(bytes(data), "x.md", ReadConfig(("title",)))
-        except DocmtError:
-            continue
-        assert file.write(file.units) == bytes(data)
+    for file in read_mutants(lambda data: read(data, "x.md", ReadConfig(("title",))), BLOCKS.encode()):
         file.write([Unit("Ťéxt <&*", unit.codes[:0]) for unit in file.units])
+
+
+LINES = """\
+---
+title: A page
+---
+# The page
+
+Before. After.
+```python
+print("no")
+```
+
+| Head | Line |
+|------|:----:|
+| cell | cell |
+Text again | with a bar.
+
+* A list.
+
+  ~~~
+  code
+  ~~~
+<!-- a
+comment --> more
+<div>
+html
+
+Text <b>with</b> tags. <https://example.org>
+
+[name]: https://example.org "Title"
+[^1]: A note.
+
+~~~
+open to the end
+"""
+
+
+def test_kinds_of_lines():
+    lines = Counter()
+    for block in find_blocks(LINES):
+        lines[block.kind] += LINES.count("\n", block.start, block.end)
+    assert lines == {"front matter": 3, "code": 8, "tables": 4, "HTML": 4, "link definitions": 1}
+    document = Document.from_text(LINES, verbatim=[(block.start, block.end) for block in find_blocks(LINES)])
+    assert document.text() == LINES
+    assert document.sentences == (
+        *("The page", "Before.", "After.", "A list.", "Text <b>with</b> tags.", "<https://example.org>"),
+        "[^1]: A note.",
+    )
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["```", "~~~", "````x", "> ```", "- ~~~", "|a|b|", "|-|-|", "<p>", "<!--", "-->", "[a]: b", "---", ""]
+        )
+        | st.text("ab|<>-`~ ", max_size=6),
+        max_size=15,
+    )
+)
+@example(["---", "a"])
+@example(["|a|", "|-|"])
+def test_blocks_are_whole_lines_in_order(lines):
+    text = "\n".join(lines)
+    for spans in (find_fenced_code(text), [(block.start, block.end) for block in find_blocks(text)]):
+        position = 0
+        for start, end in spans:
+            assert position <= start < end <= len(text)
+            assert start == 0 or text[start - 1] == "\n"
+            assert end == len(text) or text[end - 1] == "\n"
+            position = end
+        document = Document.from_text(text, verbatim=spans)
+        assert document.text() == text
+        for start, end in document.spans():
+            assert not any(start < after and before < end for before, after in spans)

@@ -6,15 +6,15 @@ import re
 import zipfile
 
 import pytest
-from generated_files import check_files
+from generated_files import check_files, mutate
 from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
+from docmt.documents.input_formats import FORMATS
 from docmt.formats.open_documents import OpenDocument, read
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.registry import FORMATS, ReadConfig
-from docmt.formats.units import Unit, UnitFile
+from docmt.formats.units import ReadConfig, Unit, UnitFile, read_units
 
 OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
 SPACES = " ".join(
@@ -442,7 +442,7 @@ def test_the_registry_reads_documents_of_odfdo(tmp_path):
     document.body.append(paragraph)
     document.save(tmp_path / "x.odt")
     data = (tmp_path / "x.odt").read_bytes()
-    file = FORMATS["odf"].read(data, "x.odt")
+    file = read_units(FORMATS["odf"], data, "x.odt")
     assert [unit.text for unit in file.units][-2:] == ["Heading", "One two"]
     (tmp_path / "y.odt").write_bytes(change(data, "cs"))
     again = odfdo.Document(tmp_path / "y.odt")
@@ -515,22 +515,6 @@ def test_spans_of_white_space_add_no_code(body):
 @pytest.mark.parametrize("path", find_files("odt", "odp", "ods"), ids=lambda path: path.name)
 def test_real_files_keep_their_bytes_and_take_new_texts(path):
     check_round_trip(path.read_bytes(), path.name)
-
-
-def mutate(data, generator):
-    """Return bytes with a few changes: flipped bytes, deleted and doubled pieces."""
-    new = bytearray(data)
-    for _ in range(generator.randint(1, 3)):
-        start = generator.randrange(len(new) or 1)
-        piece = new[start : start + generator.randint(1, 30)]
-        kind = generator.choice(["flip", "delete", "double"])
-        if kind == "flip" and new:
-            new[start] ^= 1 << generator.randrange(8)
-        elif kind == "delete":
-            del new[start : start + len(piece)]
-        else:
-            new[start:start] = piece
-    return bytes(new)
 
 
 def repack(data, name, generator):

@@ -6,10 +6,10 @@ import pytest
 from generated_files import check_files
 from hypothesis import strategies as st
 
+from docmt.documents.input_formats import FORMATS
 from docmt.formats.placeholders import PRINTF, hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.registry import FORMATS
-from docmt.formats.units import Code, Unit
+from docmt.formats.units import Code, Unit, read_units
 
 
 def hide(text):
@@ -154,7 +154,7 @@ def test_placeholders_side_by_side_stay_so():
     ],
 )
 def test_code_of_running_text_does_not_touch_words(suffix, source, text, offset, expected):
-    file = FORMATS[suffix].read(source.encode(), "x")
+    file = read_units(FORMATS[suffix], source.encode(), "x")
     (unit,) = file.units
     moved = replace(unit, text=text, codes=(replace(unit.codes[0], offset=offset),))
     assert file.write([moved]).decode() == expected

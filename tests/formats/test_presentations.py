@@ -29,8 +29,7 @@ from office_samples import (
 
 from docmt.core.errors import DocmtError
 from docmt.formats.presentations import read
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit
 
 SLIDE_TYPE = OFFICE + "presentationml."
 SPACES = f'xmlns:p="{P}" xmlns:a="{A}" xmlns:r="{R}"'

@@ -2,16 +2,14 @@
 
 import csv
 import io
-import random
 
 import pytest
-from generated_files import check_files
+from generated_files import check_files, read_mutants
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
-from docmt.formats.registry import ReadConfig
 from docmt.formats.table_files import read
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit
 
 TSV = 'id\ttext \tnote\r\n1\tA "word"\tkeep\r\n\r\n2\r\n3\t12\tx\n4\tMore text\t\n'
 CSV = 'id,text,"a note"\r\n1,"One, two","say ""hi"""\r\n2,Plain,"two\nlines"\r\n'
@@ -131,16 +129,5 @@ def test_generated_files(rows, separator, newline):
 
 @pytest.mark.full
 def test_mutants():
-    source = random.Random(1)
-    for number in range(2000):
-        name, data = (("x.csv", bytearray(CSV.encode())), ("x.tsv", bytearray(TSV.encode())))[number % 2]
-        for _ in range(source.randint(1, 3)):
-            start = source.randrange(len(data))
-            data[start : start + source.randint(0, 5)] = bytes(
-                source.choices(b'a",\t\n\r\xc3\x00;', k=source.randrange(4))
-            )
-        try:
-            file = read(bytes(data), name, ReadConfig(("2",)))
-        except DocmtError:
-            continue
-        assert file.write(file.units) == bytes(data)
+    for name, text in (("x.csv", CSV), ("x.tsv", TSV)):
+        assert list(read_mutants(lambda data, name=name: read(data, name, ReadConfig(("2",))), text.encode()))

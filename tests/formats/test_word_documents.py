@@ -35,8 +35,7 @@ from office_samples import (
 
 from docmt.core.errors import DocmtError
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit
 from docmt.formats.word_documents import read
 
 SPACES = f'xmlns:w="{W}" xmlns:mc="{MC}" xmlns:a="{A}" xmlns:wp="{WP}" xmlns:pic="{PIC}" xmlns:m="{M}" xmlns:r="{R}"'

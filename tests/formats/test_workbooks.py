@@ -24,8 +24,7 @@ from office_samples import (
 )
 
 from docmt.core.errors import DocmtError
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit
 from docmt.formats.workbooks import read
 
 TYPE = OFFICE + "spreadsheetml."

@@ -10,7 +10,7 @@ pytest.importorskip("starlette", reason="starlette, which serves the page, is no
 pytest.importorskip("uvicorn", reason="uvicorn, which serves the page, is not installed")
 from fake_service import FakeService
 
-from docmt.formats.registry import FORMATS
+from docmt.documents.input_formats import FORMATS
 
 pytestmark = pytest.mark.browser
 

@@ -11,20 +11,18 @@ from typing import Literal
 
 from docmt.checking.findings import CheckConfig, Finding, MarkedSentence
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import STANDARD, read_bytes, read_lines
+from docmt.core.plain_text import BYTE_ORDER_MARK, STANDARD, read_bytes, read_lines, read_text
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import read_hypothesis
-from docmt.documents.document import read_input
-from docmt.documents.input_formats import check_name, is_jsonl
-from docmt.formats.registry import FORMATS, FileFormat, find_format, find_format_of_name
+from docmt.documents.input_formats import FORMATS, FileFormat, check_name, find_format, find_format_of_name, is_jsonl
+from docmt.formats.markdown_texts import find_blocks
 from docmt.formats.subtitles import SubtitleFile
 from docmt.formats.unit_documents import UnitDocuments
-from docmt.formats.units import UnitFile
+from docmt.formats.units import UnitFile, read_units
 
 Layout = Literal["auto", "lines", "text"]
 Group = tuple[list[int], list[int]]
 """(units of the source, units of the translation)"""
-_PAIRED_BY_UNITS = frozenset({"html", "xhtml", "epub", "docx", "pptx", "xlsx", "odf", "srt", "vtt"})
 _MAX_EXAMPLES = 3
 _BEGINNING = 4096
 """Bytes of a file that show its format."""
@@ -62,7 +60,7 @@ def read_translation(
     languages = config.source_language or "en", config.target_language or "en"
     if target and layout != "text":
         formats = [_detect_format(path) for path in (source, target)]
-        if any(each and each.name in _PAIRED_BY_UNITS for each in formats):
+        if any(each and each.is_checked and each.name != "markdown" for each in formats):
             return _pair_units((source, target), formats, layout, languages)
     if layout == "text" or (layout == "auto" and _is_markdown(source)):
         if target is None or is_jsonl(source):
@@ -130,7 +128,7 @@ def _pair_running_text(source: Path, target: Path, languages: tuple[str, str]) -
         has_table = any(_TABLE.fullmatch(line) for side in lines for line in side)
         are_broken_alike = [not line.strip() for line in lines[0]] == [not line.strip() for line in lines[1]]
         if has_table or not (are_broken_alike or source_lines.keys() == target_lines.keys()):
-            files = [FORMATS["markdown"].read(read_bytes(path), str(path)) for path in paths]
+            files = [read_units(FORMATS["markdown"], read_bytes(path), str(path)) for path in paths]
             rows = {sum("|" in line for line in side) for side in lines}
             if len(files[0].units) == len(files[1].units) or (has_table and len(rows) > 1):
                 return _pair_files(paths, files, languages)
@@ -173,7 +171,8 @@ def _pair_units(
         raise DocmtError(f"{' but '.join(names)}. Give both in the same format.")
     if layout == "lines":
         raise DocmtError(f"{next(names)}, not sentences by line. Leave --layout out.")
-    files = [format.read(read_bytes(path), str(path)) for format, path in zip(formats, paths, strict=True) if format]
+    pairs = zip(formats, paths, strict=True)
+    files = [read_units(format, read_bytes(path), str(path)) for format, path in pairs if format]
     return _pair_files(paths, files, languages)
 
 
@@ -312,9 +311,9 @@ def _is_markdown(path: Path) -> bool:
 
 def _read_running_text(path: Path, language: str) -> Document:
     """Return a file of running text as one document."""
-    layout: Literal["markdown", "text"] = "markdown" if _is_markdown(path) else "text"
-    [document] = read_input(path, layout=layout, language=language).documents
-    return document
+    text = read_text(path).removeprefix(BYTE_ORDER_MARK)
+    blocks = find_blocks(text) if _is_markdown(path) else ()
+    return Document.from_text(text, language=language, verbatim=[(block.start, block.end) for block in blocks])
 
 
 def _sentences_by_line(document: Document) -> dict[int, list[str]]:

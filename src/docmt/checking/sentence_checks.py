@@ -22,7 +22,7 @@ from docmt.checking.languages import (
     word_overlap,
 )
 from docmt.documents import ParallelDocument
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
 
 _LONGEST_LOOP = 12
 """Words of the longest phrase that counts as a loop."""

@@ -23,8 +23,8 @@ from docmt.checkpoint.hf_model import (
 from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save_model
 from docmt.core.errors import DocmtError
-from docmt.documents.characters import normalize_characters
 from docmt.documents.corpus_files import read_documents
+from docmt.documents.words import normalize_characters
 from docmt.formats.language_codes import format_language_tag, primary_language
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES

@@ -18,7 +18,7 @@ from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
-from docmt.documents.address_placeholders import hide_addresses
+from docmt.documents.addresses import hide_addresses
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation

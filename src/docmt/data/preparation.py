@@ -18,9 +18,9 @@ from docmt.data.instances import cut_instances, locate_sentence
 from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS, SPLITS, Corpus, PrepareConfig
 from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
 from docmt.data.store import TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
-from docmt.documents.characters import normalize_characters
 from docmt.documents.corpus_files import ParallelDocument, SkipReport, read_parallel
 from docmt.documents.segmentation import knows_language
+from docmt.documents.words import normalize_characters
 from docmt.model.systems import ContextSpec
 from docmt.text import PairTokenizer, SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
 from docmt.text.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8
 from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes, write_text
@@ -23,12 +22,19 @@ from docmt.decoding.translation_results import (
     non_finite_error,
 )
 from docmt.documents import Document, read_input
-from docmt.documents.input_formats import has_jsonl_name
-from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx, write_xliff
+from docmt.documents.input_formats import (
+    FORMATS,
+    FileFormat,
+    check_known,
+    find_content_suffix,
+    find_format,
+    has_jsonl_name,
+)
+from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx
 from docmt.formats.language_codes import format_language_tag
-from docmt.formats.registry import FORMATS, FileFormat, ReadConfig, find_format
 from docmt.formats.unit_documents import SentenceTranslation, TranslatedUnits, UnitDocuments
-from docmt.formats.units import Unit
+from docmt.formats.units import ReadConfig, Unit, read_units
+from docmt.formats.xliff_exchange import write_xliff
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +80,7 @@ class FileTranslation:
         source, target = (format_language_tag(code) if code else "" for code in codes)
         self.format, self._path, self._config, self._languages = format, path, config, (source, target)
         self._data = data
-        file = format.read(data, path, ReadConfig(config.fields, source, target))
+        file = read_units(format, data, path, ReadConfig(config.fields, source, target))
         self.units = UnitDocuments(file, config.segmentation, path)
         self.misplaced: list[str] = []
         """codes that had no place in the last rendering"""
@@ -102,7 +108,7 @@ class FileTranslation:
 
     def check_output(self, path: str) -> None:
         """Raise DocmtError for an output whose suffix is that of another format."""
-        given, suffix = (Path(plain_name(name)).suffix.lower() for name in (self._path, path))
+        given, suffix = map(find_content_suffix, (self._path, path))
         suffixes = (given,) if given in _DISTINCT_SUFFIXES else self.format.suffixes
         if suffix and suffix not in suffixes and path != os.devnull:
             names = " or ".join(suffixes)
@@ -194,7 +200,7 @@ def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | b
 
     format: name of the format, or "auto" by name and content. Raises DocmtError if it cannot be read.
     """
-    find_format(path)  # refuses a suffix before reading
+    check_known(path)
     data = read_bytes(path)
     detected = FORMATS.get(format) or find_format(path, data)
     return FileTranslation(path, data, detected, config) if detected else data

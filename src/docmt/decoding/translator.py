@@ -43,8 +43,8 @@ from docmt.decoding.translation_results import (
     log_warnings,
 )
 from docmt.documents import Document, unwrap_lines
-from docmt.documents.address_placeholders import hide_addresses, hide_pair, restore_addresses, restore_links
-from docmt.documents.characters import normalize_characters
+from docmt.documents.addresses import hide_addresses, hide_pair, restore_addresses, restore_links
+from docmt.documents.words import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
 from docmt.model.products import Precision, precision_context

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK, read_text, write_text
-from docmt.documents.input_formats import Format, check_name, detect_format, parse_jsonl, parse_text
-from docmt.documents.segmentation import sentence_spans
-from docmt.documents.text_layout import find_verbatim, looks_wrapped
+from docmt.documents.input_formats import check_name, detect_format, parse_jsonl, parse_text
+from docmt.documents.segmentation import find_fenced_code, looks_wrapped, sentence_spans
 
-Layout = Literal["auto", "text", "lines", "markdown", "jsonl"]
+Layout = Literal["auto", "text", "lines", "jsonl"]
 _MAX_CHARACTERS = 40
 
 
@@ -137,8 +135,8 @@ class Document:
     def read(cls, path: Path | str, *, language: str = "en", join_lines: bool = False) -> Document:
         """Read a file ("-" is standard input) like the command line; the path becomes the id.
 
-        Front matter, tables and code of Markdown, and fenced code, stay in the gaps. `read_input` reads files of
-        several documents. Raises DocmtError for a file that cannot be read or does not contain exactly one document.
+        Fenced code stays in the gaps. `read_input` reads files of several documents. Raises DocmtError for a file that
+        cannot be read or does not contain exactly one document.
         """
         documents = read_input(path, language=language, join_lines=join_lines).documents
         if len(documents) != 1:
@@ -169,12 +167,12 @@ def shorten(text: str) -> str:
 class InputFile:
     """The contents of an input file."""
 
-    format: Format | Literal["lines"]
+    format: Literal["text", "lines", "jsonl"]
     documents: list[Document]
     """Their joined texts are the file, character for character. Those of JSONL are the text file that is its
     translation: one sentence a line, or running text, with an empty line between documents."""
-    verbatim_lines: dict[str, int] = field(default_factory=dict)
-    """number of lines that are never translated, by kind"""
+    code_lines: int = 0
+    """number of lines that are fenced code, which is not translated"""
     looks_wrapped: bool = False
     """whether lines of running text, each read as a paragraph, look hard-wrapped"""
 
@@ -201,16 +199,12 @@ def read_input(
         return InputFile("lines", _parse_lines(text, path))
     if kind == "jsonl":
         return InputFile("jsonl", list(_parse_jsonl_documents(text, path, language, join_lines)))
-    is_markdown = kind == "markdown"
-    verbatim = find_verbatim(text, is_markdown) if is_markdown or layout == "auto" else []
-    spans = [(block.start, block.end) for block in verbatim]
+    spans = find_fenced_code(text) if layout == "auto" else []
     id = os.fsencode(path).decode(errors="backslashreplace")  # JSON needs UTF-8 for any file name
     document = Document.from_text(text, language=language, join_lines=join_lines, id=id, verbatim=spans)
-    lines: Counter[str] = Counter()
-    for block in verbatim:
-        lines[block.kind] += block.lines
+    code_lines = sum(text[start:end].removesuffix("\n").count("\n") + 1 for start, end in spans)
     running_text = "\n".join(text[start:end] for start, end in complement_spans(spans, len(text)))
-    return InputFile(kind, [document], dict(lines), not join_lines and looks_wrapped(running_text, language))
+    return InputFile("text", [document], code_lines, not join_lines and looks_wrapped(running_text, language))
 
 
 def _parse_jsonl_documents(text: str, path: Path | str, language: str, join_lines: bool) -> Iterator[Document]:

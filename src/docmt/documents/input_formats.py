@@ -1,14 +1,12 @@
 """Detect the format of an input file, and parse the documents of text and of JSON Lines.
 
-The name of a file decides its format, then its beginning:
+The name of a file decides its format, then its beginning. Files of `FORMATS` are read by `docmt.formats` as units.
+Here they are refused, as their markup would be translated like sentences. Others are
 
     jsonl      x.jsonl, x.ndjson, or a first line that is a JSON object with `source`, `target` or `text`
-    markdown   x.md, x.markdown
     text       any other text: running text, or one sentence a line, depending on the command
 
-Each may be compressed (x.txt.gz, x.txt.zst). Text formats with other content (subtitles, web pages, translation
-memories) and office documents are refused: their markup would be translated like sentences. `docmt.formats` reads them
-as units.
+Each may be compressed (x.txt.gz, x.txt.zst).
 
 JSON Lines have one JSON object a line. A document has one of three forms, which one file may mix.
 
@@ -39,35 +37,77 @@ from docmt.core.plain_text import BYTE_ORDER_MARK, STANDARD, read_lines
 
 DOCUMENT_MARK = "<d>"
 """The line that opens a document in a text file of one sentence a line."""
-Format = Literal["text", "markdown", "jsonl"]
+FormatName = Literal[
+    "html", "xhtml", "epub", "markdown", "docx", "pptx", "xlsx", "odf", "srt", "vtt", "xliff", "po", "json", "tsv"
+]
+"""Formats that are read as units."""
+_HEAD = 4000
+"""Characters of a file that show its format."""
 
 
-class _Refused(NamedTuple):
-    """A format that is not read as text."""
+class FileFormat(NamedTuple):
+    """A format of files with markup."""
 
+    name: str
+    suffixes: tuple[str, ...]
+    reader: str
+    """module and function of `docmt.formats` that reads it into units; empty: docmt does not read it"""
     description: str
-    advice: str
-    reader: str = "docmt does not read"
-    """which commands read it, as a message says it"""
-    is_text: bool = True
-    """whether its bytes can be read as plain text instead"""
+    """in messages; empty: commands that know no units read it as text"""
+    is_checked: bool = False
+    """whether `docmt check` compares two such files"""
+    has_fields: bool = False
+    """whether names of fields say what is translated"""
+
+    @property
+    def module(self) -> str:
+        """Module of `docmt.formats`."""
+        return self.reader.partition(".")[0]
 
 
-_EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
-_AS_LINES = "into a file with one sentence a line, and translate that with --layout lines"
-_TRANSLATED = "only docmt translate reads"
-_PAIRED = "only docmt translate and docmt check read"
-_SUBTITLES = _Refused("a subtitle file", f"Put their text {_AS_LINES}", _PAIRED)
-_PAGE = _Refused("a web page", _EXTRACT, _PAIRED)
-_XML = _Refused("an XML file", _EXTRACT)
-_OFFICE = _Refused("an office document", _EXTRACT, _PAIRED)
-_SENTENCES = f"Put the sentences of one language {_AS_LINES}"
-_XLIFF = _Refused("an XLIFF file", _SENTENCES, _TRANSLATED)
-_PDF = _Refused(
-    "a PDF document",
-    "Extract the text, for example with pdftotext, and translate that with --join-lines",
-    is_text=False,
+_ODF, _XLIFF = (".odt", ".odp", ".ods"), (".xlf", ".xliff", ".sdlxliff", ".mqxliff")
+_OFFICE, _SUBTITLES = "an office document", "a subtitle file"
+_TABLE = (
+    FileFormat("html", (".html", ".htm"), "html_pages.read", "a web page", is_checked=True),
+    FileFormat("xhtml", (".xhtml",), "html_pages.read_xhtml", "a web page", is_checked=True),
+    FileFormat("epub", (".epub",), "epub_books.read", _OFFICE, is_checked=True),
+    FileFormat("markdown", (".md", ".markdown"), "markdown_texts.read", "Markdown", is_checked=True, has_fields=True),
+    FileFormat("docx", (".docx",), "word_documents.read", _OFFICE, is_checked=True),
+    FileFormat("pptx", (".pptx",), "presentations.read", _OFFICE, is_checked=True),
+    FileFormat("xlsx", (".xlsx",), "workbooks.read", _OFFICE, is_checked=True),
+    FileFormat("odf", _ODF, "open_documents.read", _OFFICE, is_checked=True),
+    FileFormat("srt", (".srt",), "subtitles.read", _SUBTITLES, is_checked=True),
+    FileFormat("vtt", (".vtt",), "subtitles.read", _SUBTITLES, is_checked=True),
+    FileFormat("xliff", _XLIFF, "xliff_files.read", "an XLIFF file"),
+    FileFormat("po", (".po", ".pot"), "gettext_files.read", "a gettext file"),
+    FileFormat("json", (".json",), "json_files.read", "plain JSON", has_fields=True),
+    FileFormat("tsv", (".tsv", ".csv"), "table_files.read", "", has_fields=True),
+    FileFormat("tmx", (".tmx",), "", "a translation memory"),
+    FileFormat("xml", (".xml",), "", "an XML file"),
+    FileFormat("pdf", (".pdf",), "", "a PDF document"),
 )
+_BY_NAME = {each.name: each for each in _TABLE}
+_BY_SUFFIX = {suffix: each for each in _TABLE for suffix in each.suffixes}
+FORMATS = {each.name: each for each in _TABLE if each.reader}
+"""The formats that are read as units, by name."""
+_BEGINNINGS = {
+    "html": r"(?i)<!doctype html|<html[\s>]",
+    "vtt": r"WEBVTT(\s|$)",
+    "srt": r"\d+\s*\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->",
+    "po": r"(?:#[^\n]*\s+)*msgid\s+\"\"\s*msgstr\s",
+    "xliff": r"(?s)<(.*<)?xliff[\s>]",
+    "xhtml": r"(?s)<\?xml.*<html[\s>]",
+    "xml": r"<\?xml\s",
+    "pdf": r"%PDF-\d",
+}
+_PACKAGES = {
+    b"word/document": "docx",
+    b"ppt/presentation": "pptx",
+    b"xl/workbook": "xlsx",
+    b"application/epub+zip": "epub",
+    b"application/vnd.oasis.opendocument": "odf",
+}
+"""Names in the directories of zip packages."""
 _SAVE_AS = {
     **dict.fromkeys((".doc", ".rtf", ".docm", ".dotm", ".dotx"), "docx without macros"),
     **dict.fromkeys((".ppt", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx without macros"),
@@ -76,41 +116,59 @@ _SAVE_AS = {
     **dict.fromkeys((".fodp", ".key"), "odp or pptx"),
     **dict.fromkeys((".fods", ".numbers"), "ods or xlsx"),
     **dict.fromkeys((".ass", ".ssa", ".sub", ".sbv", ".ttml"), "srt or vtt"),
-    **dict.fromkeys((".yml", ".yaml"), "JSON"),
+    **dict.fromkeys((".yml", ".yaml", ".properties"), "JSON"),
+    **dict.fromkeys((".tex", ".rst", ".ipynb", ".org"), "Markdown, for example with pandoc"),
     **dict.fromkeys((".mobi", ".azw3"), "epub"),
 }
 """Formats that docmt does not read, with those to save them as."""
-_REFUSED = {
-    **dict.fromkeys((".srt", ".vtt"), _SUBTITLES),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), _PAGE),
-    **dict.fromkeys((".docx", ".odt", ".odp", ".ods", ".pptx", ".xlsx", ".epub"), _OFFICE),
-    ".xml": _XML,
-    ".pdf": _PDF,
-    ".po": _Refused("a gettext file", _SENTENCES, _TRANSLATED),
-    ".tmx": _Refused("a translation memory", _SENTENCES),
-    ".xliff": _XLIFF,
-    ".xlf": _XLIFF,
-    ".json": _Refused("plain JSON", "Write one object a line, with `text` or `source` sentences", _TRANSLATED),
+_EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
+_AS_LINES = "into a file with one sentence a line, and translate that with --layout lines"
+_ADVICE = {
+    **dict.fromkeys(("srt", "vtt"), f"Put their text {_AS_LINES}"),
+    **dict.fromkeys(("xliff", "po", "tmx"), f"Put the sentences of one language {_AS_LINES}"),
+    "json": "Write one object a line, with `text` or `source` sentences",
+    "pdf": "Extract the text, for example with pdftotext, and translate that with --join-lines",
 }
-_MARKUP = (
-    (re.compile(r"\s*(<!doctype html|<html[\s>])", re.IGNORECASE), _PAGE),
-    (re.compile(r"\s*<\?xml\s"), _XML),
-    (re.compile(r"WEBVTT(\s|$)"), _SUBTITLES),
-    (re.compile(r"\s*\d+\s*\n\s*\d\d:\d\d:\d\d[,.]\d+\s*-->"), _SUBTITLES),
-    (re.compile(r"%PDF-\d"), _PDF),
-)
 _FORCE_TEXT = ", or read it as plain text with --layout text"
-_MARKDOWN = (".md", ".markdown")
 
 
-def detect_format(path: Path | str, text: str) -> Format:
+def find_format_of_name(path: Path | str) -> FileFormat | None:
+    """Return the format of a file with units by its suffix alone, or None."""
+    format = _BY_SUFFIX.get(find_content_suffix(path))
+    return format if format and format.reader else None
+
+
+def find_format(path: Path | str, data: bytes = b"") -> FileFormat | None:
+    """Return the format of a file with units by its suffix, else by its beginning; None for text and unknown files."""
+    if find_content_suffix(path) == ".json" and _looks_like_json_lines(data):
+        return None
+    if format := find_format_of_name(path):
+        return format
+    if data.startswith(b"PK\3\4"):
+        return next((FORMATS[name] for mark, name in _PACKAGES.items() if mark in data), None)
+    format = _match_beginning(data[:_HEAD].removeprefix(BYTE_ORDER_MARK.encode()).decode("latin-1"))
+    return format if format and format.reader else None
+
+
+def _looks_like_json_lines(data: bytes) -> bool:
+    """Return whether the first line is a whole object, and others follow."""
+    first, _, rest = data.lstrip().partition(b"\n")
+    return first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{")
+
+
+def _match_beginning(text: str) -> FileFormat | None:
+    head = text[:_HEAD].lstrip()
+    return next((_BY_NAME[name] for name, beginning in _BEGINNINGS.items() if re.match(beginning, head)), None)
+
+
+def detect_format(path: Path | str, text: str) -> Literal["text", "jsonl"]:
     """Return the format of a file with this text ("-" is standard input). Raises DocmtError for refused formats."""
     text = text.removeprefix(BYTE_ORDER_MARK)
     if has_jsonl_name(path) or starts_like_jsonl(text.lstrip().partition("\n")[0]):
         return "jsonl"
     check_name(path)
     check_markup(path, text, _FORCE_TEXT)
-    return "markdown" if _suffix(path) in _MARKDOWN else "text"
+    return "text"
 
 
 def is_jsonl(path: Path | str) -> bool:
@@ -128,7 +186,7 @@ def check_known(path: Path | str, more: str = "") -> None:
 
     more: additional advice.
     """
-    suffix = _suffix(path)
+    suffix = find_content_suffix(path)
     if formats := _SAVE_AS.get(suffix):
         advice = f"Save it as {formats}, and translate that"
         raise DocmtError(f"{path} is a {suffix[1:]} file, which docmt does not read. {advice}{more}.")
@@ -137,24 +195,28 @@ def check_known(path: Path | str, more: str = "") -> None:
 def check_name(path: Path | str) -> None:
     """Raise DocmtError for a file whose name shows a format that is not read as text."""
     check_known(path, _FORCE_TEXT)
-    if refused := _REFUSED.get(_suffix(path)):
-        raise _unsupported(path, refused, _FORCE_TEXT)
+    format = _BY_SUFFIX.get(find_content_suffix(path))
+    if format and format.description:
+        raise _unsupported(path, format, _FORCE_TEXT)
 
 
 def check_markup(path: Path | str, text: str, more: str = "") -> None:
     """Raise DocmtError for text that begins like an unsupported format. `more`: additional advice."""
-    for beginning, refused in _MARKUP:
-        if beginning.match(text):
-            raise _unsupported(path, refused, more)
+    if format := _match_beginning(text):
+        raise _unsupported(path, format, more)
 
 
-def _unsupported(path: Path | str, refused: _Refused, more: str) -> DocmtError:
+def _unsupported(path: Path | str, format: FileFormat, more: str) -> DocmtError:
     name = "standard input" if str(path) == STANDARD else path
-    advice = refused.advice + (more if refused.is_text else "")
-    return DocmtError(f"{name} is {refused.description}, which {refused.reader}. {advice}.")
+    readers = "only docmt translate and docmt check read" if format.is_checked else "only docmt translate reads"
+    advice = _ADVICE.get(format.name, _EXTRACT) + ("" if format.name == "pdf" else more)  # whose text is compressed
+    return DocmtError(
+        f"{name} is {format.description}, which {readers if format.reader else 'docmt does not read'}. {advice}."
+    )
 
 
-def _suffix(path: Path | str) -> str:
+def find_content_suffix(path: Path | str) -> str:
+    """Return the suffix of a name in lower case, without that of compression: .txt of X.TXT.gz."""
     return Path(plain_name(path)).suffix.lower()
 
 
@@ -224,7 +286,7 @@ def _check_boundary(paths: Sequence[Path | str], number: int, row: tuple[str, ..
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SUFFIXES = (".jsonl", ".ndjson")
-_ADVICE = "Write one JSON object a line"
+_AS_OBJECTS = "Write one JSON object a line"
 _OR_BOTH_FILES = ", or name both files of a text corpus"
 _SIDES = ("source", "target")
 Record = dict[str, object]
@@ -255,7 +317,7 @@ def parse_jsonl(
     count = 0
     document: FileDocument | None = None  # the open one, with one sentence a line
     open_name, sentence_number = "", 0  # `document` and last `sentence` of the open document
-    for number, record in parse_json_lines(lines, path, _ADVICE if running_text else _ADVICE + _OR_BOTH_FILES):
+    for number, record in parse_json_lines(lines, path, _AS_OBJECTS if running_text else _AS_OBJECTS + _OR_BOTH_FILES):
         location = f"{path}, line {number}"
         document_name = _read_name(record, "document", location)
         is_sentence = "error" in record or any(isinstance(record.get(side), str) for side in sides)
@@ -281,7 +343,7 @@ def parse_jsonl(
 
 
 def parse_json_lines(
-    lines: Iterable[tuple[int, str]], path: Path | str, advice: str = _ADVICE
+    lines: Iterable[tuple[int, str]], path: Path | str, advice: str = _AS_OBJECTS
 ) -> Iterator[tuple[int, Record]]:
     """Yield (line number, object) of non-empty lines. Raises DocmtError for a line that is no JSON object."""
     for number, line in lines:

@@ -1,16 +1,51 @@
-"""Sentence segmentation: `text_layout` finds blocks, sentencex segments them, and a few rules correct it."""
+"""Sentence segmentation: text is laid out in blocks, sentencex segments them, and a few rules correct it.
+
+A *block* is one line, or the joined lines of one paragraph. Text between blocks (white space, bullets, numbering,
+quote and heading marks, ruled lines) is never translated, and nor is fenced code. Code that is only indented counts as
+text: it mostly is.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import sentencex
 
 from docmt.core.errors import DocmtError
+from docmt.core.plain_text import BYTE_ORDER_MARK
 from docmt.documents.addresses import find_addresses
-from docmt.documents.text_layout import GERMAN_ORDINAL_NOUN, LINE_BREAK, find_blocks, has_words
+from docmt.documents.words import has_letters, has_words
+
+_LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_PARAGRAPH_BREAKS = ("\x0c", "\u2029")  # form feed and paragraph separator
+
+# Marks before the text of a line. Nested marks ("> - 1. text") belong together.
+_MARK = r"""
+    (?: (?P<quote> >+ )
+      | (?: (?P<heading> \#{1,6} )
+          | (?P<bullet> [-*+•‣⁃◦∙·▪▫●○■□–—] | \[[ xX]\] )
+          | (?P<number> \d{1,3}[.)] %s | \(\d{1,3}\) | \(?[A-Za-z]\) | \(?[ivxIVX]{2,5}\) )
+        ) (?= \s | $ )
+    ) \s*
+"""
+# German ordinals have a full stop: "3. Oktober" at the start of a line is a date, not item 3 of a list.
+_GERMAN_ORDINAL_NOUN = (
+    r"(?:Jan(?:uar|\.)|Jänner|Feb(?:ruar|\.)|März|April|Mai|Juni|Juli|Aug(?:ust|\.)|Sept(?:ember|\.)|"
+    r"Okt(?:ober|\.)|Nov(?:ember|\.)|Dez(?:ember|\.)|Jahrhunderts?|Jh\.|Jahrtausends?|Weltkriegs?|Weltkrieges|"
+    r"Geburtstage?s?|Lebensjahre?s?|Klasse|Auflage|Etage|Stock|Platz|Tag|Mal|Runde|Spieltag|Liga)(?!\w)"
+)
+_MARKS = re.compile(_MARK % "", re.VERBOSE)
+_GERMAN_MARKS = re.compile(_MARK % rf"(?! \s+ {_GERMAN_ORDINAL_NOUN} )", re.VERBOSE)
+_FIRST_NUMBERS = {"1.", "1)", "(1)", "a)", "(a)", "A)", "(A)"}
+_UNDERLINE = re.compile(r"([=\-~^*\"'`#+_])\1+")
+_MIN_PAGE_WIDTH = 30
+"""Least width, in characters, of hard-wrapped lines."""
+_OPEN_END = re.compile(r"[^.!?…:;,。！？：；，、)\]\-–—]$")
+_FENCE = re.compile(r"(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)$")
+_ITEM = re.compile(r"^(?:>\s?|[-*+]\s+|\d{1,9}[.)]\s+)+")  # list and quote marks before a fence
 
 # sentencex takes quadratic time on some long texts (Chinese without spaces, unclosed quotes), so long blocks are
 # segmented in windows. Boundaries near the end of a window lack the context to be reliable.
@@ -35,7 +70,7 @@ _KNOWN_LANGUAGES = frozenset(f"{_WITH_RULES} {_WITH_SHARED_RULES}".split())
 _LAST_INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.$")
 _LAST_WORD = re.compile(r"(?<!\w)(\w+)\.$")
 _GERMAN_ORDINAL = re.compile(r"(?<![\w.,])\d{1,2}\.$")
-_GERMAN_ORDINAL_NOUN = re.compile(GERMAN_ORDINAL_NOUN)
+_GERMAN_NOUN = re.compile(_GERMAN_ORDINAL_NOUN)
 _MAY_END_SENTENCE = re.compile(r"[^\w\s,;‚„«‹(\[{]$")
 _NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;]|‘\s")
 
@@ -55,11 +90,11 @@ def sentence_spans(text: str, language: str = "en", join_lines: bool = False) ->
 
     No sentence is empty, starts or ends with white space, or lacks a letter or digit. Time is linear in the text.
     `language` is a code such as "de" or "de-AT". English rules are used for languages unknown to sentencex.
-    `join_lines`: see `text_layout.find_blocks`. Raises DocmtError for lone surrogates.
+    `join_lines`: see `_find_blocks`. Raises DocmtError for lone surrogates.
     """
     language = _base_language(language)
     spans: list[tuple[int, int]] = []
-    for block_start, block_end in find_blocks(text, language, join_lines):
+    for block_start, block_end in _find_blocks(text, language, join_lines):
         block = text[block_start:block_end]
         start = 0
         for end in _find_boundaries(block, language):
@@ -90,7 +125,7 @@ def unwrap_lines(sentence: str) -> str:
 
 
 def _replace_break(spaces: re.Match[str]) -> str:
-    if not LINE_BREAK.search(spaces[0]):
+    if not _LINE_BREAK.search(spaces[0]):
         return spaces[0]
     text, (start, end) = spaces.string, spaces.span()
     unspaced = _UNSPACED_SCRIPT.match(text[start - 1 : start]) and _UNSPACED_SCRIPT.match(text[end : end + 1])
@@ -157,7 +192,7 @@ def _must_join(text: str, boundary: int, language: str) -> bool:
         return bool(initial or not _MAY_END_SENTENCE.search(preceding) or _NEVER_STARTS_SENTENCE.match(following))
     if initial and following[0].islower():  # "5 h. du matin"
         return True
-    if language == "de" and _GERMAN_ORDINAL.search(preceding) and _GERMAN_ORDINAL_NOUN.match(following):
+    if language == "de" and _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following):
         return True
     word = _LAST_WORD.search(preceding)
     if word is None:
@@ -165,3 +200,153 @@ def _must_join(text: str, boundary: int, language: str) -> bool:
     if word[1] in _BEFORE_NAME.get(language, ()):
         return following[0].isupper()
     return word[1] in _BEFORE_NUMBER.get(language, ()) and following[0].isdigit()
+
+
+class _Line(NamedTuple):
+    """A line of text without white space and marks. start == end for a line without words."""
+
+    start: int
+    end: int
+    kind: str = "text"  # "text" | "quote" | "heading" | "bullet" | "number": the last mark before the text
+    opens: bool = True  # whether its marks may interrupt a paragraph
+    bare_start: int = 0  # start of the text if marks count as text
+    ends_paragraph: bool = False
+
+    @property
+    def empty(self) -> bool:
+        return self.start == self.end
+
+
+def _find_blocks(text: str, language: str = "en", join_lines: bool = False) -> Iterator[tuple[int, int]]:
+    """Yield the (start, end) of every block of `text`, in order, without white space at its ends.
+
+    Each line is a block. With `join_lines` the lines of a hard-wrapped paragraph are one block, which contains the
+    line breaks. Blank lines, headings, list items and quoted lines (each line that starts with `>`) end it. Blocks
+    without a letter (numbers, times, rows of marks) are left out.
+    """
+    lines = list(_split_lines(text, language))
+    spans = _join_paragraphs(text, lines) if join_lines else [(line.start, line.end) for line in lines]
+    yield from ((start, end) for start, end in spans if has_letters(text[start:end]))
+
+
+def looks_wrapped(text: str, language: str = "en") -> bool:
+    """Return whether the lines of the text look hard-wrapped.
+
+    Only lines that another line of their paragraph follows count. At least half of them (and three) must be broken
+    off: they end within a sentence, and the next line goes on in lower case. Their widths must be similar.
+    """
+    lines = _split_lines(text, language)
+    followed = [
+        (line, below) for line, below in pairwise(lines) if not line.empty and not below.empty and below.kind == "text"
+    ]
+    widths = sorted(
+        line.end - line.bare_start
+        for line, below in followed
+        if _OPEN_END.search(text[line.start : line.end].rstrip(",;")) and text[below.start].islower()
+    )
+    if len(widths) < max(3, len(followed) / 2):
+        return False
+    widest = widths[-1 - len(widths) // 20]
+    return widest >= _MIN_PAGE_WIDTH and sum(3 * width >= 2 * widest for width in widths) >= 0.8 * len(widths)
+
+
+def _split_lines(text: str, language: str) -> Iterator[_Line]:
+    marks = _GERMAN_MARKS if language == "de" else _MARKS
+    start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
+    while start < len(text):
+        line_break = _LINE_BREAK.search(text, start)
+        end, following = line_break.span() if line_break else (len(text), len(text))
+        yield _parse_line(text[start:end], start, marks, text[end:following] in _PARAGRAPH_BREAKS)
+        start = following
+
+
+def _parse_line(raw: str, offset: int, marks: re.Pattern[str], ends_paragraph: bool) -> _Line:
+    content = raw.strip()
+    content_start = offset + len(raw) - len(raw.lstrip())
+    end = content_start + len(content)
+    position, kind, opens = 0, "text", True
+    while mark := marks.match(content, position):
+        if position == 0:
+            opens = mark["number"] is None or mark["number"] in _FIRST_NUMBERS
+        position, kind = mark.end(), mark.lastgroup or kind
+    if not has_words(content[position:]):
+        return _Line(end, end, kind, opens, end if position == 0 else content_start, ends_paragraph)
+    return _Line(content_start + position, end, kind, opens, content_start, ends_paragraph)
+
+
+def _join_paragraphs(text: str, lines: list[_Line]) -> list[tuple[int, int]]:
+    """Return the (start, end) of each paragraph."""
+    paragraphs: list[list[_Line]] = []
+    block: list[_Line] = []  # the open paragraph
+    for index, line in enumerate(lines):
+        # As in Markdown, only a first number starts a list within a paragraph, as a sentence may be wrapped just before
+        # "12. Then ...". Within a list any number does.
+        if block and not line.opens and block[0].kind not in ("number", "bullet"):
+            line = _Line(line.bare_start, line.end, ends_paragraph=line.ends_paragraph)
+        if line.empty:
+            block = []
+            continue
+        underlined = index + 1 < len(lines) and _is_underline(text, line, lines[index + 1])
+        if not block or line.kind != "text" or underlined or (len(block) == 1 and _is_title(text, block[0], line)):
+            block = []
+            paragraphs.append(block)
+        block.append(line)
+        if line.kind == "heading" or underlined or line.ends_paragraph:
+            block = []
+    return [(block[0].start, block[-1].end) for block in paragraphs]
+
+
+def _is_underline(text: str, line: _Line, below: _Line) -> bool:
+    """Return whether the next line is a row of one character about as long as the line."""
+    if not below.empty:
+        return False
+    row = _LINE_BREAK.sub("", text[line.end : below.end]).strip()
+    return _UNDERLINE.fullmatch(row) is not None and abs(len(row) - (line.end - line.bare_start)) <= 2
+
+
+def _is_title(text: str, first: _Line, second: _Line) -> bool:
+    """Return whether the first line of a paragraph is a title: much shorter than the next, without punctuation."""
+    return (
+        first.kind == "text"
+        and 2 * (first.end - first.start) <= second.end - second.start
+        and _OPEN_END.search(text[first.start : first.end]) is not None
+        and text[second.start].isupper()
+    )
+
+
+def find_fenced_code(text: str) -> list[tuple[int, int]]:
+    """Return the start and end of fenced code in plain text, whole lines each.
+
+    Fences must be closed, and rows of ~, which underline headings, open code only with the name of its language
+    (`~~~ python`).
+    """
+    lines = list(re.finditer(r"[^\n]*\n|[^\n]+", text))
+    stripped = [line[0].removeprefix(BYTE_ORDER_MARK).strip() for line in lines]
+    blocks, index = [], 0
+    unclosed: dict[str, int] = {}
+    while index < len(lines):
+        end = find_fence_end(stripped, index, unclosed)
+        if end:
+            blocks.append((lines[index].start(), lines[end - 1].end()))
+        index = end or index + 1
+    return blocks
+
+
+def find_fence_end(lines: list[str], index: int, unclosed: dict[str, int], markdown: bool = False) -> int:
+    """Return the index after the fenced code that begins in a line, or 0.
+
+    In Markdown an unclosed fence lasts to the end. unclosed: length of the shortest fence of each kind known to be
+    unclosed, so that its end is not searched again.
+    """
+    opening = _FENCE.match(_ITEM.sub("", lines[index]))
+    if opening is None or (not markdown and opening["marks"][0] == "~" and not opening["info"].strip()):
+        return 0
+    marks = opening["marks"]
+    if unclosed.get(marks[0], len(marks) + 1) <= len(marks):
+        return 0
+    for closing in range(index + 1, len(lines)):
+        line = lines[closing].lstrip("> ")
+        if line.startswith(marks) and not line.strip(marks[0]):
+            return closing + 1
+    unclosed[marks[0]] = len(marks)
+    return len(lines) if markdown else 0

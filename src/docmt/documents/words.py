@@ -1,4 +1,4 @@
-"""The words of a sentence. Spans are (first character, one after the last)."""
+"""The words and characters of a sentence. Spans are (first character, one after the last)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,37 @@ _MARKS = "\u0300-\u036f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u3099\u309a"
 _LETTERS = rf"(?:(?![{_UNSPACED}])[\w{_MARKS}])+"
 _WORD = re.compile(rf"[{_UNSPACED}][{_MARKS}]*|{_LETTERS}(?:\u00ad+{_LETTERS})*|[^\w\s\u00ad]")
 """A soft hyphen within a word is part of it."""
+
+INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060\ufeff"
+"""Soft hyphen, space of no width, marks of direction, word joiner, byte order mark."""
+_NORMAL = str.maketrans(
+    dict.fromkeys("\u00a0\u202f\u205f" + "".join(map(chr, range(0x2000, 0x200B))), " ")
+    | dict.fromkeys(INVISIBLE, "")
+    | dict.fromkeys("\u2010\u2011", "-")
+    | {chr(0xFB00 + number): text for number, text in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
+)
+
+
+def has_words(text: str) -> bool:
+    """Return whether the text has a letter or a digit."""
+    return any(map(str.isalnum, text))
+
+
+def has_letters(text: str) -> bool:
+    """Return whether the text has a letter of any script, and so anything to translate."""
+    return any(map(str.isalpha, text))
+
+
+def normalize_characters(sentence: str) -> str:
+    """Return a source sentence as models know it: from corpora without the invisible characters of documents.
+
+    Spaces and hyphens of all kinds become ordinary ones. Soft hyphens, marks of direction and spaces of no width
+    vanish. Letters and their accents are composed (NFC), and Latin ligatures divided. Joiners of Indic scripts and
+    emoji stay.
+    """
+    if sentence.isascii():
+        return sentence
+    return unicodedata.normalize("NFC", sentence.translate(_NORMAL))
 
 
 def find_words(sentence: str) -> list[Span]:

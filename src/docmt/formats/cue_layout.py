@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from docmt.formats.units import Code, Unit
+from docmt.formats.units import Code, Unit, match_codes
 
 CUE, LINE = "cue", "line"
 """Beginnings of the ids of borders of cues and of line breaks."""
@@ -129,7 +129,7 @@ def _choose(text: str, gaps: Sequence[Break], wanted: Sequence[float], bonus: fl
 def _write(unit: Unit, breaks: Sequence[tuple[Break, str, bool]], escape: Callable[[str], str]) -> Iterator[str]:
     """Yield the parts of a unit with breaks (place, content, whether it is a border of cues, which no pair crosses)."""
     codes = [code for code in unit.codes if code.kind != "alone" or not code.id.startswith((CUE, LINE))]
-    ends = {index: codes[end] for index, end in _match_codes(codes).items()}
+    ends = {index: codes[end] for index, end in match_codes(codes).items()}
     opened: list[int] = []
     position = index = 0
     end = len(unit.text)
@@ -161,15 +161,3 @@ def _is_before(code: Code, start: int, following: int) -> bool:
         or (code.kind == "close" and code.offset <= following)
         or (code.kind == "alone" and code.offset == start)
     )
-
-
-def _match_codes(codes: Sequence[Code]) -> dict[int, int]:
-    """Return the index of the close code of each open one."""
-    opened: list[int] = []
-    pairs = {}
-    for index, code in enumerate(codes):
-        if code.kind == "open":
-            opened.append(index)
-        elif code.kind == "close":
-            pairs[opened.pop()] = index
-    return pairs

@@ -14,12 +14,11 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
-from docmt.formats import xhtml_pages
+from docmt.documents.words import has_letters
+from docmt.formats.html_pages import read_xhtml
 from docmt.formats.language_codes import is_right_to_left, primary_language
-from docmt.formats.patched_text import PatchedText
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import COLLAPSIBLE, Skipped, Unit, UnitFile
+from docmt.formats.patched_text import PatchedText, Replacement
+from docmt.formats.units import COLLAPSIBLE, ReadConfig, Unit, UnitFile
 from docmt.formats.xml_tree import Element, XmlFile, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
@@ -109,20 +108,20 @@ class _TextElements(UnitFile):
             if not has_letters(text) or element.elements:
                 continue
             if language not in ("", self._source):
-                self.skipped.append(Skipped("passages in another language", text))
+                self.skip("passages in another language", text)
             elif _name(element) == "description" and _TAG.search(text):
-                self.skipped.append(Skipped("descriptions with markup", text[:100]))
+                self.skip("descriptions with markup", text)
             else:
                 start = element.inner_start + len(raw) - len(raw.lstrip())
-                self._patched.add(start, start + len(raw.strip()), len(self.units), escape_text)
-                self.units.append(Unit(text, id=element.tag))
+                index = self.add_unit(Unit(text, id=element.tag))
+                self._patched.add(start, start + len(raw.strip()), index, escape_text)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`."""
         changes = list(self._name_language(language.replace("_", "-"))) if language else []
         return self._file.encode(self._patched.render(self.units, units, changes))
 
-    def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
+    def _name_language(self, language: str) -> Iterator[Replacement]:
         """Yield the replacements that name a language."""
         for element in (self._file.root, *self._elements):
             old = primary_language(element.attributes.get(_XML_LANG, ""))
@@ -137,7 +136,7 @@ class _Metadata(_TextElements):
         elements = [each for each in _find(file.root, "title", "description") if _name(each.parent) != "guide"]
         super().__init__(file, elements, config)
 
-    def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
+    def _name_language(self, language: str) -> Iterator[Replacement]:
         yield from super()._name_language(language)
         named = [each for each in _find(self._file.root, "language") if not each.is_empty_tag]
         for element in named[:1]:
@@ -179,7 +178,7 @@ def _read_manifest(root: Element, folder: str) -> dict[str, _Item]:
 def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) -> UnitFile:
     data, name = package.read(item.name), f"{path}: {item.name}"
     if item.media_type != _NCX:
-        return xhtml_pages.read(data, name, config)
+        return read_xhtml(data, name, config)
     file = XmlFile(data, name, doctype=True)
     labels = [each for each in _find(file.root, "text") if _name(each.parent) != "docAuthor"]
     return _TextElements(file, labels, config)

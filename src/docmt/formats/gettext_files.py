@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
-from docmt.formats.patched_text import PatchedText
+from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit, UnitFile
+from docmt.formats.units import ReadConfig, Unit, UnitFile
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|domain)?[ \t]*("(?:[^"\\]|\\.)*")[ \t]*')
@@ -25,8 +24,6 @@ _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _QUOTED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{name}" for name, value in _ESCAPES.items()}}
 _CHARSET = re.compile(rb"(?i)Content-Type:[^\"\r\n]*?charset=([A-Za-z0-9._:-]+)")
-_SHORTENED = 80
-Replacement = tuple[int, int, str]
 
 
 @dataclass
@@ -174,19 +171,17 @@ class GettextFile(UnitFile):
         if "msgid" not in fields or not has_letters(fields["msgid"].value):
             return
         empty = [name for name in self._target_names(message) if name not in fields or not fields[name].value]
+        reason = "ICU messages" if is_icu_message(fields["msgid"].value) else ""
         if not empty and not message.is_fuzzy:
-            self.skipped.append(Skipped("translated messages", fields["msgid"].value[:_SHORTENED]))
-            return
-        if is_icu_message(fields["msgid"].value):
-            self.skipped.append(Skipped("ICU messages", fields["msgid"].value[:_SHORTENED]))
+            reason = "translated messages"
+        if reason:
+            self.skip(reason, fields["msgid"].value)
             return
         indices: dict[str, int | None] = {}
         for name in ("msgid", "msgid_plural"):
             if name in fields:
                 unit = hide_placeholders(Unit(fields[name].value, id=f"line {message.line}"))
-                is_text = has_letters(unit.text)
-                indices[name] = len(self.units) if is_text else None
-                self.units += [unit] * is_text
+                indices[name] = self.add_unit(unit) if has_letters(unit.text) else None
         names = self._target_names(message)
         for name in names if message.is_fuzzy else empty:
             is_plural = "msgid_plural" in fields and (name != "msgstr[0]" or len(names) == 1)

@@ -1,19 +1,17 @@
-"""HTML: the text of a page and of attributes that people read. All other bytes stay."""
+"""HTML, and XHTML with the same units: the text of a page and of attributes that people read. All other bytes stay."""
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from html import unescape
-from html.parser import HTMLParser
-from itertools import pairwise
-from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_elements import Token
-from docmt.formats.html_units import MarkupFile
-from docmt.formats.registry import ReadConfig
-from docmt.formats.text_encoding import find_mark
+from docmt.formats.html_units import MarkupFile, Token
+from docmt.formats.patched_text import find_mark
+from docmt.formats.units import ReadConfig
+from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text
 
 _HEAD_SIZE = 4096
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
@@ -33,10 +31,18 @@ _ENCODINGS = {
 """Codecs of labels that browsers read otherwise than Python (https://encoding.spec.whatwg.org/#names-and-labels)."""
 _RAW = frozenset(["iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"])
 """Elements that hold characters only."""
+_XHTML = "{http://www.w3.org/1999/xhtml}"
+_XML_FOREIGN = {"{http://www.w3.org/2000/svg}svg": "svg", "{http://www.w3.org/1998/Math/MathML}math": "math"}
 _FOREIGN = ("math", "svg")
 _HAS_REFERENCES = frozenset(("textarea", "title"))
-_COMMENT_END = re.compile(r"<!--(?:-?>|.*?--!?>|.*\Z)", re.DOTALL)
-_END_TAG = re.compile(r"</([A-Za-z][^\s/>]*)[^>]*(?:>|\Z)")
+_MARKUP = re.compile(
+    r"""
+    (?P<aside><!--(?:-?>|.*?--!?>|.*\Z) | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z))
+    | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
+    | <(?P<start>[A-Za-z][^\s/>]*)(?>[\s/]+ | [^\s/>][^\s/>=]*+(?:\s*=\s*(?:"[^"]*"|'[^']*'|(?!["'])[^\s>]*))?)*+>?
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
@@ -53,7 +59,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
 
     if encode(text) != data:  # such as two byte sequences for one character
         raise DocmtError(f"{path} has bytes that its charset {encoding} would not write. Save it as UTF-8.")
-    return MarkupFile(text, _Tokenizer(text).tokens, config, escape_html, encode)
+    return MarkupFile(text, list(_tokenize(text)), config, escape_html, encode)
 
 
 def escape_html(text: str) -> str:
@@ -97,108 +103,39 @@ def _replace_controls(error: UnicodeError) -> tuple[str | bytes, int]:
 codecs.register_error("docmt_controls", _replace_controls)
 
 
-class _Tokenizer(HTMLParser):
-    """The tokens of a text, which cover it without gaps.
-
-    Rules that differ between versions of Python (ends of comments, scripts and declarations) are those of the HTML
-    standard, section 13.2.5.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self._text = text
-        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self._starts: list[tuple[int, str, str]] = []
-        """begin, kind and name of each token"""
-        self.feed(text.replace("&", "_"))  # after wrong references, the parser takes all that follows as text
-        self.close()
-        self.tokens = self._join_tokens()
-
-    def _join_tokens(self) -> list[Token]:
-        tokens = []
-        starts = [
-            start
-            for index, start in enumerate(self._starts)
-            if index == 0 or start[1] != "text" or self._starts[index - 1][1] != "text"
-        ]
-        for (start, kind, name), (end, *_) in pairwise([*starts, (len(self._text), "", "")]):
-            if kind in ("start", "end"):
-                is_empty = name in _FOREIGN and self._text[end - 2 : end] == "/>"
-                tokens.append(Token("start" if kind == "start" else "end", start, end, name, is_empty=is_empty))
-            elif kind == "text" and end > start:
-                tokens.append(Token("text", start, end, value=unescape(self._text[start:end])))
-            elif end > start:
-                tokens.append(Token("aside", start, end))
-        return tokens
-
-    def _begin(self, kind: str, name: str = "", distance: int = 0) -> None:
-        """Begin a token at the place of the parser, or at a distance from it."""
-        line, column = self.getpos()
-        self._starts.append((self._lines[line - 1] + column + distance, kind, name))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a start tag."""
-        self._begin("start", tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a start tag: the slash of <p/> means nothing in HTML."""
-        self._begin("start", tag)
-
-    def handle_data(self, data: str) -> None:
-        """Begin characters."""
-        self._begin("text")
-
-    def set_cdata_mode(self, *args: Any, **options: Any) -> None:
-        """Do nothing: `parse_starttag` passes over scripts."""
-
-    def parse_starttag(self, i: int) -> int:
-        """Parse a start tag, and what follows if it is no markup. Return its end."""
-        count = len(self._starts)
-        end = super().parse_starttag(i)
-        if end < 0:  # not closed
-            del self._starts[count:]
-            self._begin("aside")
-            return len(self.rawdata)
-        name = self._starts[-1][2] if len(self._starts) > count else ""
-        if name in _FOREIGN:
-            finish = _find_foreign_end(self.rawdata, i, end, name)
-        elif name in _RAW:
-            match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(self.rawdata, end)
-            finish = match.start() if match else len(self.rawdata)
+def _tokenize(text: str) -> Iterator[Token]:
+    """Yield the tokens of a text, which cover it without gaps, by the rules of the HTML standard (13.2.5)."""
+    position = begin = 0  # begin: of the characters before
+    while match := _MARKUP.search(text, position):
+        if match.start() > begin:
+            yield Token("text", begin, match.start(), value=unescape(text[begin : match.start()]))
+        end = match.end() if match["aside"] or match["end"] or match[0].endswith(">") else len(text)
+        name = (match["start"] or match["end"] or "").lower()
+        if match["end"]:
+            yield Token("end", match.start(), end, name)
+        elif match["aside"] or not match[0].endswith(">"):  # or a tag that nothing closes
+            yield Token("aside", match.start(), end)
         else:
-            return end
-        if finish > end:
-            self._begin("text" if name in _HAS_REFERENCES else "aside", distance=end - i)
-        return finish
+            yield Token("start", match.start(), end, name, is_empty=name in _FOREIGN and match[0].endswith("/>"))
+            finish = _find_raw_end(text, match.start(), end, name)
+            if finish > end and name in _HAS_REFERENCES:
+                yield Token("text", end, finish, value=unescape(text[end:finish]))
+            elif finish > end:
+                yield Token("aside", end, finish)
+            end = finish
+        position = begin = end
+    if begin < len(text):
+        yield Token("text", begin, len(text), value=unescape(text[begin:]))
 
-    def parse_endtag(self, i: int) -> int:
-        """Parse an end tag. Return its end."""
-        match = _END_TAG.match(self.rawdata, i)
-        if match:
-            self._begin("end", match[1].lower())
-            return match.end()
-        return self._pass_over(i)
 
-    def parse_html_declaration(self, i: int) -> int:
-        """Parse a declaration. Return its end."""
-        return self.parse_comment(i) if self.rawdata.startswith("<!--", i) else self._pass_over(i)
-
-    def parse_comment(self, i: int, report: bool = True) -> int:
-        """Parse a comment. Return its end."""
-        match = _COMMENT_END.match(self.rawdata, i)
-        if match:
-            self._begin("aside")
-            return match.end()
-        return self._pass_over(i)
-
-    def parse_pi(self, i: int) -> int:
-        """Parse a processing instruction. Return its end."""
-        return self._pass_over(i)
-
-    def _pass_over(self, i: int) -> int:
-        self._begin("aside")
-        end = self.rawdata.find(">", i)
-        return end + 1 if end >= 0 else len(self.rawdata)
+def _find_raw_end(text: str, start: int, end: int, name: str) -> int:
+    """Return the end of what follows a start tag and is no markup; the end of the tag if all of it is."""
+    if name in _FOREIGN:
+        return _find_foreign_end(text, start, end, name)
+    if name not in _RAW:
+        return end
+    match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, end)
+    return match.start() if match else len(text)
 
 
 def _find_foreign_end(text: str, start: int, end: int, name: str) -> int:
@@ -209,3 +146,33 @@ def _find_foreign_end(text: str, start: int, end: int, name: str) -> int:
         if not depth:
             return max(end, match.start())
     return len(text)
+
+
+def read_xhtml(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
+    """Return the units of an XHTML page. Raises DocmtError for broken XML."""
+    file = XmlFile(data, path, doctype=True)
+    return MarkupFile(
+        file.text, list(_iterate_xml(file.root)), config, escape_text, file.encode, language_tag="xml:lang"
+    )
+
+
+def _iterate_xml(root: Element) -> Iterator[Token]:
+    stack: list[Element | Text | Token] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Token):
+            yield node
+        elif isinstance(node, Text):
+            yield Token("text", node.start, node.end, value=node.value)
+        elif node.name == ASIDE:
+            yield Token("aside", node.start, node.end)
+        else:
+            name = _XML_FOREIGN.get(node.name, node.name.removeprefix(_XHTML))
+            yield Token("start", node.start, node.inner_start, name, is_empty=node.is_empty_tag)
+            if node.is_empty_tag:
+                continue
+            stack.append(Token("end", node.inner_end, node.end, name))
+            if node.name in _XML_FOREIGN:
+                stack.append(Token("aside", node.inner_start, node.inner_end))
+            else:
+                stack += reversed(node.children)

@@ -1,47 +1,104 @@
-"""Units of HTML and XHTML: the running text of blocks, and attributes that people read."""
+"""Units of HTML and XHTML: the running text of blocks, and attributes that people read.
+
+HTML and XHTML hand over their markup as tokens. Tables and rules follow the HTML standard
+(https://html.spec.whatwg.org/multipage/): its element index, `translate` and `lang`.
+"""
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import unescape
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from docmt.documents.text_layout import has_letters
-from docmt.formats.html_elements import (
-    BLOCKS,
-    CAN_COPY,
-    EMBEDDED,
-    NOTE_MARKS,
-    SKIPPED,
-    TAG_NAME,
-    VOID,
-    TagAttribute,
-    Token,
-    closes,
-    find_language,
-    find_translate,
-    is_translated,
-    read_attributes,
-)
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import primary_language, text_direction
-from docmt.formats.line_breaks import is_last_line
-from docmt.formats.patched_text import PatchedText, Span
+from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
+from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, is_last_line
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_VOID = _names("area base br col embed hr img input keygen link meta param source track wbr")
+_BLOCKS = _names(
+    "address article aside blockquote body button caption center col colgroup datalist dd details dialog dir div dl dt "
+    "fieldset figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li main menu "
+    "nav noframes noscript ol optgroup option p pre search section select summary table tbody td textarea tfoot th "
+    "thead title tr ul xmp"
+)
+_EMBEDDED = _names("audio canvas iframe map math noembed object picture rp rt svg video")
+"""Elements that are one code with all that they hold."""
+_SKIPPED = {
+    **dict.fromkeys(("code", "kbd", "pre", "samp", "var", "xmp"), "code"),
+    **dict.fromkeys(("noframes", "script", "style", "template"), ""),
+    "textarea": "text fields",
+}
+"""Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
+_CAN_COPY = _names(
+    "abbr acronym b bdi bdo big cite del dfn em font i ins mark nobr s small span strike strong sub sup tt u"
+)
+"""Pairs that may enclose several passages. Others are one thing: a link, a <q> with its marks, an element of XML."""
+_NOTE_MARKS = _names("a sup")
+"""Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
+_ATTRIBUTES = _names("alt aria-description aria-label placeholder title")
+_ELEMENT_ATTRIBUTES = _names("th@abbr option@label optgroup@label track@label table@summary")
+_METAS = _names("description keywords title og:title og:description twitter:title twitter:description")
+_TABLE_PARTS = _names("tbody tfoot thead tr td th")
+_IMPLIED_ENDS = {
+    "li": _names("li"),
+    "dt": _names("dt dd"),
+    "dd": _names("dt dd"),
+    "td": _names("td th"),
+    "th": _names("td th"),
+    "tr": _names("tr td th"),
+    "tbody": _TABLE_PARTS,
+    "tfoot": _TABLE_PARTS,
+    "thead": _TABLE_PARTS,
+    "option": _names("option"),
+    "optgroup": _names("option optgroup"),
+    "body": _names("head"),
+}
+"""Open elements that the start of an element _closes. Every block _closes a paragraph."""
+_ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
+_TAG_NAME = re.compile(r"<[^\s/>]*")
 _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
 _DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc)\b[^<>]*>([^<]+)", re.IGNORECASE)
 _SEPARATOR = re.compile("[|¦•·‣›»]")
 _PATH_SEPARATOR = re.compile(r"[|¦•·‣›»>/→]")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
-_MAX_SKIPPED = 100
 _MAX_DEPTH = 50
 """Open elements around one that is not translated where parts of it may be."""
+
+
+class _TagAttribute(NamedTuple):
+    """An attribute of a start tag. start, end: its value without quotes; quote: "", '"' or "'"."""
+
+    start: int
+    end: int
+    value: str
+    """unescaped"""
+    quote: str
+
+
+class Token(NamedTuple):
+    """A tag, characters, or markup that shows nothing."""
+
+    kind: Literal["start", "end", "text", "aside"]
+    """"aside": comment, declaration, processing instruction, contents of scripts"""
+    start: int
+    end: int
+    name: str = ""
+    """of a tag, in lower case for HTML"""
+    value: str = ""
+    """characters, unescaped"""
+    is_empty: bool = False
+    """whether a start tag is the whole element"""
 
 
 class _Item(NamedTuple):
@@ -77,17 +134,28 @@ class MarkupFile(UnitFile):
         escape: writes character data. encode: returns the bytes of a text. language_tag: attribute that names the
         language of a page that does not name it yet.
         """
-        reader = _Reader(text, tokens, config, escape)
-        reader.read()
-        super().__init__(reader.units, reader.skipped)
-        self._text, self._patched, self._encode = text, reader.patched, encode
-        self._unquoted, self._language_tags = reader.unquoted, reader.language_tags
-        self._escape, self._language_tag = reader.escape_value, language_tag
+        super().__init__()
+        self._text, self._tokens, self._encode, self._language_tag = text, tokens, encode, language_tag
+        self._patched = PatchedText(text)
+        self._unquoted: list[tuple[int, int, int]] = []
+        """start, end and unit of values of attributes without quotes"""
+        self._language_tags: list[Token] = []
+        """start tags that name the language of the text"""
+        self._ends = _find_ends(tokens)
+        self._frames: list[tuple[int, str | None]] = []
+        """start tags of open elements, and why their text is not translated"""
+        self._items: list[_Item] = []
+        self._values: list[tuple[_TagAttribute, str]] = []
+        """attributes in running text, with the names of their units"""
+        nbsp = _NBSP.search(text)
+        self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
+        self._languages = self._find_languages(config)
+        self._read()
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`; sets `lang` and `dir`."""
         changes = [
-            (start, end, f'"{self._escape(units[index].text)}"')
+            (start, end, f'"{self._escape_double(units[index].text)}"')
             for start, end, index in self._unquoted
             if units[index] != self.units[index]
         ]
@@ -96,10 +164,10 @@ class MarkupFile(UnitFile):
         tidied = [tidy_pieces(old, new) for old, new in zip(self.units, units, strict=True)]
         return self._encode(self._patched.render(self.units, tidied, changes))
 
-    def _name_language(self, language: str) -> Iterator[tuple[int, int, str]]:
+    def _name_language(self, language: str) -> Iterator[Replacement]:
         direction = text_direction(language)
         for token in self._language_tags:
-            attributes = read_attributes(self._text[token.start : token.end], token.start)
+            attributes = _read_attributes(self._text[token.start : token.end], token.start)
             values = {tag: language for tag in _LANGUAGE_TAGS if tag in attributes}
             if token.name == "html" and not values:
                 values[self._language_tag] = language
@@ -107,68 +175,38 @@ class MarkupFile(UnitFile):
             if old in ("ltr", "rtl") or (token.name == "html" and not old and direction == "rtl"):
                 values["dir"] = direction
             added = [f' {tag}="{value}"' for tag, value in values.items() if tag not in attributes]
-            match = TAG_NAME.match(self._text, token.start)
+            match = _TAG_NAME.match(self._text, token.start)
             if match and added:
                 yield match.end(), match.end(), "".join(added)
             for tag, value in values.items():
                 if tag in attributes and attributes[tag].value.lower() != value.lower():
                     yield _set_value(attributes[tag], value)
 
-
-def _set_value(attribute: TagAttribute, value: str) -> tuple[int, int, str]:
-    if attribute.quote:
-        return attribute.start, attribute.end, value
-    equals = "" if attribute.end > attribute.start else "="
-    return attribute.start, attribute.end, f'{equals}"{value}"'
-
-
-class _Reader:
-    """The units of a sequence of tokens."""
-
-    def __init__(self, text: str, tokens: Sequence[Token], config: ReadConfig, escape: Callable[[str], str]) -> None:
-        self._text, self._tokens = text, tokens
-        self.units: list[Unit] = []
-        self.skipped: list[Skipped] = []
-        self.patched = PatchedText(text)
-        self.unquoted: list[tuple[int, int, int]] = []
-        """start, end and unit of values of attributes without quotes"""
-        self.language_tags: list[Token] = []
-        """start tags that name the language of the text"""
-        self._frames: list[tuple[str, str | None]] = []
-        """open elements, and why their text is not translated"""
-        self._counts: Counter[str] = Counter()
-        self._items: list[_Item] = []
-        self._values: list[tuple[TagAttribute, str]] = []
-        """attributes in running text, with the names of their units"""
-        nbsp = _NBSP.search(text)
-        self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
-        self._languages = self._find_languages(config)
-
-    def escape(self, text: str) -> str:
+    def _escape(self, text: str) -> str:
         """Return character data as the file writes it."""
         return self._raw_escape(text).replace("\xa0", self._nbsp)
 
-    def escape_value(self, text: str) -> str:
+    def _escape_double(self, text: str) -> str:
         """Return the value of an attribute in double quotes."""
-        return self.escape(text).replace('"', "&quot;")
+        return self._escape(text).replace('"', "&quot;")
 
     def _escape_single(self, text: str) -> str:
-        return self.escape(text).replace("'", "&#39;")
+        return self._escape(text).replace("'", "&#39;")
 
     def _find_languages(self, config: ReadConfig) -> set[str]:
         """Return the languages that count as that of the text."""
         languages = {primary_language(config.source_language)}
         for token in self._tokens:
             if token.kind == "start" and token.name in ("html", "body"):
-                languages.add(primary_language(find_language(self._read_tag(token))))
+                languages.add(primary_language(_find_language(self._read_tag(token))))
                 if token.name == "body":
                     break
         return languages - {""}
 
-    def _read_tag(self, token: Token) -> dict[str, TagAttribute]:
-        return read_attributes(self._text[token.start : token.end], token.start)
+    def _read_tag(self, token: Token) -> dict[str, _TagAttribute]:
+        return _read_attributes(self._text[token.start : token.end], token.start)
 
-    def read(self) -> None:
+    def _read(self) -> None:
         """Read all tokens."""
         index = 0
         while index < len(self._tokens):
@@ -177,11 +215,11 @@ class _Reader:
                 index = self._start(index)
                 continue
             if token.kind == "end":
-                self._end(token)
+                self._end(index)
             elif self._reason is None:
                 self._items.append(_Item(token.kind, token.start, token.end, value=token.value))
             elif token.kind == "text":
-                self._skip(self._reason, token.value)
+                self.skip(self._reason, token.value)
             index += 1
         self._flush()
 
@@ -192,135 +230,100 @@ class _Reader:
     def _start(self, index: int) -> int:
         """Read a start tag, or a whole element. Return the index of the next token."""
         token = self._tokens[index]
-        self._close_implied(token.name)
+        self._close(index)
         attributes = self._read_tag(token)
-        is_enabled = find_translate(attributes) == "yes"
+        is_enabled = _find_translate(attributes) == "yes"
         reason = self._find_reason(token.name, attributes)
-        if self._reason is None and (reason is not None or token.name in EMBEDDED):
-            end = self._find_end(index)
+        if self._reason is None and (reason is not None or token.name in _EMBEDDED):
+            end = self._ends[index]
             is_whole = reason is None or len(self._frames) > _MAX_DEPTH  # each deeper one would be searched again
             if is_whole or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
                 self._add_whole(index, end, reason)
                 return end
         state = reason if reason is not None else None if is_enabled else self._reason
-        if token.name in BLOCKS or state != self._reason:
+        if token.name in _BLOCKS or state != self._reason:
             self._flush()
         if state is None:
             self._add_tag(token, attributes)
-        if not token.is_empty and token.name not in VOID:
-            self._frames.append((token.name, state))
-            self._counts[token.name] += 1
+        if not token.is_empty and token.name not in _VOID:
+            self._frames.append((index, state))
         return index + 1
 
-    def _add_tag(self, token: Token, attributes: dict[str, TagAttribute]) -> None:
+    def _add_tag(self, token: Token, attributes: dict[str, _TagAttribute]) -> None:
         """Add a start tag to the running text."""
         has_patches = self._read_values(token, attributes)
-        if token.name in BLOCKS or token.name == "meta":
+        if token.name in _BLOCKS or token.name == "meta":
             self._flush()
             return
         if token.name == "br":
-            self._items.append(_Item("break", token.start, token.end))
+            self._items.append(_Item("break", token.start, token.end, has_patches=has_patches))
             return
-        is_alone = token.is_empty or token.name in VOID
-        can_copy = token.name in CAN_COPY and "id" not in attributes
+        is_alone = token.is_empty or token.name in _VOID
+        can_copy = token.name in _CAN_COPY and "id" not in attributes
         kind: Literal["alone", "open"] = "alone" if is_alone else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
-    def _end(self, token: Token) -> None:
-        old = self._reason
-        if self._counts[token.name]:
-            while self._pop() != token.name:
-                pass
-        if token.name in BLOCKS or self._reason != old:
+    def _end(self, index: int) -> None:
+        token, old = self._tokens[index], self._reason
+        self._close(index)
+        start = self._frames[-1][0] if self._frames else 0
+        if self._frames and self._ends[start] == index + 1 and self._tokens[start].name == token.name:
+            self._frames.pop()
+        if token.name in _BLOCKS or self._reason != old:
             self._flush()
         elif self._reason is None:
-            kind: Literal["aside", "close"] = "aside" if token.name in VOID else "close"
+            kind: Literal["aside", "close"] = "aside" if token.name in _VOID else "close"
             self._items.append(_Item(kind, token.start, token.end, token.name))
 
-    def _pop(self) -> str:
-        name, _ = self._frames.pop()
-        self._counts[name] -= 1
-        return name
+    def _close(self, index: int) -> None:
+        """Close the elements that end before a token."""
+        while self._frames and self._ends[self._frames[-1][0]] <= index:
+            self._frames.pop()
 
-    def _close_implied(self, name: str) -> None:
-        """Close the elements that the start of this one closes."""
-        while self._frames and closes(name, self._frames[-1][0]):
-            self._pop()
-
-    def _find_reason(self, name: str, attributes: dict[str, TagAttribute]) -> str | None:
+    def _find_reason(self, name: str, attributes: dict[str, _TagAttribute]) -> str | None:
         """Return why an element is not translated, or None."""
-        translate = find_translate(attributes)
+        translate = _find_translate(attributes)
         if translate == "no":
             return 'translate="no"'
-        language = primary_language(find_language(attributes))
+        language = primary_language(_find_language(attributes))
         if language and self._languages and language not in self._languages and name not in ("html", "body"):
             return "passages in another language"
-        return SKIPPED.get(name) if translate != "yes" else None
+        return _SKIPPED.get(name) if translate != "yes" else None
 
     def _is_enabled(self, token: Token) -> bool:
-        return token.kind == "start" and find_translate(self._read_tag(token)) == "yes"
-
-    def _find_end(self, index: int) -> int:
-        """Return the index after the last token of the element that starts at `index`."""
-        token = self._tokens[index]
-        if token.is_empty or token.name in VOID:
-            return index + 1
-        opened, counts = [token.name], Counter([token.name])
-        for number in range(index + 1, len(self._tokens)):
-            token = self._tokens[number]
-            if token.kind == "start":
-                while opened and closes(token.name, opened[-1]):
-                    counts[opened.pop()] -= 1
-                if not opened:
-                    return number
-                if not token.is_empty and token.name not in VOID:
-                    opened.append(token.name)
-                    counts[token.name] += 1
-            elif token.kind == "end" and counts[token.name]:
-                while (name := opened.pop()) != token.name:
-                    counts[name] -= 1
-                counts[name] -= 1
-                if not opened:
-                    return number + 1
-            elif token.kind == "end" and self._counts[token.name]:
-                return number
-        return len(self._tokens)
+        return token.kind == "start" and _find_translate(self._read_tag(token)) == "yes"
 
     def _add_whole(self, index: int, end: int, reason: str | None) -> None:
         """Add an element that is one code, or skip it where it is a block."""
         tokens = self._tokens[index:end]
         first = tokens[0]
-        if first.name in BLOCKS:
+        if first.name in _BLOCKS:
             self._flush()
-        read = tokens if reason is None else tokens[:1] if reason == SKIPPED.get(first.name) else []
+        read = tokens if reason is None else tokens[:1] if reason == _SKIPPED.get(first.name) else []
         patches = [self._read_values(each, self._read_tag(each)) for each in read if each.kind == "start"]
         value = " ".join(token.value for token in tokens if token.kind == "text")
-        if first.name in BLOCKS:
-            self._skip(reason or "", value)
+        if first.name in _BLOCKS:
+            self.skip(reason or "", value)
             self._flush()
         else:
             if reason is None and first.name == "svg":
                 for match in _DRAWN.finditer(self._text, first.start, tokens[-1].end):
-                    self._skip("texts of drawings", html.unescape(match[1]))
+                    self.skip("texts of drawings", unescape(match[1]))
             span = first.start, tokens[-1].end
             self._items.append(_Item("alone", *span, value=value, has_patches=any(patches), reason=reason or ""))
 
-    def _skip(self, reason: str, text: str) -> None:
-        if reason and has_letters(text):
-            self.skipped.append(Skipped(reason, " ".join(text.split())[:_MAX_SKIPPED]))
-
-    def _read_values(self, token: Token, attributes: dict[str, TagAttribute]) -> bool:
+    def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
-        names = [name for name in attributes if is_translated(token.name, name, attributes)]
+        names = [name for name in attributes if _is_translated(token.name, name, attributes)]
         values = [
             (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
         ]
         self._values += values
         names_language = (
-            token.name in ("html", "body") or primary_language(find_language(attributes)) in self._languages
+            token.name in ("html", "body") or primary_language(_find_language(attributes)) in self._languages
         )
         if names_language:
-            self.language_tags.append(token)
+            self._language_tags.append(token)
         return bool(values) or names_language
 
     def _flush(self) -> None:
@@ -331,18 +334,17 @@ class _Reader:
         values, self._values = self._values, []
         for attribute, name in values:
             text = attribute.value.strip(_SPACES)
-            index = len(self.units)
-            self.units.append(Unit(text, id=name))
+            index = self.add_unit(Unit(text, id=name))
             if not attribute.quote:
-                self.unquoted.append((attribute.start, attribute.end, index))
+                self._unquoted.append((attribute.start, attribute.end, index))
                 continue
             start, end = _strip(self._text, attribute.start, attribute.end)
-            self.patched.add(start, end, index, self.escape_value if attribute.quote == '"' else self._escape_single)
+            self._patched.add(start, end, index, self._escape_double if attribute.quote == '"' else self._escape_single)
 
     def _add_unit(self, items: Sequence[_Item]) -> None:
         if not any(item.kind == "text" and has_letters(item.value) for item in items):
             for item in items:
-                self._skip(item.reason, item.value)
+                self.skip(item.reason, item.value)
             return
         partners = _match_pairs(items)
         inner = [
@@ -354,14 +356,13 @@ class _Reader:
         start, _ = _strip(self._text, items[first].start, items[first].end)
         _, end = _strip(self._text, items[last].start, items[last].end)
         unit, nested = self._build(items, range(first, last + 1), partners, end)
-        self.patched.add(start, end, len(self.units), self.escape, nested)
-        self.units.append(unit)
+        self._patched.add(start, end, self.add_unit(unit), self._escape, nested)
 
     def _build(
         self, items: Sequence[_Item], indices: Iterable[int], partners: dict[int, int], end: int
     ) -> tuple[Unit, dict[str, Span]]:
         """Return the unit of some items, and the spans of codes that are written anew."""
-        builder = UnitBuilder(collapse=True, escape=self.escape)
+        builder = UnitBuilder(collapse=True, escape=self._escape)
         nested: dict[str, Span] = {}
         has_space = True  # whether the text ends with white space
         for index in indices:
@@ -381,10 +382,17 @@ class _Reader:
                 builder.add_alone(id, content, is_space=item.kind == "break")
                 has_space = has_space or item.kind == "break"
             elif item.kind == "open":
-                builder.open(id, content, item.can_copy, is_mark=item.name in NOTE_MARKS)
+                builder.open(id, content, item.can_copy, is_mark=item.name in _NOTE_MARKS)
             else:
                 builder.close(id, content)
         return builder.finish(), nested
+
+
+def _set_value(attribute: _TagAttribute, value: str) -> Replacement:
+    if attribute.quote:
+        return attribute.start, attribute.end, value
+    equals = "" if attribute.end > attribute.start else "="
+    return attribute.start, attribute.end, f'{equals}"{value}"'
 
 
 def _strip(text: str, start: int, end: int) -> Span:
@@ -460,3 +468,69 @@ def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
 
 def _join_text(items: Sequence[_Item]) -> str:
     return " ".join("".join(item.value for item in items if item.kind == "text").split())
+
+
+def _find_ends(tokens: Sequence[Token]) -> list[int]:
+    """Return, for each start tag, the index after the last token of its element."""
+    ends = list(range(1, len(tokens) + 1))
+    opened: list[int] = []
+    counts: Counter[str] = Counter()
+    for number, token in enumerate(tokens):
+        if token.kind == "start":
+            while opened and _closes(token.name, tokens[opened[-1]].name):
+                ends[opened[-1]] = number
+                counts[tokens[opened.pop()].name] -= 1
+            if not token.is_empty and token.name not in _VOID:
+                opened.append(number)
+                counts[token.name] += 1
+        elif token.kind == "end" and counts[token.name]:
+            while tokens[start := opened.pop()].name != token.name:
+                ends[start] = number
+                counts[tokens[start].name] -= 1
+            ends[start] = number + 1
+            counts[token.name] -= 1
+    for start in opened:
+        ends[start] = len(tokens)
+    return ends
+
+
+def _read_attributes(tag: str, start: int) -> dict[str, _TagAttribute]:
+    """Return the attributes of a start tag that begins at `start` by name, the first one of each name."""
+    attributes: dict[str, _TagAttribute] = {}
+    name = _TAG_NAME.match(tag)
+    for match in _ATTRIBUTE.finditer(tag, name.end() if name else 0):
+        raw = match[2] or ""
+        quote = raw[:1] if raw[:1] in ('"', "'") else ""
+        first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
+        span = start + first + len(quote), start + last - len(quote)
+        value = unescape(raw[1:-1] if quote else raw)
+        attributes.setdefault(match[1].lower(), _TagAttribute(*span, value, quote))
+    return attributes
+
+
+def _find_translate(attributes: dict[str, _TagAttribute]) -> str:
+    """Return "yes", "no", or "" where an element does not tell."""
+    if "translate" in attributes:
+        return {"no": "no", "yes": "yes", "": "yes"}.get(attributes["translate"].value.strip().lower(), "")
+    return "no" if "class" in attributes and "notranslate" in attributes["class"].value.lower().split() else ""
+
+
+def _find_language(attributes: dict[str, _TagAttribute]) -> str:
+    """Return the code of the language that an element names, or an empty string."""
+    attribute = attributes.get("lang") or attributes.get("xml:lang")
+    return attribute.value if attribute else ""
+
+
+def _is_translated(tag: str, name: str, attributes: dict[str, _TagAttribute]) -> bool:
+    """Return whether an attribute of an element is translated."""
+    if tag == "meta":
+        kind = attributes.get("name") or attributes.get("property")
+        return name == "content" and kind is not None and kind.value.strip().lower() in _METAS
+    if tag == "input" and name == "value":
+        return "type" in attributes and attributes["type"].value.strip().lower() in ("submit", "button", "reset")
+    return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
+
+
+def _closes(name: str, opened: str) -> bool:
+    """Return whether the start of an element _closes an open one."""
+    return opened in _IMPLIED_ENDS.get(name, ()) or (opened == "p" and name in _BLOCKS and name != "button")

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
-from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
-from docmt.formats.registry import ReadConfig
-from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
-from docmt.formats.units import Skipped, Unit, UnitFile
+from docmt.documents.words import has_letters
+from docmt.formats.patched_text import TextFile
+from docmt.formats.placeholders import is_icu_message, tidy_spaces
+from docmt.formats.units import ReadConfig, Skipped, Unit
 
 MAX_DEPTH = 1000
 ANY = "*"
@@ -58,28 +57,24 @@ class _Value(NamedTuple):
         return ".".join(ANY if index else part for part, index in zip(self.path, self.is_in_list, strict=True))
 
 
-@dataclass
-class JsonFile(UnitFile):
+class JsonFile(TextFile):
     """A JSON file with strings to translate."""
 
-    text: str = ""
-    path: str = ""
-    encoding: TextEncoding = UTF_8
-    spans: list[tuple[int, int]] = field(default_factory=list)
-    """start and end of each unit's string with its quotes"""
+    def __init__(self, data: bytes, path: str) -> None:
+        super().__init__(data, path)
+        self.spans: list[tuple[int, int]] = []
+        """start and end of each unit's string with its quotes"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. A file of ASCII with escapes stays one. It names no language."""
         is_ascii = self.text.isascii() and re.search(r"\\u[0-9A-Fa-f]{4}", self.text) is not None
-        parts, position = [], 0
+        replacements = []
         for (start, end), old, new in zip(self.spans, self.units, units, strict=True):
             if new != old:
                 string = json.dumps(tidy_spaces(new).render(), ensure_ascii=is_ascii)
-                if "\\/" in self.text[start:end]:
-                    string = string.replace("/", "\\/")
-                parts += [self.text[position:start], string]
-                position = end
-        return self.encoding.encode("".join([*parts, self.text[position:]]), self.path)
+                slash = "\\/" if "\\/" in self.text[start:end] else "/"
+                replacements.append((start, end, string.replace("/", slash)))
+        return self.render(units, replacements)
 
 
 def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
@@ -88,12 +83,11 @@ def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
     A field is a path with dots (menu.items.title), in which * is any key or index. One that names an object or a list
     stands for all strings in it but identifiers. Raises DocmtError for broken JSON, and if a field has no strings.
     """
-    text, encoding = decode_text(data, path)
-    file = JsonFile(text=text, path=path, encoding=encoding)
-    values = list(_find_strings(text, path))
+    file = JsonFile(data, path)
+    values = list(_find_strings(file))
     if not config.fields:
         raise DocmtError(
-            f"{path}: name the values to translate with --fields, such as {_list_paths(text, values)}. "
+            f"{path}: name the values to translate with --fields, such as {_list_paths(file.text, values)}. "
             f"* is any key, and a path to an object or a list stands for all strings in it."
         )
     fields = [tuple(each.split(".")) for each in config.fields]
@@ -134,21 +128,15 @@ def _list_paths(text: str, values: Sequence[_Value]) -> str:
 def _add_unit(file: JsonFile, value: _Value, is_named: bool) -> None:
     """Add the unit of a string. is_named: whether its path was given, and not one above it."""
     name = ".".join(value.path)
-    string = _decode(file.text, file.path, value.start, value.end)
+    string = _decode(file, value.start, value.end)
     if _SURROGATE.search(string):
-        line = file.text.count("\n", 0, value.start) + 1
-        raise DocmtError(f"{file.path}, line {line}: {name} has half a character (a lone \\uD800): correct it")
+        raise DocmtError(f"{file.find_line(value.start)}: {name} has half a character (a lone \\uD800): correct it")
     if not has_letters(string):
         return
-    if is_icu_message(string):
-        file.skipped.append(Skipped("ICU messages", string))
-    elif not is_named and is_identifier(string):
+    if not is_named and not is_icu_message(string) and is_identifier(string):
         file.skipped.append(Skipped("identifiers", string))
-    else:
-        unit = hide_placeholders(Unit(string, id=name))
-        if has_letters(unit.text):
-            file.units.append(unit)
-            file.spans.append((value.start, value.end))
+    elif file.add_string(string, name):
+        file.spans.append((value.start, value.end))
 
 
 def is_identifier(text: str) -> bool:
@@ -156,40 +144,16 @@ def is_identifier(text: str) -> bool:
     return len(text) < 2000 and _IDENTIFIER.fullmatch(text.strip()) is not None
 
 
-def _decode(text: str, path: str, start: int, end: int) -> str:
+def _decode(file: JsonFile, start: int, end: int) -> str:
     """Return the value of a string."""
     try:
-        return str(json.loads(text[start:end]))
+        return str(json.loads(file.text[start:end]))
     except ValueError as error:
-        raise _broken(text, path, start, "a wrong escape") from error
+        raise _broken(file, start, "a wrong escape") from error
 
 
-def _broken(text: str, path: str, position: int, problem: str) -> DocmtError:
-    line = text.count("\n", 0, position) + 1
-    return DocmtError(f"{path}, line {line}: broken JSON ({problem}): correct it")
-
-
-def _find_strings(text: str, path: str) -> Iterator[_Value]:
-    """Yield the strings that are values, in their order. Raises DocmtError for what is not JSON."""
-    stack: list[_Container] = []
-    position, state = 0, "value"
-    while state:
-        match = _TOKEN.match(text, position)
-        token = "" if match is None else match["mark"] or ("string" if match["string"] else "other")
-        following = _find_next(state, token, stack)
-        if match is None or following is None:
-            raise _broken(text, path, _skip_space(text, position), f"a {_EXPECTED[state]} is missing")
-        start, position = match.start(match.lastgroup or 0), match.end()
-        if len(stack) > MAX_DEPTH:
-            raise _broken(text, path, start, f"nested deeper than {MAX_DEPTH} levels")
-        if token == "string" and following == "colon":
-            stack[-1].key = _decode(text, path, start, position)
-        elif token == "string":
-            keys = tuple(each.key if each.is_object else str(each.index) for each in stack)
-            yield _Value(keys, start, position, tuple(not each.is_object for each in stack))
-        state = following
-    if _skip_space(text, position) != len(text):
-        raise _broken(text, path, position, "text after its end; if it is JSON Lines, name it .jsonl")
+def _broken(file: JsonFile, position: int, problem: str) -> DocmtError:
+    return DocmtError(f"{file.find_line(position)}: broken JSON ({problem}): correct it")
 
 
 @dataclass
@@ -201,38 +165,49 @@ class _Container:
     index: int = 0
 
 
-_EXPECTED = {"value": "value", "first value": "value", "key": "key", "first key": "key", "colon": "colon"} | {
-    "comma": "comma or closing bracket"
+_VALUE = {"string": "comma", "other": "comma", "{": "first key", "[": "first value"}
+_NEXT = {
+    "value": _VALUE,
+    "first value": {**_VALUE, "]": "comma"},
+    "key": {"string": "colon"},
+    "first key": {"string": "colon", "}": "comma"},
+    "colon": {":": "value"},
+    "comma or closing bracket": {",": "comma", "}": "comma", "]": "comma"},
 }
-"""What may come in each state, for messages."""
+"""What comes next after each token, by what is expected."""
 
 
-def _find_next(state: str, token: str, stack: list[_Container]) -> str | None:
-    """Return the state after a token, "" at the end of the file, and None if the token is wrong. Keep the stack."""
-    if token in ("}", "]"):
-        allowed = ("comma", "first key") if token == "}" else ("comma", "first value")
-        if not stack or stack[-1].is_object != (token == "}") or state not in allowed:
-            return None
-        stack.pop()
-        return "comma" if stack else ""
-    if state in ("key", "first key"):
-        return "colon" if token == "string" else None
-    if state == "colon":
-        return "value" if token == ":" else None
-    if state == "comma":
-        if token != ",":
-            return None
-        stack[-1].index += 1
-        return "key" if stack[-1].is_object else "value"
-    if token in ("{", "["):
-        stack.append(_Container(token == "{"))
-        return "first key" if token == "{" else "first value"
-    if token in ("string", "other"):
-        return "comma" if stack else ""
-    return None
+def _find_strings(file: JsonFile) -> Iterator[_Value]:
+    """Yield the strings that are values, in their order. Raises DocmtError for what is not JSON."""
+    stack: list[_Container] = []
+    text, position, expected = file.text, 0, "value"
+    while expected:
+        match = _TOKEN.match(text, position)
+        token = "" if match is None else match["mark"] or ("string" if match["string"] else "other")
+        following = _NEXT[expected].get(token)
+        if match is None or following is None or (token in ("}", "]") and stack[-1].is_object != (token == "}")):
+            raise _broken(file, _skip_space(text, position), f"a {expected.removeprefix('first ')} is missing")
+        start, position = match.start(match.lastgroup or 0), match.end()
+        if token in ("{", "["):
+            stack.append(_Container(token == "{"))
+        elif token in ("}", "]"):
+            stack.pop()
+        elif following == "colon":
+            stack[-1].key = _decode(file, start, position)
+        elif token == "string":
+            keys = tuple(each.key if each.is_object else str(each.index) for each in stack)
+            yield _Value(keys, start, position, tuple(not each.is_object for each in stack))
+        elif token == ",":
+            stack[-1].index += 1
+            following = "key" if stack[-1].is_object else "value"
+        if len(stack) > MAX_DEPTH:
+            raise _broken(file, start, f"nested deeper than {MAX_DEPTH} levels")
+        if following == "comma":
+            following = "comma or closing bracket" if stack else ""
+        expected = following
+    if _skip_space(text, position) != len(text):
+        raise _broken(file, position, "text after its end; if it is JSON Lines, name it .jsonl")
 
 
 def _skip_space(text: str, position: int) -> int:
-    while position < len(text) and text[position] in " \t\r\n":
-        position += 1
-    return position
+    return len(text) - len(text[position:].lstrip(" \t\r\n"))

@@ -1,7 +1,8 @@
 """Markdown: CommonMark with tables, footnotes, definition lists and formulas of GitHub and Pandoc.
 
 Marks of lists, headings and quotes, code, HTML blocks and link definitions stay. The lines of a changed paragraph
-become one line.
+become one line. The syntax is that of CommonMark 0.31 (https://spec.commonmark.org/0.31.2/) and of GitHub's tables, as
+far as whole lines can show it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
-from docmt.documents.text_layout import Verbatim, find_verbatim, has_letters
+from docmt.documents.segmentation import find_fence_end
+from docmt.documents.words import has_letters
 from docmt.formats.markdown_inline import (
     escape_cell,
     escape_inline,
@@ -24,11 +27,9 @@ from docmt.formats.markdown_inline import (
     read_inline_markdown,
     read_title,
 )
-from docmt.formats.patched_text import PatchedText
+from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.registry import ReadConfig
-from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
-from docmt.formats.units import Skipped, Unit, UnitFile
+from docmt.formats.units import ReadConfig, Skipped, Unit
 
 Span = tuple[int, int]
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -51,17 +52,41 @@ _TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t:|-]*$")
 _KEY = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+([^\r\n]*?)[ \t]*$", re.MULTILINE)
 _PLAIN_START = re.compile(r"[\w(“„«¿¡‘—–…]")
 _NOTE = re.compile(r"\[\^[^\]\s]+\]:")
+_RULE_LINE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$")
+_DEFINITION_LINE = re.compile(r"""\[(?!\^)[^\]]+\]:\s*(?:<[^>]*>|\S+)(?:\s+(?:"[^"]*"|'[^']*'|\([^)]*\)))?$""")
+_NO_PARAGRAPH = re.compile(r"$|#{1,6}(?:\s|$)|(?:=+|-+|(?:\*\s*){3,}|(?:_\s*){3,})$")
+"""Lines after which no paragraph is open: empty ones, headings, underlines and rules."""
+_ALERT = re.compile(r"(?:>\s*)+\[!\w+\]$")
+_FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
+
+# Start and end conditions of CommonMark's HTML blocks (None: an empty line).
+_BLOCK_TAGS = (
+    "address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|"
+    "fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|"
+    "menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|"
+    "track|ul"
+)
+_HTML: tuple[tuple[re.Pattern[str], re.Pattern[str] | None], ...] = (
+    (re.compile(r"<!--"), re.compile(r"-->")),
+    (re.compile(r"<(script|pre|style|textarea)(\s|>|$)", re.IGNORECASE), re.compile(r"</(script|pre|style|textarea)>")),
+    (re.compile(rf"</?({_BLOCK_TAGS})(\s|/?>|$)", re.IGNORECASE), None),
+    (re.compile(r"</?[a-z][\w-]*(\s[^<>]*)?>$", re.IGNORECASE), None),
+)
 _KEPT = frozenset(("code", "HTML", "formulas"))
 """Kinds of blocks that are reported as not translated."""
 
 
-@dataclass
-class MarkdownFile(UnitFile):
-    """A Markdown text."""
+class Block(NamedTuple):
+    """Consecutive lines that are no running text."""
 
-    patches: PatchedText = field(default_factory=lambda: PatchedText(""))
-    path: str = ""
-    encoding: TextEncoding = UTF_8
+    start: int
+    end: int
+    kind: str
+    """for messages: "code", "tables", ..."""
+
+
+class MarkdownFile(TextFile):
+    """A Markdown text."""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Text that would be markup is escaped. Markdown names no language."""
@@ -69,7 +94,7 @@ class MarkdownFile(UnitFile):
             new if new == old else guard_markup(tidy_pieces(old, new))
             for old, new in zip(self.units, units, strict=True)
         ]
-        return self.encoding.encode(self.patches.render(self.units, guarded), self.path)
+        return self.render(guarded)
 
 
 @dataclass
@@ -83,11 +108,11 @@ class _Paragraph:
 
 def read(data: bytes, path: str, config: ReadConfig) -> MarkdownFile:
     """Return the units of Markdown. `config.fields`: keys of the front matter whose strings are translated."""
-    text, encoding = decode_text(data, path)
-    file = MarkdownFile(patches=PatchedText(text), path=path, encoding=encoding)
+    file = MarkdownFile(data, path)
+    text = file.text
     reader = _Reader(file, frozenset(normalise_label(match[1]) for match in _DEFINITION.finditer(text)))
     position = 0
-    for block in find_verbatim(text, markdown=True):
+    for block in find_blocks(text):
         reader.read_lines(position, block.start)
         _read_block(file, reader, block, config.fields)
         position = block.end
@@ -95,9 +120,9 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkdownFile:
     return file
 
 
-def _read_block(file: MarkdownFile, reader: _Reader, block: Verbatim, fields: Sequence[str]) -> None:
+def _read_block(file: MarkdownFile, reader: _Reader, block: Block, fields: Sequence[str]) -> None:
     """Read a table or front matter, or note what is skipped."""
-    text = file.patches.text[block.start : block.end]
+    text = file.text[block.start : block.end]
     if block.kind == "tables":
         reader.read_table(block.start, block.end)
     elif block.kind == "front matter":
@@ -126,8 +151,7 @@ def _add_value(file: MarkdownFile, key: str, value: str, start: int) -> None:
     else:
         return
     if has_letters(string):
-        file.patches.add(start, end, len(file.units), escape)
-        file.units.append(Unit(string, id=key))
+        file.patches.add(start, end, file.add_unit(Unit(string, id=key)), escape)
 
 
 def _escape_double(text: str) -> str:
@@ -148,7 +172,7 @@ class _Reader:
     """Reader of the lines outside of verbatim blocks."""
 
     def __init__(self, file: MarkdownFile, labels: frozenset[str]) -> None:
-        self._file, self._text, self._labels = file, file.patches.text, labels
+        self._file, self._text, self._labels = file, file.text, labels
         self._indent = 0  # of the text of the list item
         self._follows_blank = True
         self._starts = [match.start() for match in _LINE.finditer(self._text)]
@@ -254,13 +278,96 @@ class _Reader:
 
         whole = {id: (locate(start), locate(end - 1) + 1) for id, (start, end) in inline.nested.items()}
         if has_letters(inline.unit.text):
-            self._file.patches.add(lines[0][0], lines[-1][1], len(self._file.units), escape, whole)
-            self._file.units.append(inline.unit)
+            self._file.patches.add(lines[0][0], lines[-1][1], self._file.add_unit(inline.unit), escape, whole)
         for start, end in inline.alts:
             if "\n" not in source[start:end] and start < end:
                 self._add([(locate(start), locate(start) + end - start)], escape)
         for start, end in inline.titles:
             if has_letters(source[start:end]):
                 write = partial(escape_title, quote=source[start])
-                self._file.patches.add(locate(start) + 1, locate(end - 1), len(self._file.units), write)
-                self._file.units.append(Unit(read_title(source[start + 1 : end - 1])))
+                index = self._file.add_unit(Unit(read_title(source[start + 1 : end - 1])))
+                self._file.patches.add(locate(start) + 1, locate(end - 1), index, write)
+
+
+def find_blocks(text: str) -> Iterator[Block]:
+    """Yield what is not running text, in order.
+
+    That is code, tables, HTML, formulas ($$), front matter, link definitions and marks of alerts (> [!NOTE]).
+    """
+    lines = list(_LINE.finditer(text))
+    stripped = [line[0].strip() for line in lines]
+    unclosed: dict[str, int] = {}
+    index, kind = 0, ""
+    while index < len(lines):
+        start = index
+        kind, index = _match_block(stripped, start, unclosed, follows=kind != "")
+        if kind:
+            yield Block(lines[start].start(), lines[index - 1].end(), kind)
+
+
+def _match_block(lines: list[str], index: int, unclosed: dict[str, int], follows: bool) -> tuple[str, int]:
+    """Return the kind of the block that begins in this line, perhaps "", and the index after its last line.
+
+    unclosed: see `find_fence_end`. follows: whether the line before ends another block.
+    """
+    if end := find_fence_end(lines, index, unclosed, markdown=True):
+        return "code", end
+    if index == 0 and (end := _match_front_matter(lines)):
+        return "front matter", end
+    if end := _match_table(lines, index):
+        return "tables", end
+    if end := _match_html(lines, index):
+        return "HTML", end
+    if end := _match_formula(lines, index):
+        return "formulas", end
+    if _ALERT.match(lines[index]):
+        return "marks of alerts", index + 1
+    if _DEFINITION_LINE.match(lines[index]) and (follows or not index or _NO_PARAGRAPH.match(lines[index - 1])):
+        return "link definitions", index + 1
+    return "", index + 1
+
+
+def _match_formula(lines: list[str], index: int) -> int:
+    """Return the index after the display formula ($$) that begins here, or 0.
+
+    It has empty lines only if it begins with $$ alone.
+    """
+    first = lines[index]
+    if not first.startswith("$$"):
+        return 0
+    if len(first) > 4 and "$$" in first[2:]:
+        return index + 1 if first.endswith("$$") and first.count("$$") == 2 else 0
+    for end in range(index + 1, len(lines)):
+        if not lines[end] and first != "$$":
+            break
+        if "$$" in lines[end]:
+            return end + 1 if lines[end].endswith("$$") else 0
+    return 0
+
+
+def _match_front_matter(lines: list[str]) -> int:
+    ends = _FRONT_MATTER.get(lines[0], ())
+    return next((index + 1 for index, line in enumerate(lines) if index and line in ends), 0)
+
+
+def _match_table(lines: list[str], index: int) -> int:
+    """Return the index after the table that begins here (headings, rule, rows with bars), or 0."""
+    if "|" not in lines[index] or index + 1 == len(lines):
+        return 0
+    rule = lines[index + 1]
+    if "|" not in rule or not _RULE_LINE.match(rule):
+        return 0
+    end = index + 2
+    while end < len(lines) and "|" in lines[end]:
+        end += 1
+    return end
+
+
+def _match_html(lines: list[str], index: int) -> int:
+    for opening, closing in _HTML:
+        if not opening.match(lines[index]):
+            continue
+        if closing is None:
+            return next((end for end in range(index, len(lines)) if not lines[end]), len(lines))
+        return next((end + 1 for end in range(index, len(lines)) if closing.search(lines[end])), len(lines))
+    return 0

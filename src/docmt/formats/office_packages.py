@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_lines
-from docmt.formats.patched_text import PatchedText, Span
+from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import space_words
 from docmt.formats.units import Code, Unit, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
@@ -179,11 +179,9 @@ class OfficeFile(UnitFile):
         same_as: int | None = None,
     ) -> int:
         """Add the text in a span of a part, and return the index of its unit. same_as: that of the unit it repeats."""
-        index = len(self.units) if same_as is None else same_as
+        index = self.add_unit(unit) if same_as is None else same_as
         part.patched.add(*span, len(part.texts), escape, builder.nested if builder else None)
         part.texts.append(_OfficeText(unit, index, builder.layout if builder else None, paragraph))
-        if same_as is None:
-            self.units.append(unit)
         return index
 
     def find_equal(self, unit: Unit, indices: Iterable[int]) -> int | None:
@@ -196,14 +194,14 @@ class OfficeFile(UnitFile):
                 return index
         return None
 
-    def add_attribute(self, part: OfficePart, element: Element, name: str, equal: Collection[int] = ()) -> int | None:
+    def add_attribute(self, part: OfficePart, element: Element, name: str, equal: Collection[int] = ()) -> list[int]:
         """Add the value of an attribute without prefix. equal: see `find_equal`. Return its index, if it is a text."""
         value = element.attributes.get(name, "")
         if not has_letters(value) or _FILE_NAME.fullmatch(value):
-            return None
+            return []
         start, end, _ = set_attribute(part.file, element, name, value)
         unit = Unit(value)
-        return self.add_text(part, (start + 1, end - 1), unit, escape_attribute, same_as=self.find_equal(unit, equal))
+        return [self.add_text(part, (start + 1, end - 1), unit, escape_attribute, same_as=self.find_equal(unit, equal))]
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""
@@ -213,13 +211,13 @@ class OfficeFile(UnitFile):
                 if element.name in [f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description")]:
                     self.add_element_text(part, element)
 
-    def add_element_text(self, part: OfficePart, element: Element, equal: Collection[int] = ()) -> int | None:
-        """Add the text of an element that holds nothing else. equal: see `find_equal`. Return its index, or None."""
+    def add_element_text(self, part: OfficePart, element: Element, equal: Collection[int] = ()) -> list[int]:
+        """Add the text of an element that holds nothing else. equal: see `find_equal`. Return its index, if any."""
         unit = Unit(element.text())
         if not has_letters(unit.text) or element.elements:
-            return None
+            return []
         span = (element.inner_start, element.inner_end)
-        return self.add_text(part, span, unit, same_as=self.find_equal(unit, equal))
+        return [self.add_text(part, span, unit, same_as=self.find_equal(unit, equal))]
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the package with other units."""
@@ -254,7 +252,7 @@ class OfficeFile(UnitFile):
         )
 
     @abstractmethod
-    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
+    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
         """Return replacements (start, end, text) outside of texts, by the name of their part."""
 
     def set_run_language(self, head: str, language: str, paragraph: Element | None) -> str:
@@ -281,7 +279,7 @@ class OfficeFile(UnitFile):
             return ""
         return f'<{paragraph.tag}Pr algn="r" rtl="1"/>'
 
-    def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[tuple[int, int, str]]:
+    def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[Replacement]:
         """Return replacements of the format of a changed paragraph, which set its direction."""
         form = paragraph.find(_A_FRAME[0])
         if not is_right_to_left(language) or form is None:
@@ -289,8 +287,8 @@ class OfficeFile(UnitFile):
         patches = [] if "algn" in form.attributes else [set_attribute(part.file, form, "algn", "r")]
         return [*patches, set_attribute(part.file, form, "rtl", "1")]
 
-    def read_drawing_paragraph(self, part: OfficePart, paragraph: Element, equal: Collection[int] = ()) -> int | None:
-        """Add a paragraph of DrawingML (`a:p`). equal: units that it may repeat. Return the index of its unit."""
+    def read_drawing_paragraph(self, part: OfficePart, paragraph: Element, equal: Collection[int] = ()) -> list[int]:
+        """Add a paragraph of DrawingML (`a:p`). equal: units that it may repeat. Return its index, if any."""
         builder = RunBuilder(paragraph.tag[:-1], keep_space=False)
         start, end = paragraph.inner_start, paragraph.inner_end
         for child in paragraph.elements:
@@ -306,9 +304,20 @@ class OfficeFile(UnitFile):
                 builder.add_alone(part.raw(child), is_space=child.name == _A_BREAK)
         unit = builder.finish()
         if not has_letters(unit.text):
-            return None
+            return []
         same = self.find_equal(unit, equal)
-        return self.add_text(part, (start, end), unit, builder=builder, paragraph=paragraph, same_as=same)
+        return [self.add_text(part, (start, end), unit, builder=builder, paragraph=paragraph, same_as=same)]
+
+    def read_shapes(self, part: OfficePart, shape: str) -> None:
+        """Add the paragraphs of DrawingML, and alternative texts of shapes. Fallbacks repeat what is before them."""
+        indices: list[int] = []
+        for element in find_outer(part.file.root, (A_PARAGRAPH, shape), (A_PARAGRAPH,)):
+            equal = indices if element.has_ancestor(FALLBACK) else ()
+            if element.name == A_PARAGRAPH:
+                indices += self.read_drawing_paragraph(part, element, equal)
+                continue
+            for attribute in ("title", "descr"):
+                indices += self.add_attribute(part, element, attribute, equal)
 
     def read_drawings(self, names: Iterable[str], equal: Collection[int] = ()) -> list[int]:
         """Add all paragraphs of DrawingML in parts such as charts and SmartArt. Return the indices of their units."""
@@ -316,8 +325,7 @@ class OfficeFile(UnitFile):
         for name in names:
             part = self.open_part(name)
             for paragraph in part.file.root.iter(A_PARAGRAPH):
-                index = self.read_drawing_paragraph(part, paragraph, equal)
-                indices += [] if index is None else [index]
+                indices += self.read_drawing_paragraph(part, paragraph, equal)
         return indices
 
     def read_diagrams(self, names: Sequence[str]) -> None:

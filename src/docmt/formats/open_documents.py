@@ -13,40 +13,50 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
-from docmt.formats.open_document_styles import OFFICE, TEXT, Styles, find_prefix, set_language
-from docmt.formats.patched_text import PatchedText, Span
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
+from docmt.documents.words import has_letters
+from docmt.formats.language_codes import is_right_to_left
+from docmt.formats.patched_text import PatchedText, Replacement, Span
+from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, is_code_style
 from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+_FO = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
+_DEFAULT_STYLE, _TEXT_PROPERTIES = _STYLE + "default-style", _STYLE + "text-properties"
+_MAX_PARENTS = 20
+_INVISIBLE = re.compile(r"\{[^}]*\}((paragraph-)?rsid|(language|country|script|rfc-language-tag)(-asian|-complex)?)$")
+"""Attributes of text properties that do not show: revisions and languages."""
+_NO_LANGUAGES = frozenset({"zxx", "none", ""})
+_ASIAN = frozenset({"zh", "ja", "ko", "yue"})
+_COMPLEX = {"bn", "bo", "gu", "hi", "km", "kn", "lo", "ml", "mr", "my", "ne", "pa", "si", "ta", "te", "th"}
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _SHOW = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
-_MASTER_PAGE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}master-page"
-_HANDOUT = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}handout-master"
-_DC = "{http://purl.org/dc/elements/1.1/}"
+_MASTER_PAGE = _STYLE + "master-page"
+_HANDOUT = _STYLE + "handout-master"
+_DC_URI = "http://purl.org/dc/elements/1.1/"
+_DC = f"{{{_DC_URI}}}"
 _FORM = "{urn:oasis:names:tc:opendocument:xmlns:form:1.0}"
 _MATH = "{http://www.w3.org/1998/Math/MathML}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_PARAGRAPHS = frozenset({TEXT + "p", TEXT + "h"})
+_PARAGRAPHS = frozenset({_TEXT + "p", _TEXT + "h"})
 _ALTERNATIVES = frozenset({_SVG + "title", _SVG + "desc"})
 _PLAIN = _ALTERNATIVES | {_SHOW + "header-decl", _SHOW + "footer-decl"}
 _FACTS = frozenset({_DC + "title", _DC + "subject", _DC + "description"})
-_CHANGES = frozenset({TEXT + "tracked-changes", _TABLE + "tracked-changes"})
+_CHANGES = frozenset({_TEXT + "tracked-changes", _TABLE + "tracked-changes"})
 _CELLS = frozenset({_TABLE + "table-cell", _TABLE + "covered-table-cell"})
-_SHEETS = (OFFICE + "spreadsheet", OFFICE + "chart")
-_SPACES = frozenset({TEXT + "s", TEXT + "tab", TEXT + "line-break"})
-_LINKS = frozenset({TEXT + "a", TEXT + "meta", TEXT + "ruby", TEXT + "ruby-base"})
+_SHEETS = (_OFFICE + "spreadsheet", _OFFICE + "chart")
+_SPACES = frozenset({_TEXT + "s", _TEXT + "tab", _TEXT + "line-break"})
+_LINKS = frozenset({_TEXT + "a", _TEXT + "meta", _TEXT + "ruby", _TEXT + "ruby-base"})
 _CONTROL = re.compile(r"\{[^}]*\}content-control$")
 _MASTER_TEXT = frozenset({"header", "footer", "date-time", "page-number"})
 """Classes of the frames of a master page that slides show; others hold a prompt such as "Click to edit"."""
 _WHITE = re.compile(r"(?<= ) +|\t|\n")
 _IDENTIFIER = re.compile(r"(?=.*[\d_])\S+")
 _STRING_VALUE = re.compile(r"\s[^\s=]*:string-value\s*=\s*(?:\"[^\"]*\"|'[^']*')")
-_SKIPPED_CHARACTERS = 80
 
 
 @dataclass
@@ -63,21 +73,52 @@ class _Part:
 class OpenDocument(UnitFile):
     """An odt, odp or ods file."""
 
-    def __init__(self, package: ZipPackage) -> None:
+    def __init__(self, data: bytes, path: str) -> None:
         super().__init__()
-        self._package = package
+        self._package, self._path = ZipPackage(data, path), path
         self._parts: list[_Part] = []
+        manifest = "META-INF/manifest.xml"
+        if manifest in self._package and b"encryption-data" in self._package.read(manifest):
+            raise DocmtError(f"{path} is encrypted. Save it without a password, and translate that.")
+        content, styles, meta = (self._parse(name) for name in ("content.xml", "styles.xml", "meta.xml"))
+        assert content is not None
+        if meta is not None:
+            reader = _PartReader(self, self._add_part("meta.xml", meta), _Styles([]))
+            for element in meta.root.iter(*_FACTS):
+                reader.add_plain(element)
+        roots = [styles.root] if styles is not None else []
+        self._read_part("content.xml", content, _Styles([*roots, content.root]))
+        if styles is not None:
+            self._read_part("styles.xml", styles, _Styles(roots))
 
-    def add_part(self, name: str, file: XmlFile) -> _Part:
-        """Add an XML file of the package."""
+    def _add_part(self, name: str, file: XmlFile) -> _Part:
         self._parts.append(_Part(name, file, PatchedText(file.text)))
         return self._parts[-1]
+
+    def _read_part(self, name: str, file: XmlFile, styles: _Styles) -> None:
+        """Read the paragraphs of a part."""
+        _PartReader(self, self._add_part(name, file), styles).read()
+
+    def read_object(self, folder: str, reference: str) -> None:
+        """Read an embedded object once. folder: that of the part which refers to it."""
+        inner = reference.removeprefix("./").rstrip("/")
+        for name in (f"{folder}/{inner}/content.xml", f"{inner}/content.xml"):
+            if name in self._package and all(part.name != name for part in self._parts):
+                file = XmlFile(self._package.read(name), f"{self._path} ({name})")
+                self._read_part(name, file, _Styles([file.root]))
+                return
+
+    def _parse(self, name: str) -> XmlFile | None:
+        """Return a part. Only `content.xml` must be there."""
+        if name != "content.xml" and name not in self._package:
+            return None
+        return XmlFile(self._package.read(name), f"{self._path} ({name})")
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the package with other units. language: is set in the default styles and in `meta.xml`."""
         contents = {}
         for part in self._parts:
-            replacements = set_language(part.file, language) if language else []
+            replacements = _set_language(part.file, language) if language else []
             for start, end, indices in part.string_values:
                 if any(units[index] != self.units[index] for index in indices):
                     replacements.append((start, end, ""))  # the paragraphs tell the value
@@ -87,77 +128,21 @@ class OpenDocument(UnitFile):
         return self._package.replace(contents)
 
 
-def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
+def read(data: bytes, path: str, config: ReadConfig) -> OpenDocument:
     """Return the units of an odt, odp or ods file. Raises DocmtError for damaged and encrypted ones."""
-    package = ZipPackage(data, path)
-    manifest = "META-INF/manifest.xml"
-    if manifest in package and b"encryption-data" in package.read(manifest):
-        raise DocmtError(f"{path} is encrypted. Save it without a password, and translate that.")
-    return _Reader(package, path).read()
-
-
-class _Reader:
-    def __init__(self, package: ZipPackage, path: str) -> None:
-        self._package, self._path = package, path
-        self._document = OpenDocument(package)
-        self._objects: set[str] = set()
-
-    def read(self) -> UnitFile:
-        content, styles, meta = (self._parse(name) for name in ("content.xml", "styles.xml", "meta.xml"))
-        assert content is not None
-        if meta is not None:
-            part = self._document.add_part("meta.xml", meta)
-            for element in meta.root.iter(*_FACTS):
-                _PartReader(self, part, Styles([]), "").add_plain(element)
-        roots = [styles.root] if styles is not None else []
-        self.read_part("content.xml", content, Styles([*roots, content.root]))
-        if styles is not None:
-            self.read_part("styles.xml", styles, Styles(roots))
-        return self._document
-
-    def read_part(self, name: str, file: XmlFile, styles: Styles) -> None:
-        """Read the paragraphs of a part."""
-        _PartReader(self, self._document.add_part(name, file), styles, name.rpartition("/")[0]).read()
-
-    def read_object(self, folder: str, reference: str) -> None:
-        """Read an embedded object once. folder: that of the part which refers to it."""
-        inner = reference.removeprefix("./").rstrip("/")
-        for name in (f"{folder}/{inner}/content.xml", f"{inner}/content.xml"):
-            if name in self._package and name not in self._objects:
-                self._objects.add(name)
-                file = self._parse(name)
-                if file is not None:
-                    self.read_part(name, file, Styles([file.root]))
-                return
-
-    def _parse(self, name: str) -> XmlFile | None:
-        """Return a part. Only `content.xml` must be there."""
-        if name != "content.xml" and name not in self._package:
-            return None
-        return XmlFile(self._package.read(name), f"{self._path} ({name})")
-
-    def add_unit(self, unit: Unit) -> int:
-        """Return the index of a new unit."""
-        self._document.units.append(unit)
-        return len(self._document.units) - 1
-
-    def skip(self, reason: str, text: str) -> None:
-        """Note that a text is not translated, if it has letters."""
-        text = " ".join(text.split())
-        if has_letters(text):
-            self._document.skipped.append(Skipped(reason, text[:_SKIPPED_CHARACTERS]))
+    return OpenDocument(data, path)
 
 
 class _PartReader:
-    """Reader of the units of one part. folder: that of the part in the package."""
+    """Reader of the units of one part."""
 
-    def __init__(self, reader: _Reader, part: _Part, styles: Styles, folder: str) -> None:
-        self._reader, self._part, self._styles, self._folder = reader, part, styles, folder
-        body = part.file.root.find(OFFICE + "body")
+    def __init__(self, document: OpenDocument, part: _Part, styles: _Styles) -> None:
+        self._document, self._part, self._styles = document, part, styles
+        body = part.file.root.find(_OFFICE + "body")
         kinds = [element.name for element in body.elements] if body is not None else []
         self._is_sheet = any(kind in _SHEETS for kind in kinds)
-        self._is_chart = OFFICE + "chart" in kinds
-        prefix = find_prefix(part.file, TEXT)
+        self._is_chart = _OFFICE + "chart" in kinds
+        prefix = _find_prefix(part.file, _TEXT)
         self._escape = _make_escape(f"{prefix}:" if prefix else "")
 
     def read(self) -> None:
@@ -169,12 +154,12 @@ class _PartReader:
         name = element.name
         if name in _CHANGES or (is_master and self._is_prompt(element)):
             return
-        if name == TEXT + "index-body":
+        if name == _TEXT + "index-body":
             for paragraph in element.iter(*_PARAGRAPHS):
-                self._reader.skip("table of contents", paragraph.text())
+                self._document.skip("table of contents", paragraph.text())
             return
         if name.startswith(_MATH):
-            self._reader.skip("formulas", element.text())
+            self._document.skip("formulas", element.text())
             return
         if name in _PLAIN:
             if not (self._is_chart and name in _ALTERNATIVES):  # those of charts are references to cells
@@ -188,9 +173,9 @@ class _PartReader:
         elif has_letters(label := element.attributes.get(_FORM + "label", "")):
             tag = element.tag.rpartition(":")[0] + ":label"
             start, end, _ = set_attribute(self._part.file, element, tag, label)
-            self._part.text.add(start + 1, end - 1, self._reader.add_unit(Unit(label)), escape_attribute)
+            self._part.text.add(start + 1, end - 1, self._document.add_unit(Unit(label)), escape_attribute)
         elif name == _DRAW + "object" and _HREF in element.attributes:
-            self._reader.read_object(self._folder, element.attributes[_HREF])
+            self._document.read_object(self._part.name.rpartition("/")[0], element.attributes[_HREF])
         is_master = is_master or name in (_MASTER_PAGE, _HANDOUT)
         for child in element.elements:
             self._walk(child, is_master)
@@ -201,7 +186,7 @@ class _PartReader:
         if kind is None or kind in _MASTER_TEXT:
             return False
         for paragraph in element.iter(*_PARAGRAPHS):
-            self._reader.skip("prompts of master pages", paragraph.text())
+            self._document.skip("prompts of master pages", paragraph.text())
         return True
 
     def _read_cell(self, cell: Element, is_master: bool) -> None:
@@ -211,12 +196,11 @@ class _PartReader:
             if child.name not in _PARAGRAPHS:
                 self._walk(child, is_master)
             elif reason:
-                self._reader.skip(reason, child.text())
+                self._document.skip(reason, child.text())
             elif self._is_sheet and _IDENTIFIER.fullmatch(child.text().strip()):
-                self._reader.skip("codes and identifiers", child.text())
+                self._document.skip("codes and identifiers", child.text())
             else:
-                index = self._add_paragraph(child)
-                indices += [] if index is None else [index]
+                indices += self._add_paragraph(child)
                 for inner in child.elements:
                     self._walk(inner, is_master)
         match = _STRING_VALUE.search(self._part.file.text, cell.start, cell.inner_start)
@@ -226,30 +210,30 @@ class _PartReader:
     def add_plain(self, element: Element) -> None:
         """Add an element that holds text only."""
         if not element.elements and has_letters(element.text()):
-            index = self._reader.add_unit(Unit(element.text()))
+            index = self._document.add_unit(Unit(element.text()))
             self._part.text.add(element.inner_start, element.inner_end, index, escape_text)
 
-    def _add_paragraph(self, element: Element) -> int | None:
-        """Add a paragraph. Return the index of its unit; None if there is nothing to translate."""
-        if self._styles.is_code("paragraph", element.attributes.get(TEXT + "style-name", "")):
-            self._reader.skip("code", element.text())
-            return None
+    def _add_paragraph(self, element: Element) -> list[int]:
+        """Add a paragraph. Return the index of its unit, if there is anything to translate."""
+        if self._styles.is_code("paragraph", element.attributes.get(_TEXT + "style-name", "")):
+            self._document.skip("code", element.text())
+            return []
         inline = _InlineReader(self._part.file, self._styles)
         inline.add(element.children)
         for code in inline.code_texts:
-            self._reader.skip("code", code)
+            self._document.skip("code", code)
         unit = inline.builder.finish()
         if not has_letters(unit.text):
-            return None
-        index = self._reader.add_unit(unit)
+            return []
+        index = self._document.add_unit(unit)
         self._part.text.add(element.inner_start, element.inner_end, index, self._escape, inline.nested)
-        return index
+        return [index]
 
 
 class _InlineReader:
     """Reader of the text and the codes of a paragraph."""
 
-    def __init__(self, file: XmlFile, styles: Styles) -> None:
+    def __init__(self, file: XmlFile, styles: _Styles) -> None:
         self.builder = UnitBuilder(collapse=True)
         self.nested: dict[str, Span] = {}
         self.code_texts: list[str] = []
@@ -314,16 +298,16 @@ class _InlineReader:
         """Return "pair", "link", "space", "alone", "code" or "plain" (no code at all), and the format of a pair."""
         if node.name in _SPACES:
             return "space", ""
-        if node.name == TEXT + "soft-page-break" or (node.name == TEXT + "span" and not node.children):
+        if node.name == _TEXT + "soft-page-break" or (node.name == _TEXT + "span" and not node.children):
             return "plain", ""  # a page once ended here, or a format ended where it began
         if node.is_empty_tag:
             return "alone", ""
-        if node.name == TEXT + "span":
-            style = node.attributes.get(TEXT + "style-name", "")
+        if node.name == _TEXT + "span":
+            style = node.attributes.get(_TEXT + "style-name", "")
             if self._styles.is_code("text", style):
                 return "code", ""
             format = self._styles.describe(style)
-            others = sorted((name, value) for name, value in node.attributes.items() if name != TEXT + "style-name")
+            others = sorted((name, value) for name, value in node.attributes.items() if name != _TEXT + "style-name")
             return ("pair", f"{format} {others}") if format or others else ("plain", "")
         if node.name in _LINKS or _CONTROL.match(node.name):
             return "link", self._file.text[node.start : node.inner_start]
@@ -335,7 +319,7 @@ def _is_blank(element: Element) -> bool:
     return all(
         not child.value.strip(" \t\r\n")
         if isinstance(child, Text)
-        else child.name == TEXT + "soft-page-break" or (child.name == TEXT + "span" and _is_blank(child))
+        else child.name == _TEXT + "soft-page-break" or (child.name == _TEXT + "span" and _is_blank(child))
         for child in element.children
     )
 
@@ -344,7 +328,7 @@ def _refuse_cell(cell: Element) -> str:
     """Return why the text of a cell is not translated; empty if it is."""
     if _TABLE + "formula" in cell.attributes:
         return "formulas"
-    return "" if cell.attributes.get(OFFICE + "value-type", "string") == "string" else "numbers and dates"
+    return "" if cell.attributes.get(_OFFICE + "value-type", "string") == "string" else "numbers and dates"
 
 
 def _make_escape(prefix: str) -> Callable[[str], str]:
@@ -355,3 +339,104 @@ def _make_escape(prefix: str) -> Callable[[str], str]:
         return tags.get(match[0]) or f"<{prefix}s/>" * len(match[0])
 
     return lambda text: _WHITE.sub(replace, escape_text(text))
+
+
+class _Styles:
+    """The styles that a part sees; later roots go before earlier ones."""
+
+    def __init__(self, roots: Sequence[Element]) -> None:
+        self._styles: dict[tuple[str, str], Element] = {}
+        for root in roots:
+            for style in root.iter(_STYLE + "style"):
+                key = style.attributes.get(_STYLE + "family", ""), style.attributes.get(_STYLE + "name", "")
+                self._styles[key] = style
+        self._formats: dict[str, str] = {}
+
+    def is_code(self, family: str, name: str) -> bool:
+        """Return whether a style, or one that it is derived from, is that of code."""
+        for _ in range(_MAX_PARENTS):
+            if is_code_style(name):
+                return True
+            style = self._styles.get((family, name))
+            if style is None:
+                return False
+            name = style.attributes.get(_STYLE + "parent-style-name", "")
+        return False
+
+    def describe(self, name: str) -> str:
+        """Return a key of the look of a text style, equal for automatic styles that look the same; empty: no look."""
+        if name not in self._formats:
+            style = self._styles.get(("text", name))
+            is_automatic = style is not None and style.parent and style.parent.name == _OFFICE + "automatic-styles"
+            self._formats[name] = _describe(style) if style is not None and is_automatic else name
+        return self._formats[name]
+
+
+def _describe(style: Element) -> str:
+    parts = (
+        [f"^{style.attributes[_STYLE + 'parent-style-name']}"]
+        if _STYLE + "parent-style-name" in style.attributes
+        else []
+    )
+    for element in style.iter():
+        visible = sorted(pair for pair in element.attributes.items() if not _INVISIBLE.match(pair[0]))
+        if element is not style and (visible or element.name != _TEXT_PROPERTIES):
+            parts.append(f"{element.name}{visible}")
+    return "".join(parts)
+
+
+def _find_prefix(file: XmlFile, uri: str) -> str:
+    """Return the prefix that the root declares for a URI, written {URI}; empty if there is none."""
+    head = file.text[file.root.start : file.root.inner_start]
+    match = re.search(r"xmlns:([^\s=]+)\s*=\s*[\"']" + re.escape(uri.strip("{}")) + r"[\"']", head)
+    return match[1] if match else ""
+
+
+def _set_language(file: XmlFile, language: str) -> list[Replacement]:
+    """Return the replacements that set a language in the styles of a part, and in its `office:meta`.
+
+    Default styles get it, and others that name a language. Asian and complex scripts have attributes of their own. The
+    default paragraph of a language that is written from right to left gets this direction.
+    """
+    code, *others = language.split("-")
+    country = next((each.upper() for each in others if len(each) == 2), "none")
+    replacements = [
+        change
+        for element in file.root.iter(_TEXT_PROPERTIES)
+        for change in _set_properties(file, element, code.lower(), country)
+    ]
+    style = _find_prefix(file, _STYLE)
+    if is_right_to_left(language) and style:
+        for default in file.root.iter(_DEFAULT_STYLE):
+            for element in default.elements:
+                if element.name == _STYLE + "paragraph-properties":
+                    replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
+    return replacements + _set_meta(file, language)
+
+
+def _set_properties(file: XmlFile, element: Element, code: str, country: str) -> list[Replacement]:
+    is_default = element.parent is not None and element.parent.name == _DEFAULT_STYLE
+    changes = []
+    kinds = [(_FO, "")]
+    if code in _ASIAN:
+        kinds.append((_STYLE, "-asian"))
+    elif code in _COMPLEX or is_right_to_left(code):
+        kinds.append((_STYLE, "-complex"))
+    for uri, suffix in kinds:
+        old = element.attributes.get(f"{uri}language{suffix}", "")
+        prefix = _find_prefix(file, uri)
+        if prefix and (is_default or old not in _NO_LANGUAGES):
+            changes.append(set_attribute(file, element, f"{prefix}:language{suffix}", code))
+            changes.append(set_attribute(file, element, f"{prefix}:country{suffix}", country))
+    return changes
+
+
+def _set_meta(file: XmlFile, language: str) -> list[Replacement]:
+    meta = file.root.find(_OFFICE + "meta")
+    if meta is None or meta.is_empty_tag:
+        return []
+    element = meta.find(f"{{{_DC_URI}}}language")
+    if element is not None and not element.is_empty_tag:
+        return [(element.inner_start, element.inner_end, escape_text(language))]
+    tag = f'<dc:language xmlns:dc="{_DC_URI}">{escape_text(language)}</dc:language>'
+    return [(element.start, element.end, tag) if element is not None else (meta.inner_end, meta.inner_end, tag)]

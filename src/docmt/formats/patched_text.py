@@ -1,14 +1,27 @@
-"""A text with regions that hold units: writing replaces the regions of changed units, and all else stays."""
+"""Texts of files: decoded and encoded byte for byte, with regions that hold units.
+
+Byte-order marks and line breaks are kept. Writing replaces the regions of changed units, and all else stays.
+"""
 
 from __future__ import annotations
 
+import codecs
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from docmt.formats.units import Code, Unit
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import decode_utf8
+from docmt.documents.words import has_letters
+from docmt.formats.placeholders import hide_placeholders, is_icu_message
+from docmt.formats.units import Code, Skipped, Unit, UnitFile
 
 Span = tuple[int, int]
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+Replacement = tuple[int, int, str]
+"""start, end and new text"""
 
 
 @dataclass(frozen=True)
@@ -39,9 +52,7 @@ class PatchedText:
         """Add a region."""
         self.regions.append(Region(start, end, unit, escape, nested or {}))
 
-    def render(
-        self, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[tuple[int, int, str]] = ()
-    ) -> str:
+    def render(self, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[Replacement] = ()) -> str:
         """Return the text with other units.
 
         old: the units as read. replacements: further (start, end, text), outside of regions or within unchanged ones.
@@ -51,7 +62,7 @@ class PatchedText:
 
 class _Renderer:
     def __init__(
-        self, text: PatchedText, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[tuple[int, int, str]]
+        self, text: PatchedText, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[Replacement]
     ) -> None:
         self._text, self._old, self._new = text.text, old, new
         spans: list[tuple[int, int, Region | str]] = [(each.start, -each.end, each) for each in text.regions]
@@ -95,3 +106,94 @@ class _Renderer:
         start, end = span
         text = self._render(max(first, bisect_left(self._starts, start)), start, end)
         return text + code.content[end - start :]  # its content may have a space more
+
+
+@dataclass(frozen=True)
+class TextEncoding:
+    """The encoding of a file, and its byte-order mark."""
+
+    name: str
+    mark: bytes = b""
+
+    def encode(self, text: str, path: str) -> bytes:
+        """Return the bytes of a text. A text that does not fit in Windows-1252 becomes UTF-8 with a byte-order mark."""
+        try:
+            return self.mark + text.encode(self.name)
+        except UnicodeEncodeError as error:
+            if self.name == "cp1252":
+                return TextEncoding("utf-8", codecs.BOM_UTF8).encode(text, path)
+            raise DocmtError(
+                f"{path}: a translation has half a character (a lone surrogate), which no file can hold: change it"
+            ) from error
+
+
+def find_mark(data: bytes) -> tuple[bytes, str]:
+    """Return the byte-order mark at the beginning and the encoding that it stands for, or two empty values."""
+    return next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
+
+
+def decode_text(data: bytes, path: str, fallback: str = "") -> tuple[str, TextEncoding]:
+    """Return the text without its byte-order mark, and its encoding: that of the mark, else UTF-8, else `fallback`.
+
+    Raises DocmtError for bytes that are no text in these.
+    """
+    mark, name = find_mark(data)
+    name = name or "utf-8"
+    try:
+        text = data[len(mark) :].decode(name)
+    except UnicodeDecodeError as error:
+        if name != "utf-8":
+            raise DocmtError(f"{path}: broken UTF-16 at byte {error.start + len(mark)}: save it as UTF-8") from error
+        if mark or not fallback:
+            decode_utf8(data, path)  # raises with the line and a guess
+        text, name = _decode_fallback(data, path, fallback), fallback
+    if "\0" in text:
+        raise DocmtError(f"{path}: it has null bytes, so it is no text, or UTF-16 without a mark: save it as UTF-8")
+    return text, TextEncoding(name, mark)
+
+
+def _decode_fallback(data: bytes, path: str, fallback: str) -> str:
+    try:
+        return data.decode(fallback)
+    except UnicodeDecodeError:
+        decode_utf8(data, path)
+        raise
+
+
+class TextFile(UnitFile):
+    """A text file with units."""
+
+    def __init__(self, data: bytes, path: str, fallback: str = "") -> None:
+        """Decode a file: see `decode_text`."""
+        super().__init__()
+        text, self._encoding = decode_text(data, path, fallback)
+        self.path, self.patches = path, PatchedText(text)
+
+    @property
+    def text(self) -> str:
+        """The text as read."""
+        return self.patches.text
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether the file is not in UTF-8 or UTF-16, so that its encoding is a guess."""
+        return not self._encoding.name.startswith("utf")
+
+    def render(self, units: Sequence[Unit], replacements: Iterable[Replacement] = ()) -> bytes:
+        """Return the file with these units in its regions, and further replacements: see `PatchedText.render`."""
+        return self._encoding.encode(self.patches.render(self.units, units, replacements), self.path)
+
+    def add_string(self, text: str, id: str) -> bool:
+        """Add the unit of a string of a program, with its placeholders as codes. Return whether it has letters."""
+        if is_icu_message(text):
+            self.skipped.append(Skipped("ICU messages", text))
+            return False
+        unit = hide_placeholders(Unit(text, id=id))
+        if has_letters(unit.text):
+            self.add_unit(unit)
+        return has_letters(unit.text)
+
+    def find_line(self, position: int) -> str:
+        """Return the file and the line of a position, for messages."""
+        line = self.text.count("\n", 0, position) + 1
+        return f"{self.path}, line {line}"

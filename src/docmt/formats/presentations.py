@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from docmt.core.errors import DocmtError
-from docmt.formats.office_charts import ChartedFile
-from docmt.formats.office_packages import A_PARAGRAPH, FALLBACK, RELATIONSHIPS, SLIDE, find_outer
-from docmt.formats.registry import ReadConfig
+from docmt.formats.office_packages import RELATIONSHIPS, SLIDE
+from docmt.formats.patched_text import Replacement
+from docmt.formats.units import ReadConfig
+from docmt.formats.workbooks import ChartedFile
 
 _TYPE = "application/vnd.openxmlformats-officedocument.presentationml.{}.main+xml"
 _MAIN_TYPES = tuple(_TYPE.format(name) for name in ("presentation", "slideshow", "template"))
@@ -38,13 +39,13 @@ class Presentation(ChartedFile):
 
     def read_slide(self, name: str) -> None:
         """Add the texts of a slide, then those of its parts."""
-        self._read_shapes(name)
+        self.read_shapes(self.open_part(name), _SHAPE)
         related: dict[str, list[str]] = {}
         for _, kind, part in self.read_relationships(name):
             if part not in self.parts:
                 related.setdefault(kind, []).append(part)
         for part in related.get("notesSlide", []):
-            self._read_shapes(part)
+            self.read_shapes(self.open_part(part), _SHAPE)
         self.read_charts(related.get("chart", []))
         self.read_diagrams([*related.get("diagramData", []), *related.get("diagramDrawing", [])])
         for part in related.get("comments", []):
@@ -52,20 +53,6 @@ class Presentation(ChartedFile):
             for element in self.parts[part].file.root.iter(_COMMENT_TEXT):
                 self.add_element_text(self.parts[part], element)
 
-    def _read_shapes(self, name: str) -> None:
-        """Add the paragraphs and alternative texts of a slide or of its notes."""
-        part = self.open_part(name)
-        indices: list[int] = []
-        for element in find_outer(part.file.root, (A_PARAGRAPH, _SHAPE), (A_PARAGRAPH,)):
-            equal = indices if element.has_ancestor(FALLBACK) else ()
-            if element.name == A_PARAGRAPH:
-                index = self.read_drawing_paragraph(part, element, equal)
-                indices += [] if index is None else [index]
-                continue
-            for attribute in ("title", "descr"):
-                index = self.add_attribute(part, element, attribute, equal)
-                indices += [] if index is None else [index]
-
-    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
+    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
         """Return nothing: the language stands in each run."""
         return {}

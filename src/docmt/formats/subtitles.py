@@ -9,15 +9,14 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
 from docmt.formats.cue_layout import CUE, LINE, CueRegion, lay_out_cues
-from docmt.formats.registry import ReadConfig
-from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
-from docmt.formats.units import SPACE, Skipped, Unit, UnitBuilder, UnitFile
+from docmt.formats.patched_text import TextFile
+from docmt.formats.units import SPACE, ReadConfig, Skipped, Unit, UnitBuilder
 
 MAX_PAUSE = 3.0
 """Longest pause within a sentence, in seconds."""
@@ -100,33 +99,28 @@ class _Turn:
         return self.tokens[-1].end
 
 
-@dataclass
-class SubtitleFile(UnitFile):
+class SubtitleFile(TextFile):
     """A file of subtitles."""
 
-    text: str = ""
-    path: str = ""
-    encoding: TextEncoding = UTF_8
-    is_vtt: bool = False
-    regions: list[CueRegion] = field(default_factory=list)
-    times: list[tuple[float, float]] = field(default_factory=list)
-    """start and end of each unit, in seconds"""
+    def __init__(self, data: bytes, path: str) -> None:
+        super().__init__(data, path, fallback="cp1252")
+        self.is_vtt = re.match(r"WEBVTT(?![^\s])", self.text) is not None
+        self.regions: list[CueRegion] = []
+        self.times: list[tuple[float, float]] = []
+        """start and end of each unit, in seconds"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Their cues and lines are cut anew."""
-        parts, position = [], 0
         newline = next((match[0] for match in re.finditer(r"\r\n|\r|\n", self.text)), "\n")
+        replacements = []
         if self.is_vtt and language:
             header = re.split(r"(?:\r\n|\r|\n){2}|-->", self.text, maxsplit=1)[0]
             if match := _HEADER_LANGUAGE.search(header):
-                parts = [self.text[: match.start(1)], language]
-                position = match.end(1)
+                replacements.append((*match.span(1), language))
         for region, old, new in zip(self.regions, self.units, units, strict=True):
             if new != old:
-                parts.append(self.text[position : region.start])
-                parts.append(lay_out_cues(old, new, region, newline, self._escape))
-                position = region.end
-        return self.encoding.encode("".join([*parts, self.text[position:]]), self.path)
+                replacements.append((region.start, region.end, lay_out_cues(old, new, region, newline, self._escape)))
+        return self.render(units, replacements)
 
     def _escape(self, text: str) -> str:
         text = _LINE_BREAKS.sub(" ", text)
@@ -138,12 +132,11 @@ def read(data: bytes, path: str, config: ReadConfig) -> SubtitleFile:
 
     Raises DocmtError for a file without cues.
     """
-    text, encoding = decode_text(data, path, fallback="cp1252")
-    is_vtt = re.match(r"WEBVTT(?![^\s])", text) is not None
+    file = SubtitleFile(data, path)
+    text, is_vtt = file.text, file.is_vtt
     if not is_vtt and path.lower().endswith(".vtt"):
         raise DocmtError(f"{path}, line 1: a WebVTT file begins with WEBVTT: add this line, or name the file .srt")
-    file = SubtitleFile(text=text, path=path, encoding=encoding, is_vtt=is_vtt)
-    if encoding.name == "cp1252":
+    if file.is_guessed:
         file.skipped.append(Skipped("guessed encodings", "not UTF-8, so it was read as Windows-1252"))
     cues = list(_find_cues(text, is_vtt, file.skipped))
     if not is_vtt and not cues:

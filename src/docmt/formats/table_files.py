@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
-from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
-from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
-from docmt.formats.registry import FORMATS, ReadConfig
-from docmt.formats.text_encoding import UTF_8, TextEncoding, decode_text
-from docmt.formats.units import Skipped, Unit, UnitFile
+from docmt.documents.input_formats import FORMATS, find_content_suffix
+from docmt.documents.words import has_letters
+from docmt.formats.patched_text import TextFile
+from docmt.formats.placeholders import tidy_spaces
+from docmt.formats.units import ReadConfig, Unit
 
 TAB = "\t"
 _SEPARATORS = (",", ";", TAB)
@@ -31,26 +28,25 @@ class _Cell(NamedTuple):
     is_quoted: bool
 
 
-@dataclass
-class TableFile(UnitFile):
+class TableFile(TextFile):
     """A table with cells to translate."""
 
-    text: str = ""
-    path: str = ""
-    encoding: TextEncoding = UTF_8
-    separator: str = TAB
-    has_quotes: bool = False
-    cells: list[_Cell] = field(default_factory=list)
-    """of each unit"""
+    def __init__(self, data: bytes, path: str) -> None:
+        super().__init__(data, path)
+        is_csv = _is_csv(path, self.text)
+        self.has_quotes = is_csv or _has_quoted_cells(self.text)
+        self.separator = _find_separator(self.text) if is_csv else TAB
+        self.cells: list[_Cell] = []
+        """of each unit"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Quotes are kept, and added where a value needs them."""
-        parts, position = [], 0
-        for cell, old, new in zip(self.cells, self.units, units, strict=True):
-            if new != old:
-                parts += [self.text[position : cell.start], self._write_value(tidy_spaces(new).render(), cell)]
-                position = cell.end
-        return self.encoding.encode("".join([*parts, self.text[position:]]), self.path)
+        replacements = [
+            (cell.start, cell.end, self._write_value(tidy_spaces(new).render(), cell))
+            for cell, old, new in zip(self.cells, self.units, units, strict=True)
+            if new != old
+        ]
+        return self.render(units, replacements)
 
     def _write_value(self, value: str, cell: _Cell) -> str:
         if not self.has_quotes:
@@ -66,12 +62,8 @@ def read(data: bytes, path: str, config: ReadConfig) -> TableFile:
     A field is a name in the first row, or a number from 1. If all are numbers, the table has no row of names, and its
     first row is translated, too. Raises DocmtError for columns that the table does not have.
     """
-    text, encoding = decode_text(data, path)
-    is_csv = _is_csv(path, text)
-    has_quotes = is_csv or _has_quoted_cells(text)
-    separator = _find_separator(text) if is_csv else TAB
-    file = TableFile(text=text, path=path, encoding=encoding, separator=separator, has_quotes=has_quotes)
-    rows = _read_rows(text, path, separator) if has_quotes else _split_rows(text)
+    file = TableFile(data, path)
+    rows = _read_rows(file.text, path, file.separator) if file.has_quotes else _split_rows(file.text)
     first = next(rows, [])
     names = [cell.value.strip() for cell in first]
     columns = [_find_column(name, names, path) for name in config.fields]
@@ -102,20 +94,14 @@ def _add_row(file: TableFile, row: Sequence[_Cell], number: int, columns: Sequen
     for column in sorted(set(columns)):
         if column >= len(row) or not has_letters(row[column].value):
             continue
-        value = row[column].value
-        if is_icu_message(value):
-            file.skipped.append(Skipped("ICU messages", value))
-            continue
         name = names[column] if column < len(names) else str(column + 1)
-        unit = hide_placeholders(Unit(value, id=f"row {number}, {name}"))
-        if has_letters(unit.text):
-            file.units.append(unit)
+        if file.add_string(row[column].value, f"row {number}, {name}"):
             file.cells.append(row[column])
 
 
 def _is_csv(path: str, text: str) -> bool:
     """Return whether a table is CSV: by its name or, without one, because its first row has no tab."""
-    suffix = Path(plain_name(path)).suffix.lower()
+    suffix = find_content_suffix(path)
     return suffix == ".csv" if suffix in FORMATS["tsv"].suffixes else TAB not in _read_head(text)
 
 

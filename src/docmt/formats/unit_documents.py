@@ -10,9 +10,8 @@ from itertools import pairwise
 
 from docmt.documents import Document, sentence_spans
 from docmt.documents.words import is_symbol
-from docmt.formats.line_breaks import find_line_spans
 from docmt.formats.projection import Link, Passage, project_codes
-from docmt.formats.units import Unit, UnitFile
+from docmt.formats.units import Unit, UnitFile, find_line_spans
 
 UNIT_GAP = "\n\n"
 """Text between two units of a document."""

@@ -7,16 +7,31 @@ model of codes (`pc`, `ph`, `sc`, `ec`).
 
 from __future__ import annotations
 
+import importlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
+
+from docmt.documents.input_formats import FileFormat
+from docmt.documents.words import has_letters
 
 CodeKind = Literal["open", "close", "alone"]
 SPACE = " "
 COLLAPSIBLE = re.compile(r"[ \t\n\r\f]+")
 """White space of HTML and of XML."""
+_CODE_STYLE = re.compile(
+    r"(?i)(source ?(code|text)|preformatted ?text|html ?(code|preformatted)|verbatim( ?char)?|code( ?block| ?char)?)"
+)
+"""Names of styles of code in Word, LibreOffice and pandoc."""
+_MAX_SKIPPED = 100
+_MAX_LINE = 40
+"""Characters of a line of an address, or of a heading."""
+_GOES_ON = re.compile(r"[.!?…:;,。！？：；，、][\"'”’»)\]]*$")
+_BREAK = re.compile(r"(?:</[\w:]+>)?\s*<(?:\w+:)?(?:br|cr|line-break)\b", re.IGNORECASE)
+"""Markup of a line break (`w:br`, `a:br`, `text:line-break`, `<br>`), which a run of Word is closed for."""
 
 
 @dataclass(frozen=True)
@@ -217,9 +232,78 @@ class UnitFile(ABC):
     failed: frozenset[int] = frozenset()
     """units that have no translation, set before writing: XLIFF leaves them without one, others write their source"""
 
+    def add_unit(self, unit: Unit) -> int:
+        """Add a unit, and return its index."""
+        self.units.append(unit)
+        return len(self.units) - 1
+
+    def skip(self, reason: str, text: str) -> None:
+        """Note that a text is not translated. One without letters, or without a reason, is not worth a word."""
+        if reason and has_letters(text):
+            self.skipped.append(Skipped(reason, " ".join(text.split())[:_MAX_SKIPPED]))
+
     @abstractmethod
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units, one for each of `units`; equal units keep their bytes.
 
         language: code of the language of the new texts, which the file shall name; empty: the file names what it named.
         """
+
+
+@dataclass(frozen=True)
+class ReadConfig:
+    """How a file is read."""
+
+    fields: tuple[str, ...] = ()
+    """names of fields to translate: paths of JSON (menu.items.title), columns of TSV and CSV, keys of front matter"""
+    source_language: str = ""
+    """code of the language of the texts; empty: any"""
+    target_language: str = ""
+    """code of the language of the translation; empty: any"""
+
+
+def read_units(format: FileFormat, data: bytes, path: str, config: ReadConfig = ReadConfig()) -> UnitFile:
+    """Return the units of a file. path: its name in messages. Raises DocmtError if it cannot be read."""
+    module, _, function = format.reader.partition(".")
+    reader: Callable[[bytes, str, ReadConfig], UnitFile]
+    reader = getattr(importlib.import_module(f"docmt.formats.{module}"), function)
+    return reader(data, path, config)
+
+
+def match_codes(tokens: Sequence[str | Code]) -> dict[int, int]:
+    """Return the index of the close code of each open one that has it in these tokens."""
+    opened: list[int] = []
+    pairs = {}
+    for index, token in enumerate(tokens):
+        if isinstance(token, Code) and token.kind == "open":
+            opened.append(index)
+        elif isinstance(token, Code) and token.kind == "close" and opened:
+            pairs[opened.pop()] = index
+    return pairs
+
+
+def is_last_line(before: str, after: str) -> bool:
+    """Return whether a line break between two lines ends a sentence, as that of an address or of a heading does.
+
+    Both lines are short, and neither the punctuation of the first one nor a small letter goes on with the sentence.
+    """
+    is_short = 0 < len(before) <= _MAX_LINE and 0 < len(after) <= _MAX_LINE
+    return is_short and not _GOES_ON.search(before) and not after[:1].islower()
+
+
+def find_line_spans(unit: Unit) -> Iterator[tuple[int, int]]:
+    """Yield the characters of the lines of a unit that end at its end, at an empty line, or by `is_last_line`."""
+    breaks = [code.offset for code in unit.codes if code.kind == "alone" and _BREAK.match(code.content)]
+    borders = [0, *breaks, len(unit.text)]
+    lines = [unit.text[start:end].strip() for start, end in pairwise(borders)]
+    start = 0
+    for end, (before, after) in zip(breaks, pairwise(lines), strict=True):
+        if not before or not after or is_last_line(before, after):
+            yield start, end
+            start = end
+    yield start, len(unit.text)
+
+
+def is_code_style(name: str) -> bool:
+    """Return whether the text of a style with this name is code, which is not translated."""
+    return _CODE_STYLE.fullmatch(name.replace("_20_", " ").replace("_", " ").strip()) is not None

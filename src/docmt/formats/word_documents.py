@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
-from docmt.formats.code_styles import is_code_style
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left, primary_language
-from docmt.formats.office_charts import ChartedFile
 from docmt.formats.office_packages import (
     A_PARAGRAPH,
     CHART_TYPE,
@@ -29,8 +27,9 @@ from docmt.formats.office_packages import (
     find_outer,
 )
 from docmt.formats.office_runs import RunBuilder, format_key, join_lines
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped
+from docmt.formats.patched_text import Replacement
+from docmt.formats.units import ReadConfig, Skipped, is_code_style
+from docmt.formats.workbooks import ChartedFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, set_attribute
 
 _TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.{}+xml"
@@ -108,9 +107,9 @@ def _read_code_styles(file: OfficeFile) -> frozenset[str]:
 class WordDocument(ChartedFile):
     """A docx file that was read."""
 
-    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
+    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
         """Return the language of styles and settings, and the request to update tables of contents."""
-        patches: dict[str, list[tuple[int, int, str]]] = {}
+        patches: dict[str, list[Replacement]] = {}
         for name in self.find_parts(_STYLES_TYPE) if language else ():
             file = self.open_part(name).file
             defaults = file.root.find(*(f"{{{WORD}}}{each}" for each in ("docDefaults", "rPrDefault", "rPr", "lang")))
@@ -148,7 +147,7 @@ class WordDocument(ChartedFile):
         prefix = paragraph.tag[:-1]
         return f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>"
 
-    def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[tuple[int, int, str]]:
+    def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[Replacement]:
         """Return the insertion of the direction into the format of a paragraph."""
         if paragraph.name != _PARAGRAPH:
             return super().patch_paragraph(part, paragraph, language)
@@ -172,7 +171,7 @@ def _language_kind(language: str) -> str:
     return "eastAsia" if primary_language(language) in ("zh", "ja", "ko") else "val"
 
 
-def _set_languages(file: XmlFile, element: Element | None, language: str) -> list[tuple[int, int, str]]:
+def _set_languages(file: XmlFile, element: Element | None, language: str) -> list[Replacement]:
     if element is None:
         return []
     prefix = element.tag.rpartition(":")[0] + ":" if ":" in element.tag else "w:"
@@ -190,7 +189,7 @@ def _add_direction(head: str, prefix: str) -> str:
     return f"{head[:position]}<{prefix}rtl/>{head[position:]}"
 
 
-def _request_update(file: XmlFile) -> list[tuple[int, int, str]]:
+def _request_update(file: XmlFile) -> list[Replacement]:
     """Return the insertion of w:updateFields into the settings."""
     root = file.root
     if root.find(f"{{{WORD}}}updateFields") or root.is_empty_tag:
@@ -240,17 +239,14 @@ class _StoryReader:
         for each in find_outer(element, _HOLDERS, (_PARAGRAPH, A_PARAGRAPH)):
             # Only the fallback of a drawing repeats paragraphs; alternative texts are repeated within the drawing.
             repeated = indices if each.has_ancestor(FALLBACK) else ()
-            index: int | None
             if each.name == _PARAGRAPH:
                 indices += self._read_paragraph(each, repeated)
                 continue
             if each.name == A_PARAGRAPH:
-                index = self._file.read_drawing_paragraph(self._part, each, repeated)
-                indices += [] if index is None else [index]
+                indices += self._file.read_drawing_paragraph(self._part, each, repeated)
                 continue
             for name in ("alt",) if each.name == _SHAPE else ("title", "descr"):
-                index = self._file.add_attribute(self._part, each, name, indices)
-                indices += [] if index is None else [index]
+                indices += self._file.add_attribute(self._part, each, name, indices)
         return indices
 
     def _read_paragraph(self, paragraph: Element, equal: Sequence[int]) -> list[int]:

@@ -2,21 +2,25 @@
 
 A shared string is one unit, however many cells have it. Formulas, names of sheets and whatever formulas, tables and
 pivot tables refer to by its text stay as they are.
+
+Charts of documents and presentations (section 21.2) repeat texts of a workbook that their package holds. They are
+translated in both, so that a chart whose data are edited keeps its labels.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
-from docmt.formats.office_packages import A_PARAGRAPH, RELATIONSHIPS, SHEET, OfficeFile, OfficePart, find_outer
+from docmt.documents.words import has_letters
+from docmt.formats.office_packages import CHART, RELATIONSHIPS, SHEET, OfficeFile, OfficePart, find_outer
 from docmt.formats.office_runs import RunBuilder, format_key
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit, UnitBuilder
+from docmt.formats.patched_text import Replacement
+from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder
 from docmt.formats.xml_tree import Element, escape_text, set_attribute, unescape
+from docmt.formats.zip_package import ZipPackage
 
 _TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.{}+xml"
 _MAIN_TYPES = (_TYPE.format("sheet.main"), _TYPE.format("template.main"))
@@ -25,13 +29,14 @@ _SHEET, _CELL, _VALUE, _INLINE = (f"{{{SHEET}}}{name}" for name in ("sheet", "c"
 _RUN, _FORMAT, _TEXT, _RICH = (f"{{{SHEET}}}{name}" for name in ("r", "rPr", "t", "text"))
 _CALCULATION, _COLUMN, _FIELD, _ITEM = (f"{{{SHEET}}}{name}" for name in ("calcPr", "tableColumn", "cacheField", "si"))
 _FORMULA = f"{{{SHEET}}}f"
+_CHART_VALUE, _CHART_NUMBERS = f"{{{CHART}}}v", f"{{{CHART}}}numCache"
 _DRAWN = f"{{{SHEET.replace('spreadsheetml', 'drawingml').replace('main', 'spreadsheetDrawing')}}}cNvPr"
 _BEFORE_CALCULATION = frozenset(
     f"{{{SHEET}}}{name}" for name in ("sheets", "functionGroups", "externalReferences", "definedNames")
 )
 _FORMULA_NAMES = frozenset(("f", "formula", "formula1", "formula2"))
 _LITERAL = re.compile(r'"((?:[^"]|"")*)"')
-IDENTIFIER = re.compile(r"(?=.*[\d_])[!-~]+|[A-Z]{1,6}|\S+@\S+\.\w+|\w+://\S+|www\.\S+")
+_IDENTIFIER = re.compile(r"(?=.*[\d_])[!-~]+|[A-Z]{1,6}|\S+@\S+\.\w+|\w+://\S+|www\.\S+")
 """Texts without spaces that have a digit or an underscore, short ones of capitals, and addresses."""
 _PAGE_TEXTS = f"{{{SHEET}}}headerFooter"
 _PAGE_MARK = re.compile(
@@ -165,7 +170,7 @@ class Workbook(OfficeFile):
         """Return whether a string is translated. Note a cell that is an identifier or a header as skipped."""
         if not has_letters(text):
             return False
-        reason = self._kept.get(_fold(text), "codes and identifiers" if IDENTIFIER.fullmatch(text.strip()) else "")
+        reason = self._kept.get(_fold(text), "codes and identifiers" if _IDENTIFIER.fullmatch(text.strip()) else "")
         if is_cell and reason:
             self.skipped.append(Skipped(reason, text))
             return False
@@ -187,18 +192,12 @@ class Workbook(OfficeFile):
                 self._read_drawing(target)
 
     def _read_drawing(self, name: str) -> None:
-        part = self.open_part(name)
-        for element in find_outer(part.file.root, (A_PARAGRAPH, _DRAWN), (A_PARAGRAPH,)):
-            if element.name == A_PARAGRAPH:
-                self.read_drawing_paragraph(part, element)
-                continue
-            for attribute in ("title", "descr"):
-                self.add_attribute(part, element, attribute)
+        self.read_shapes(self.open_part(name), _DRAWN)
         related = self.read_relationships(name)
         self.read_drawings(target for _, kind, target in related if kind == "chart" and target not in self.parts)
         self.read_diagrams([target for _, kind, target in related if kind in ("diagramData", "diagramDrawing")])
 
-    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[tuple[int, int, str]]]:
+    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
         """Return the request to compute formulas when the file is opened, as their results may hold changed texts."""
         if not is_changed or not any(each.reason == "formulas" for each in self.skipped):
             return {}
@@ -242,3 +241,45 @@ def _clean(text: str) -> str:
 def _is_shown(element: Element, item: Element) -> bool:
     """Return whether a text is one of the string itself, not of its phonetic reading."""
     return element.parent is item or (element.parent is not None and element.parent.name == _RUN)
+
+
+class ChartedFile(OfficeFile):
+    """A package that was read, with the workbooks of its charts."""
+
+    def __init__(self, data: bytes, path: str, suffix: str) -> None:
+        """Open a package: see `OfficeFile`."""
+        super().__init__(data, path, suffix)
+        self._labels: dict[str, list[int]] = {}
+        """units of the labels of a chart, by the name of its workbook"""
+
+    def read_charts(self, names: Iterable[str]) -> None:
+        """Add the titles of charts, then their labels, each label once."""
+        for name in names:
+            self.read_drawings([name])
+            part = self.open_part(name)
+            indices: list[int] = []
+            for value in part.file.root.iter(_CHART_VALUE):
+                if not (value.has_ancestor(_CHART_NUMBERS) or _IDENTIFIER.fullmatch(value.text().strip())):
+                    indices += self.add_element_text(part, value, indices)
+            for _, kind, target in self.read_relationships(name):
+                if kind == "package":
+                    self._labels.setdefault(target, []).extend(indices)
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the package with other units: see `OfficeFile`."""
+        contents = {}
+        for name, indices in self._labels.items():
+            labels = {self.units[each].text: units[each] for each in indices if units[each] != self.units[each]}
+            if labels:
+                contents[name] = _relabel(self.package, name, labels)
+        return ZipPackage(super().write(units, language), self.path).replace(contents)
+
+
+def _relabel(package: ZipPackage, name: str, labels: Mapping[str, Unit]) -> bytes:
+    """Return a workbook with new texts, by the old ones. One that cannot be read stays: the chart has its labels."""
+    data = package.read(name)
+    try:
+        file = read(data, name, ReadConfig())
+    except DocmtError:
+        return data
+    return file.write([labels.get(unit.text, unit) for unit in file.units])

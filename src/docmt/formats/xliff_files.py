@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from docmt.core.errors import DocmtError
-from docmt.documents.text_layout import has_letters
+from docmt.documents.words import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
-from docmt.formats.patched_text import PatchedText
+from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import find_letters_beside, hide_placeholders, is_icu_message, space_words, tidy_spaces
-from docmt.formats.registry import ReadConfig
-from docmt.formats.units import Skipped, Unit, UnitBuilder, UnitFile
+from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
 
 _URI = re.compile(r"(?:\{(?:urn:oasis:names:tc:xliff:document:(\d)\.\d)\})?xliff")
@@ -26,8 +25,6 @@ _STARTS = {"sc": ("id",), "sm": ("id",), "bx": ("rid", "id"), "bpt": ("rid", "id
 _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ept": ("rid", "id")}
 """Elements that begin and end pairs, and the attributes that their elements share."""
 _XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-_SHORTENED = 80
-Replacement = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
@@ -181,10 +178,9 @@ class XliffFile(UnitFile):
         if not reason and is_icu_message(source.text()):
             reason = "ICU messages"
         if reason:
-            self.skipped.append(Skipped(reason, unit.text[:_SHORTENED]))
+            self.skip(reason, unit.text)
             return None
-        self.units.append(unit)
-        return len(self.units) - 1
+        return self.add_unit(unit)
 
     def _is_translated(self, entry: _Entry, source: Element, target: Element | None) -> bool:
         """Return whether a segment has a translation that stays. Without a state, a copy of the source is none."""

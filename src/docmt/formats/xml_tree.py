@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 from lxml import etree
 
 from docmt.core.errors import DocmtError
-from docmt.formats.text_encoding import find_mark
+from docmt.formats.patched_text import find_mark
 
 MAX_DEPTH = 250
 ASIDE = "#aside"

@@ -68,6 +68,8 @@ class ZipPackage:
     def _check(self) -> None:
         if len(self._members) > MAX_MEMBERS:
             raise DocmtError(f"{self._path} has {len(self._members):,} members. docmt reads at most {MAX_MEMBERS:,}.")
+        if any(member.header_offset >= self._directory for member in self._members):
+            raise DocmtError(f"{self._path} is damaged: a member begins after the directory. Save it again and retry.")
         if sum(member.file_size for member in self._members) > 10 * MAX_BYTES:
             raise DocmtError(f"{self._path} unpacks to more than {10 * MAX_BYTES // 2**20:,} MiB. It is refused.")
         names: set[str] = set()

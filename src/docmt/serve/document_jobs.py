@@ -68,7 +68,7 @@ class DocumentOptions:
     model: str = ""
     """name; empty: the first model"""
     format: str = "auto"
-    """text, jsonl, or a name in `docmt.formats.registry`; auto: by name and content"""
+    """text, jsonl, or a name in `docmt.documents.input_formats`; auto: by name and content"""
     fields: tuple[str, ...] = ()
     context: str = ""
     """text before the document, which is not part of the translation"""

@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from docmt.core.files import write_error
-from docmt.formats.registry import FORMATS
+from docmt.documents.input_formats import FORMATS
 from docmt.serve.document_jobs import DocumentOptions, JobEvent, JobStatus
 from docmt.serve.file_process import RESULTS
 from docmt.serve.request_values import RequestError, RequestValues, read_values

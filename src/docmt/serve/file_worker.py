@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from docmt.decoding.file_translation import FileTranslation
     from docmt.documents import Document
     from docmt.documents.document import Layout
-    from docmt.formats.bilingual_units import BilingualUnit
+    from docmt.formats.bilingual_files import BilingualUnit
 
 TEXT_FORMATS = ("text", "jsonl")
 """Formats without units."""
@@ -42,7 +42,7 @@ class FileTask:
     name: str
     """file name in messages and in the result"""
     format: str
-    """"auto", text, jsonl, or a name in `docmt.formats.registry`"""
+    """"auto", text, jsonl, or a name in `docmt.documents.input_formats`"""
     fields: list[str]
     source_language: str
     target_language: str
@@ -121,9 +121,11 @@ def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
     from docmt.core.plain_text import decode_utf8, read_bytes
     from docmt.decoding.file_translation import FileConfig, FileTranslation
     from docmt.documents import read_input
-    from docmt.formats.registry import FORMATS, find_format
+    from docmt.documents.input_formats import FORMATS, check_known, find_format
 
     data, language = read_bytes(task.source), task.source_language or "en"
+    if task.format not in TEXT_FORMATS:
+        check_known(task.name)
     if task.format not in TEXT_FORMATS and (format := FORMATS.get(task.format) or find_format(task.name, data)):
         config = FileConfig(task.source_language, task.target_language, language, tuple(task.fields))
         return JobMarkupFile(FileTranslation(task.name, data, format, config))
@@ -134,7 +136,7 @@ def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
         raise DocmtError(f"{task.name} is no text and no document that docmt reads. It reads {suffixes} and .txt.")
     layout: Layout = "text" if task.format == "text" else "jsonl" if task.format == "jsonl" else "auto"
     input = read_input(task.name, layout=layout, language=language, text=decode_utf8(data, task.name))
-    return JobTextFile(input.format, input.documents, input.verbatim_lines, task)
+    return JobTextFile(input.format, input.documents, {"code": input.code_lines} if input.code_lines else {}, task)
 
 
 def describe_file(file: JobMarkupFile | JobTextFile) -> dict[str, Any]:
@@ -202,9 +204,9 @@ class JobTextFile:
 
     def render(self, lines: list[str], result: str, output: Path) -> bytes:
         """Return the translated file, its text, or both sides."""
-        from docmt.formats.bilingual_files import write_tmx, write_xliff
-        from docmt.formats.bilingual_page import write_page
+        from docmt.formats.bilingual_files import write_page, write_tmx
         from docmt.formats.language_codes import format_language_tag
+        from docmt.formats.xliff_exchange import write_xliff
 
         if result == "original" and self.format == "jsonl":
             return self._write_jsonl(lines).encode()
@@ -233,7 +235,7 @@ class JobTextFile:
         """Return the lines of text as units."""
         from itertools import groupby
 
-        from docmt.formats.bilingual_units import BilingualSentence, BilingualUnit
+        from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit
         from docmt.formats.units import Unit
 
         records = iter(lines)

@@ -38,14 +38,14 @@ class JobFacts:
     name: str
     """file name as the user knows it"""
     format: str
-    """text, jsonl, or a name in `docmt.formats.registry`"""
+    """text, jsonl, or a name in `docmt.documents.input_formats`"""
     model: str
     source_language: str
     target_language: str
     """codes of the model; empty where it has none"""
     sentences: int
     fields: tuple[str, ...] = ()
-    """see `docmt.formats.registry.ReadConfig`"""
+    """see `docmt.formats.units.ReadConfig`"""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """number of parts that are not translated, by reason"""
 

@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from docmt.checking.languages import FUNCTION_WORDS
 from docmt.core.errors import DocmtError
+from docmt.documents.input_formats import FORMATS
 from docmt.formats.language_codes import format_language_tag
-from docmt.formats.registry import FORMATS
 from docmt.serve.document_jobs import DocumentOptions
 from docmt.serve.document_routes import file_name, file_response, start_job
 from docmt.serve.language_lists import language_name, list_pairs

@@ -15,9 +15,9 @@ from docmt.core.errors import DocmtError
 from docmt.decoding.file_translation import FileConfig, FileTranslation
 from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
 from docmt.documents import Document
+from docmt.documents.input_formats import FORMATS
 from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
-from docmt.formats.registry import FORMATS
 from docmt.serve.engine import Engine, Work
 from docmt.serve.language_lists import language_name
 from docmt.serve.request_values import RequestError

@@ -6,8 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import groupby
 
-from docmt.documents.characters import INVISIBLE
-from docmt.documents.words import Span
+from docmt.documents.words import INVISIBLE, Span
 from docmt.text.tokenizer import Side, Tokenizer
 
 _SLACK = 2

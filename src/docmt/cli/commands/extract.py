@@ -25,7 +25,7 @@ from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
 from docmt.core.settings import option
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, read_file
-from docmt.formats.registry import FORMATS, FormatName
+from docmt.documents.input_formats import FORMATS, FormatName
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator

@@ -30,7 +30,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
 from docmt.core.settings import flag_of, option
 from docmt.documents import Document, ParallelDocument, read_documents
-from docmt.documents.characters import normalize_characters
+from docmt.documents.words import normalize_characters
 
 if TYPE_CHECKING:
     from docmt.analysis import AttentionReport

@@ -25,7 +25,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_bytes, write_bytes
 from docmt.core.settings import option
 from docmt.decoding.file_translation import FIELD_SEPARATOR, FileConfig
-from docmt.formats.bilingual_files import apply_targets, read_xliff_targets
+from docmt.formats.xliff_exchange import apply_targets, read_xliff_targets
 
 _log = logging.getLogger(__name__)
 

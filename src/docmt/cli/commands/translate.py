@@ -22,7 +22,7 @@ import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
@@ -42,9 +42,15 @@ from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
 from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
-from docmt.documents.input_formats import has_jsonl_name
+from docmt.documents.input_formats import (
+    FORMATS,
+    FormatName,
+    find_content_suffix,
+    find_format,
+    find_format_of_name,
+    has_jsonl_name,
+)
 from docmt.documents.segmentation import knows_language
-from docmt.formats.registry import FORMATS, FormatName, find_format, find_format_of_name
 
 if TYPE_CHECKING:
     from docmt.decoding import PartialTranslation, Translator
@@ -60,7 +66,7 @@ class InputConfig:
     """Reading of the input files."""
 
     layout: Layout = "auto"
-    """format of the input: text, lines (one sentence a line), markdown, jsonl, or auto"""
+    """format of the input: text, lines (one sentence a line), jsonl, or auto"""
     language: str = ""
     """language code for sentence segmentation (default: that of the model, or en)"""
     join_lines: bool = False
@@ -298,12 +304,11 @@ def _check_text_output(path: str, output: str) -> None:
 
 def _warn_of_markup(path: str, data: bytes, layout: Layout) -> None:
     """Warn if a layout of plain text is chosen for a file with markup."""
-    with suppress(DocmtError):  # of formats that docmt does not read, which may be text
-        format = find_format(path, data)
-        if layout != "auto" and format and format.name != layout:
-            _log.warning(
-                f"{path} is {format.name}, but --layout {layout} translates its markup like words: leave out --layout"
-            )
+    format = find_format(path, data)
+    if layout != "auto" and format:
+        _log.warning(
+            f"{path} is {format.name}, but --layout {layout} translates its markup like words: leave out --layout"
+        )
 
 
 def _make_job(path: str, output: str, format: str, config: InputConfig, file: FileTranslation) -> TranslationJob:
@@ -311,7 +316,7 @@ def _make_job(path: str, output: str, format: str, config: InputConfig, file: Fi
     if config.join_lines:
         raise DocmtError(f"{path} is {file.format.name}, where paragraphs are marked: leave out --join-lines")
     if format == "auto":
-        suffix = Path(plain_name(output)).suffix.lower()
+        suffix = find_content_suffix(output)
         format = {".txt": "text", ".jsonl": "jsonl"}.get(suffix, file.format.name)
     if format == file.format.name:
         file.check_output(output)
@@ -343,9 +348,8 @@ def _report_skipped(files: Sequence[TranslationJob], path: str) -> None:
 
 def _log_input_notes(file: TranslationJob) -> None:
     """Log what was not translated in a file, and whether it looks hard-wrapped."""
-    if verbatim := file.input.verbatim_lines:
-        parts = [f"{count} {'line' if count == 1 else 'lines'} of {kind}" for kind, count in verbatim.items()]
-        _log.info(f"{file.name}: not translated: {', '.join(parts)}")
+    if count := file.input.code_lines:
+        _log.info(f"{file.name}: not translated: {count} lines of code")
     if file.input.looks_wrapped:
         _log.warning(
             f"{file.name}: looks hard-wrapped (its lines end in the middle of sentences, and each is translated as a "

@@ -3,8 +3,7 @@
 import pytest
 
 from docmt.decoding.translation_results import WordLink
-from docmt.documents.address_placeholders import hide_addresses, hide_pair, restore_addresses, restore_links
-from docmt.documents.addresses import find_addresses
+from docmt.documents.addresses import find_addresses, hide_addresses, hide_pair, restore_addresses, restore_links
 from docmt.documents.words import find_words
 
 SENTENCE = "Visit https://a.org/b?c=d or write to me@b.org."
