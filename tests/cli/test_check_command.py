@@ -48,7 +48,7 @@ def test_translations_of_docmt(run, corpus, tmp_path):
         ((), 0),
         (("--fail-on", "any"), 1),
         (("--fail-on", "loop", "number"), 1),
-        (("--fail-on", "loop", "name"), 0),
+        (("--fail-on", "loop", "term"), 0),
         (("--only", "url", "--fail-on", "any"), 1),
         (("--only", "loop", "--fail-on", "any"), 0),
     ],

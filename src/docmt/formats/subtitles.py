@@ -109,8 +109,6 @@ class SubtitleFile(UnitFile):
     encoding: TextEncoding = UTF_8
     is_vtt: bool = False
     regions: list[CueRegion] = field(default_factory=list)
-    times: list[tuple[float, float]] = field(default_factory=list)
-    """start and end of each unit, in seconds"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Their cues and lines are cut anew."""
@@ -334,7 +332,6 @@ def _add_unit(file: SubtitleFile, group: Sequence[_Turn]) -> None:
     if has_letters(unit.text):
         file.regions.append(CueRegion(group[0].start, group[-1].end, counts, widths))
         file.units.append(unit)
-        file.times.append((group[0].first, max(group[0].first, group[-1].last)))
 
 
 def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:

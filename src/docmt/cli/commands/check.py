@@ -1,8 +1,8 @@
 """docmt check SOURCE TARGET
 
-Report inconsistencies and errors in a translation, without a reference: inconsistent terms, names and forms of address,
-missing, untranslated, repeated, too short or too long sentences, and changed numbers, URLs and placeholders. The exit
-status is 0, or 1 if there are findings of a kind that --fail-on names.
+Report inconsistencies and errors in a translation, without a reference: inconsistent terms, missing, untranslated,
+repeated, too short or too long sentences, and changed numbers, URLs and placeholders. The exit status is 0, or 1 if
+there are findings of a kind that --fail-on names.
 
 usage:
     SOURCE TARGET [options]
@@ -62,7 +62,7 @@ class CheckOptions:
     """kinds of findings that make the exit status 1, or any; see --only"""
     only: list[str] = option([], metavar="KIND")
     """check these kinds only: sentence_count, empty, untranslated, loop, duplicate,
-    length, number, url, placeholder, bracket, name, term, repetition, formality"""
+    length, number, url, placeholder, bracket, term, repetition"""
     show: int = option(5, range=(0, MANY))
     """maximum findings of each kind in the terminal"""
     show_html: int = option(1000, range=(0, MANY))
