@@ -16,7 +16,7 @@ pytest.importorskip("httpx")
 import httpx
 
 from docmt.cli.commands.serve import default_data, local_names
-from docmt.serve.http_server import is_loopback, open_socket
+from docmt.serve.application import is_loopback, open_socket
 
 
 def test_keys_are_made_listed_and_revoked(tmp_path):
@@ -68,7 +68,10 @@ def test_a_missing_package_is_named(tmp_path, package):
     )
     command = [sys.executable, "-c", program, "serve", "none", "--port", "0", "--data", str(tmp_path)]
     outcome = subprocess.run(command, capture_output=True, text=True)
-    assert outcome.stderr == f"docmt: error: docmt serve needs {package}: pip install 'docmt[serve]'\n"
+    assert (
+        outcome.stderr
+        == f"docmt: error: docmt serve needs {package}: run pip install '.[serve]' where docmt was unpacked\n"
+    )
     assert outcome.returncode == 2
 
 

@@ -278,7 +278,7 @@ def test_keys_are_asked_for_everywhere_and_owners_see_their_documents_only(tmp_p
     (one, _), (other, _) = keys.create("one"), keys.create("other")
     first, second = ({"authorization": f"Bearer {key}"} for key in (one, other))
     with running_service(tmp_path, keys=keys) as client:
-        public = {"/", "/page/{name}", "/documents", "/health", "/openapi.json", "/languages", "/frontend/settings"}
+        public = {"/", "/page/{name}", "/health", "/openapi.json", "/languages", "/frontend/settings"}
         public |= {"/download_file/{id}/{name}", "/v2/glossaries", "/v3/glossaries"}
         for route in client.app.routes:
             if route.path not in public:

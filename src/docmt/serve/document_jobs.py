@@ -24,8 +24,7 @@ from docmt.core.files import encode_utf8
 from docmt.documents import Document
 from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import FileContents, FileLimits, FileProcess
-from docmt.serve.job_journal import JobJournal, Links
-from docmt.serve.job_runner import check_pairs, choose_lane, list_links, translate_job
+from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, list_links, translate_job
 from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, move_file
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 

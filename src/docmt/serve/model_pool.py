@@ -1,4 +1,7 @@
-"""The models of a service: described from their files, loaded when first asked for, unloaded by a bound of memory."""
+"""The models of a service: described from their files, loaded when first asked for, unloaded by a bound of memory.
+
+Their languages have English names.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
 from docmt.core.errors import DocmtError
+from docmt.core.settings import read_package_yaml
 from docmt.decoding import SearchConfig, Translator
+from docmt.formats.language_codes import format_language_tag, primary_language
 from docmt.model.products import Precision
 
 _FLOAT_BYTES = 4
@@ -144,3 +150,25 @@ def _reads_context(path: Path) -> bool:
 def _agrees(language: str, code: str) -> bool:
     """Return whether a language was not asked for, or is that of the model; unknown languages of models agree."""
     return not language or not code or join_pair(language, language) == join_pair(code, code)
+
+
+@cache
+def _language_names() -> dict[str, str]:
+    names: dict[str, str] = read_package_yaml(__package__, "language_names.yaml")
+    return names
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language; its code if none is known."""
+    return _language_names().get(primary_language(code), code)
+
+
+def list_pairs(models: Sequence[ModelDescription]) -> dict[str, list[str]]:
+    """Return the tags of the target languages for each source language; models without languages are left out."""
+    pairs: dict[str, list[str]] = {}
+    for each in models:
+        if each.source_language and each.target_language:
+            targets = pairs.setdefault(format_language_tag(each.source_language), [])
+            if (target := format_language_tag(each.target_language)) not in targets:
+                targets.append(target)
+    return pairs

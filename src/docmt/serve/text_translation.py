@@ -19,8 +19,8 @@ from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.registry import FORMATS
 from docmt.serve.engine import Engine, Work
-from docmt.serve.language_lists import language_name
-from docmt.serve.request_values import RequestError
+from docmt.serve.http_requests import RequestError
+from docmt.serve.model_pool import language_name
 
 Result = TypeVar("Result")
 
