@@ -7,6 +7,7 @@ import json
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -124,21 +125,7 @@ async def list_models(request: Request) -> Response:
     """List the models."""
     state = state_of(request)
     state.find_owner(request)
-    models = [
-        {
-            "name": each.name,
-            "source_language": each.source_language,
-            "target_language": each.target_language,
-            "system": each.system,
-            "parameters": each.parameters,
-            "licence": each.licence,
-            "loaded": each.is_loaded,
-            "precision": each.precision,
-            "same_in_batches": each.same_in_batches,
-            "reads_context": each.reads_context,
-        }
-        for each in state.engine.describe_models()
-    ]
+    models = [asdict(each) for each in state.engine.describe_models()]
     return JSONResponse({"models": models})
 
 
