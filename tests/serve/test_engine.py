@@ -191,6 +191,21 @@ def test_cancelled_work_is_dropped_and_others_go_on(models, monkeypatch):
     assert len(targets(other)) == 1 and statistics.waiting_sentences == {"interactive": 0, "jobs": 0}
 
 
+def test_a_long_document_is_cut_into_instances_once(models, monkeypatch):
+    """Not again for each turn: the time of a book would grow with the square of its length."""
+    for name in ("_FIRST_TURN_TOKENS", "_LEAST_TURN_TOKENS", "_MOST_TURN_TOKENS"):
+        monkeypatch.setattr(engine_module, name, 20)
+    opened, original = [], docmt.Translator.open
+    monkeypatch.setattr(docmt.Translator, "open", lambda *values: opened.append(values) or original(*values))
+
+    async def translate(engine):
+        return await engine.submit("group", Document.from_sentences(sentences(60))).result(), engine.statistics()
+
+    with running(models["group"]) as engine:
+        parts, statistics = asyncio.run(translate(engine))
+    assert len(targets(parts)) == 60 and statistics.batches > 5 and len(opened) == 1
+
+
 def test_a_caller_who_leaves_during_an_alignment_stops_nothing(models, monkeypatch):
     """Callers leave before the call, and while it runs. The thread goes on."""
 

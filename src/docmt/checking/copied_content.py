@@ -239,10 +239,11 @@ def find_unmatched_numbers(source: str, target: str, languages: tuple[str, str],
 
 def _are_scaled(missing: Sequence[Number], added: Sequence[Number]) -> bool:
     """Return whether the numbers, in order, differ by powers of a thousand only: 0.5 (million) and 500,000."""
-    if len(missing) != len(added) or any(":" in number.key for number in (*missing, *added)):
+    keys = [number.key for number in (*missing, *added)]
+    if len(missing) != len(added) or any(key == "0" or ":" in key for key in keys):
         return False
-    pairs = [[Decimal(each.key).normalize().as_tuple() for each in pair] for pair in zip(missing, added, strict=True)]
-    return all(one.digits == other.digits and (one.exponent - other.exponent) % 3 == 0 for one, other in pairs)
+    pairs = zip(missing, added, strict=True)
+    return all((Decimal(one.key) / Decimal(other.key)).log10() % 3 == 0 for one, other in pairs)
 
 
 def _is_small(number: Number, most: int) -> bool:

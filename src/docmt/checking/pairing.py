@@ -185,7 +185,8 @@ def _pair_units(
         id = f"{paths[0].name} {number}" if len(sides[0]) > 1 else paths[0].name
         if len(chapter[0]) == len(chapter[1]):
             pairs = [pair for segments in zip(*chapter, strict=True) for pair in _pair_sentences(*segments)]
-            documents.append(ParallelDocument(id, *(tuple(pair[side] for pair in pairs) for side in (0, 1)), number))
+            sources, targets = (tuple(pair[side] for pair in pairs) for side in (0, 1))
+            documents.append(ParallelDocument(id, sources, targets, number))
         elif len(sides[0]) == 1:
             raise _refuse_counts(paths, [len(segments) for segments in chapter], "paragraphs (and cells, labels)")
         else:
@@ -203,7 +204,7 @@ def _read_chapters(file: UnitFile, language: str) -> list[list[Segment]]:
     for document, places in zip(cut.documents, cut.sentences, strict=True):
         for sentence, place in zip(document.sentences, places, strict=True):
             sentences[place.unit].append(sentence)
-    segments = [(unit.text, row) for unit, row in zip(file.units, sentences, strict=True)]
+    segments: list[Segment] = [(unit.text, row) for unit, row in zip(file.units, sentences, strict=True)]
     return [segments[first:last] for first, last in pairwise([*file.document_starts, len(file.units)])]
 
 

@@ -124,13 +124,12 @@ class JobStore:
         """Return the folder of a job. id: of this store, never text of a request."""
         return self._spool / id
 
-    def add(self, id: str, owner: str, facts: JobFacts) -> JobRecord:
+    def add(self, id: str, owner: str, facts: JobFacts) -> None:
         """Insert a queued job."""
         now = time.time()
         values = (id, owner, "queued", now, now, 0, 0, "", json.dumps(asdict(facts)))
         columns = "id, owner, status, created, changed, finished, edited, error, facts"
         self._execute(f"INSERT INTO jobs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-        return JobRecord(id, owner, "queued", now, now, 0, 0, "", facts)
 
     def find(self, id: str) -> JobRecord | None:
         """Return a job, or None."""

@@ -28,7 +28,6 @@ from docmt.serve.text_translation import (
     TextItem,
     TextOptions,
     choose_model,
-    make_plain_item,
     translate_items,
     until_disconnected,
 )
@@ -58,9 +57,9 @@ async def translate(request: Request) -> Response:
     model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
     if has_sentences:
         document = Document.from_sentences([" ".join(text.split()) for text in texts])
-        item = TextItem(document, lambda sentences: "")
     else:
-        item = await make_plain_item(state.engine, model, texts[0])
+        document = await state.engine.segment(model, texts[0])
+    item = TextItem(document)
     before = await _read_context(state, model, values, context, targets)
     align = values.switch("alignments")
     options = TextOptions(before, targets, n_best=count + 1, align=align)
@@ -71,7 +70,7 @@ async def translate(request: Request) -> Response:
         "source_language": description.source_language or chosen.source,
         "target_language": description.target_language or chosen.target,
     }
-    return JSONResponse(head | _describe_rows(item.document, rows, align, count))
+    return JSONResponse(head | _describe_rows(document, rows, align, count))
 
 
 def _texts(values: RequestValues, name: str) -> list[str]:
