@@ -61,7 +61,7 @@ def test_the_data_is_in_the_state_directory(monkeypatch, tmp_path):
     assert default_data() == tmp_path / "home" / "serve"
 
 
-@pytest.mark.parametrize("package", ["starlette", "python_multipart"])
+@pytest.mark.parametrize("package", ["starlette", pytest.param("python_multipart", marks=pytest.mark.full)])
 def test_a_missing_package_is_named(tmp_path, package):
     program = (
         f"import sys; sys.modules[{package!r}] = None; from docmt.cli.app import main; sys.exit(main(sys.argv[1:]))"
@@ -75,7 +75,7 @@ def test_a_missing_package_is_named(tmp_path, package):
     assert outcome.returncode == 2
 
 
-@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_process_serves_until_it_is_asked_to_stop(run, tmp_path, signal_):
     command = [sys.executable, "-m", "docmt", "serve", str(run), "--port", "0", "--data", str(tmp_path), "--beam", "1"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

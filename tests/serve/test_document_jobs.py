@@ -17,6 +17,8 @@ from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
 from docmt.serve.job_store import JobStore
 
+pytestmark = pytest.mark.usefixtures("files_here")
+
 TEXT = "One cat. Two cats.\nThree dogs. Four dogs.\n\nFive birds. Six birds. Seven birds.\n"
 SOURCES = ["One cat.", "Two cats.", "Three dogs.", "Four dogs.", "Five birds.", "Six birds.", "Seven birds."]
 

@@ -199,11 +199,11 @@ def test_a_long_document_is_cut_into_instances_once(models, monkeypatch):
     monkeypatch.setattr(docmt.Translator, "open", lambda *values: opened.append(values) or original(*values))
 
     async def translate(engine):
-        return await engine.submit("group", Document.from_sentences(sentences(60))).result(), engine.statistics()
+        return await engine.submit("group", Document.from_sentences(sentences(24))).result(), engine.statistics()
 
     with running(models["group"]) as engine:
         parts, statistics = asyncio.run(translate(engine))
-    assert len(targets(parts)) == 60 and statistics.batches > 5 and len(opened) == 1
+    assert len(targets(parts)) == 24 and statistics.batches > 3 and len(opened) == 1
 
 
 def test_a_caller_who_leaves_during_an_alignment_stops_nothing(models, monkeypatch):

@@ -16,6 +16,8 @@ from service_fixtures import ListedModel, ServiceEngine, expect, parse_events, r
 from docmt.core.errors import DocmtError
 from docmt.serve.access_keys import AccessKeys, KeyLimits
 
+pytestmark = pytest.mark.usefixtures("files_here")
+
 TEXT = "  One cat sleeps. Two dogs run!\n\nThree birds sing.\n"
 SENTENCES = ["One cat sleeps.", "Two dogs run!", "Three birds sing."]
 

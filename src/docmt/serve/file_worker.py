@@ -80,18 +80,24 @@ def main() -> None:
     """Run the task of standard input."""
     task = FileTask.from_json(sys.stdin.read())
     limit_resources(task)
-    try:
-        answer = run(task)
-    except DocmtError as error:
-        answer = {"error": str(error).replace("with --fields", _FIELDS)}
-    except MemoryError:
-        answer = {"error": f"{task.name} takes too much memory. Split it, or remove pictures."}
-    except OSError as error:
-        answer = {"error": f"{task.name} cannot be translated: {error.strerror}. Split it, or free space."}
-    except Exception as error:  # whatever a hostile file causes; its message may hold text of the file
-        answer = {"error": f"{task.name} is damaged ({type(error).__name__}). Save it again and retry."}
+    answer = answer_task(task)
     with open(task.answer, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib is imported with the formats only
         json.dump(answer, file)
+
+
+def answer_task(task: FileTask) -> dict[str, str]:
+    """Run a task. Return its answer."""
+    try:
+        run(task)
+    except DocmtError as error:
+        return {"error": str(error).replace("with --fields", _FIELDS)}
+    except MemoryError:
+        return {"error": f"{task.name} takes too much memory. Split it, or remove pictures."}
+    except OSError as error:
+        return {"error": f"{task.name} cannot be translated: {error.strerror}. Split it, or free space."}
+    except Exception as error:  # whatever a hostile file causes; its message may hold text of the file
+        return {"error": f"{task.name} is damaged ({type(error).__name__}). Save it again and retry."}
+    return {}
 
 
 def limit_resources(task: FileTask) -> None:
@@ -114,7 +120,7 @@ def limit_resources(task: FileTask) -> None:
     signal.alarm(seconds + 1)  # ends this process where the server was killed
 
 
-def run(task: FileTask) -> dict[str, Any]:
+def run(task: FileTask) -> None:
     """Read or write the file. Raises DocmtError for a file that cannot be read."""
     from pathlib import Path
 
@@ -132,7 +138,6 @@ def run(task: FileTask) -> dict[str, Any]:
             raise DocmtError(f"{task.name} was read in another way than before. Upload it again.")
         contents = file.render(lines, task.result, Path(task.output))
     Path(task.output).write_bytes(contents)
-    return {}
 
 
 def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:

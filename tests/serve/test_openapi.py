@@ -11,6 +11,8 @@ from service_fixtures import running_service
 
 from docmt.serve.native_routes import OPENAPI
 
+pytestmark = pytest.mark.usefixtures("files_here")
+
 DESCRIPTION = json.loads(OPENAPI.read_text(encoding="utf-8"))
 SCHEMAS = DESCRIPTION["components"]["schemas"]
 TYPES = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "null": type(None)}
