@@ -12,8 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
@@ -73,33 +72,6 @@ class DocumentOptions:
     """text before the document, which is not part of the translation"""
     name: str = ""
     """file name; empty: that of the file"""
-
-
-@dataclass(frozen=True)
-class JobStatus:
-    """The state of a job, for its owner."""
-
-    id: str
-    status: JobState
-    name: str
-    format: str
-    model: str
-    source_language: str
-    target_language: str
-    sentences: int
-    finished: int
-    """sentences with an up-to-date translation"""
-    edited: int
-    error: str
-    created: str
-    """ISO 8601, UTC"""
-    expires: str
-    skipped: dict[str, int]
-    """parts that are not translated, by reason"""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -164,7 +136,7 @@ class DocumentJobs:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def create(self, file: Path, options: DocumentOptions, owner: str) -> JobStatus:
+    async def create(self, file: Path, options: DocumentOptions, owner: str) -> JobRecord:
         """Start the translation of a file, which is moved into the data directory.
 
         Raises DocmtError for a file that cannot be read, and UnknownModel.
@@ -193,26 +165,12 @@ class DocumentJobs:
         self._queues[choose_lane(facts)].put_nowait(id)
         return self.status(id, owner)
 
-    def status(self, id: str, owner: str) -> JobStatus:
-        """Return the state of a job. Raises NoSuchDocument, also for another owner's."""
+    def status(self, id: str, owner: str) -> JobRecord:
+        """Return the state of a job, with counts of now. Raises NoSuchDocument, also for another owner's."""
         record = self._find(id, owner)
-        facts, job = record.facts, self._loaded.get(id)
-        return JobStatus(
-            id=id,
-            status=record.status,
-            name=facts.name,
-            format=facts.format,
-            model=facts.model,
-            source_language=facts.source_language,
-            target_language=facts.target_language,
-            sentences=facts.sentences,
-            finished=job.journal.finished if job else record.finished,
-            edited=job.journal.edited if job else record.edited,
-            error=record.error,
-            created=_format_time(record.created),
-            expires=_format_time(record.changed + self._store.keep_seconds),
-            skipped=dict(facts.skipped),
-        )
+        if (job := self._loaded.get(id)) is None:
+            return record
+        return replace(record, finished=job.journal.finished, edited=job.journal.edited)
 
     def count_characters(self, id: str, owner: str) -> int:
         """Return the number of characters of the sentences of a document."""
@@ -252,7 +210,7 @@ class DocumentJobs:
                 return
             await changed.wait()
 
-    async def edit(self, id: str, owner: str, number: int, target: str, retranslate: bool) -> JobStatus:
+    async def edit(self, id: str, owner: str, number: int, target: str, retranslate: bool) -> JobRecord:
         """Replace the translation of a sentence by the user's.
 
         retranslate: translate the sentences after it in its document again, except those of the user. Raises
@@ -342,7 +300,7 @@ class DocumentJobs:
             if other.name.split(".")[1] != path.name.split(".")[1]:
                 other.unlink(missing_ok=True)
 
-    async def cancel(self, id: str, owner: str, keep: bool = False) -> JobStatus:
+    async def cancel(self, id: str, owner: str, keep: bool = False) -> JobRecord:
         """Stop a job that is not at its end; delete another one and its files, unless `keep`. Return its last state."""
         record = self._find(id, owner)
         if record.status not in ACTIVE:
@@ -463,10 +421,6 @@ def _describe_error(error: BaseException | None) -> str:
         return str(error or "")
     _log.error("a job failed: %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
     return "the translation stopped for an internal reason. Translate the document again."
-
-
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _result_name(facts: JobFacts, format: str) -> str:

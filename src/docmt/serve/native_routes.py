@@ -19,9 +19,10 @@ from starlette.routing import Route
 from docmt.core.files import write_error
 from docmt.documents import Document
 from docmt.formats.registry import FORMATS
-from docmt.serve.document_jobs import DocumentOptions, JobEvent, JobStatus
+from docmt.serve.document_jobs import DocumentOptions, JobEvent
 from docmt.serve.file_process import RESULTS
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
+from docmt.serve.job_store import JobRecord
 from docmt.serve.service_state import ServiceState, state_of
 from docmt.serve.text_translation import (
     SentenceResult,
@@ -191,7 +192,7 @@ def file_name(name: str | None, default: str) -> str:
     return text.encode(errors="replace").decode()[-_MAX_NAME:].strip() or default
 
 
-async def start_job(request: Request, content: UploadFile | bytes, options: DocumentOptions, owner: str) -> JobStatus:
+async def start_job(request: Request, content: UploadFile | bytes, options: DocumentOptions, owner: str) -> JobRecord:
     """Store a file and start its translation. Raises DocmtError if it cannot be read, or is too large."""
     state = state_of(request)
     size = len(content) if isinstance(content, bytes) else content.size or 0
