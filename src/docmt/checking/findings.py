@@ -104,8 +104,8 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as values that `json.dumps` takes."""
-        places = [asdict(sentence) for sentence in self.sentences]
-        return {"kind": self.kind, "what": self.message, "places": places, "certainty": self.certainty}
+        sentences = [asdict(sentence) for sentence in self.sentences]
+        return {"kind": self.kind, "what": self.message, "places": sentences, "certainty": self.certainty}
 
 
 @dataclass(frozen=True)

@@ -201,9 +201,9 @@ def _read_chapters(file: UnitFile, language: str) -> list[list[Segment]]:
     """Return the units of each chapter."""
     sentences: list[list[str]] = [[] for _ in file.units]
     cut = UnitDocuments(file, language)
-    for document, places in zip(cut.documents, cut.sentences, strict=True):
-        for sentence, place in zip(document.sentences, places, strict=True):
-            sentences[place.unit].append(sentence)
+    for document, spans in zip(cut.documents, cut.sentences, strict=True):
+        for sentence, span in zip(document.sentences, spans, strict=True):
+            sentences[span.unit].append(sentence)
     segments: list[Segment] = [(unit.text, row) for unit, row in zip(file.units, sentences, strict=True)]
     return [segments[first:last] for first, last in pairwise([*file.document_starts, len(file.units)])]
 

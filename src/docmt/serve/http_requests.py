@@ -349,5 +349,5 @@ def convert_error(error: DocmtError) -> RequestError:
 
 def log_failure(error: BaseException) -> None:
     """Log kind and place of an unforeseen error. Its message may hold texts of users and is left out."""
-    places = [f"{PurePath(each.filename).name}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__)]
-    _log.error("a request failed with %s at %s", type(error).__name__, " < ".join(reversed(places[-6:])))
+    lines = [f"{PurePath(each.filename).name}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__)]
+    _log.error("a request failed with %s at %s", type(error).__name__, " < ".join(reversed(lines[-6:])))

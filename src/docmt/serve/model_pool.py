@@ -147,9 +147,9 @@ class ModelPool:
 def _describe(name: str) -> InstalledModel:
     """Return the facts of a model by directory, name or pair. The name of a run is that of its folder."""
     path = find_model(name)
-    is_own_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
+    is_same_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
     model = describe_installed(path)
-    return model if is_own_folder else replace(model, name=Path(name).resolve().name)
+    return model if is_same_folder else replace(model, name=Path(name).resolve().name)
 
 
 def estimate_bytes(path: Path, precision: Precision) -> int:

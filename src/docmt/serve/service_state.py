@@ -123,23 +123,19 @@ class ServiceState:
         key: one that the request has elsewhere than in its headers. status: of the error. Raises RequestError for a
         missing or wrong key.
         """
-        found = self._find_key(request, key, status)
-        return found.id if found else ""
-
-    def _find_key(self, request: Request, key: str, status: int) -> AccessKey | None:
         if self.keys is None:
-            return None
+            return ""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() in ("bearer", "deepl-auth-key"):
             key = secret.strip()
         headers = {"www-authenticate": "Bearer"} if status == 401 else {}
         if not key:
             raise RequestError("this server asks for a key: send the header Authorization: Bearer KEY", status, headers)
-        found = self.keys.find(key)
-        if found is None:
+        access_key = self.keys.find(key)
+        if access_key is None:
             raise RequestError("this key is not known here: check it, or ask for another", status, headers)
-        request.state.access_key = found
-        return found
+        request.state.access_key = access_key
+        return access_key.id
 
     def take_texts(self, request: Request, texts: Sequence[str], context: str = "") -> None:
         """Count the texts of a request, after `find_owner`. context: what is translated with each of them.
@@ -179,8 +175,8 @@ class ServiceState:
         active = sum(states.get(state, 0) for state in ACTIVE) + self.arriving.total()
         if active >= self.config.max_documents:
             raise RequestError("too many documents are waiting: try again later", 429, {"retry-after": "60"})
-        own = self.jobs.count_active(key.id) + self.arriving[key.id] if key else 0
-        if limits and limits.concurrent_jobs and own >= limits.concurrent_jobs:
+        active_of_key = self.jobs.count_active(key.id) + self.arriving[key.id] if key else 0
+        if limits and limits.concurrent_jobs and active_of_key >= limits.concurrent_jobs:
             message = f"this key has its limit of documents at once ({limits.concurrent_jobs}): wait for one to end"
             raise RequestError(message, 429, {"retry-after": "10"})
 

@@ -37,7 +37,7 @@ FAILING_FINDINGS = 1
 ANY = "any"
 _WIDTH = 100
 """Characters of a sentence in the terminal."""
-_SENTENCES_SHOWN = 3
+_MAX_SENTENCES = 3
 """Sentences of a finding in the terminal."""
 _KIND_OF_LIMIT = {"similarity": "duplicate", "copied_share": "untranslated"}
 """Kind of finding for limits whose names do not begin with it."""
@@ -175,13 +175,13 @@ def _format_finding(finding: Finding) -> str:
     """Return the lines of a finding, with its first sentences."""
     certainty = "" if finding.certainty == "sure" else f" ({finding.certainty})"
     lines = [f"  {_shorten(finding.message, 2 * _WIDTH)}{certainty}"]
-    for sentence in finding.sentences[:_SENTENCES_SHOWN]:
+    for sentence in finding.sentences[:_MAX_SENTENCES]:
         line = f" (line {sentence.line})" if sentence.line else ""
         source = _excerpt(sentence.source, sentence.source_marks)
         target = _excerpt(sentence.target, sentence.target_marks)
         lines += [f"    {sentence.document}:{sentence.sentence}{line}  {source}", f"      -> {target}"]
-    if len(finding.sentences) > _SENTENCES_SHOWN:
-        more = len(finding.sentences) - _SENTENCES_SHOWN
+    if len(finding.sentences) > _MAX_SENTENCES:
+        more = len(finding.sentences) - _MAX_SENTENCES
         lines.append(f"    ... and {more} more sentence{'s' * (more > 1)}")
     return "\n".join(lines)
 
