@@ -187,16 +187,11 @@ async def download_document(request: Request) -> Response:
     return file_response(*await state.jobs.result(id, owner))
 
 
-async def list_glossaries(request: Request) -> Response:
-    """Return that there are no glossaries."""
+async def list_nothing(request: Request) -> Response:
+    """Return that there are no glossaries, and no language pairs for them."""
     state_of(request).find_owner(request, status=_FORBIDDEN)
-    return JSONResponse({"glossaries": []})
-
-
-async def list_glossary_pairs(request: Request) -> Response:
-    """Return that there are no language pairs for glossaries."""
-    state_of(request).find_owner(request, status=_FORBIDDEN)
-    return JSONResponse({"supported_languages": []})
+    name = "glossaries" if request.url.path.endswith("/glossaries") else "supported_languages"
+    return JSONResponse({name: []})
 
 
 async def refuse_glossary(request: Request) -> Response:
@@ -212,7 +207,7 @@ ROUTES = [
     Route("/v2/document", create_document, methods=["POST"]),
     Route(_PATH, show_document, methods=["GET", "POST"]),
     Route(_PATH + "/result", download_document, methods=["GET", "POST"]),
-    Route("/v2/glossary-language-pairs", list_glossary_pairs),
-    *(Route(f"/{version}/glossaries", list_glossaries) for version in ("v2", "v3")),
+    Route("/v2/glossary-language-pairs", list_nothing),
+    *(Route(f"/{version}/glossaries", list_nothing) for version in ("v2", "v3")),
     *(Route(f"/{version}/glossaries", refuse_glossary, methods=["POST"]) for version in ("v2", "v3")),
 ]

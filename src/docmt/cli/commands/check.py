@@ -37,6 +37,8 @@ FAILING_FINDINGS = 1
 ANY = "any"
 _WIDTH = 100
 """Characters of a sentence in the terminal."""
+_MAX_IN_PAGE = 1000
+"""Findings of each kind in the HTML page."""
 _MAX_SENTENCES = 3
 """Sentences of a finding in the terminal."""
 _KIND_OF_LIMIT = {"similarity": "duplicate", "copied_share": "untranslated"}
@@ -65,8 +67,6 @@ class CheckOptions:
     length, number, url, placeholder, bracket, term, repetition"""
     show: int = option(5, range=(0, MANY))
     """maximum findings of each kind in the terminal"""
-    show_html: int = option(1000, range=(0, MANY))
-    """maximum findings of each kind in the HTML page"""
     check: CheckConfig = CheckConfig()
     """thresholds of the checks"""
 
@@ -90,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.html:
         from docmt.checking import render_html
 
-        write_text(options.html, render_html(report, f"docmt check: {title}", options.show_html))
+        write_text(options.html, render_html(report, f"docmt check: {title}", _MAX_IN_PAGE))
     if STANDARD not in (options.json, options.html):
         _print(report, options.show)
     counts = report.counts()
@@ -118,8 +118,6 @@ def _check(options: CheckOptions) -> None:
             check_choice(flag_of(flag), kind, allowed)
     if options.only and (unchecked := sorted({*options.fail_on} - {ANY, *options.only})):
         raise DocmtError(f"--fail-on {unchecked[0]} is not checked: add it to --only")
-    if options.show_html != CheckOptions.show_html and not options.html:
-        raise DocmtError("--show-html needs --html FILE: add it, or leave --show-html out")
     if options.show != CheckOptions.show and STANDARD in (options.json, options.html):
         raise DocmtError(
             "--show is for the terminal, but standard output gets JSON or HTML: name a file, or leave --show out"
