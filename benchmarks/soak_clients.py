@@ -28,7 +28,7 @@ _MOMENTS = ("head", "body", "waiting", "answer")
 _EARLY = (409, 429, 503)
 """Statuses that may refuse a good request: it comes too early, or too much waits."""
 _JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
-_PAGES = ("/", "/documents", "/health", "/metrics", "/v1/models", "/v1/languages", "/languages", "/v2/usage")
+_PAGES = ("/", "/health", "/metrics", "/v1/models", "/v1/languages", "/languages", "/v2/usage")
 _JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("/v1/translate", b'{"text": "a few', _JSON),
     ("/v1/translate", b'{"text": 7, "alternatives": "many"}', _JSON),

@@ -48,7 +48,7 @@ def test_translations_of_docmt(run, corpus, tmp_path):
         ((), 0),
         (("--fail-on", "any"), 1),
         (("--fail-on", "loop", "number"), 1),
-        (("--fail-on", "loop", "name"), 0),
+        (("--fail-on", "loop", "term"), 0),
         (("--only", "url", "--fail-on", "any"), 1),
         (("--only", "loop", "--fail-on", "any"), 0),
     ],
@@ -76,12 +76,10 @@ def test_what_strangers_wrote_does_not_move_the_cursor(files):
     [
         (("--fail-on", "numbers"), "--fail-on is 'numbers': choose one of any, sentence_count, empty"),
         (("--only", "loop", "--fail-on", "url"), "--fail-on url is not checked: add it to --only"),
-        (("--show-html", 7), "--show-html needs --html FILE: add it, or leave --show-html out"),
         (
             ("--show", 7, "--json", "-"),
             "--show is for the terminal, but standard output gets JSON or HTML: name a file",
         ),
-        (("--show-html", -1, "--html", "-"), "--show-html is -1: choose a number from 0"),
         (
             ("--only", "loop", "--term-share", 0.5),
             "--check.term-share is for findings of kind term, which is not checked: add it to --only",

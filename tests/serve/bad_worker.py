@@ -1,13 +1,12 @@
 """A child process that does what a hostile file might make the real one do; the format says what."""
 
-import json
 import os
 import sys
 from pathlib import Path
 
 from docmt.serve.file_worker import FileTask, limit_resources
 
-task = FileTask(**json.load(sys.stdin))
+task = FileTask.from_json(sys.stdin.read())
 limit_resources(task)
 match task.format:
     case "loop":

@@ -1,8 +1,27 @@
-"""A browser for the tests of the page."""
+"""A browser for the tests of the page, and files without processes of their own."""
 
+import asyncio
+import json
 import shutil
+from dataclasses import asdict
 
 import pytest
+
+from docmt.core.errors import DocmtError
+from docmt.serve.file_process import FileProcess
+from docmt.serve.file_worker import FileTask, answer_task
+
+
+@pytest.fixture
+def files_here(monkeypatch):
+    """Files are read and written in the process of the test, as another process takes a second to start."""
+
+    async def run(self, task):
+        answer = await asyncio.to_thread(answer_task, FileTask.from_json(json.dumps(asdict(task))))
+        if answer:
+            raise DocmtError(answer["error"])
+
+    monkeypatch.setattr(FileProcess, "_run", run)
 
 
 @pytest.fixture(scope="module")  # not longer: while it runs, no other test of the process can start an event loop

@@ -23,7 +23,7 @@ class ListedModel(FakeModel):
     system: str = "sentence"
     parameters: int = 7
     licence: str = "CC0"
-    is_loaded: bool = True
+    loaded: bool = True
     precision: str = "float32"
     same_in_batches: bool = True
 

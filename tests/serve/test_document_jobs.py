@@ -17,6 +17,8 @@ from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
 from docmt.serve.job_store import JobStore
 
+pytestmark = pytest.mark.usefixtures("files_here")
+
 TEXT = "One cat. Two cats.\nThree dogs. Four dogs.\n\nFive birds. Six birds. Seven birds.\n"
 SOURCES = ["One cat.", "Two cats.", "Three dogs.", "Four dogs.", "Five birds.", "Six birds.", "Seven birds."]
 
@@ -59,7 +61,8 @@ def test_a_text_is_translated_with_events_in_order(tmp_path):
         engine = FakeEngine()
         async with running(engine, tmp_path / "data") as jobs:
             status = await create(jobs, tmp_path, name="letter.txt")
-            assert (status.status, status.sentences, status.finished, status.format) == ("queued", 7, 0, "text")
+            assert (status.status, status.finished) == ("queued", 0)
+            assert (status.facts.sentences, status.facts.format) == (7, "text")
             events = await follow(jobs, status.id)
             sentences = [event for event in events if event.name == "sentence"]
             assert [event.id for event in sentences] == list(range(1, 8))

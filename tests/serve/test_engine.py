@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 import threading
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Group, Hierarchical
 from docmt.serve import engine as engine_module
 from docmt.serve.engine import Engine, Overloaded, UnknownModel
+from docmt.serve.model_pool import estimate_bytes
 from docmt.serve.work_queue import WorkQueue
 from docmt.text import BpeTokenizer
 
@@ -187,6 +189,21 @@ def test_cancelled_work_is_dropped_and_others_go_on(models, monkeypatch):
         long, other, statistics = asyncio.run(translate(engine))
     assert long.is_cancelled and 0 < long.finished < 100
     assert len(targets(other)) == 1 and statistics.waiting_sentences == {"interactive": 0, "jobs": 0}
+
+
+def test_a_long_document_is_cut_into_instances_once(models, monkeypatch):
+    """Not again for each turn: the time of a book would grow with the square of its length."""
+    for name in ("_FIRST_TURN_TOKENS", "_LEAST_TURN_TOKENS", "_MOST_TURN_TOKENS"):
+        monkeypatch.setattr(engine_module, name, 20)
+    opened, original = [], docmt.Translator.open
+    monkeypatch.setattr(docmt.Translator, "open", lambda *values: opened.append(values) or original(*values))
+
+    async def translate(engine):
+        return await engine.submit("group", Document.from_sentences(sentences(24))).result(), engine.statistics()
+
+    with running(models["group"]) as engine:
+        parts, statistics = asyncio.run(translate(engine))
+    assert len(targets(parts)) == 24 and statistics.batches > 3 and len(opened) == 1
 
 
 def test_a_caller_who_leaves_during_an_alignment_stops_nothing(models, monkeypatch):
@@ -360,7 +377,7 @@ def test_models_by_name_language_and_memory(models, tmp_path):
     for asked in (("none",), ("group", "de"), ("", "", "es")):
         with pytest.raises(UnknownModel, match=r"there is no model .* The service has sentence \(en-fr\), german"):
             engine.find_model(*asked)
-    assert [model.is_loaded for model in engine.describe_models()] == [False] * 3
+    assert [model.loaded for model in engine.describe_models()] == [False] * 3
     assert [model.reads_context for model in engine.describe_models()] == [False, True, True]
     one = engine.describe_models()[0]
     assert (one.name, one.source_language, one.target_language, one.system) == ("sentence", "en", "fr", "sentence")
@@ -368,10 +385,31 @@ def test_models_by_name_language_and_memory(models, tmp_path):
     engine._pool._max_bytes = 2 * size + size // 2
     for name in ("sentence", "german", "sentence", "group"):
         engine._pool.load(name)
-    loaded = {model.name for model in engine.describe_models() if model.is_loaded}
+    loaded = {model.name for model in engine.describe_models() if model.loaded}
     assert "german" not in loaded and "group" in loaded and engine._pool.loaded_bytes() <= engine._pool._max_bytes
     with pytest.raises(DocmtError, match="have one name"):
         Engine([str(german), str(save(tmp_path / "other" / "german"))])
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_the_bytes_of_a_model_are_those_of_its_precision(tmp_path, precision):
+    sizes = {"width": 64, "feed_forward": 512, "encoder_layers": 3, "decoder_layers": 3}
+    path = save(tmp_path / "model", system="sentence", **sizes)
+    estimate = estimate_bytes(path, precision)
+    share = {"float32": 1, "bfloat16": 0.5, "int8": 0.25}[precision]
+    assert estimate == pytest.approx(share * estimate_bytes(path, "float32"), rel=0.2)
+    try:
+        model = docmt.Translator(path, precision=precision, device="cpu").model
+    except DocmtError as error:
+        pytest.skip(str(error))
+    values = [value for module in model.modules() for value in (*vars(module).values(), *module.parameters(False))]
+    tensors = {
+        id(value) if value.layout is torch._mkldnn else value.data_ptr(): value
+        for value in values
+        if isinstance(value, torch.Tensor) and value.numel()
+    }
+    measured = sum(math.prod(each.shape) * each.element_size() for each in tensors.values())
+    assert measured == pytest.approx(estimate, rel=0.15)
 
 
 def test_lanes_and_turns(models):

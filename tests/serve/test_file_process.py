@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.serve.file_process import FileLimits, FileProcess
+from docmt.serve.file_process import FileProcess
+from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_store import JobFacts
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits of processes")
@@ -39,25 +40,20 @@ def bad_process(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
 
 
+DEEDS = {"die": "damaged or too large", "loop": "takes more than 1 seconds"}
+SLOW_DEEDS = {"sleep": DEEDS["loop"]}
+SLOW_DEEDS |= dict.fromkeys(["flood", "garbage", "no_result", "bad_result", "nested", "silent"], DEEDS["die"])
+
+
 @pytest.mark.parametrize(
-    ("deed", "message"),
-    [
-        ("loop", "takes more than 1 seconds"),
-        ("sleep", "takes more than 1 seconds"),
-        ("die", "damaged or too large"),
-        ("flood", "damaged or too large"),
-        ("garbage", "damaged or too large"),
-        ("no_result", "damaged or too large"),
-        ("bad_result", "damaged or too large"),
-        ("nested", "damaged or too large"),
-        ("silent", "damaged or too large"),
-    ],
+    ("deed", "message"), [*DEEDS.items(), *(pytest.param(*each, marks=pytest.mark.full) for each in SLOW_DEEDS.items())]
 )
 def test_whatever_the_process_does_is_one_error(tmp_path, bad_process, deed, message):
     with pytest.raises(DocmtError, match=f"a.txt .*{message}"):
         read(tmp_path / "a.txt", b"One.", FileLimits(seconds=1), deed)
 
 
+@pytest.mark.full
 def test_a_zip_bomb_is_refused(tmp_path):
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as package:
@@ -68,6 +64,7 @@ def test_a_zip_bomb_is_refused(tmp_path):
         read(tmp_path / "a.docx", data.getvalue())
 
 
+@pytest.mark.full
 def test_a_file_that_takes_too_much_memory(tmp_path):
     text = b"<p>one two.</p>" * 400_000
     with pytest.raises(DocmtError, match=r"a\.html (takes too much memory|is damaged or too large)"):
@@ -82,11 +79,12 @@ def test_a_result_that_has_no_folder(tmp_path):
         asyncio.run(work)
 
 
-def test_a_file_of_too_many_sentences(tmp_path):
+def test_a_file_of_too_many_sentences(tmp_path, files_here):
     with pytest.raises(DocmtError, match=r"a\.txt has 11 sentences, more than 10"):
         read(tmp_path / "a.txt", b"One.\n" * 11, FileLimits(sentences=10))
 
 
+@pytest.mark.full
 def test_contents_that_are_too_large(tmp_path):
     with pytest.raises(DocmtError, match=r"a\.txt cannot be translated: File too large"):
         read(tmp_path / "a.txt", b"One two three.\n" * 10_000, FileLimits(contents=2**16))
@@ -100,18 +98,18 @@ def test_a_file_of_units(tmp_path):
     assert all(count > 0 for count in contents.skipped.values())
 
 
-def test_documents_share_no_paragraph(tmp_path):
+def test_documents_share_no_paragraph(tmp_path, files_here):
     lines = b'{"id": "a", "text": "One. Two.\\nThree."}\n{"id": "b", "source": ["Four.", "Five."]}\n'
     contents = read(tmp_path / "a.jsonl", lines)
     assert (contents.format, contents.paragraphs) == ("jsonl", (0, 0, 1, 2, 3))
 
 
-def test_fields_need_a_file_with_fields(tmp_path):
+def test_fields_need_a_file_with_fields(tmp_path, files_here):
     with pytest.raises(DocmtError, match="fields are for files with markup"):
         read(tmp_path / "a.txt", b"One.", fields=("a",))
 
 
-def test_a_name_decides_nothing_in_the_file_system(tmp_path):
+def test_a_name_decides_nothing_in_the_file_system(tmp_path, files_here):
     """The name of a user is in messages only; the process opens the path of the spool."""
     (tmp_path / "spool").write_bytes(b"One. Two.")
 
@@ -122,7 +120,7 @@ def test_a_name_decides_nothing_in_the_file_system(tmp_path):
     assert asyncio.run(scenario()).documents[0].sentences == ("One.", "Two.")
 
 
-def test_results_of_text(tmp_path):
+def test_results_of_text(tmp_path, files_here):
     source = tmp_path / "a.txt"
     source.write_bytes(b"One. Two.\n\nThree.\n")
     records = [{"document": 0, "target": text, "score": -1.0} for text in ("Un.", "Deux & deux.")]

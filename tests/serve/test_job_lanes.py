@@ -9,6 +9,8 @@ from test_document_jobs import create, follow, running
 from docmt.serve.document_jobs import JobConfig
 from docmt.serve.engine import Overloaded
 
+pytestmark = pytest.mark.usefixtures("files_here")
+
 BOOK = "It rains. " * 201
 
 

@@ -16,6 +16,8 @@ from service_fixtures import ListedModel, ServiceEngine, expect, parse_events, r
 from docmt.core.errors import DocmtError
 from docmt.serve.access_keys import AccessKeys, KeyLimits
 
+pytestmark = pytest.mark.usefixtures("files_here")
+
 TEXT = "  One cat sleeps. Two dogs run!\n\nThree birds sing.\n"
 SENTENCES = ["One cat sleeps.", "Two dogs run!", "Three birds sing."]
 
@@ -278,7 +280,7 @@ def test_keys_are_asked_for_everywhere_and_owners_see_their_documents_only(tmp_p
     (one, _), (other, _) = keys.create("one"), keys.create("other")
     first, second = ({"authorization": f"Bearer {key}"} for key in (one, other))
     with running_service(tmp_path, keys=keys) as client:
-        public = {"/", "/page/{name}", "/documents", "/health", "/openapi.json", "/languages", "/frontend/settings"}
+        public = {"/", "/page/{name}", "/health", "/openapi.json", "/languages", "/frontend/settings"}
         public |= {"/download_file/{id}/{name}", "/v2/glossaries", "/v3/glossaries"}
         for route in client.app.routes:
             if route.path not in public:

@@ -75,17 +75,3 @@ def test_a_restart_loses_nothing(model, open_page, tmp_path):
         show(page, DONE)
         assert page.locator(".source .sentence").all_text_contents() == SENTENCES * 40
         assert "edited" not in page.content() and page.locator(".stale").count() == 0
-
-
-def test_without_javascript(model, open_page, tmp_path):
-    with running_server(model, data=tmp_path / "data") as url:
-        page = open_page(f"{url}/", java_script_enabled=False)
-        page.wait_for_url("**/documents")
-        page.fill("textarea", "\n\n".join(SENTENCES))
-        page.click("button")
-        page.wait_for_url("**/documents/*")
-        page.get_by_text("The translation is done. 4 of 4 sentences").wait_for()  # the page looks again by itself
-        with page.expect_download() as download:
-            page.click("text=Same format")
-        assert download.value.suggested_filename == "text.fr.txt"
-        assert len(download.value.path().read_text(encoding="utf-8").split("\n\n")) == 4

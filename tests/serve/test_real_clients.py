@@ -1,6 +1,10 @@
 """The packages that people use for LibreTranslate and DeepL, unchanged, against a running server."""
 
 import io
+import json
+import re
+import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import docx
@@ -17,7 +21,7 @@ import docmt
 from docmt.cli.commands.serve import ServeOptions, make_server
 from docmt.core.errors import DocmtError
 from docmt.serve.access_keys import AccessKeys
-from docmt.serve.http_server import open_socket
+from docmt.serve.application import open_socket
 
 TEXT = "Anna bought a lamp. It is cheap.\n\nThe house is old."
 
@@ -128,6 +132,22 @@ def test_libretranslate_files(server, tmp_path):
     result = httpx.get(answer.json()["translatedFileUrl"])
     assert result.text.startswith("<p>") and "<i>" in result.text
     assert result.headers["content-disposition"] == 'attachment; filename="a.fr.html"'
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+def test_commands_that_the_page_shows_without_javascript(server, translators, tmp_path):
+    document = docx.Document()
+    document.add_paragraph(TEXT.split("\n")[0])
+    document.save(str(tmp_path / "report.docx"))
+    commands = re.search(r"<noscript>.*<pre>\n(.*?)</pre>", httpx.get(server).text, re.DOTALL)[1].splitlines()
+    id = ""
+    for command in commands:
+        words = command.replace("localhost:5000", server.removeprefix("http://")).replace("ID", id).split()
+        done = subprocess.run([*words, "--silent"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        id = id or json.loads(done.stdout)["id"]
+    whole = docmt.Document.from_sentences(["Anna bought a lamp.", "It is cheap."])
+    [paragraph] = docx.Document(str(tmp_path / "report.fr.docx")).paragraphs
+    assert paragraph.text == " ".join(each.target for each in translators[0].translate(whole))
 
 
 def test_many_clients_get_the_answers_that_one_gets(server, translators):

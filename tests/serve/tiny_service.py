@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from docmt.cli.commands.serve import ServeOptions, make_server
 from docmt.decoding import SearchConfig
 from docmt.model.systems import Group
-from docmt.serve.http_server import format_url, open_socket
+from docmt.serve.application import format_url, open_socket
 
 SEARCH = SearchConfig(beam=1, max_length_ratio=0.0, max_length_extra=4.0)
 

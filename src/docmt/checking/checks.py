@@ -1,29 +1,25 @@
-"""Run all checks on translated documents."""
+"""The checks of translated documents: of single sentences, of repeated ones, and those of other modules."""
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
-from itertools import islice
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import chain, islice
 from pathlib import Path
+from statistics import median
 
-from docmt.checking.consistency import WordKinds, find_inconsistent_names, find_inconsistent_terms, find_links
 from docmt.checking.copied_content import check_content
-from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, is_certain
-from docmt.checking.languages import FORMAL, FUNCTION_WORDS, NUMBER_WORDS, base_language, detect_language, is_unspaced
+from docmt.checking.findings import KINDS, Certainty, CheckConfig, CheckReport, Finding, is_certain, mark_sentence
+from docmt.checking.languages import FUNCTION_WORDS, detect_language, is_unspaced, split_words, tokenize
 from docmt.checking.pairing import Layout, read_translation
-from docmt.checking.sentence_checks import (
-    CopyCounts,
-    LengthModel,
-    find_duplicates,
-    find_empty,
-    find_inconsistent_repeats,
-    find_loops,
-    find_mixed_formality,
-    find_untranslated,
-    find_unusual_lengths,
-)
+from docmt.checking.terms import TermStatistics, find_inconsistent_terms
 from docmt.documents import ParallelDocument
+from docmt.documents.words import has_letters
+from docmt.formats.language_codes import primary_language
 
 Check = Callable[[int, ParallelDocument], Iterator[Finding]]
 """Called with the index of a document's first sentence, over all documents, and the document."""
@@ -32,6 +28,20 @@ OnProgress = Callable[[int], object]
 """Called with the number of sentences checked since the last call."""
 _DETECTION_SENTENCES = 5000
 """Sentences from which the language of a text is detected."""
+_LONGEST_LOOP = 12
+"""Words of the longest phrase that counts as a loop."""
+_MAX_COMPARED = 1000
+"""Words of the longest sentence compared with its source. Comparing takes quadratic time."""
+_MIN_FOREIGN = 2
+_DEVIATION = 1.4826
+"""Standard deviation over median absolute deviation, for a normal distribution."""
+_MIN_SENTENCES = 20
+"""Fewest sentences from which a length ratio is estimated."""
+_MIN_DIFFERENCE = 12
+"""Fewest characters of difference for a length finding, and of a source for the ratio."""
+_MIN_OTHERS = 2
+"""Fewest other sentences with a word, to tell whether it is usually translated."""
+_PUNCTUATION = re.compile(r"[^\w\s]+")
 
 
 def check_files(
@@ -61,15 +71,12 @@ def check_documents(
     earlier: findings to include, such as documents that cannot be paired.
     """
     config = config or CheckConfig()
-    texts = _first_sentences(documents)
-    codes = config.source_language, config.target_language
-    source, target = (base_language(code or detect_language(text)) for code, text in zip(codes, texts, strict=True))
-    unspaced = any(map(is_unspaced, texts))
-    wanted = set(kinds)
-    if unspaced:
-        wanted -= {"name", "term"}
-    if target not in FORMAL:
-        wanted -= {"formality"}
+    sides = [document.source for document in documents], [document.target for document in documents]
+    source_text, target_text = (list(islice(chain.from_iterable(side), _DETECTION_SENTENCES)) for side in sides)
+    source = primary_language(config.source_language or detect_language(source_text))
+    target = primary_language(config.target_language or detect_language(target_text))
+    unspaced = is_unspaced(source_text) or is_unspaced(target_text)
+    wanted = set(kinds) - ({"term"} if unspaced else set())
     findings = list(earlier)
     for portion in _split_into_portions(documents, config.batch_sentences):
         checks = _build_checks(portion, config, (source, target), wanted)
@@ -92,17 +99,8 @@ def check_documents(
         target_language=target,
         findings=sorted(visible, key=lambda finding: order.index(finding.kind)),
         hidden=hidden,
-        notes=list(_notes(set(kinds), source, target, unspaced, config.number_words)),
+        notes=list(_notes(set(kinds), source, target, unspaced)),
     )
-
-
-def _first_sentences(documents: Sequence[ParallelDocument]) -> list[list[str]]:
-    """Return the first sentences of both sides, for language detection."""
-    sides = (
-        (sentence for document in documents for sentence in document.source),
-        (sentence for document in documents for sentence in document.target),
-    )
-    return [list(islice(side, _DETECTION_SENTENCES)) for side in sides]
 
 
 def _split_into_portions(documents: Sequence[ParallelDocument], max_sentences: int) -> Iterator[list[ParallelDocument]]:
@@ -128,44 +126,241 @@ def _build_checks(
         "loop": lambda _, document: find_loops(document, config),
         "duplicate": lambda _, document: find_duplicates(document, config),
         "repetition": lambda _, document: find_inconsistent_repeats(document, config),
-        "formality": lambda _, document: find_mixed_formality(document, languages[1]),
     }
     if "untranslated" in wanted:
         copies = CopyCounts.from_documents(documents)
         checks["untranslated"] = lambda _, document: find_untranslated(document, config, languages, copies)
     if "length" in wanted and (length_model := LengthModel.fit(documents)) is not None:
         checks["length"] = lambda _, document: find_unusual_lengths(document, config, length_model)
-    if wanted & {"name", "term"}:
-        sources = [document.source for document in documents]
-        source_kinds = WordKinds.from_documents(sources, languages[0], config.term_documents)
-        checks["name"] = lambda _, document: find_inconsistent_names(document, config, source_kinds, languages[1])
     if "term" in wanted:
-        target_kinds = WordKinds.from_documents([document.target for document in documents], languages[1])
-        links = find_links(documents, languages)
-        kinds = source_kinds, target_kinds
-        checks["term"] = lambda first, document: find_inconsistent_terms(first, document, config, kinds, links)
+        statistics = TermStatistics.from_documents(documents, languages, config.term_documents)
+        checks["term"] = lambda first, document: find_inconsistent_terms(first, document, config, statistics)
     selected = [check for kind, check in checks.items() if kind in wanted]
     if wanted & CONTENT_KINDS:
         selected.append(lambda _, document: check_content(document, config, languages))
     return selected
 
 
-def _notes(kinds: Collection[str], source: str, target: str, unspaced: bool, number_words: int) -> Iterator[str]:
+def _notes(kinds: Collection[str], source: str, target: str, unspaced: bool) -> Iterator[str]:
     """Yield what was not checked, and why."""
-    if unspaced and {"name", "term"} & set(kinds):
-        yield "names and terms were not checked: one side is in a script without spaces between words"
-    if "formality" in kinds and target not in FORMAL:
-        reason = f"no forms of address are known for {target}" if target else "the language is unknown"
-        yield f"formality was not checked: {reason} (--target-language)"
+    if unspaced and "term" in kinds:
+        yield "terms were not checked: one side is in a script without spaces between words"
     if "untranslated" in kinds and not {source, target} <= FUNCTION_WORDS.keys():
         yield (
             "untranslated sentences were found by comparison only: --source-language or --target-language is unknown, "
             "or a language without a list of function words"
         )
-    if "number" in kinds and not {source, target} <= NUMBER_WORDS.keys():
-        yield (
-            f"numbers up to {number_words} were not checked: --source-language or --target-language is unknown, or a "
-            "language without a list of number words"
-        )
     if source and source == target:
         yield f"both sides seem to be {source}: was the right file given (--source-language, --target-language)?"
+
+
+def find_empty(document: ParallelDocument) -> Iterator[Finding]:
+    """Yield sentences without a translation, and translations of empty sentences."""
+    for index, (source, target) in enumerate(document):
+        if has_letters(source) and not has_letters(target) and not any(map(str.isdigit, target)):
+            yield Finding("empty", "no translation", (mark_sentence(document, index),), "sure")
+        elif has_letters(target) and not source:
+            yield Finding("empty", "translation of an empty source", (mark_sentence(document, index),), "sure")
+
+
+@dataclass(frozen=True)
+class CopyCounts:
+    """Sentence counts of each source word, in all and with the word unchanged in the translation."""
+
+    occurrences: Counter[str]
+    copied: Counter[str]
+
+    @classmethod
+    def from_documents(cls, documents: Sequence[ParallelDocument]) -> CopyCounts:
+        """Count the words of these documents."""
+        occurrences, copied = Counter[str](), Counter[str]()
+        for document in documents:
+            for source, target in document:
+                source_words = set(split_words(source))
+                occurrences.update(source_words)
+                copied.update(source_words.intersection(split_words(target)))
+        return cls(occurrences, copied)
+
+    def is_translated(self, word: str) -> bool:
+        """Return whether a word that one sentence copies is mostly translated in the others."""
+        others = self.occurrences[word] - 1
+        return others >= _MIN_OTHERS and 4 * (self.copied[word] - 1) < others
+
+
+def find_untranslated(
+    document: ParallelDocument, config: CheckConfig, languages: tuple[str, str], copies: CopyCounts
+) -> Iterator[Finding]:
+    """Yield sentences left as they are, or in the source language.
+
+    Copied words may be names or code. So half of them must be words that are usually translated, or function words of
+    the source language. One is enough in an equal sentence of three words or more that are not all
+    capitalised. Without any, it is *possible*.
+    """
+    source_words, target_words = (FUNCTION_WORDS.get(language, frozenset[str]()) for language in languages)
+    only_source = source_words - target_words
+    for index, (source, target) in enumerate(document):
+        hypothesis, original = _split_cased(target), _split_cased(source)
+        words = [word.lower() for word in hypothesis if word.isalpha() and len(word) > 1]
+        if not words:
+            continue
+        share = _share_copied(original, hypothesis, config.copied_share)
+        if share >= config.copied_share:
+            foreign = [word for word in words if word in only_source or copies.is_translated(word)]
+            equal = hypothesis == original
+            if 2 * len(foreign) >= len(words):
+                certainty: Certainty = "sure" if equal and len(foreign) >= _MIN_FOREIGN else "likely"
+            elif equal and len(words) > _MIN_FOREIGN and any(map(str.islower, hypothesis[1:])):
+                certainty = "likely" if foreign else "possible"
+            else:
+                continue
+            message = "same as the source" if equal else "nearly the same as the source"
+            yield Finding("untranslated", message, (mark_sentence(document, index),), certainty)
+        elif len(words) > _MIN_FOREIGN:
+            source_count = sum(word in only_source for word in words)
+            target_count = sum(word in target_words for word in words)
+            if source_count > _MIN_FOREIGN and source_count >= 0.2 * len(words) and source_count > 3 * target_count:
+                message = "in the source language, by its function words"
+                yield Finding("untranslated", message, (mark_sentence(document, index),), "likely")
+
+
+def _share_copied(original: Sequence[str], hypothesis: Sequence[str], least: float) -> float:
+    """Return the share of the hypothesis' words copied from the source in order, or 0 if clearly below `least`."""
+    if original == hypothesis:
+        return 1.0
+    matcher = SequenceMatcher(None, original, hypothesis, autojunk=False)
+    if len(hypothesis) > _MAX_COMPARED or len(original) > _MAX_COMPARED or matcher.quick_ratio() < least / 2:
+        return 0.0
+    return sum(block.size for block in matcher.get_matching_blocks()) / len(hypothesis)
+
+
+def _split_cased(text: str) -> list[str]:
+    """Return the words as written, the first one in lower case."""
+    words = [word for _, _, word in tokenize(text)]
+    return [words[0].lower(), *words[1:]] if words else words
+
+
+def find_loops(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
+    """Yield phrases repeated in a row, more often than in the source."""
+    for index, (source, target) in enumerate(document):
+        hypothesis = tokenize(target)
+        loop = _find_loop([word.lower() for _, _, word in hypothesis], config.loop_repetitions)
+        if loop is None:
+            continue
+        first, size, times = loop
+        source_loop = _find_loop(split_words(source), 2)
+        if source_loop is not None and source_loop[2] >= times:
+            continue
+        start, end = hypothesis[first][0], hypothesis[first + size * times - 1][1]
+        phrase = target[start : hypothesis[first + size - 1][1]]
+        if not has_letters(phrase):
+            continue
+        sentence = mark_sentence(document, index, (), [(start, end)])
+        yield Finding("loop", f"“{phrase}” {times} times in a row", (sentence,), "sure" if times > 2 else "likely")
+
+
+def _find_loop(words: Sequence[str], least: int) -> tuple[int, int, int] | None:
+    """Return the longest run of a repeated phrase as (first word, words of the phrase, times), or None."""
+    best: tuple[int, int, int] | None = None
+    last_position: dict[str, int] = {}
+    distances = set()  # between equal words
+    for position, word in enumerate(words):
+        distances.add(position - last_position.get(word, -len(words)))
+        last_position[word] = position
+    for size in sorted(size for size in distances if size <= min(_LONGEST_LOOP, len(words) // 2)):
+        run = 0  # words equal to those `size` positions before
+        for position in range(size, len(words) + 1):
+            if position < len(words) and words[position] == words[position - size]:
+                run += 1
+                continue
+            times = run // size + 1
+            needed = least if size < 3 else 2
+            if times >= needed and (best is None or size * times > best[1] * best[2]):
+                best = (position - run - size, size, times)
+            run = 0
+    return best
+
+
+def find_duplicates(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
+    """Yield different sentences of a document with the same translation."""
+    by_target = defaultdict[tuple[str, ...], list[int]](list)
+    for index, target in enumerate(document.target):
+        hypothesis = tuple(split_words(target))
+        if len(hypothesis) >= config.duplicate_words:
+            by_target[hypothesis].append(index)
+    for indices in by_target.values():
+        if len(indices) < 2:
+            continue
+        first, *others = indices
+        words = {index: set(split_words(document.source[index])) for index in indices}
+        different = [index for index in others if _share_common(words[first], words[index]) < config.similarity]
+        if different:
+            sentences = tuple(mark_sentence(document, index) for index in (first, *different))
+            yield Finding("duplicate", f"{len(sentences)} different sentences with the same translation", sentences)
+
+
+def _share_common(one: set[str], other: set[str]) -> float:
+    """Return the share of words that two sentences have in common (Jaccard)."""
+    return len(one & other) / max(1, len(one | other))
+
+
+@dataclass(frozen=True)
+class LengthModel:
+    """Expected translation lengths in characters (Gale and Church 1993).
+
+    The mean is `ratio` times the source length. The standard deviation is `deviation` times the root of the source
+    length.
+    """
+
+    ratio: float
+    deviation: float
+
+    @classmethod
+    def fit(cls, documents: Sequence[ParallelDocument]) -> LengthModel | None:
+        """Return robust estimates (medians), or None for too few sentences."""
+        pairs = [(len(s), len(t)) for document in documents for s, t in document if s and t]
+        if len(pairs) < _MIN_SENTENCES:
+            return None
+        long = [(source, target) for source, target in pairs if source >= _MIN_DIFFERENCE] or pairs
+        ratio = median(target / source for source, target in long)
+        deviations = [abs(target - ratio * source) / math.sqrt(source) for source, target in pairs]
+        return cls(ratio, max(_DEVIATION * median(deviations), 1e-6))
+
+    def measure_deviation(self, source: str, target: str, config: CheckConfig) -> float:
+        """Return how many times as long as expected the target is, or 0 for a usual length."""
+        expected = self.ratio * len(source)
+        factor = len(target) / expected
+        off = abs(len(target) - expected)
+        if off < _MIN_DIFFERENCE or max(factor, 1 / factor) < config.length_factor:
+            return 0.0
+        return factor if off / math.sqrt(len(source)) >= config.length_deviation * self.deviation else 0.0
+
+
+def find_unusual_lengths(document: ParallelDocument, config: CheckConfig, model: LengthModel) -> Iterator[Finding]:
+    """Yield translations that are far too short or too long."""
+    for index, (source, target) in enumerate(document):
+        if not has_letters(source) or not target:
+            continue
+        factor = model.measure_deviation(source, target, config)
+        if factor:
+            factor_text = f"{factor:.1f} times as long as" if factor > 1 else f"{100 * factor:.0f} % of the length of"
+            message = f"{factor_text} the usual translation of such a source"
+            yield Finding("length", message, (mark_sentence(document, index),), "likely")
+
+
+def find_inconsistent_repeats(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
+    """Yield source sentences that a document repeats with different translations."""
+    by_source = defaultdict[str, list[int]](list)
+    for index, source in enumerate(document.source):
+        if document.target[index] and len(split_words(source)) >= config.repetition_words:
+            by_source[_normalise(source)].append(index)
+    for indices in by_source.values():
+        by_target = {_normalise(document.target[index]): index for index in reversed(indices)}
+        if len(by_target) > 1:
+            sentences = tuple(mark_sentence(document, index) for index in sorted(by_target.values()))
+            message = f"source sentence occurs {len(indices)} times with {len(by_target)} translations"
+            yield Finding("repetition", message, sentences, "sure")
+
+
+def _normalise(text: str) -> str:
+    """Return the text in lower case without punctuation."""
+    return " ".join(_PUNCTUATION.sub(" ", text.lower()).split())

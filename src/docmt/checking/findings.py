@@ -24,10 +24,8 @@ KINDS: Mapping[str, str] = {
     "url": "web and mail addresses missing or added",
     "placeholder": "placeholders and tags missing or added",
     "bracket": "unbalanced brackets",
-    "name": "names translated inconsistently in a document",
     "term": "terms translated inconsistently in a document",
     "repetition": "the same sentence translated inconsistently in a document",
-    "formality": "formal and informal address mixed in a document",
 }
 """Kinds of findings by the names that options and JSON use, in report order."""
 Certainty = Literal["sure", "likely", "possible"]
@@ -41,7 +39,7 @@ class CheckConfig:
     source_language: str = ""
     """language code of the source, such as en (default: detected)"""
     target_language: str = ""
-    """language code of the translation (default: detected); needed for formality and number words"""
+    """language code of the translation (default: detected)"""
     certainty: Certainty = "likely"
     """least certainty of findings to show; less certain ones are only counted"""
     length_factor: float = ranged(2.0, 1, 1000)
@@ -57,7 +55,7 @@ class CheckConfig:
     copied_share: float = ranged(0.8, 0, 1)
     """share of target words copied from the source that makes a sentence untranslated"""
     number_words: int = ranged(12, 0, 100)
-    """largest number that may be spelled out if the language's number words are unknown"""
+    """largest number that may be spelled out: where only such numbers are missing, it is possible"""
     term_occurrences: int = ranged(3, 2, MANY)
     """fewest sentences of a document with a term, to check its consistency"""
     term_share: float = ranged(0.6, 0, 1)
@@ -66,8 +64,6 @@ class CheckConfig:
     """largest share of documents that contain a term (if the file has ten or more)"""
     term_evidence: int = ranged(3, 1, MANY)
     """fewest sentences of the file in which a word translates the term"""
-    name_similarity: float = ranged(0.7, 0, 1)
-    """share of letters in common that makes a word another spelling of a name"""
     repetition_words: int = ranged(4, 1, 1000)
     """shortest source sentence, in words, to check for consistent translation"""
     batch_sentences: int = ranged(25_000, 100, MANY)
@@ -108,8 +104,8 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as values that `json.dumps` takes."""
-        places = [asdict(sentence) for sentence in self.sentences]
-        return {"kind": self.kind, "what": self.message, "places": places, "certainty": self.certainty}
+        sentences = [asdict(sentence) for sentence in self.sentences]
+        return {"kind": self.kind, "what": self.message, "places": sentences, "certainty": self.certainty}
 
 
 @dataclass(frozen=True)
@@ -159,6 +155,11 @@ def mark_sentence(
     line = document.lines[index] if document.lines else 0
     texts = document.source[index], document.target[index]
     return MarkedSentence(document.id, index + 1, line, *texts, tuple(source), tuple(target))
+
+
+def quote(texts: Iterable[str]) -> str:
+    """Return texts in quotation marks, separated by commas."""
+    return ", ".join(f"“{text}”" for text in texts)
 
 
 def is_certain(finding: Finding, least: str) -> bool:

@@ -23,26 +23,15 @@ FUNCTION_WORDS = _word_sets("function_words")
 """The most frequent words of a language, for language detection."""
 DETERMINERS = _word_sets("determiners")
 """Words before nouns."""
-NOUNS_ARE_CAPITALISED = frozenset(_DATA["capital_nouns"].split())
-HALF, QUARTER, NOON, MIDNIGHT = (re.compile(_DATA[name]) for name in ("half", "quarter", "noon", "midnight"))
-"""Words for one half (six and a half is 6.5), a quarter, 12 and 0 o'clock."""
-NUMBER_WORDS: Mapping[str, Mapping[int, tuple[str, ...]]] = {
-    language: {int(value): tuple(beginnings.split()) for value, beginnings in numbers.items()}
-    for language, numbers in _DATA["numbers"].items()
-}
-"""Beginnings of the words for a number, ordinals and fractions included."""
-FORMAL: Mapping[str, str] = _DATA["formal"]
-"""Regular expressions for words of formal address."""
-INFORMAL: Mapping[str, str] = _DATA["informal"]
-PLURAL_IS_FORMAL = frozenset(_DATA["plural_is_formal"].split())
-"""Languages in which formal address is also the plural."""
 
 WORD = re.compile(r"\w+(?:[\u0300-\u036f]+\w*)*")
 Token = tuple[int, int, str]
 """(start, end, word)"""
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-STEM = 6
+_STEM = 6
 """Characters of a stem. Most words with the same beginning are forms of one word."""
+_RELATED = 0.7
+"""Share of letters in common, in order, that makes two words related."""
 _MIN_RATIO = 2.0
 """Least ratio of a language's function words to those of the next language."""
 _MIN_FUNCTION_WORDS = 10
@@ -53,15 +42,10 @@ def split_words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def tokenize_uncached(text: str) -> list[Token]:
-    """Return the words of a text as written, with their positions."""
-    return [(match.start(), match.end(), match[0]) for match in WORD.finditer(text)]
-
-
 @lru_cache(maxsize=1 << 12)
 def tokenize(text: str) -> tuple[Token, ...]:
-    """Return `tokenize_uncached(text)`, cached for repeated use of the sentences of one document."""
-    return tuple(tokenize_uncached(text))
+    """Return the words of a text as written, with their positions."""
+    return tuple((match.start(), match.end(), match[0]) for match in WORD.finditer(text))
 
 
 @lru_cache(maxsize=1 << 18)
@@ -75,33 +59,16 @@ def fold(word: str) -> str:
 
 def stem(word: str) -> str:
     """Return the beginning of a folded word."""
-    return fold(word)[:STEM]
-
-
-def letter_similarity(one: str, other: str, least: float = 0.0) -> float:
-    """Return the share of letters that two words have in common in order.
-
-    If it is below `least`, the result may be 0.
-    """
-    shorter, longer = sorted((len(fold(one)), len(fold(other))))
-    return _letter_ratio(one, other) if 2 * shorter >= least * (shorter + longer) else 0.0
+    return fold(word)[:_STEM]
 
 
 @lru_cache(maxsize=1 << 16)
-def _letter_ratio(one: str, other: str) -> float:
-    return SequenceMatcher(None, fold(one), fold(other), autojunk=False).ratio()
-
-
 def are_related(one: str, other: str) -> bool:
     """Return whether two words may be forms of one word, or one a part of the other in a compound."""
     one, other = sorted((fold(one), fold(other)), key=len)
-    return one[:4] in other or (len(one) < 4 and other.startswith(one)) or letter_similarity(one, other) >= 0.7
-
-
-def word_overlap(one: Sequence[str], other: Sequence[str]) -> float:
-    """Return the share of words that two sentences have in common (Jaccard)."""
-    first, second = set(one), set(other)
-    return len(first & second) / max(1, len(first | second))
+    if one[:4] in other or (len(one) < 4 and other.startswith(one)):
+        return True
+    return SequenceMatcher(None, one, other, autojunk=False).ratio() >= _RELATED
 
 
 def rank_languages(sentences: Iterable[str]) -> list[tuple[int, str]]:
@@ -117,17 +84,7 @@ def detect_language(sentences: Iterable[str]) -> str:
     return code if most >= _MIN_FUNCTION_WORDS and most >= _MIN_RATIO * second else ""
 
 
-def base_language(code: str) -> str:
-    """Return a language code without country or script: de for de_AT."""
-    return re.split("[-_]", code.lower(), maxsplit=1)[0]
-
-
 def is_unspaced(sentences: Sequence[str]) -> bool:
     """Return whether the text is in a script without spaces between words."""
     text = "".join(sentences[:1000])
     return 3 * len(_UNSPACED.findall(text)) > len(text)
-
-
-def quote(texts: Iterable[str]) -> str:
-    """Return texts in quotation marks, separated by commas."""
-    return ", ".join(f"“{text}”" for text in texts)

@@ -106,8 +106,6 @@ class SubtitleFile(TextFile):
         super().__init__(data, path, fallback="cp1252")
         self.is_vtt = re.match(r"WEBVTT(?![^\s])", self.text) is not None
         self.regions: list[CueRegion] = []
-        self.times: list[tuple[float, float]] = []
-        """start and end of each unit, in seconds"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Their cues and lines are cut anew."""
@@ -327,7 +325,6 @@ def _add_unit(file: SubtitleFile, group: Sequence[_Turn]) -> None:
     if has_letters(unit.text):
         file.regions.append(CueRegion(group[0].start, group[-1].end, counts, widths))
         file.units.append(unit)
-        file.times.append((group[0].first, max(group[0].first, group[-1].last)))
 
 
 def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:

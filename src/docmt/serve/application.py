@@ -1,13 +1,16 @@
-"""The application: all routes, errors, and what is started and stopped with them."""
+"""The application: all routes, errors, what is started and stopped with them, and the server that it runs in."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import shutil
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -16,13 +19,19 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from docmt.core.errors import DocmtError
-from docmt.serve import deepl_routes, document_routes, libretranslate_routes, native_routes, plain_page
+from docmt.core.errors import DocmtError, printable
+from docmt.serve import deepl_routes, libretranslate_routes, native_routes
 from docmt.serve.access_keys import AccessKeys
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
-from docmt.serve.request_guard import GuardConfig, RequestGuard, answer_error, convert_error, error_response
-from docmt.serve.request_values import RequestError
+from docmt.serve.http_requests import (
+    GuardConfig,
+    RequestError,
+    RequestGuard,
+    answer_error,
+    convert_error,
+    error_response,
+)
 from docmt.serve.service_state import ServiceConfig, ServiceState, state_of
 
 _FORM_BYTES = 100_000
@@ -35,7 +44,14 @@ _PAGE_TYPES = {
     ".png": "image/png",
     ".ico": "image/x-icon",
 }
+_PAGE_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+"""Content security policy of the page: nothing from elsewhere, and no scripts or styles in its text."""
 _CORS_HEADERS = ("Authorization", "Content-Type", "Last-Event-ID", "X-Docmt-Document")
+_MAX_HEAD_BYTES = 2**18
+"""Bytes of the first line and the headers: some clients send texts in the query."""
+_BACKLOG = 2048
+_STOP_SECONDS = 10
+"""Seconds in which running requests may end when the server stops."""
 
 
 def create_app(
@@ -59,7 +75,7 @@ def create_app(
                 expose_headers=["Content-Disposition", "Retry-After"],
             )
         )
-    modules = (native_routes, document_routes, libretranslate_routes, deepl_routes, plain_page)
+    modules = (native_routes, libretranslate_routes, deepl_routes)
     app = Starlette(
         routes=[route for module in modules for route in module.ROUTES] + _PAGE_ROUTES,
         middleware=middleware,
@@ -108,8 +124,76 @@ async def _show_page(request: Request) -> Response:
     kind = _PAGE_TYPES.get(path.suffix)
     if kind is None or not path.is_file() or "/" in name:
         raise HTTPException(404)
-    headers = {"content-security-policy": plain_page.PAGE_POLICY, "cache-control": "no-cache"}
+    headers = {"content-security-policy": _PAGE_POLICY, "cache-control": "no-cache"}
     return FileResponse(path, media_type=kind, headers=headers)
 
 
 _PAGE_ROUTES = [Route("/", _show_page), Route("/page/{name}", _show_page)]
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0: a free one. Raises DocmtError if the address cannot be used."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)  # asyncio sets TCP_NODELAY only where the protocol is named
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "no such name"
+        name = printable(host)
+        raise DocmtError(f"{name} port {port} cannot be used ({reason}): choose another --port, or --host") from error
+
+
+def is_loopback(listener: socket.socket) -> bool:
+    """Return whether a socket can be reached from this machine only."""
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def format_url(listener: socket.socket) -> str:
+    """Return the URL of a socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class ServiceServer(uvicorn.Server):
+    """Uvicorn that ends streams of events when it stops, which would last."""
+
+    def __init__(self, app: Starlette) -> None:
+        """app: of `create_app`."""
+        config = uvicorn.Config(
+            app,
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="critical",  # the application logs requests and failures itself
+            access_log=False,
+            server_header=False,
+            h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+            timeout_graceful_shutdown=_STOP_SECONDS,
+        )
+        super().__init__(config)
+        self._app_state = app.state
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop, after the streams."""
+        self._app_state.service.stopping.set()
+        await super().shutdown(sockets)
+
+    def serve_forever(self, listener: socket.socket) -> None:
+        """Answer requests until the process is asked to stop (Ctrl-C, SIGTERM), or `should_exit` is set.
+
+        Raises DocmtError if the application cannot start.
+        """
+        with suppress(KeyboardInterrupt), listener:  # uvicorn raises the signal again at its end
+            try:
+                self.run(sockets=[listener])
+            except SystemExit as error:
+                raise self._app_state.failure or DocmtError("the service could not start") from error

@@ -16,10 +16,10 @@ from starlette.routing import Route
 
 from docmt.formats.language_codes import primary_language
 from docmt.serve.document_jobs import DocumentOptions
-from docmt.serve.document_routes import file_name, file_response, start_job
+from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import ACTIVE
-from docmt.serve.language_lists import language_name, list_pairs
-from docmt.serve.request_values import RequestError, RequestValues, read_values
+from docmt.serve.model_pool import language_name, list_pairs
+from docmt.serve.native_routes import file_name, file_response, start_job
 from docmt.serve.service_state import ServiceState, state_of
 from docmt.serve.text_translation import (
     NO_CONTEXT,
@@ -113,7 +113,7 @@ async def list_languages(request: Request) -> Response:
     """List the source languages, or the target languages (type=target)."""
     state, values, _ = await _read(request)
     kind = values.choice("type", ("source", "target"), "source")
-    pairs = list_pairs(state.engine)
+    pairs = list_pairs(state.engine.describe_models())
     codes = list(pairs) if kind == "source" else [target for targets in pairs.values() for target in targets]
     rows = [row for code in dict.fromkeys(codes) for row in _describe_language(code, kind == "target")]
     return JSONResponse(rows)
@@ -187,16 +187,11 @@ async def download_document(request: Request) -> Response:
     return file_response(*await state.jobs.result(id, owner))
 
 
-async def list_glossaries(request: Request) -> Response:
-    """Return that there are no glossaries."""
+async def list_nothing(request: Request) -> Response:
+    """Return that there are no glossaries, and no language pairs for them."""
     state_of(request).find_owner(request, status=_FORBIDDEN)
-    return JSONResponse({"glossaries": []})
-
-
-async def list_glossary_pairs(request: Request) -> Response:
-    """Return that there are no language pairs for glossaries."""
-    state_of(request).find_owner(request, status=_FORBIDDEN)
-    return JSONResponse({"supported_languages": []})
+    name = "glossaries" if request.url.path.endswith("/glossaries") else "supported_languages"
+    return JSONResponse({name: []})
 
 
 async def refuse_glossary(request: Request) -> Response:
@@ -212,7 +207,7 @@ ROUTES = [
     Route("/v2/document", create_document, methods=["POST"]),
     Route(_PATH, show_document, methods=["GET", "POST"]),
     Route(_PATH + "/result", download_document, methods=["GET", "POST"]),
-    Route("/v2/glossary-language-pairs", list_glossary_pairs),
-    *(Route(f"/{version}/glossaries", list_glossaries) for version in ("v2", "v3")),
+    Route("/v2/glossary-language-pairs", list_nothing),
+    *(Route(f"/{version}/glossaries", list_nothing) for version in ("v2", "v3")),
     *(Route(f"/{version}/glossaries", refuse_glossary, methods=["POST"]) for version in ("v2", "v3")),
 ]

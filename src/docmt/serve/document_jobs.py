@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import traceback
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakValueDictionary
 
 from docmt.core.compression import plain_name
-from docmt.core.errors import DocmtError, printable
+from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8
 from docmt.documents import Document
 from docmt.formats.language_codes import format_language_tag
-from docmt.serve.file_process import FileContents, FileLimits, FileProcess
-from docmt.serve.job_journal import JobJournal, Links
-from docmt.serve.job_runner import check_pairs, choose_lane, list_links, translate_job
+from docmt.serve.file_process import RESULTS, FileContents, FileProcess
+from docmt.serve.file_worker import FileLimits
+from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, list_links, translate_job
 from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, move_file
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
@@ -34,11 +33,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_LOADED = 16
-_MAX_NAME = 120
+_MAX_IDLE = 16
+"""Jobs that stay in memory though nothing works on them."""
 _SWEEP_SECONDS = 60
 _STATES = {"failed": "has failed", "cancelled": "was cancelled"}
-_RESULTS = {"original": "", "html": ".html", "xlf": ".xlf", "tmx": ".tmx", "txt": ".txt"}
 
 
 class NoSuchDocument(DocmtError):  # noqa: N818 - as HTTP calls it
@@ -77,33 +75,6 @@ class DocumentOptions:
 
 
 @dataclass(frozen=True)
-class JobStatus:
-    """The state of a job, for its owner."""
-
-    id: str
-    status: JobState
-    name: str
-    format: str
-    model: str
-    source_language: str
-    target_language: str
-    sentences: int
-    finished: int
-    """sentences with an up-to-date translation"""
-    edited: int
-    error: str
-    created: str
-    """ISO 8601, UTC"""
-    expires: str
-    skipped: dict[str, int]
-    """parts that are not translated, by reason"""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
 class JobEvent:
     """A server-sent event. `id` is the number of sentence events up to this one."""
 
@@ -120,8 +91,6 @@ class _Job:
     journal: JobJournal
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
-    users: int = 0
-    """calls that wait for something of this job"""
     rendering: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def notify(self) -> None:
@@ -137,7 +106,8 @@ class DocumentJobs:
         self._engine, self.config = engine, config
         self._store = JobStore(data, config.keep_hours * 3600)
         self._files = FileProcess(config.files)
-        self._loaded: OrderedDict[str, _Job] = OrderedDict()
+        self._loaded: WeakValueDictionary[str, _Job] = WeakValueDictionary()  # those that something works on
+        self._recent: deque[_Job] = deque(maxlen=_MAX_IDLE)  # keeps the last ones loaded
         self._queues: dict[Lane, asyncio.Queue[str]] = {lane: asyncio.Queue() for lane in LANES}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = True
@@ -159,21 +129,21 @@ class DocumentJobs:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for job in self._loaded.values():
             job.notify()
-        self._loaded.clear()
+        self._recent.clear()
         self._store.close()
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def create(self, file: Path, options: DocumentOptions, owner: str) -> JobStatus:
+    async def create(self, file: Path, options: DocumentOptions, owner: str) -> JobRecord:
         """Start the translation of a file, which is moved into the data directory.
 
         Raises DocmtError for a file that cannot be read, and UnknownModel.
         """
         model = self._engine.find_model(options.model)
         description = self._engine.describe_model(model)
-        name = printable(re.split(r"[/\\]", options.name or file.name)[-1])[-_MAX_NAME:] or "document"
+        name = options.name or file.name
         languages = description.source_language, description.target_language
         facts = JobFacts(name, options.format, model, *languages, 0, options.fields)
         if file.stat().st_size > self.config.max_file_bytes:
@@ -191,35 +161,20 @@ class DocumentJobs:
         except BaseException:
             self._store.delete(id)
             raise
-        self._loaded[id] = _Job(facts, journal)
+        self._keep_loaded(id, _Job(facts, journal))
         self._queues[choose_lane(facts)].put_nowait(id)
         return self.status(id, owner)
 
-    def status(self, id: str, owner: str) -> JobStatus:
-        """Return the state of a job. Raises NoSuchDocument, also for another owner's."""
+    def status(self, id: str, owner: str) -> JobRecord:
+        """Return the state of a job, with counts of now. Raises NoSuchDocument, also for another owner's."""
         record = self._find(id, owner)
-        facts, journal = record.facts, self._loaded[id].journal if id in self._loaded else None
-        return JobStatus(
-            id=id,
-            status=record.status,
-            name=facts.name,
-            format=facts.format,
-            model=facts.model,
-            source_language=facts.source_language,
-            target_language=facts.target_language,
-            sentences=facts.sentences,
-            finished=journal.finished if journal else record.finished,
-            edited=journal.edited if journal else record.edited,
-            error=record.error,
-            created=_format_time(record.created),
-            expires=_format_time(record.changed + self._store.keep_seconds),
-            skipped=dict(facts.skipped),
-        )
+        if (job := self._loaded.get(id)) is None:
+            return record
+        return replace(record, finished=job.journal.finished, edited=job.journal.edited)
 
     def count_characters(self, id: str, owner: str) -> int:
         """Return the number of characters of the sentences of a document."""
-        self._find(id, owner)
-        return sum(map(len, self._load(id).journal.sources))
+        return sum(map(len, self._load(self._find(id, owner)).journal.sources))
 
     def count_active(self, owner: str) -> int:
         """Return the number of an owner's jobs that are queued or running."""
@@ -231,43 +186,31 @@ class DocumentJobs:
 
     def sentences(self, id: str, owner: str) -> list[dict[str, Any]]:
         """Return all sentences with a translation, in order; see `JobJournal.describe`."""
-        self._find(id, owner)
-        journal = self._load(id).journal
+        journal = self._load(self._find(id, owner)).journal
         return [journal.describe(number) for number, each in enumerate(journal.sentences) if each.target is not None]
-
-    @contextmanager
-    def _use(self, id: str, owner: str) -> Iterator[_Job]:
-        """Keep a job in memory while the block runs. Raises NoSuchDocument."""
-        self._find(id, owner)
-        job = self._load(id)
-        job.users += 1
-        try:
-            yield job
-        finally:
-            job.users -= 1
 
     async def events(self, id: str, owner: str, after: int = 0) -> AsyncIterator[JobEvent]:
         """Yield the changes of sentences after an event id, with the progress, until the job is at its end.
 
         A sentence that has changed twice comes once. Without `done` the service was stopped, or the job deleted.
         """
-        with self._use(id, owner) as job:
-            after = min(after, len(job.journal.events))
-            while not self._stopped and (record := self._store.find(id)) is not None:
-                changed, events, last = job.changed, job.journal.list_events(after), len(job.journal.events)
-                for number, sentence in events:
-                    yield JobEvent(number, "sentence", job.journal.describe(sentence))
-                after = last
-                counts = {"finished": job.journal.finished, "sentences": record.facts.sentences}
-                yield JobEvent(after, "progress", counts)
-                if len(job.journal.events) > after:
-                    continue
-                if record.status not in ACTIVE:
-                    yield JobEvent(after, "done", self.status(id, owner).to_json())
-                    return
-                await changed.wait()
+        job = self._load(self._find(id, owner))
+        after = min(after, len(job.journal.events))
+        while not self._stopped and (record := self._store.find(id)) is not None:
+            changed, events, last = job.changed, job.journal.list_events(after), len(job.journal.events)
+            for number, sentence in events:
+                yield JobEvent(number, "sentence", job.journal.describe(sentence))
+            after = last
+            counts = {"finished": job.journal.finished, "sentences": record.facts.sentences}
+            yield JobEvent(after, "progress", counts)
+            if len(job.journal.events) > after:
+                continue
+            if record.status not in ACTIVE:
+                yield JobEvent(after, "done", self.status(id, owner).to_json())
+                return
+            await changed.wait()
 
-    async def edit(self, id: str, owner: str, number: int, target: str, retranslate: bool) -> JobStatus:
+    async def edit(self, id: str, owner: str, number: int, target: str, retranslate: bool) -> JobRecord:
         """Replace the translation of a sentence by the user's.
 
         retranslate: translate the sentences after it in its document again, except those of the user. Raises
@@ -276,7 +219,7 @@ class DocumentJobs:
         record = self._find(id, owner)
         if record.status in ("failed", "cancelled"):
             raise DocumentNotReady(f"the document {_STATES[record.status]}: translate it again")
-        job = self._load(id)
+        job = self._load(record)
         source = self._find_sentence(job, number)
         encode_utf8(target, f"sentence {number}")
         findings, is_ended = check_pairs([(source, target)], job.facts)[0], record.status not in ACTIVE
@@ -296,12 +239,12 @@ class DocumentJobs:
         """Return the best translations of a sentence (target, score) after the present ones before it."""
         if not 1 <= count <= MAX_ALTERNATIVES:
             raise DocmtError(f"{count} alternatives are asked for. Ask for 1 to {MAX_ALTERNATIVES}.")
-        with self._use(id, owner) as job:
-            self._find_sentence(job, number)
-            journal, document = job.journal, job.journal.find_document(number)
-            source, targets = journal.extend(document), journal.list_targets(document, number)
-            end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
-            parts = await self._engine.submit(job.facts.model, end, n_best=count, targets=targets).result()
+        job = self._load(self._find(id, owner))
+        self._find_sentence(job, number)
+        journal, document = job.journal, job.journal.find_document(number)
+        source, targets = journal.extend(document), journal.list_targets(document, number)
+        end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
+        parts = await self._engine.submit(job.facts.model, end, n_best=count, targets=targets).result()
         results: dict[str, float] = {}
         for translation in (part.translation for part in parts):
             for each in (translation, *translation.alternatives) if translation else ():
@@ -312,9 +255,9 @@ class DocumentJobs:
 
     async def alignment(self, id: str, owner: str, number: int) -> Links:
         """Return the linked words of a sentence, in characters: [source start, end, target start, end]."""
-        with self._use(id, owner) as job:
-            self._find_sentence(job, number)
-            await self._align(job, [number])
+        job = self._load(self._find(id, owner))
+        self._find_sentence(job, number)
+        await self._align(job, [number])
         return [link[:4] for link in job.journal.sentences[number].links or () if link[4]]
 
     async def _align(self, job: _Job, numbers: Sequence[int]) -> None:
@@ -332,19 +275,19 @@ class DocumentJobs:
         format: original, html (both sides), xlf, tmx or txt. Raises DocmtError for another one, and DocumentNotReady
         before the end of the translation.
         """
-        if format not in _RESULTS:
-            raise DocmtError(f"{format} is no format of results. Choose one of {', '.join(_RESULTS)}.")
+        if format not in RESULTS:
+            raise DocmtError(f"{format} is no format of results. Choose one of {', '.join(RESULTS)}.")
         record = self._find(id, owner)
         if record.status != "done":
             advice = "wait until it is done" if record.status in ACTIVE else "translate it again"
             raise DocumentNotReady(f"the document {_STATES.get(record.status, 'is ' + record.status)}: {advice}")
         folder = self._store.folder(id)
-        with self._use(id, owner) as job:
-            async with job.rendering:
-                self._find(id, owner)  # it may have been deleted meanwhile
-                path = folder / f"result.{len(job.journal.events)}.{format}"
-                if not path.exists():
-                    await self._render(job, folder, path, format)
+        job = self._load(record)
+        async with job.rendering:
+            self._find(id, owner)  # it may have been deleted meanwhile
+            path = folder / f"result.{len(job.journal.events)}.{format}"
+            if not path.exists():
+                await self._render(job, folder, path, format)
         return path, _result_name(record.facts, format)
 
     async def _render(self, job: _Job, folder: Path, path: Path, format: Any) -> None:
@@ -357,7 +300,7 @@ class DocumentJobs:
             if other.name.split(".")[1] != path.name.split(".")[1]:
                 other.unlink(missing_ok=True)
 
-    async def cancel(self, id: str, owner: str, keep: bool = False) -> JobStatus:
+    async def cancel(self, id: str, owner: str, keep: bool = False) -> JobRecord:
         """Stop a job that is not at its end; delete another one and its files, unless `keep`. Return its last state."""
         record = self._find(id, owner)
         if record.status not in ACTIVE:
@@ -367,7 +310,7 @@ class DocumentJobs:
                 if (job := self._loaded.pop(id, None)) is not None:
                     job.notify()
             return status
-        job = self._load(id)
+        job = self._load(record)
         self._end(id, job, "cancelled")
         if job.task is not None:
             job.task.cancel()
@@ -380,22 +323,22 @@ class DocumentJobs:
             raise NoSuchDocument("there is no such document. It may have expired: translate it again.")
         return record
 
-    def _load(self, id: str) -> _Job:
-        """Return a job with its journal. Those that nothing works on are dropped after a while."""
-        if id not in self._loaded:
-            record, folder = self._store.find(id), self._store.folder(id)
-            if record is None:
-                raise NoSuchDocument("there is no such document")
+    def _load(self, record: JobRecord) -> _Job:
+        """Return a job with its journal."""
+        job = self._loaded.get(record.id)
+        if job is None:
+            folder = self._store.folder(record.id)
             try:
                 contents = FileContents.from_json((folder / "contents.json").read_bytes())
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise DocmtError("the files of this document are damaged: translate it again") from error
-            self._loaded[id] = _Job(record.facts, JobJournal(folder / "journal.jsonl", contents))
-        self._loaded.move_to_end(id)
-        for other in list(self._loaded)[: max(0, len(self._loaded) - _MAX_LOADED)]:
-            if self._loaded[other].task is None and not self._loaded[other].users:
-                del self._loaded[other]
-        return self._loaded[id]
+            job = _Job(record.facts, JobJournal(folder / "journal.jsonl", contents))
+        return self._keep_loaded(record.id, job)
+
+    def _keep_loaded(self, id: str, job: _Job) -> _Job:
+        self._loaded[id] = job
+        self._recent.append(job)
+        return job
 
     @staticmethod
     def _find_sentence(job: _Job, number: int) -> str:
@@ -435,7 +378,7 @@ class DocumentJobs:
         if record is None or record.status not in ACTIVE:
             return
         try:
-            job = self._load(id)
+            job = self._load(record)
         except DocmtError as error:
             self._store.update(id, "failed", error=str(error))
             return
@@ -480,10 +423,6 @@ def _describe_error(error: BaseException | None) -> str:
     return "the translation stopped for an internal reason. Translate the document again."
 
 
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _result_name(facts: JobFacts, format: str) -> str:
     """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it."""
     path = Path(plain_name(facts.name))
@@ -492,4 +431,4 @@ def _result_name(facts: JobFacts, format: str) -> str:
     label = target or "translated"
     if format not in ("original", "txt") and source and target:
         label = f"{source}-{target}"
-    return f"{path.stem}.{label}{_RESULTS[format] or path.suffix}"
+    return f"{path.stem}.{label}{RESULTS[format] or path.suffix}"

@@ -101,14 +101,6 @@ def _smooth(old: float, new: float) -> float:
 
 
 @dataclass
-class _Counts:
-    batches: int = 0
-    tokens: int = 0
-    fill: float = 0.0
-    model: str = ""
-
-
-@dataclass
 class _Call:
     """A call in the thread that translates."""
 
@@ -139,7 +131,9 @@ class Engine:
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
         self._speeds = {model.name: _Speed() for model in self._pool.describe()}
-        self._counts, self._is_stopping, self._last_interactive = _Counts(), False, -_QUIET_AFTER_SECONDS
+        self._last_speed = _Speed()  # of the model that translated last
+        self._batches, self._batch_tokens, self._batch_fill = 0, 0, 0.0
+        self._is_stopping, self._last_interactive = False, -_QUIET_AFTER_SECONDS
         self._turn_seconds = _SHORT_TURN_SECONDS
         self._thread = threading.Thread(target=self._run, name="docmt-engine", daemon=True)
 
@@ -234,14 +228,13 @@ class Engine:
     def statistics(self) -> EngineStatistics:
         """Return the state of the engine."""
         with self._condition:
-            counts, speed = self._counts, self._speeds.get(self._counts.model, _Speed())
             return EngineStatistics(
                 {lane: self._queue.count_sentences(lane) for lane in LANES},
                 {lane: self._queue.count_tokens(lane) for lane in LANES},
-                speed.tokens_per_second,
-                counts.batches,
-                counts.tokens,
-                counts.fill,
+                self._last_speed.tokens_per_second,
+                self._batches,
+                self._batch_tokens,
+                self._batch_fill,
                 self._pool.loaded_bytes(),
             )
 
@@ -270,7 +263,7 @@ class Engine:
 
     def _choose_turn_seconds(self) -> float:
         """Return how long the next turn should take."""
-        speed = self._speeds.get(self._counts.model, _Speed()).full_speed or _UNKNOWN_SPEED
+        speed = self._last_speed.full_speed or _UNKNOWN_SPEED
         is_quiet = time.monotonic() - self._last_interactive > _QUIET_AFTER_SECONDS
         is_busy = self._queue.is_above("interactive", _BUSY_SHORT_TURNS * _SHORT_TURN_SECONDS * speed)
         return _LONG_TURN_SECONDS if is_quiet or is_busy else _SHORT_TURN_SECONDS
@@ -334,8 +327,9 @@ class Engine:
             work.deliver(replace(part, document=0))
         tokens = before - sum(work.waiting_tokens() for work in active)
         with self._condition:
-            self._speeds[first.model].add(tokens, time.monotonic() - started, self._turn_seconds)
-            self._counts = _Counts(self._counts.batches + 1, tokens, min(tokens / budget, 1.0), first.model)
+            self._last_speed = self._speeds[first.model]
+            self._last_speed.add(tokens, time.monotonic() - started, self._turn_seconds)
+            self._batches, self._batch_tokens, self._batch_fill = self._batches + 1, tokens, min(tokens / budget, 1.0)
         return done + [active[number] for number in dict.fromkeys(part.document for part in parts)]
 
     def _align(

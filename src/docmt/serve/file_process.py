@@ -10,43 +10,26 @@ import json
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, get_args
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_error
 from docmt.documents import Document
-from docmt.serve.file_worker import FileTask
+from docmt.serve.file_worker import FileLimits, FileTask
 from docmt.serve.job_store import WORK_PREFIX, JobFacts
 
-ResultFormat = Literal["original", "html", "xlf", "tmx", "txt"]
-RESULTS: tuple[ResultFormat, ...] = get_args(ResultFormat)
+RESULTS: Mapping[str, str] = {"original": "", "html": ".html", "xlf": ".xlf", "tmx": ".tmx", "txt": ".txt"}
+"""Formats of results, with the suffixes of their names; empty: that of the file."""
 _MAX_ANSWER = 2**16
 _GRACE = 2
 """Seconds for the start of the process."""
 _TIME_SIGNALS = {int(getattr(signal, name, 0)) for name in ("SIGALRM", "SIGXCPU")}
 """They end a process at its limits."""
-
-
-@dataclass(frozen=True)
-class FileLimits:
-    """Limits of a process that reads or writes a file."""
-
-    memory: int = 1024 * 2**20
-    """bytes of address space"""
-    seconds: int = 60
-    """processor time, and time that passes"""
-    result: int = 512 * 2**20
-    """bytes of a result"""
-    contents: int = 64 * 2**20
-    """bytes of the sentences of a file, in JSON"""
-    sentences: int = 100_000
-    processes: int = 2
-    """processes at once"""
 
 
 @dataclass(frozen=True)
@@ -112,12 +95,12 @@ class FileProcess:
             raise _damaged(facts.name) from error
 
     async def write(
-        self, source: Path, output: Path, facts: JobFacts, records: Sequence[dict[str, Any]], format: ResultFormat
+        self, source: Path, output: Path, facts: JobFacts, records: Sequence[dict[str, Any]], format: str
     ) -> None:
         """Write the translated file, its text, or both sides.
 
         records: for each sentence its document, and target, score and links (see `FileTranslation.to_records`), or an
-        error. Raises DocmtError if that fails.
+        error. format: one of `RESULTS`. Raises DocmtError if that fails.
         """
         try:  # names that no process of an earlier server writes to
             with TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder:
@@ -131,7 +114,6 @@ class FileProcess:
             raise write_error(output, error) from error
 
     def _make_task(self, source: Path, output: Path, facts: JobFacts, records: str = "", result: str = "") -> FileTask:
-        limits = self._limits
         return FileTask(
             source=str(source.absolute()),
             output=str(output.absolute()),
@@ -141,10 +123,7 @@ class FileProcess:
             fields=list(facts.fields),
             source_language=facts.source_language,
             target_language=facts.target_language,
-            memory=limits.memory,
-            seconds=limits.seconds,
-            file_size=limits.result if records else limits.contents,
-            sentences=limits.sentences,
+            limits=self._limits,
             records=records and str(Path(records).absolute()),
             result=result,
         )
@@ -157,7 +136,9 @@ class FileProcess:
             command = (sys.executable, "-P", "-m", self.module)
             process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
             try:
-                await asyncio.wait_for(process.communicate(json.dumps(asdict(task)).encode()), task.seconds + _GRACE)
+                await asyncio.wait_for(
+                    process.communicate(json.dumps(asdict(task)).encode()), task.limits.seconds + _GRACE
+                )
             except TimeoutError as error:
                 raise _too_long(task) from error
             finally:
@@ -177,7 +158,7 @@ class FileProcess:
 
 
 def _too_long(task: FileTask) -> DocmtError:
-    return DocmtError(f"{task.name} takes more than {task.seconds} seconds. Split it, or save it again.")
+    return DocmtError(f"{task.name} takes more than {task.limits.seconds} seconds. Split it, or save it again.")
 
 
 def _damaged(name: str) -> DocmtError:

@@ -30,6 +30,23 @@ _BEGINNING = 1024
 
 
 @dataclass(frozen=True)
+class FileLimits:
+    """Limits of a process that reads or writes a file."""
+
+    memory: int = 1024 * 2**20
+    """bytes of address space"""
+    seconds: int = 60
+    """processor time, and time that passes"""
+    result: int = 512 * 2**20
+    """bytes of a result"""
+    contents: int = 64 * 2**20
+    """bytes of the sentences of a file, in JSON"""
+    sentences: int = 100_000
+    processes: int = 2
+    """processes at once"""
+
+
+@dataclass(frozen=True)
 class FileTask:
     """Reading or writing of a file."""
 
@@ -46,36 +63,41 @@ class FileTask:
     fields: list[str]
     source_language: str
     target_language: str
-    memory: int
-    """limit in bytes of address space"""
-    seconds: int
-    """limit of processor time and of time that passes"""
-    file_size: int
-    """limit in bytes of the result"""
-    sentences: int
-    """limit of sentences"""
+    limits: FileLimits
     records: str = ""
     """path of the translations, one JSON object a sentence; empty: the file is read"""
     result: str = ""
     """original, html, xlf, tmx or txt"""
 
+    @classmethod
+    def from_json(cls, text: str) -> FileTask:
+        """Parse the fields of a task."""
+        values = json.loads(text)
+        return cls(**{**values, "limits": FileLimits(**values["limits"])})
+
 
 def main() -> None:
     """Run the task of standard input."""
-    task = FileTask(**json.load(sys.stdin))
+    task = FileTask.from_json(sys.stdin.read())
     limit_resources(task)
-    try:
-        answer = run(task)
-    except DocmtError as error:
-        answer = {"error": str(error).replace("with --fields", _FIELDS)}
-    except MemoryError:
-        answer = {"error": f"{task.name} takes too much memory. Split it, or remove pictures."}
-    except OSError as error:
-        answer = {"error": f"{task.name} cannot be translated: {error.strerror}. Split it, or free space."}
-    except Exception as error:  # whatever a hostile file causes; its message may hold text of the file
-        answer = {"error": f"{task.name} is damaged ({type(error).__name__}). Save it again and retry."}
+    answer = answer_task(task)
     with open(task.answer, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib is imported with the formats only
         json.dump(answer, file)
+
+
+def answer_task(task: FileTask) -> dict[str, str]:
+    """Run a task. Return its answer."""
+    try:
+        run(task)
+    except DocmtError as error:
+        return {"error": str(error).replace("with --fields", _FIELDS)}
+    except MemoryError:
+        return {"error": f"{task.name} takes too much memory. Split it, or remove pictures."}
+    except OSError as error:
+        return {"error": f"{task.name} cannot be translated: {error.strerror}. Split it, or free space."}
+    except Exception as error:  # whatever a hostile file causes; its message may hold text of the file
+        return {"error": f"{task.name} is damaged ({type(error).__name__}). Save it again and retry."}
+    return {}
 
 
 def limit_resources(task: FileTask) -> None:
@@ -85,17 +107,20 @@ def limit_resources(task: FileTask) -> None:
     import resource
     import signal
 
+    limits = task.limits
+    file_size = limits.result if task.records else limits.contents
     for limit, value in (
-        (resource.RLIMIT_AS, task.memory),
-        (resource.RLIMIT_FSIZE, task.file_size),
+        (resource.RLIMIT_AS, limits.memory),
+        (resource.RLIMIT_FSIZE, file_size),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(limit, (value, value))
-    resource.setrlimit(resource.RLIMIT_CPU, (task.seconds, task.seconds + 1))  # a signal that tells the reason, first
-    signal.alarm(task.seconds + 1)  # ends this process where the server was killed
+    seconds = limits.seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))  # a signal that tells the reason, first
+    signal.alarm(seconds + 1)  # ends this process where the server was killed
 
 
-def run(task: FileTask) -> dict[str, Any]:
+def run(task: FileTask) -> None:
     """Read or write the file. Raises DocmtError for a file that cannot be read."""
     from pathlib import Path
 
@@ -103,8 +128,8 @@ def run(task: FileTask) -> dict[str, Any]:
 
     file = open_file(task)
     count = sum(map(len, file.documents))
-    if count > task.sentences:
-        raise DocmtError(f"{task.name} has {count:,} sentences, more than {task.sentences:,}. Split it.")
+    if count > (most := task.limits.sentences):
+        raise DocmtError(f"{task.name} has {count:,} sentences, more than {most:,}. Split it.")
     if not task.records:
         contents = json.dumps(describe_file(file), ensure_ascii=False).encode()
     else:
@@ -113,7 +138,6 @@ def run(task: FileTask) -> dict[str, Any]:
             raise DocmtError(f"{task.name} was read in another way than before. Upload it again.")
         contents = file.render(lines, task.result, Path(task.output))
     Path(task.output).write_bytes(contents)
-    return {}
 
 
 def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:

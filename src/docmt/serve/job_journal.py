@@ -1,7 +1,7 @@
-"""The journal of a job: every part of its translation and every edit, one JSON object a line.
+"""The journal of a job, every part of its translation and every edit, and the translation of what it lacks.
 
-The journal is all that a job knows. Its lines are read again after a restart, and each is synced to the disk before
-anything else sees it. It is also the log of events: each sentence of a line is the next event.
+The journal is all that a job knows. Its lines, JSON objects, are read again after a restart. Each is synced to the disk
+before anything else sees it. It is also the log of events: each sentence of a line is the next event.
 
     {"context": ["source", ...]}                                  first line: sentences before the first document
     {"document": 0, "sentences": [...], "context": ["target", ...], "resume": [sentences, history]}     a part
@@ -17,22 +17,37 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, write_all, write_error
-from docmt.decoding.translation_results import ResumePoint
-from docmt.documents import Document
+from docmt.decoding.translation_results import PartialTranslation, ResumePoint, WordLink
+from docmt.documents import Document, ParallelDocument
+from docmt.formats.language_codes import primary_language
+from docmt.serve.engine import Engine, Overloaded
 from docmt.serve.file_process import FileContents
+from docmt.serve.job_store import JobFacts
+from docmt.serve.work_queue import Lane, Work
 
 Links = list[list[int]]
 """Word links of a sentence: source and target characters (first, one after the last), and 1 if mutual, else 0."""
 FAILED = "failed"
 """Warning of a sentence without a translation, which keeps its source."""
+CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
+"""Checks of single sentences."""
+_DIGITS = 4
+_AHEAD = 16
+"""Documents of a job that wait in the engine."""
+_SHORT = 200
+"""Sentences of a job whose user waits for it: a pasted text, a letter, a report."""
 
 
 @dataclass
@@ -252,3 +267,121 @@ class JobJournal:
             return whole
         gaps = ("", *[" "] * (len(self.context) - 1), "\n\n" + whole.gaps[0], *whole.gaps[1:])
         return Document((*self.context, *whole.sentences), gaps, whole.id)
+
+
+def choose_lane(facts: JobFacts) -> Lane:
+    """Return the lane of the engine for a job: a short one does not wait for the long ones."""
+    return "interactive" if facts.sentences <= _SHORT else "jobs"
+
+
+async def translate_job(engine: Engine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None]) -> None:
+    """Translate all sentences that are to be translated, document by document.
+
+    on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or for a full disk.
+    """
+    while not journal.is_whole:
+        events = len(journal.events)
+        works: deque[tuple[TranslationPlan, Work]] = deque()
+        try:
+            while plans := journal.list_plans(_AHEAD):
+                # The next documents wait in the engine, so that short ones are translated together.
+                works += [(plan, submit_plan(engine, facts, journal, plan)) for plan in plans[len(works) :]]
+                if not await _write_parts(facts, journal, *works.popleft(), on_change):
+                    break
+        finally:
+            for _, work in works:
+                work.cancel()
+        if len(journal.events) == events:
+            raise DocmtError("the engine returned no translation")
+
+
+def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan) -> Work:
+    """Start the translation of a document, or of its rest. Where too many texts wait, it goes to the lane of jobs."""
+    submit = partial(
+        engine.submit,
+        facts.model,
+        plan.source,
+        align=lambda position: position + plan.shift in journal.contents.aligned,
+        resume_point=plan.resume_point,
+        targets=plan.targets,
+    )
+    try:
+        return submit(lane=choose_lane(facts))
+    except Overloaded:
+        return submit(lane="jobs")
+
+
+async def _write_parts(
+    facts: JobFacts, journal: JobJournal, plan: TranslationPlan, work: Work, on_change: Callable[[], None]
+) -> bool:
+    """Write the parts of a document to the journal. Return whether the document is whole, and no edit came between."""
+    edits = journal.edits
+    try:
+        async for part in work.parts():
+            if journal.edits != edits:  # the part was translated after other sentences
+                return False
+            line, is_whole = describe_part(part, plan, journal, facts)
+            journal.append(line)
+            on_change()
+            if not is_whole:
+                return False
+    finally:
+        work.cancel()
+    last = journal.starts[plan.document + 1] - 1
+    return journal.edits == edits and not journal.sentences[last].stale
+
+
+def describe_part(
+    part: PartialTranslation, plan: TranslationPlan, journal: JobJournal, facts: JobFacts
+) -> tuple[dict[str, Any], bool]:
+    """Return the line of the journal for a part, and whether it has all sentences of the part.
+
+    A part ends before a sentence that the user wrote.
+    """
+    start, first = journal.starts[plan.document], part.first + plan.shift
+    last = first + len(part.source)
+    end = next((number for number in range(max(first, start), last) if not journal.sentences[number].stale), last)
+    rows = _describe_sentences(part, first, journal)[: end - first]
+    line: dict[str, Any] = {"document": plan.document, "sentences": rows[max(0, start - first) :]}
+    if first < start:
+        line["context"] = [row.get("target", "") for row in rows[: start - first]]
+    translated = [row for row in line["sentences"] if "target" in row]
+    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in translated], facts)
+    for row, messages in zip(translated, findings, strict=True):
+        row["findings"] = messages
+    if end == last:
+        history = [[list(map(int, words)) for words in each] for each in part.resume_point.history]
+        line["resume"] = [part.resume_point.sentences, history]
+    return line, end == last
+
+
+def _describe_sentences(part: PartialTranslation, first: int, journal: JobJournal) -> list[dict[str, Any]]:
+    """Return the values of each sentence of a part; first: number of the first one."""
+    translation = part.translation
+    if translation is None:
+        return [{"number": first + index, "error": str(part.error)} for index in range(len(part.source))]
+    rows = []
+    for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
+        row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
+        row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
+        if sentence.alignment is not None and number in journal.contents.aligned:
+            row["links"] = list_links(sentence.alignment)
+        rows.append(row)
+    return rows
+
+
+def list_links(alignment: Sequence[WordLink]) -> Links:
+    """Return word links as values for JSON."""
+    return [[*map(int, (*link.source, *link.target, link.mutual))] for link in alignment]
+
+
+def check_pairs(pairs: Sequence[tuple[str, str]], facts: JobFacts) -> list[list[str]]:
+    """Return the findings of `docmt check` in each pair of sentences, as short texts."""
+    findings: list[list[str]] = [[] for _ in pairs]
+    if pairs:
+        codes = primary_language(facts.source_language), primary_language(facts.target_language)
+        sources, targets = zip(*pairs, strict=True)
+        document = ParallelDocument("", sources, targets)
+        for finding in check_documents([document], CheckConfig(*codes), kinds=CHECKED_KINDS).findings:
+            findings[finding.sentences[0].sentence - 1].append(f"{finding.kind}: {finding.message}")
+    return findings

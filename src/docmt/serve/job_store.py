@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,13 +61,28 @@ class JobRecord:
     status: JobState
     created: float
     """seconds since 1970"""
-    changed: float
-    """time of the last change of the status, or of the last edit"""
+    expires: float
+    """the same, counted from the last change of the status, or the last edit"""
     finished: int
-    """translated sentences at that time"""
+    """sentences with an up-to-date translation, at that time"""
     edited: int
     error: str
     facts: JobFacts
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the owner may see, with times in ISO 8601 (UTC)."""
+        facts = asdict(self.facts)
+        del facts["fields"]
+        return {
+            "id": self.id,
+            "status": self.status,
+            **facts,
+            "finished": self.finished,
+            "edited": self.edited,
+            "error": self.error,
+            "created": _format_time(self.created),
+            "expires": _format_time(self.expires),
+        }
 
 
 class JobStore:
@@ -74,7 +90,7 @@ class JobStore:
 
     def __init__(self, data: Path, keep_seconds: float) -> None:
         """keep_seconds: from the end of a job, or its last edit, until it expires."""
-        self._data, self.keep_seconds = data, keep_seconds
+        self._data, self._keep_seconds = data, keep_seconds
         self._spool = data / "spool"
         self._locks = ExitStack()
         self._connection: sqlite3.Connection | None = None
@@ -124,23 +140,22 @@ class JobStore:
         """Return the folder of a job. id: of this store, never text of a request."""
         return self._spool / id
 
-    def add(self, id: str, owner: str, facts: JobFacts) -> JobRecord:
+    def add(self, id: str, owner: str, facts: JobFacts) -> None:
         """Insert a queued job."""
         now = time.time()
         values = (id, owner, "queued", now, now, 0, 0, "", json.dumps(asdict(facts)))
         columns = "id, owner, status, created, changed, finished, edited, error, facts"
         self._execute(f"INSERT INTO jobs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-        return JobRecord(id, owner, "queued", now, now, 0, 0, "", facts)
 
     def find(self, id: str) -> JobRecord | None:
         """Return a job, or None."""
         row = self._execute("SELECT * FROM jobs WHERE id = ?", (id,)).fetchone()
-        return None if row is None else _read_row(row)
+        return None if row is None else self._read_row(row)
 
     def list_queued(self) -> list[JobRecord]:
         """Return the queued jobs, oldest first."""
         rows = self._execute("SELECT * FROM jobs WHERE status = 'queued' ORDER BY number").fetchall()
-        return [_read_row(row) for row in rows]
+        return [self._read_row(row) for row in rows]
 
     def update(
         self, id: str, status: JobState, *, finished: int | None = None, edited: int | None = None, error: str = ""
@@ -169,7 +184,7 @@ class JobStore:
     def remove_expired(self) -> list[str]:
         """Remove jobs that ended too long ago. Return their ids."""
         query = "SELECT id FROM jobs WHERE changed < ? AND status NOT IN (?, ?)"
-        rows = self._execute(query, (time.time() - self.keep_seconds, *ACTIVE)).fetchall()
+        rows = self._execute(query, (time.time() - self._keep_seconds, *ACTIVE)).fetchall()
         for row in rows:
             self.delete(row["id"])
         return [row["id"] for row in rows]
@@ -179,6 +194,13 @@ class JobStore:
         for folder in self._spool.iterdir():
             for orphan in folder.glob(f"{WORK_PREFIX}*") if folder.name in known else [folder]:
                 shutil.rmtree(orphan, ignore_errors=True)
+
+    def _read_row(self, row: sqlite3.Row) -> JobRecord:
+        values = dict(row)
+        del values["number"]
+        facts = json.loads(values.pop("facts"))
+        expires = values.pop("changed") + self._keep_seconds
+        return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
 
     def _execute(self, query: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         if self._connection is None:
@@ -200,8 +222,5 @@ def move_file(source: Path, target: Path) -> None:
         raise write_error(target, error) from error
 
 
-def _read_row(row: sqlite3.Row) -> JobRecord:
-    values = dict(row)
-    del values["number"]
-    facts = json.loads(values.pop("facts"))
-    return JobRecord(**values, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+def _format_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

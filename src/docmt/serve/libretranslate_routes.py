@@ -18,9 +18,9 @@ from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import FORMATS
 from docmt.formats.language_codes import format_language_tag
 from docmt.serve.document_jobs import DocumentOptions
-from docmt.serve.document_routes import file_name, file_response, start_job
-from docmt.serve.language_lists import language_name, list_pairs
-from docmt.serve.request_values import RequestError, RequestValues, read_values
+from docmt.serve.http_requests import RequestError, RequestValues, read_values
+from docmt.serve.model_pool import language_name, list_pairs
+from docmt.serve.native_routes import file_name, file_response, start_job
 from docmt.serve.service_state import ServiceState, state_of
 from docmt.serve.text_translation import (
     SentenceResult,
@@ -103,7 +103,7 @@ async def detect(request: Request) -> Response:
 
 async def list_languages(request: Request) -> Response:
     """List the source languages, each with its targets, and the languages that are targets only."""
-    pairs = list_pairs(state_of(request).engine)
+    pairs = list_pairs(state_of(request).engine.describe_models())
     codes = dict.fromkeys([*pairs, *(target for targets in pairs.values() for target in targets)])
     return JSONResponse([{"code": code, "name": language_name(code), "targets": pairs.get(code, [])} for code in codes])
 
@@ -111,7 +111,7 @@ async def list_languages(request: Request) -> Response:
 async def show_settings(request: Request) -> Response:
     """Return the settings for a page."""
     state = state_of(request)
-    pairs = list_pairs(state.engine)
+    pairs = list_pairs(state.engine.describe_models())
     source = next(iter(pairs), "")
     target = next(iter(pairs.get(source, [])), "")
     return JSONResponse(

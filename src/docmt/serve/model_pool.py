@@ -1,4 +1,7 @@
-"""The models of a service: described from their files, loaded when first asked for, unloaded by a bound of memory."""
+"""The models of a service: described from their files, loaded when first asked for, unloaded by a bound of memory.
+
+Their languages have English names.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,23 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from math import prod
 from pathlib import Path
 
 from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
+from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
 from docmt.core.errors import DocmtError
+from docmt.core.settings import read_package_yaml
 from docmt.decoding import SearchConfig, Translator
+from docmt.formats.language_codes import format_language_tag, primary_language
 from docmt.model.products import Precision
 
-_FLOAT_BYTES = 4
+_LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
+"""Bytes of a value of a linear layer."""
+_OTHER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 4, "int8": 5}
+"""Bytes of another value, such as of the token embeddings, with its copy for the output projection."""
 _log = logging.getLogger(__name__)
 
 
@@ -35,15 +46,12 @@ class ModelDescription:
     parameters: int
     licence: str
     """identifier such as apache-2.0, empty if unknown"""
+    loaded: bool
     precision: str
-    is_loaded: bool = False
-    reads_context: bool = True
+    same_in_batches: bool
+    """whether a sentence is translated the same alone and beside others (up to ties of equal probability)"""
+    reads_context: bool
     """whether it reads other sentences of the document with a sentence"""
-
-    @property
-    def same_in_batches(self) -> bool:
-        """Whether a sentence is translated the same alone and beside others (up to ties of equal probability)."""
-        return self.precision == "float32"
 
 
 class ModelPool:
@@ -68,8 +76,12 @@ class ModelPool:
             self._models[model.name] = model
         if not self._models:
             raise DocmtError("there is no model to serve. Name a model directory, or get one with docmt pull.")
-        self._reads_context = {name: _reads_context(model.path) for name, model in self._models.items()}
+        self._reads_context = {
+            name: load_model_config(model.path).system_options.context_spec().reads_context
+            for name, model in self._models.items()
+        }
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
+        self._sizes: dict[str, int] = {}
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
@@ -81,8 +93,9 @@ class ModelPool:
                 model.system,
                 model.parameters,
                 model.licence,
-                self._precision,
                 self.is_loaded(name),
+                self._precision,
+                self._precision == "float32",
                 self._reads_context[name],
             )
             for name, model in self._models.items()
@@ -122,7 +135,9 @@ class ModelPool:
         return sum(map(self._bytes, list(self._loaded)))
 
     def _bytes(self, name: str) -> int:
-        return self._models[name].parameters * _FLOAT_BYTES
+        if name not in self._sizes:
+            self._sizes[name] = estimate_bytes(self._models[name].path, self._precision)
+        return self._sizes[name]
 
     def _list_models(self) -> str:
         names = [f"{each.name} ({each.pair})" if each.pair else each.name for each in self._models.values()]
@@ -132,15 +147,43 @@ class ModelPool:
 def _describe(name: str) -> InstalledModel:
     """Return the facts of a model by directory, name or pair. The name of a run is that of its folder."""
     path = find_model(name)
-    is_own_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
+    is_same_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
     model = describe_installed(path)
-    return model if is_own_folder else replace(model, name=Path(name).resolve().name)
+    return model if is_same_folder else replace(model, name=Path(name).resolve().name)
 
 
-def _reads_context(path: Path) -> bool:
-    return load_model_config(path).system_options.context_spec().reads_context
+def estimate_bytes(path: Path, precision: Precision) -> int:
+    """Return the bytes of the loaded weights of a model directory, about. Raises DocmtError if it is damaged."""
+    shapes = read_shapes(path / WEIGHTS_FILE)
+    in_layers = sum(
+        prod(shape) for name, shape in shapes.items() if len(shape) == 2 and name.startswith(("encoder.", "decoder."))
+    )
+    others = sum(map(prod, shapes.values())) - in_layers
+    return in_layers * _LAYER_BYTES[precision] + others * _OTHER_BYTES[precision]
 
 
 def _agrees(language: str, code: str) -> bool:
     """Return whether a language was not asked for, or is that of the model; unknown languages of models agree."""
     return not language or not code or join_pair(language, language) == join_pair(code, code)
+
+
+@cache
+def _language_names() -> dict[str, str]:
+    names: dict[str, str] = read_package_yaml(__package__, "language_names.yaml")
+    return names
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language; its code if none is known."""
+    return _language_names().get(primary_language(code), code)
+
+
+def list_pairs(models: Sequence[ModelDescription]) -> dict[str, list[str]]:
+    """Return the tags of the target languages for each source language; models without languages are left out."""
+    pairs: dict[str, list[str]] = {}
+    for each in models:
+        if each.source_language and each.target_language:
+            targets = pairs.setdefault(format_language_tag(each.source_language), [])
+            if (target := format_language_tag(each.target_language)) not in targets:
+                targets.append(target)
+    return pairs

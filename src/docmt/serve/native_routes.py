@@ -1,29 +1,44 @@
-"""The interface of docmt itself: sentences with spans, scores, warnings, alignments, and context of the caller."""
+"""The interface of docmt: texts with spans, scores and context of the caller, and documents as jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import asyncio
+import json
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from starlette.datastructures import UploadFile
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from docmt.core.files import write_error
 from docmt.documents import Document
-from docmt.serve.request_values import RequestError, RequestValues, read_values
+from docmt.documents.input_formats import FORMATS
+from docmt.serve.document_jobs import DocumentOptions, JobEvent
+from docmt.serve.file_process import RESULTS
+from docmt.serve.http_requests import RequestError, RequestValues, read_values
+from docmt.serve.job_store import JobRecord
 from docmt.serve.service_state import ServiceState, state_of
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
     TextOptions,
     choose_model,
-    make_plain_item,
     translate_items,
+    until_disconnected,
 )
 from docmt.serve.work_queue import MAX_ALTERNATIVES
 
 OPENAPI = Path(__file__).parent / "openapi.json"
+_MAX_NAME = 120
+_TEXT_FORMATS = ("auto", "text", "jsonl")
+RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
+"""Of files that users sent: nothing in them runs, even where a browser shows them."""
 
 
 async def translate(request: Request) -> Response:
@@ -43,9 +58,9 @@ async def translate(request: Request) -> Response:
     model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
     if has_sentences:
         document = Document.from_sentences([" ".join(text.split()) for text in texts])
-        item = TextItem(document, lambda sentences: "")
     else:
-        item = await make_plain_item(state.engine, model, texts[0])
+        document = await state.engine.segment(model, texts[0])
+    item = TextItem(document)
     before = await _read_context(state, model, values, context, targets)
     align = values.switch("alignments")
     options = TextOptions(before, targets, n_best=count + 1, align=align)
@@ -56,7 +71,7 @@ async def translate(request: Request) -> Response:
         "source_language": description.source_language or chosen.source,
         "target_language": description.target_language or chosen.target,
     }
-    return JSONResponse(head | _describe_rows(item.document, rows, align, count))
+    return JSONResponse(head | _describe_rows(document, rows, align, count))
 
 
 def _texts(values: RequestValues, name: str) -> list[str]:
@@ -110,21 +125,7 @@ async def list_models(request: Request) -> Response:
     """List the models."""
     state = state_of(request)
     state.find_owner(request)
-    models = [
-        {
-            "name": each.name,
-            "source_language": each.source_language,
-            "target_language": each.target_language,
-            "system": each.system,
-            "parameters": each.parameters,
-            "licence": each.licence,
-            "loaded": each.is_loaded,
-            "precision": each.precision,
-            "same_in_batches": each.same_in_batches,
-            "reads_context": each.reads_context,
-        }
-        for each in state.engine.describe_models()
-    ]
+    models = [asdict(each) for each in state.engine.describe_models()]
     return JSONResponse({"models": models})
 
 
@@ -156,6 +157,183 @@ async def show_description(request: Request) -> Response:
     return FileResponse(OPENAPI, media_type="application/json")
 
 
+async def create_document(request: Request) -> Response:
+    """Start the translation of a file or of a text."""
+    state = state_of(request)
+    owner = state.find_owner(request)
+    values = await read_values(request, state.config.max_body_bytes)
+    upload = values.files.get("file")
+    format = values.choice("format", (*_TEXT_FORMATS, *FORMATS), "auto")
+    text = values.text("text")
+    if upload is None and not text:
+        raise RequestError("there is no document: send a file (multipart/form-data, file=...), or text as JSON")
+    chosen = choose_model(state.engine, values.text("source"), values.text("target"), text, values.text("model"))
+    options = DocumentOptions(
+        model=chosen.name or state.engine.find_model(values.text("model"), target=chosen.target),
+        format=format,
+        fields=read_fields(values),
+        context=values.text("context"),
+        name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
+    )
+    status = await start_job(request, upload or text.encode(), options, owner)
+    return JSONResponse(status.to_json(), 202, {"location": f"/v1/documents/{status.id}"})
+
+
+def read_fields(values: RequestValues) -> tuple[str, ...]:
+    """Return the names of fields: a list, or names with commas between them."""
+    texts = [] if values.fields.get("fields") is None else values.texts("fields")
+    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+
+
+def file_name(name: str | None, default: str) -> str:
+    """Return a file name of a client without folders and control characters."""
+    last = PurePosixPath((name or "").replace("\\", "/")).name
+    text = "".join(character for character in last if character.isprintable())
+    return text.encode(errors="replace").decode()[-_MAX_NAME:].strip() or default
+
+
+async def start_job(request: Request, content: UploadFile | bytes, options: DocumentOptions, owner: str) -> JobRecord:
+    """Store a file and start its translation. Raises DocmtError if it cannot be read, or is too large."""
+    state = state_of(request)
+    size = len(content) if isinstance(content, bytes) else content.size or 0
+    state.check_file(request, size)
+    path = state.uploads / secrets.token_urlsafe(16)
+    state.arriving[owner] += 1
+    try:
+        await asyncio.to_thread(_store, content, path)
+        status = await state.jobs.create(path, options, owner)
+    finally:
+        state.arriving[owner] -= 1
+        path.unlink(missing_ok=True)
+    state.take_document(request, status.id, owner)
+    return status
+
+
+def _store(content: UploadFile | bytes, path: Path) -> None:
+    """Write a file. Raises DocmtError, such as for a full disk."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with path.open("xb") as file:
+            if isinstance(content, bytes):
+                file.write(content)
+            else:
+                shutil.copyfileobj(content.file, file)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+async def show_status(request: Request) -> Response:
+    """Return the state of a document."""
+    state, owner, id = _identify(request)
+    return JSONResponse(state.jobs.status(id, owner).to_json())
+
+
+async def list_sentences(request: Request) -> Response:
+    """Return all translated sentences."""
+    state, owner, id = _identify(request)
+    return JSONResponse({"sentences": state.jobs.sentences(id, owner)})
+
+
+async def delete_document(request: Request) -> Response:
+    """Cancel a document that is translated; delete one that is at its end, unless `keep` is in the query."""
+    state, owner, id = _identify(request)
+    keep = (await read_values(request, state.config.max_body_bytes)).switch("keep")
+    return JSONResponse((await state.jobs.cancel(id, owner, keep)).to_json())
+
+
+async def edit_sentence(request: Request) -> Response:
+    """Replace a translation, and translate again what follows if that is asked for."""
+    state, owner, id = _identify(request)
+    values = await read_values(request, state.config.max_body_bytes)
+    if "target" not in values.fields:
+        raise RequestError("target is missing: send the new translation of the sentence")
+    target = " ".join(values.text("target").split())
+    state.take_texts(request, [target])
+    status = await state.jobs.edit(id, owner, _number(request), target, values.switch("retranslate"))
+    return JSONResponse(status.to_json())
+
+
+async def list_alternatives(request: Request) -> Response:
+    """Return other translations of a sentence."""
+    state, owner, id = _identify(request)
+    values = await read_values(request, state.config.max_body_bytes)
+    count = values.whole("count", 1, MAX_ALTERNATIVES, 5)
+    work = state.jobs.alternatives(id, owner, _number(request), count)
+    return JSONResponse({"alternatives": await until_disconnected(request, work)})
+
+
+async def show_alignment(request: Request) -> Response:
+    """Return the linked words of a sentence."""
+    state, owner, id = _identify(request)
+    await request.body()
+    work = state.jobs.alignment(id, owner, _number(request))
+    return JSONResponse({"alignment": await until_disconnected(request, work)})
+
+
+async def download_result(request: Request) -> Response:
+    """Return the translated file."""
+    state, owner, id = _identify(request)
+    format = request.query_params.get("format", "original")
+    if format not in RESULTS:
+        raise RequestError(f"this is no format of results: choose one of {', '.join(RESULTS)}")
+    return file_response(*await state.jobs.result(id, owner, format))
+
+
+def file_response(path: Path, name: str) -> FileResponse:
+    """Return a file of a user as an attachment, which no browser runs. The name is written as in RFC 5987."""
+    return FileResponse(path, filename=name, headers=RESULT_HEADERS)
+
+
+def _identify(request: Request) -> tuple[ServiceState, str, str]:
+    """Return what the routes share, the owner of the key, and the id of the document."""
+    state = state_of(request)
+    return state, state.find_owner(request), request.path_params["id"]
+
+
+def _number(request: Request) -> int:
+    """Return the number of the sentence in the path. Raises RequestError unless it is one."""
+    text = request.path_params["number"]
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise RequestError("the number of the sentence is no whole number from 0", 404)
+    return int(text)
+
+
+async def stream_events(request: Request) -> Response:
+    """Stream the changes of a document. `Last-Event-ID`, or `after` in the query, is the last event that was seen."""
+    state, owner, id = _identify(request)
+    seen = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+    after = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 13 else 0
+    state.jobs.status(id, owner)  # a document that is not there is refused before the stream begins
+    events = state.jobs.events(id, owner, after)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    stream = _format_events(events, state)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+
+async def _format_events(events: AsyncIterator[JobEvent], state: ServiceState) -> AsyncIterator[str]:
+    """Yield events as text, and a comment in between if there are none for a while."""
+    stopping: asyncio.Future[Any] = asyncio.ensure_future(state.stopping.wait())
+    coming: asyncio.Future[Any] = asyncio.ensure_future(anext(events))
+    try:
+        while not state.stopping.is_set():
+            seconds = state.config.heartbeat_seconds
+            await asyncio.wait({coming, stopping}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                event: JobEvent = coming.result()
+                coming = asyncio.ensure_future(anext(events))
+                yield f"id: {event.id}\nevent: {event.name}\ndata: {json.dumps(event.data)}\n\n"
+            else:
+                yield ": still here\n\n"
+    except StopAsyncIteration:
+        return
+    finally:
+        stopping.cancel()
+        coming.cancel()
+        await asyncio.gather(stopping, coming, return_exceptions=True)
+
+
+_DOCUMENT = "/v1/documents/{id}"
+_SENTENCE = _DOCUMENT + "/sentences/{number}"
 ROUTES = [
     Route("/v1/translate", translate, methods=["POST"]),
     Route("/v1/models", list_models),
@@ -163,4 +341,13 @@ ROUTES = [
     Route("/health", check_health),
     Route("/metrics", show_metrics),
     Route("/openapi.json", show_description),
+    Route("/v1/documents", create_document, methods=["POST"]),
+    Route(_DOCUMENT, show_status),
+    Route(_DOCUMENT, delete_document, methods=["DELETE"]),
+    Route(_DOCUMENT + "/sentences", list_sentences),
+    Route(_DOCUMENT + "/events", stream_events),
+    Route(_DOCUMENT + "/result", download_result),
+    Route(_SENTENCE, edit_sentence, methods=["POST"]),
+    Route(_SENTENCE + "/alternatives", list_alternatives),
+    Route(_SENTENCE + "/alignment", show_alignment),
 ]

@@ -1,24 +1,31 @@
-"""What the routes share: engine, jobs, keys, bounds and counts."""
+"""What the routes share: engine, jobs, keys, bounds, counts and metrics."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+import prometheus_client as prometheus
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 
 from docmt.serve.access_keys import AccessKey, AccessKeys, LimitReached
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
+from docmt.serve.http_requests import RequestError
 from docmt.serve.job_store import ACTIVE
-from docmt.serve.request_values import RequestError
-from docmt.serve.service_metrics import Gauges, ServiceMetrics
 
 PAGE = Path(__file__).parent / "page"
+_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+"""Bounds of the histogram in seconds."""
+Gauges = Mapping[str, float | Mapping[Any, float]]
+"""Values now, by name; several of one name by a label."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,51 @@ class ServiceConfig:
     """between comments in a stream of events without events, so that proxies keep it open"""
     page: Path = PAGE
     """directory of the page"""
+
+
+class _GaugeCollector(Collector):
+    """Reads values when they are collected."""
+
+    def __init__(self, read: Callable[[], Gauges]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        for name, value in self._read().items():
+            if isinstance(value, Mapping):
+                family = GaugeMetricFamily(f"docmt_{name}", name.replace("_", " "), labels=["kind"])
+                for kind, number in value.items():
+                    family.add_metric([kind], number)
+            else:
+                family = GaugeMetricFamily(f"docmt_{name}", name.replace("_", " "), value=value)
+            yield family
+
+
+class ServiceMetrics:
+    """Counters of requests, and gauges that are read when they are asked for."""
+
+    def __init__(self, read: Callable[[], Gauges]) -> None:
+        """read: returns the gauges."""
+        self._registry = prometheus.CollectorRegistry()
+        labels = ["route", "method"]
+        self._requests = prometheus.Counter("docmt_requests", "Requests", [*labels, "code"], registry=self._registry)
+        self._seconds = prometheus.Histogram(
+            "docmt_request_seconds", "Seconds of requests", labels, registry=self._registry, buckets=_BUCKETS
+        )
+        self._characters = prometheus.Counter("docmt_characters", "Characters of texts", registry=self._registry)
+        self._registry.register(_GaugeCollector(read))
+
+    def count_request(self, route: str, method: str, code: int, seconds: float) -> None:
+        """Count an answered request; route: path with the names of its parameters."""
+        self._requests.labels(route, method, str(code)).inc()
+        self._seconds.labels(route, method).observe(seconds)
+
+    def count_characters(self, characters: int) -> None:
+        """Count characters of texts that were sent for translation."""
+        self._characters.inc(characters)
+
+    def format(self) -> bytes:
+        """Return all metrics in the text format of Prometheus: labels are never texts, keys or addresses."""
+        return prometheus.generate_latest(self._registry)
 
 
 @dataclass
@@ -71,23 +123,19 @@ class ServiceState:
         key: one that the request has elsewhere than in its headers. status: of the error. Raises RequestError for a
         missing or wrong key.
         """
-        found = self._find_key(request, key, status)
-        return found.id if found else ""
-
-    def _find_key(self, request: Request, key: str, status: int) -> AccessKey | None:
         if self.keys is None:
-            return None
+            return ""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() in ("bearer", "deepl-auth-key"):
             key = secret.strip()
         headers = {"www-authenticate": "Bearer"} if status == 401 else {}
         if not key:
             raise RequestError("this server asks for a key: send the header Authorization: Bearer KEY", status, headers)
-        found = self.keys.find(key)
-        if found is None:
+        access_key = self.keys.find(key)
+        if access_key is None:
             raise RequestError("this key is not known here: check it, or ask for another", status, headers)
-        request.state.access_key = found
-        return found
+        request.state.access_key = access_key
+        return access_key.id
 
     def take_texts(self, request: Request, texts: Sequence[str], context: str = "") -> None:
         """Count the texts of a request, after `find_owner`. context: what is translated with each of them.
@@ -127,8 +175,8 @@ class ServiceState:
         active = sum(states.get(state, 0) for state in ACTIVE) + self.arriving.total()
         if active >= self.config.max_documents:
             raise RequestError("too many documents are waiting: try again later", 429, {"retry-after": "60"})
-        own = self.jobs.count_active(key.id) + self.arriving[key.id] if key else 0
-        if limits and limits.concurrent_jobs and own >= limits.concurrent_jobs:
+        active_of_key = self.jobs.count_active(key.id) + self.arriving[key.id] if key else 0
+        if limits and limits.concurrent_jobs and active_of_key >= limits.concurrent_jobs:
             message = f"this key has its limit of documents at once ({limits.concurrent_jobs}): wait for one to end"
             raise RequestError(message, 429, {"retry-after": "10"})
 
@@ -138,17 +186,7 @@ class ServiceState:
             self._take_characters(request, self.jobs.count_characters(id, owner))
 
     def _read_gauges(self) -> Gauges:
-        statistics = self.engine.statistics()
-        return {
-            "waiting_sentences": statistics.waiting_sentences,
-            "waiting_tokens": statistics.waiting_tokens,
-            "tokens_per_second": statistics.tokens_per_second,
-            "batches": statistics.batches,
-            "batch_tokens": statistics.batch_tokens,
-            "batch_fill": statistics.batch_fill,
-            "model_bytes": statistics.model_bytes,
-            "jobs": self.jobs.count_states(),
-        }
+        return asdict(self.engine.statistics()) | {"jobs": self.jobs.count_states()}
 
 
 def _key_of(request: Request) -> AccessKey | None:

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -19,8 +20,8 @@ from docmt.documents.input_formats import FORMATS
 from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.serve.engine import Engine, Work
-from docmt.serve.language_lists import language_name
-from docmt.serve.request_values import RequestError
+from docmt.serve.http_requests import RequestError
+from docmt.serve.model_pool import language_name
 
 Result = TypeVar("Result")
 
@@ -53,10 +54,20 @@ class TextItem:
 
     document: Document
     """its sentences"""
-    render: Callable[[Sequence[TranslatedSentence]], str]
-    """returns its translation"""
-    needs_alignment: Callable[[int], bool] = lambda number: False
-    """whether the text needs the word alignment of a sentence"""
+    file: FileTranslation | None = None
+    """a piece of HTML or XML as a file, whose markup is kept"""
+
+    def render(self, sentences: Sequence[TranslatedSentence]) -> str:
+        """Return the translation. Its layout is kept."""
+        if self.file is None:
+            return self.document.replace_sentences([sentence.target for sentence in sentences]).text()
+        translation = Translation(self.document, tuple(sentences), 0.0)
+        part = PartialTranslation(0, 0, self.document, ResumePoint(len(self.document)), translation)
+        return self.file.render([self.file.to_records(part)]).removeprefix(_BYTE_ORDER_MARK).decode()
+
+    def needs_alignment(self, number: int) -> bool:
+        """Return whether the text needs the word alignment of a sentence."""
+        return self.file is not None and self.file.units.needs_alignment(0, number)
 
 
 @dataclass(frozen=True)
@@ -155,60 +166,29 @@ def _check_language(text: str, sources: Sequence[str], candidates: Sequence[str]
         )
 
 
-async def make_plain_item(engine: Engine, model: str, text: str) -> TextItem:
-    """Return the item of running text. Its layout is kept."""
-    document = await engine.segment(model, text)
-    return TextItem(document, lambda sentences: document.replace_sentences(_targets(sentences)).text())
-
-
 def make_sentence_item(text: str) -> TextItem:
     """Return the item of a text that is one sentence. White space around it is kept."""
     core = text.strip()
-    start = text.index(core)
-    sentences, gaps = ((unwrap_lines(core),), (text[:start], text[start + len(core) :])) if core else ((), (text,))
-    document = Document(sentences, gaps)
-    return TextItem(document, lambda sentences: document.replace_sentences(_targets(sentences)).text())
-
-
-def make_markup_item(text: str, chosen: ChosenModel, segmentation: str) -> TextItem:
-    """Return the item of a piece of HTML or XML. Its markup is kept. segmentation: code of its language.
-
-    Raises DocmtError for text that HTML cannot hold.
-    """
-    config = FileConfig(chosen.source, chosen.target, segmentation)
-    file = FileTranslation("the text", _BYTE_ORDER_MARK + text.encode(), FORMATS["html"], config)
-    document = file.documents[0]
-
-    def render(sentences: Sequence[TranslatedSentence]) -> str:
-        translation = Translation(document, tuple(sentences), 0.0)
-        part = PartialTranslation(0, 0, document, ResumePoint(len(document)), translation)
-        return file.render([file.to_records(part)]).removeprefix(_BYTE_ORDER_MARK).decode()
-
-    return TextItem(document, render, lambda number: file.units.needs_alignment(0, number))
-
-
-def make_unchanged_item(text: str) -> TextItem:
-    """Return the item of a text that stays as it is."""
-    return TextItem(Document((), (text,)), lambda sentences: text)
-
-
-def _targets(sentences: Sequence[TranslatedSentence]) -> list[str]:
-    return [sentence.target for sentence in sentences]
+    if not core:
+        return TextItem(Document((), (text,)))
+    start, _, end = text.partition(core)
+    return TextItem(Document((unwrap_lines(core),), (start, end)))
 
 
 async def make_item(engine: Engine, text: str, chosen: ChosenModel, is_markup: bool) -> TextItem:
-    """Return the item of a text, or of a piece of HTML."""
+    """Return the item of running text, or of a piece of HTML or XML; without a model, the text stays as it is.
+
+    Raises DocmtError for text that HTML cannot hold.
+    """
     if not chosen.name:
-        return make_unchanged_item(text)
-    if is_markup:
-        return await asyncio.to_thread(make_markup_item, text, chosen, _segmentation(engine, chosen))
-    return await make_plain_item(engine, chosen.name, text)
-
-
-def _segmentation(engine: Engine, chosen: ChosenModel) -> str:
-    """Return the code of the language whose rules cut sentences."""
-    description = engine.describe_model(chosen.name)
-    return primary_language(description.source_language or chosen.source or "en")
+        return TextItem(Document((), (text,)))
+    if not is_markup:
+        return TextItem(await engine.segment(chosen.name, text))
+    language = engine.describe_model(chosen.name).source_language or chosen.source or "en"
+    config = FileConfig(chosen.source, chosen.target, primary_language(language))
+    content = _BYTE_ORDER_MARK + text.encode()
+    file = await asyncio.to_thread(FileTranslation, "the text", content, FORMATS["html"], config)
+    return TextItem(file.documents[0], file)
 
 
 def render(item: TextItem, rows: Sequence[SentenceResult]) -> str:
@@ -218,13 +198,29 @@ def render(item: TextItem, rows: Sequence[SentenceResult]) -> str:
 
 @dataclass(frozen=True)
 class _Submission:
-    """Items that are translated as one document."""
+    """Items that are translated as one document, after its context."""
 
     items: Sequence[TextItem]
-    document: Document
-    """the context and their sentences"""
     work: Work | None
     """None: there is nothing to translate"""
+
+    async def collect(self) -> list[list[SentenceResult]]:
+        """Return the translated sentences of each item. Raises DocmtError if one cannot be translated."""
+        if self.work is None:
+            return [[] for _ in self.items]
+        rows, last = list[SentenceResult](), 0
+        for part in await self.work.result():
+            if part.translation is None:
+                raise part.error or DocmtError("the text could not be translated")
+            last = part.resume_point.sentences
+            columns = [part.translation, *part.translation.alternatives]
+            for warnings, (best, *others) in zip(part.translation.warnings(), zip(*columns, strict=True), strict=True):
+                rows.append(SentenceResult(best, warnings, others))
+        if last != len(self.work.document):
+            raise DocmtError("the server stops: send the text again in a minute")
+        sizes = [len(item.document) for item in self.items]
+        results = iter(rows[len(rows) - sum(sizes) :])
+        return [list(islice(results, size)) for size in sizes]
 
 
 async def translate_items(
@@ -237,23 +233,19 @@ async def translate_items(
     """
     groups = [items] if options.is_document and items else [[item] for item in items]
     submissions: list[_Submission] = []
+
+    async def collect() -> list[list[SentenceResult]]:
+        # Not `gather`: where one fails, it would leave the others to wait for works that are cancelled then.
+        return [rows for submission in submissions for rows in await submission.collect()]
+
     try:
         for model, group in zip(models, groups, strict=False):  # one document has one model
             submissions.append(_submit(engine, model, group, options))
-        works = [each.work for each in submissions if each.work is not None]
-        parts = iter(await until_disconnected(request, _gather_results(works)))
+        return await until_disconnected(request, collect())
     finally:
-        for each in submissions:
-            if each.work is not None:
-                each.work.cancel()
-    translated = []
-    for each in submissions:
-        rows = {} if each.work is None else _collect(next(parts), len(each.document))
-        position = len(each.document) - sum(len(item.document) for item in each.items)
-        for item in each.items:
-            translated.append([rows[position + number] for number in range(len(item.document))])
-            position += len(item.document)
-    return translated
+        for submission in submissions:
+            if submission.work is not None:
+                submission.work.cancel()
 
 
 def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions) -> _Submission:
@@ -265,12 +257,12 @@ def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: Text
         options = replace(options, context=NO_CONTEXT, context_targets=())
     document = _join([options.context, *(item.document for item in items)])
     if len(document) == len(options.context):
-        return _Submission(items, document, None)
+        return _Submission(items, None)
     aligned = [False] * len(options.context)
     aligned += [options.align or item.needs_alignment(number) for item in items for number in range(len(item.document))]
     targets = options.context_targets
     work = engine.submit(model, document, n_best=options.n_best, align=aligned.__getitem__, targets=targets)
-    return _Submission(items, document, work)
+    return _Submission(items, work)
 
 
 def _join(documents: Sequence[Document]) -> Document:
@@ -282,27 +274,6 @@ def _join(documents: Sequence[Document]) -> Document:
         sentences += document.sentences
         gaps += document.gaps[1:]
     return Document(tuple(sentences), tuple(gaps))
-
-
-async def _gather_results(works: Sequence[Work]) -> list[list[PartialTranslation]]:
-    # Not `gather`: where one fails, it would leave the others to wait for works that are cancelled then.
-    return [await work.result() for work in works]
-
-
-def _collect(parts: Sequence[PartialTranslation], length: int) -> dict[int, SentenceResult]:
-    """Return the sentences of parts by their number in the document of this length. Raises the error of a part."""
-    rows = {}
-    for part in parts:
-        if part.translation is None:
-            raise part.error or DocmtError("the text could not be translated")
-        others = [each.sentences for each in part.translation.alternatives]
-        warnings = part.translation.warnings()
-        for number, sentence in enumerate(part.translation):
-            alternatives = [each[number] for each in others]
-            rows[part.first + number] = SentenceResult(sentence, warnings[number], alternatives)
-    if not parts or max(rows) != length - 1:
-        raise DocmtError("the server stops: send the text again in a minute")
-    return rows
 
 
 async def until_disconnected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

@@ -1,8 +1,8 @@
 """docmt check SOURCE TARGET
 
-Report inconsistencies and errors in a translation, without a reference: inconsistent terms, names and forms of address,
-missing, untranslated, repeated, too short or too long sentences, and changed numbers, URLs and placeholders. The exit
-status is 0, or 1 if there are findings of a kind that --fail-on names.
+Report inconsistencies and errors in a translation, without a reference: inconsistent terms, missing, untranslated,
+repeated, too short or too long sentences, and changed numbers, URLs and placeholders. The exit status is 0, or 1 if
+there are findings of a kind that --fail-on names.
 
 usage:
     SOURCE TARGET [options]
@@ -37,7 +37,9 @@ FAILING_FINDINGS = 1
 ANY = "any"
 _WIDTH = 100
 """Characters of a sentence in the terminal."""
-_SENTENCES_SHOWN = 3
+_MAX_IN_PAGE = 1000
+"""Findings of each kind in the HTML page."""
+_MAX_SENTENCES = 3
 """Sentences of a finding in the terminal."""
 _KIND_OF_LIMIT = {"similarity": "duplicate", "copied_share": "untranslated"}
 """Kind of finding for limits whose names do not begin with it."""
@@ -62,11 +64,9 @@ class CheckOptions:
     """kinds of findings that make the exit status 1, or any; see --only"""
     only: list[str] = option([], metavar="KIND")
     """check these kinds only: sentence_count, empty, untranslated, loop, duplicate,
-    length, number, url, placeholder, bracket, name, term, repetition, formality"""
+    length, number, url, placeholder, bracket, term, repetition"""
     show: int = option(5, range=(0, MANY))
     """maximum findings of each kind in the terminal"""
-    show_html: int = option(1000, range=(0, MANY))
-    """maximum findings of each kind in the HTML page"""
     check: CheckConfig = CheckConfig()
     """thresholds of the checks"""
 
@@ -90,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.html:
         from docmt.checking import render_html
 
-        write_text(options.html, render_html(report, f"docmt check: {title}", options.show_html))
+        write_text(options.html, render_html(report, f"docmt check: {title}", _MAX_IN_PAGE))
     if STANDARD not in (options.json, options.html):
         _print(report, options.show)
     counts = report.counts()
@@ -118,8 +118,6 @@ def _check(options: CheckOptions) -> None:
             check_choice(flag_of(flag), kind, allowed)
     if options.only and (unchecked := sorted({*options.fail_on} - {ANY, *options.only})):
         raise DocmtError(f"--fail-on {unchecked[0]} is not checked: add it to --only")
-    if options.show_html != CheckOptions.show_html and not options.html:
-        raise DocmtError("--show-html needs --html FILE: add it, or leave --show-html out")
     if options.show != CheckOptions.show and STANDARD in (options.json, options.html):
         raise DocmtError(
             "--show is for the terminal, but standard output gets JSON or HTML: name a file, or leave --show out"
@@ -175,13 +173,13 @@ def _format_finding(finding: Finding) -> str:
     """Return the lines of a finding, with its first sentences."""
     certainty = "" if finding.certainty == "sure" else f" ({finding.certainty})"
     lines = [f"  {_shorten(finding.message, 2 * _WIDTH)}{certainty}"]
-    for sentence in finding.sentences[:_SENTENCES_SHOWN]:
+    for sentence in finding.sentences[:_MAX_SENTENCES]:
         line = f" (line {sentence.line})" if sentence.line else ""
         source = _excerpt(sentence.source, sentence.source_marks)
         target = _excerpt(sentence.target, sentence.target_marks)
         lines += [f"    {sentence.document}:{sentence.sentence}{line}  {source}", f"      -> {target}"]
-    if len(finding.sentences) > _SENTENCES_SHOWN:
-        more = len(finding.sentences) - _SENTENCES_SHOWN
+    if len(finding.sentences) > _MAX_SENTENCES:
+        more = len(finding.sentences) - _MAX_SENTENCES
         lines.append(f"    ... and {more} more sentence{'s' * (more > 1)}")
     return "\n".join(lines)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import socket
 
     from docmt.serve.access_keys import AccessKeys
-    from docmt.serve.http_server import ServiceServer
+    from docmt.serve.application import ServiceServer
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in _PACKAGES:
             raise
-        raise DocmtError(f"docmt serve needs {package}: pip install 'docmt[serve]'") from error
+        raise DocmtError(f"docmt serve needs {package}: run pip install '.[serve]' where docmt was unpacked") from error
 
 
 def default_data() -> Path:
@@ -129,7 +129,7 @@ def _manage_keys(options: ServeOptions, data: Path) -> int:
 
 def _serve(options: ServeOptions, data: Path) -> int:
     from docmt.serve.access_keys import AccessKeys
-    from docmt.serve.http_server import format_url, is_loopback, open_socket
+    from docmt.serve.application import format_url, is_loopback, open_socket
 
     with open_socket(options.host, options.port) as listener:
         stored = AccessKeys(data)
@@ -150,17 +150,16 @@ def _serve(options: ServeOptions, data: Path) -> int:
 
 def local_names(listener: socket.socket) -> frozenset[str]:
     """Return the names of this machine that `Host` may have: the usual ones, and the address of the socket."""
-    from docmt.serve.http_server import format_url
+    from docmt.serve.application import format_url
 
     return frozenset((*_LOCAL_NAMES, format_url(listener).removeprefix("http://").rpartition(":")[0]))
 
 
 def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, hosts: frozenset[str]) -> ServiceServer:
     """Return a server that does not run yet. hosts: see `ServiceConfig`. Raises DocmtError for models."""
-    from docmt.serve.application import create_app
+    from docmt.serve.application import ServiceServer, create_app
     from docmt.serve.document_jobs import DocumentJobs, JobConfig
     from docmt.serve.engine import Engine
-    from docmt.serve.http_server import ServiceServer
     from docmt.serve.service_state import ServiceConfig
 
     engine = Engine(

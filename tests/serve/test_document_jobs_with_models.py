@@ -11,6 +11,8 @@ import docmt
 from docmt.documents import Document
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
 
+pytestmark = pytest.mark.usefixtures("files_here")
+
 TEXT = "\n".join(" ".join(sentences(2, seed)) for seed in range(60)) + "\n"
 PAGE = "".join(f"<p>{one} <b>{other}</b> here.</p>" for one, other in (sentences(2, seed) for seed in range(20)))
 

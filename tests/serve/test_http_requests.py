@@ -16,9 +16,8 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from docmt.serve.request_guard import GuardConfig, RequestGuard, answer_error
-from docmt.serve.request_values import RequestError, read_values
-from docmt.serve.service_metrics import ServiceMetrics
+from docmt.serve.http_requests import GuardConfig, RequestError, RequestGuard, answer_error, read_values
+from docmt.serve.service_state import ServiceMetrics
 
 URL = "http://localhost:5000"
 PART = b"--a\r\ncontent-disposition: form-data"
@@ -142,7 +141,7 @@ def test_a_body_that_is_too_large_is_refused_before_and_while_it_is_read(client,
 def test_a_failure_shows_no_text_of_the_user(client, caplog):
     answer = client.get("/fail")
     assert (answer.status_code, set(answer.json())) == (500, {"error"})
-    assert "KeyError at test_requests.py" in caplog.text and "private" not in caplog.text + answer.text
+    assert "KeyError at test_http_requests.py" in caplog.text and "private" not in caplog.text + answer.text
 
 
 def test_the_log_and_the_metrics_have_routes_only(client, counted, caplog):

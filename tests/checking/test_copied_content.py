@@ -2,38 +2,19 @@
 
 import pytest
 
-from docmt.checking.numbers import find_unmatched_numbers
+from docmt.checking.copied_content import find_unmatched_numbers
 
 SAME = [
     # Hours.
     ("en", "fr", "at 3 p.m.", "à 15h00"),
     ("en", "fr", "at 3.30 p.m.", "à 15 h 30"),
     ("en", "fr", "at 8.30", "à 8 heures 30"),
-    ("en", "fr", "at 8:00", "à huit heures"),
     ("en", "fr", "from 18:30", "dès 18h30"),
     ("en", "fr", "at 7.45 in the evening", "à 19 h 45"),
     ("en", "de", "3 in the afternoon", "15 Uhr"),
-    ("en", "fr", "at 12 a.m.", "à minuit"),
     ("en", "fr", "at 12.15 a.m.", "à 0 h 15"),
     ("en", "de", "at 12.05 a.m.", "um 0.05 Uhr"),
     ("en", "fr", "12:30 AM", "00:30"),
-    ("en", "de", "midnight", "24.00 Uhr"),
-    ("en", "fr", "at noon", "à 12 h 00"),
-    ("en", "fr", "at 9.15", "à neuf heures et quart"),
-    ("en", "fr", "9.45", "dix heures moins le quart"),
-    # Other units.
-    ("en", "fr", "2.5 billion", "2 500 millions"),
-    ("en", "fr", "EUR 0.5 m", "500 000 euros"),
-    ("en", "fr", "€2.5k", "2 500 euros"),
-    ("en", "fr", "85 000 to 90 000", "de 85 à 90 000"),
-    # Words.
-    ("en", "fr", "10,000", "dix mille"),
-    ("fr", "en", "100 000", "a hundred thousand"),
-    ("en", "fr", "20 000", "une vingtaine de milliers"),
-    ("en", "fr", "90", "quatre-vingt-dix"),
-    ("en", "de", "It takes 2.5 years", "Es dauert zweieinhalb Jahre"),
-    ("en", "nl", "1.5", "anderhalf"),
-    ("en", "fr", "a dozen", "12"),
     # Decimals and parts.
     ("en", "fr", "99.900 %", "99,9 %"),
     ("en", "fr", ".5 per cent", "0,5 %"),
@@ -46,7 +27,20 @@ SAME = [
     ("en", "de", "9/11", "am 11.9. war es"),
     ("en", "de", "He came on July 1.", "Er kam am 1.7."),
 ]
+POSSIBLE = [
+    # Words for numbers up to 12.
+    ("en", "fr", "at 8:00", "à huit heures"),
+    ("en", "fr", "at 12 a.m.", "à minuit"),
+    ("en", "fr", "a dozen", "12"),
+    ("en", "de", "Rule 12", "Beim Mittagessen"),
+    # Words of scale.
+    ("en", "fr", "2.5 billion", "2 500 millions"),
+    ("en", "fr", "EUR 0.5 m", "500 000 euros"),
+    ("en", "fr", "€2.5k", "2 500 euros"),
+]
 OTHER = [
+    ("en", "fr", "90", "quatre-vingt-dix"),
+    ("en", "fr", "10,000", "dix mille"),
     ("en", "fr", "1,000 votes", "1,00 voix"),
     ("en", "fr", "2,000", "2"),
     ("en", "fr", "1.5 per cent", "15 pour\u00a0cent"),
@@ -62,8 +56,6 @@ OTHER = [
     ("en", "fr", "at 8 a.m.", "à 20 h"),
     ("en", "fr", "at 12.30 p.m.", "à 0 h 30"),
     ("en", "fr", "18:30", "18,3"),
-    ("en", "fr", "12 people came this afternoon.", "Des personnes sont venues cet après-midi."),
-    ("en", "de", "Rule 12", "Beim Mittagessen"),
     ("en", "de", "It grew by 1.5.", "Es wuchs um 1,6."),
     ("en", "de", "10 people came.", "12/05/2004 kamen Leute."),
     ("en", "de", "5.6.2004", "5.7.2004"),
@@ -73,12 +65,17 @@ OTHER = [
 
 
 @pytest.mark.parametrize(
-    ("case", "is_same"), [*((case, True) for case in SAME), *((case, False) for case in OTHER)], ids=str
+    ("case", "certainties"),
+    [
+        *((case, ()) for case in SAME),
+        *((case, ("possible",)) for case in POSSIBLE),
+        *((case, ("sure", "likely")) for case in OTHER),
+    ],
+    ids=str,
 )
-def test_numbers(case, is_same):
+def test_numbers(case, certainties):
     *languages, source, target = case
-    missing, added, _ = find_unmatched_numbers(source, target, tuple(languages), 12)
-    assert (not missing and not added) == is_same, ([each.text for each in missing], [each.text for each in added])
-    languages.reverse()
-    missing, added, _ = find_unmatched_numbers(target, source, tuple(languages), 12)
-    assert (not missing and not added) == is_same, ([each.text for each in missing], [each.text for each in added])
+    for texts, codes in (((source, target), languages), ((target, source), languages[::-1])):
+        missing, added, certainty = find_unmatched_numbers(*texts, tuple(codes), 12)
+        assert bool(missing or added) == bool(certainties), (missing, added)
+        assert not certainties or certainty in certainties

@@ -10,6 +10,8 @@ from service_fixtures import ServiceEngine, expect, running_service
 
 from docmt.serve.access_keys import AccessKeys
 
+pytestmark = pytest.mark.usefixtures("files_here")
+
 FRENCH = "Le chat est dans la maison, et il ne veut pas que le chien soit avec lui."
 ENGLISH = "The cat is in the house, and it does not want that the dog is with it."
 
