@@ -199,7 +199,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
             f"--metrics.{f'protocol {protocol}' if (protocol := options.metrics.protocol) else 'unit instance'}"
         )
     if options.external.command:
-        options.external.check_command()
+        options.external.arguments()
         if len(systems) > 1:
             raise DocmtError("--external.command scores one system: run the command for each of them")
         if not options.source:
