@@ -82,7 +82,6 @@ def test_what_may_be_wrong_is_told_as_docmt_score_and_translate_tell_it(run, cor
     assert outcome.status == 0
     found = json.loads((tmp_path / "usage.json").read_text())
     assert found["warnings"] == {"sentence_count": 0, "length_limit": 0, "long_source": 1}
-    assert found["context_gain"]["by_position"]["1"]["sentences"] == 6
 
 
 @pytest.fixture

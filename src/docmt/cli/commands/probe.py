@@ -47,19 +47,13 @@ from docmt.evaluation import (
     evaluate_translations,
     read_suite,
 )
-from docmt.evaluation.context_usage import (
-    CONDITIONS,
-    SCORED_CONDITIONS,
-    check_has_context,
-    document_gains,
-    score_with_and_without_context,
-    shuffle_contexts,
-)
+from docmt.evaluation.context_usage import check_has_context, document_gains, score_with_and_without_context
 from docmt.evaluation.contrastive import SuiteRow, build_suite_rows, suite_markdown, suite_text
+from docmt.evaluation.suite_contexts import CONDITIONS, SCORED_CONDITIONS, shuffle_contexts
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
-    from docmt.evaluation.marked_tokens import MarkedTokens
+    from docmt.evaluation.suite_contexts import MarkedTokens
 
 _log = logging.getLogger(__name__)
 
