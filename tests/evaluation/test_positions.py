@@ -6,7 +6,7 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import SignificanceConfig, evaluate_documents, scores_by_position
-from docmt.evaluation.system_comparison import BUCKET_NAMES, bucket_numbers
+from docmt.evaluation.significance import BUCKET_NAMES, bucket_numbers
 
 FEW = SignificanceConfig(samples=100)
 REFERENCES = [

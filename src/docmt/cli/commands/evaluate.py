@@ -58,7 +58,7 @@ from docmt.evaluation import (
     scores_by_position,
 )
 from docmt.evaluation.metrics import read_aligned_documents
-from docmt.evaluation.system_comparison import check_can_resample
+from docmt.evaluation.significance import check_can_resample
 
 _log = logging.getLogger(__name__)
 
