@@ -26,9 +26,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
+from docmt.cli.model_arguments import check_models, check_unique, short_names
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.output import Report, print_table, write_results
-from docmt.cli.scored_systems import check_models, check_unique, short_names
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.plain_text import escape_markdown
 from docmt.core.progress import progress_prefix
