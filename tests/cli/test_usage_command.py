@@ -203,7 +203,14 @@ def test_marked_tokens_and_translations_of_contrastive_items(run, corpus, tmp_pa
     assert row.split()[3] == "-" and "true - shuffled" in outcome.out
     plain = call(*asked, "--json", "-")
     assert json.loads(plain.out)["warnings"]["long_source"] == written["warnings"]["long_source"]
-    fails("probe", run, "--suite", suite, "--translate", message="--translate needs --context-ablation")
+    fails(
+        "probe",
+        run,
+        "--suite",
+        suite,
+        "--translate",
+        message="--translate has no effect without --context-ablation: add it",
+    )
     item = {"src_context": ["A."], "src": "It.", "expected": "es"}
     suite.write_text(json.dumps(item) + "\n" + json.dumps(item | {"src_context": ["B."]}) + "\n")
     fails(*asked, "--translate", message="--translate needs a contrastive --suite")

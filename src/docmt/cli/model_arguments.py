@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.search_config import ContextConfig, SearchConfig
+from docmt.decoding.search_config import FOR_TRANSLATE, ContextConfig, SearchConfig
 
 Config = TypeVar("Config")
+SEARCH_DETAILS = (*FOR_TRANSLATE, "length_penalty", "min_length", "temperature", "implementation", "sequential")
+"""Settings of the search that commands do not have where a translation is not what they are for."""
 
 
 def resolve_model_names(config: Config, *fields: str) -> Config:
