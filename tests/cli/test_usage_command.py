@@ -2,23 +2,25 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
-from commands import QUICK, TINY_SENTENCE, call, fails
+import torch
+from commands import QUICK, call, fails
 
 import docmt
+from docmt.checkpoint.model_directory import load_model_config, load_model_tokenizer, save_model
 from docmt.core.errors import DocmtError
+from docmt.model import TranslationModel
 
 
 @pytest.fixture(scope="module")
-def sentence_run(store):
-    """A run of the system that sees no context."""
-    path = store.parent / "sentence-run"
-    outcome = call(
-        *("train", "--store", store, "--run", path, "--model.system", "sentence", *TINY_SENTENCE),
-        *("--model.dropout", 0, "--stop.max-steps", 20),
-    )
-    assert outcome.status == 0, outcome.err
+def sentence_run(run):
+    """A model that sees no context, with random weights."""
+    path, config = run.parent / "sentence-run", load_model_config(run)
+    torch.manual_seed(1)
+    model = TranslationModel(replace(config, system="sentence", group=type(config.group)()))
+    save_model(path, model, load_model_tokenizer(run), {"source_language": "en", "target_language": "de"})
     return path
 
 
