@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
+from docmt.core.plain_text import align_columns
 from docmt.core.progress import progress_prefix
 from docmt.evaluation.contrastive import (
     TIE,
@@ -214,30 +214,15 @@ class MarkedTokens:
 
     def format(self) -> str:
         """Return a table."""
-        return "\n".join([self._title(), *align_columns(self._rows()), *self._remarks()])
-
-    def markdown(self) -> str:
-        """Return a table in Markdown."""
-        rows = [[escape_markdown(cell) for cell in row] for row in self._rows()]
-        remarks = [f"- {escape_markdown(remark)}" for remark in self._remarks()]
-        table = "\n".join(markdown_table(rows))
-        return "\n\n".join(filter(None, [escape_markdown(self._title()), table, "\n".join(remarks)]))
-
-    def _title(self) -> str:
-        return (
+        title = (
             f"log-probability of the marked tokens (nats; {self.items:,} items, {self.tokens:,} tokens; 95 % intervals "
             f"over {self.documents:,} documents; p: randomization)"
         )
-
-    def _rows(self) -> list[list[str]]:
         rows = [["", "per item", "p"], *([name, value.format(4), ""] for name, value in self.likelihood.items())]
         for name, difference in self.gains.items():
             rows.append([f"true - {name}", difference.gain.format(4, signed=True), f"{difference.p_value:.4f}"])
-        return rows
-
-    def _remarks(self) -> list[str]:
         left_out = [f"{self.left_out:,} items without marked tokens or scores are left out"] if self.left_out else []
-        return [*left_out, *few_documents_notes(self.documents)]
+        return "\n".join([title, *align_columns(rows), *left_out, *few_documents_notes(self.documents)])
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""

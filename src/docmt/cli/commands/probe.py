@@ -30,7 +30,6 @@ from docmt.cli.model_arguments import SEARCH_DETAILS, check_models, check_unique
 from docmt.cli.options import ModelOptions, Parser, changed, translator_of
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.core.plain_text import escape_markdown
 from docmt.core.progress import progress_prefix
 from docmt.core.settings import flag_of, option
 from docmt.decoding.search_config import SearchConfig
@@ -56,7 +55,6 @@ from docmt.evaluation.suite_contexts import CONDITIONS, SCORED_CONDITIONS, shuff
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
-    from docmt.evaluation.suite_contexts import MarkedTokens
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +78,7 @@ class ProbeOptions(ModelOptions):
     json: str | None = option(None, metavar="FILE")
     """write all results as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
-    """write the tables of --suite as Markdown (-: to standard output)"""
+    """write the table of --suite as Markdown (-: to standard output); not with --context-ablation"""
     contrastive: SuiteConfig = field(default_factory=SuiteConfig)
     """comparison of the candidates of --suite"""
     cxmi: UsageConfig = field(default_factory=UsageConfig)
@@ -122,7 +120,6 @@ class Probe:
     """counts of the warnings on the answers"""
     usage: dict[str, Any] = field(default_factory=dict)
     """context usage, for the JSON"""
-    markdown: str = ""
     status: int = 0
 
 
@@ -179,6 +176,8 @@ def _read(options: ProbeOptions) -> ProbeRun:
         if not getattr(options, needed) and (unused := changed(options, name)):
             flag = flag_of(unused[0])
             raise DocmtError(f"{flag} has no effect without {flag_of(needed)}: add it, or leave {flag} out")
+    if options.markdown and options.context_ablation:
+        raise DocmtError("--markdown does not go with --context-ablation, which has several tables: use --json")
     check_unique(options.models, "the list of models")
     check_unique(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]
@@ -260,8 +259,8 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     Failed test sets are reported and left out.
     """
     options, prefix = command.options, command.prefix(model)
-    rows, values, remarks = list[SuiteRow](), dict[str, Any](), list[str]()
-    marked: dict[str, MarkedTokens] = {}
+    rows, values = list[SuiteRow](), dict[str, Any]()
+    remarks, tables = list[str](), list[str]()
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         collect = partial(_collect, report, f"{prefix}{name}", suite)
         measure = partial(
@@ -275,7 +274,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
             rows += result.rows(short)
             values[name] = result.to_json()
             if result.marked:
-                marked[short] = result.marked
+                tables.append(f"{short}: {result.marked.format()}")
             if result.skipped:
                 remarks.append(f"{result.skipped:,} items of {short} left out, as no other item has as many sentences")
     probe.usage |= {**asdict(options.contrastive), "suites": values}
@@ -284,9 +283,6 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     if not rows:
         return ""
     columns = [f"{name} context" for name in SCORED_CONDITIONS[: max(len(row.counts) for row in rows)]]
-    pages = [f"{escape_markdown(short)}: {tokens.markdown()}" for short, tokens in marked.items()]
-    probe.markdown = "\n\n".join([f"# {model}", suite_markdown(rows, columns).rstrip(), *pages]) + "\n"
-    tables = [f"{short}: {tokens.format()}" for short, tokens in marked.items()]
     return "\n\n".join(["\n".join([suite_text(rows, columns, columns[0]), *remarks]), *tables])
 
 
@@ -323,8 +319,8 @@ def _measure_context_gain(command: ProbeRun, model: str, translator: Translator,
 
 def _write(command: ProbeRun, probes: Mapping[str, Probe]) -> None:
     """Print one table of the results of all models on the test sets, and write the output files."""
-    options, page = command.options, "\n".join(probe.markdown for probe in probes.values())
-    content, text = dict[str, Any](), ""
+    options = command.options
+    content, text, page = dict[str, Any](), "", ""
     if any(probe.answers for probe in probes.values()):
         content, text, page = _format_answers(command, probes)
     usage = [
