@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measure_entropy
-from docmt.analysis.entropy import block_entropies
+from docmt.analysis.attention_analysis import block_entropies
 from docmt.data import Batch
 from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
 from docmt.model.attention_weights import weight_blocks

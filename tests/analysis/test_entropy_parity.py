@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from docmt.analysis import KINDS, attention_entropy, record_attention
-from docmt.analysis.entropy import block_entropies
+from docmt.analysis.attention_analysis import block_entropies
 from docmt.data import Batch
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.model.embeddings import build_sinusoids

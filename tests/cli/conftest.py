@@ -53,17 +53,23 @@ def suite(corpus, tmp_path):
     return path
 
 
-@pytest.fixture
-def asked(run, suite, tmp_path):
-    """A small generative test set, with words that the model says and words that it does not say."""
+@pytest.fixture(scope="session")
+def form_items(run, corpus):
+    """Lines of a small generative test set, with words that the model says and words that it does not say."""
     translator, lines = docmt.Translator(run, search=docmt.SearchConfig(beam=1)), []
-    for own in map(json.loads, suite.read_text().splitlines()[:3]):
+    for own in map(json.loads, (corpus / "test.contrastive.jsonl").read_text().splitlines()[:3]):
         said = translator.translate(docmt.Document.from_sentences(own["source"][:3])).sentences[2].target
         for rule, form in (("said", re.search(r"\w+", said)[0].upper()), ("unsaid", "quatsch")):
             item = {"src_context": own["source"][:2], "src": own["source"][2], "expected": form, "rule": rule}
             lines.append(json.dumps(item))
+    return lines
+
+
+@pytest.fixture
+def asked(form_items, tmp_path):
+    """The file of a small generative test set."""
     path = tmp_path / "forms.en-de.jsonl"
-    path.write_text("\n".join(lines))
+    path.write_text("\n".join(form_items))
     return path
 
 

@@ -88,13 +88,12 @@ SITES = ("encoder_self", "decoder_self", "decoder_cross")
 def test_a_document_that_fails_midway_is_not_counted(run, pair, tmp_path, monkeypatch):
     import docmt.analysis
 
-    real = docmt.analysis.report_attention
-    lengths = [len(path.read_text().split("\n\n")[0].splitlines()) for path in pair]
-    assert lengths[0] == lengths[1]
+    real, calls = docmt.analysis.report_attention, []
 
     def fail_in_later_documents(model, passes, report):
         real(model, passes, report)
-        if report.num_sentences > lengths[0]:
+        calls.append(report)
+        if len(calls) > 1:
             raise docmt.DocmtError("the batch failed")
 
     first = [tmp_path / "one.en", tmp_path / "one.de"]

@@ -7,7 +7,7 @@ import pytest
 from commands import QUICK, TINY, call, fails
 
 import docmt
-from docmt.cli.scored_systems import cut_units
+from docmt.cli.commands.evaluate import cut_units
 from docmt.documents import ParallelDocument
 from docmt.text import MosesBpeTokenizer
 

@@ -9,6 +9,7 @@ import sacrebleu
 from commands import QUICK, call, fails
 
 from docmt.cli.commands import evaluate
+from docmt.evaluation import evaluate_files
 
 
 def lines_of(path):
@@ -50,6 +51,7 @@ def test_files_are_compared_with_the_first(files):
         assert {key: own[key] for key in ("d_bleu", "s_bleu", "chrf", "d_chrf")} == {
             key: alone[key] for key in ("d_bleu", "s_bleu", "chrf", "d_chrf")
         }
+        assert json.loads(json.dumps(evaluate_files(name, "test.de").to_json())).items() <= alone.items()
         assert row.startswith(f"{name}  {alone['s_bleu']['score']:.2f} ± ")
         assert (own["name"], own["path"], own["beam"]) == (name, name, None)
     table = (files / "table.md").read_text().splitlines()

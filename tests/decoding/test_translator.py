@@ -9,7 +9,7 @@ import torch
 
 import docmt
 from docmt.checkpoint.model_directory import choose_device, save_model
-from docmt.cli.scored_systems import cut_units
+from docmt.cli.commands.evaluate import cut_units
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.documents import ParallelDocument

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import signal
 import subprocess
 import sys
 
@@ -97,26 +96,20 @@ def test_inputs_that_are_too_long(stub):
 
 FAILURES = [
     ("sys.exit(3)", "exited with status 3. Its output is above"),
-    ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL"),
-    ("os.kill(os.getpid(), signal.SIGRTMIN + 3)", f"was killed by signal {signal.SIGRTMIN + 3}"),
-    ("raise RuntimeError('no')", "exited with status 1"),
-    ("", "'' is not JSON"),
-    ("print('done')", "'done' is not JSON"),
-    ("print('[' * 100_000)", "is not JSON"),
-    ("print('[1, 2]')", r"'\[1, 2\]' is not a JSON object"),
-    ("sys.stdout.buffer.write(bytes([255]))", "is not JSON"),
-    ("print('{}')", "`name` is None, not a string"),
-    (answered(signature=1), "`signature` is 1, not a string"),
-    (answered(scores="0.5"), "`scores` is '0.5', not a list of numbers"),
-    (answered(scores=[1, 2, 3]), "it has 3 scores for 4 sentences"),
-    (answered(scores=[]), "it has 0 scores for 4 sentences"),
-    (answered(scores=[1, float("nan"), 1, 1]), "score 2 is nan, not a number"),
-    (answered(scores=[1, 1, 1, float("inf")]), "score 4 is inf, not a number"),
-    (answered(scores=[1, 10**400, 1, 1]), "score 2 is 1000"),
-    (answered(scores=[1, None, 1, 1]), "score 2 is None, not a number"),
-    (answered(scores=[True, 1, 1, 1]), "score 1 is True, not a number"),
-    (answered(limit="512"), "`limit` is '512', not an integer"),
-    (answered(subwords=[1, 2]), r"`subwords` is \[1, 2\], not 4 integers"),
+    ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by signal 9, perhaps for lack of memory"),
+    ("", "'', is not a JSON object"),
+    ("print('[' * 100_000)", "is not a JSON object"),
+    ("print('[1, 2]')", r"'\[1, 2\]', is not a JSON object"),
+    ("sys.stdout.buffer.write(bytes([255]))", "is not a JSON object"),
+    ("print('{}')", "has no setting name: add it"),
+    (answered(signature=1), "signature is 1: give text"),
+    (answered(scores="0.5"), "scores is '0.5': give a list"),
+    (answered(scores=[1, 2, 3]), "has 3 scores for 4 sentences"),
+    (answered(scores=[1, float("nan"), 1, 1]), "has no number as score 2"),
+    (answered(scores=[1, 10**400, 1, 1]), "scores is 1000"),
+    (answered(scores=[True, 1, 1, 1]), "scores is True: give a number"),
+    (answered(limit=[512]), r"limit is \[512\]: give a whole number"),
+    (answered(subwords=[1, 2]), "has 2 subwords for 4 sentences"),
 ]
 
 
@@ -136,18 +129,18 @@ def test_a_process_that_does_not_read(tmp_path):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("no-such-metric --fast", "the metric no-such-metric cannot be started: No such file or directory"),
-        ("/", "the metric / cannot be started: Permission denied"),
+        ("no-such-metric --fast", "external.command names no-such-metric, which is not an executable"),
+        ("/", "external.command names /, which is not an executable"),
         ("'unclosed", "external.command cannot be parsed"),
         (" ", "external.command is empty"),
-        ("a\0b", "cannot be started"),
+        ("a\0b", "which is not an executable"),
     ],
 )
 def test_commands_that_cannot_be_started(command, message):
     with pytest.raises(DocmtError, match=message):
         score(command)
-    with pytest.raises(DocmtError):
-        ExternalConfig(command).check_command()
+    with pytest.raises(DocmtError, match=message):
+        ExternalConfig(command).arguments()
 
 
 @pytest.mark.parametrize(

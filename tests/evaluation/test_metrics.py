@@ -10,8 +10,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU
 
 from docmt.core.errors import DocmtError
-from docmt.evaluation.metrics import MetricConfig, evaluate_documents
-from docmt.evaluation.scores import compute_bleu
+from docmt.evaluation.metrics import MetricConfig, compute_bleu, evaluate_documents
 
 REFERENCES = [
     ["The old bridge was closed in May .", "It's open again, since Monday.", "Nobody knows why."],
@@ -243,7 +242,7 @@ def test_a_tokenizer_without_its_packages_says_what_to_install(monkeypatch):
     def missing(**_):
         raise RuntimeError("\nJapanese tokenization requires\nextra dependencies\n")
 
-    monkeypatch.setattr("docmt.evaluation.scores.BLEU", missing)
+    monkeypatch.setattr("docmt.evaluation.metrics.BLEU", missing)
     monkeypatch.setattr(missing, "TOKENIZERS", ["ja-mecab"], raising=False)
     message = r"^cannot use the tokenizer ja-mecab: Japanese tokenization requires extra dependencies. "
     with pytest.raises(DocmtError, match=message):

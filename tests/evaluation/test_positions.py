@@ -6,7 +6,7 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import SignificanceConfig, evaluate_documents, scores_by_position
-from docmt.evaluation.system_comparison import BUCKET_NAMES, bucket_numbers
+from docmt.evaluation.significance import BUCKET_NAMES, bucket_numbers, few_documents_notes
 
 FEW = SignificanceConfig(samples=100)
 REFERENCES = [
@@ -51,6 +51,12 @@ def test_the_table_and_json():
     written = json.loads(json.dumps(scores.to_json()))
     assert (written["1"]["sentences"], written["3"]["documents"]) == (2, 1)
     assert written["1"]["systems"]["one"]["chrf"]["value"] == pytest.approx(100)
+
+
+def test_few_documents_of_a_part_have_a_note():
+    (note,) = few_documents_notes(7, {"3": 5, "4-6": 2, "7-12": 6, "13+": 1})  # a single one has no interval
+    assert note.startswith("with fewer than 6 documents (3, 4-6) no difference can be significant")
+    assert few_documents_notes(7, {"3": 6}) == []
 
 
 def test_systems_without_scores_of_sentences():

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docmt.analysis.entropy import KINDS
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import atomic_path, check_writable, read_bytes
 
@@ -173,9 +172,15 @@ def _save_figure(drawing: Any, figure: Path, file_format: str) -> None:
 
 def _panels(runs: Mapping[str, Mapping[str, Curve]]) -> list[tuple[str, str, dict[str, str]]]:
     """Return (title, unit, line styles by metric) of every panel for which some run has a metric."""
-    panels = [("loss (dotted: training, solid: dev)", "nats per token", {"loss": ":", "valid_loss": "-"})]
-    panels += [(f"entropy, {kind.replace('_', ' ')}", "bits", {f"entropy_{kind}": "-"}) for kind in KINDS]
-    panels = [panel for panel in panels if any(name in curves for curves in runs.values() for name in panel[2])]
+    names = dict.fromkeys(name for curves in runs.values() for name in curves)
+    panels = []
+    if {"loss", "valid_loss"} & names.keys():
+        styles = {"loss": ":", "valid_loss": "-"}
+        panels.append(("loss (dotted: training, solid: dev)", "nats per token", styles))
+    for name in names:
+        if name.startswith("entropy_"):
+            title = f"entropy, {name.removeprefix('entropy_').replace('_', ' ')}"
+            panels.append((title, "bits", {name: "-"}))
     if not panels:
         raise DocmtError("there is nothing to draw, as there are no losses and entropies yet. Continue training")
     return panels

@@ -124,33 +124,29 @@ class ModelSummary:
         config = self.config
         pair = " to ".join(self.languages) if all(self.languages) else "languages not recorded"
         parts = ", ".join(f"{name} {_millions(count)}" for name, count in self.parameters.items())
-        encoder = ""
+        width = f"{config.width}, feed-forward {config.feed_forward}, {config.heads} heads"
         if config.encoder_width:
-            encoder = f"; encoder {config.encoder_width}, {config.encoder_feed_forward}, {config.encoder_heads} heads"
+            width += f"; encoder {config.encoder_width}, {config.encoder_feed_forward}, {config.encoder_heads} heads"
         family = "" if config.family == "docmt" else f" of family {config.family}"
-        lines = [
-            f"{self.directory}: {config.system} model{family}, {pair}, written by docmt {self.docmt_version}",
-            "",
-            *_aligned_entries(
-                {
-                    "layers": f"{config.encoder_layers} + {config.decoder_layers}",
-                    "width": f"{config.width}, feed-forward {config.feed_forward}, {config.heads} heads{encoder}",
-                    "norms": f"{config.normalization}-norm, {config.activation}",
-                    "positions": f"{config.position_encoding}, by "
-                    + ("sentence" if config.restarts_positions else "document"),
-                    "vocabulary": f"{config.vocabulary_size:,}, tokenizer {self.tokenizer}",
-                    "instances": f"fewer than {config.instance_tokens:,} tokens, {_describe_context(config)}",
-                    "parameters": f"{_millions(self.parameters.total())} ({parts})",
-                }
-            ),
-        ]
-        run = summarize_run(self.curves).items()
+        extent = "sentence" if config.restarts_positions else "document"
+        facts = {
+            "layers": f"{config.encoder_layers} + {config.decoder_layers}",
+            "width": width,
+            "norms": f"{config.normalization}-norm, {config.activation}",
+            "positions": f"{config.position_encoding}, by {extent}",
+            "vocabulary": f"{config.vocabulary_size:,}, tokenizer {self.tokenizer}",
+            "instances": f"fewer than {config.instance_tokens:,} tokens, {_describe_context(config)}",
+            "parameters": f"{_millions(self.parameters.total())} ({parts})",
+        }
+        title = f"{self.directory}: {config.system} model{family}, {pair}, written by docmt {self.docmt_version}"
+        lines = [title, "", *_aligned_entries(facts)]
+        run, starts = summarize_run(self.curves).items(), ("initialize_from", "initialize_reverse_from")
         blocks: dict[str, Mapping[str, object]] = {
             f"Options of {config.system}": vars(config.system_options),
             "Options of linear attention": vars(config.linear) if config.system_options.has_linear_attention else {},
             **self.card,
             "Drafts": {"by": self.drafter} if self.drafter else {},
-            "Started from": {name: self.recipe[name] for name in _STARTS if self.recipe.get(name)},
+            "Started from": {name: value for name in starts if (value := self.recipe.get(name))},
             "Run": {name.replace("_", " "): f"{value:,.5g}" for name, value in run},
             "Scores": {row["metric"]: f"{row['score']} ({row['signature']})" for row in self.scores},
         }
@@ -160,23 +156,16 @@ class ModelSummary:
         return "\n".join(lines)
 
 
-_STARTS = ("initialize_from", "initialize_reverse_from")
-
-
 def _describe_context(config: ModelConfig) -> str:
-    context_spec = config.system_options.context_spec()
-    sentences = "as many sentences as fit"
-    if context_spec.sentences is not None:
-        sentences = f"{context_spec.sentences} sentence{'' if context_spec.sentences == 1 else 's'}"
-    more = [
-        f"{count} {name}"
-        for count, name in (
-            (context_spec.source_context, "before"),
-            (context_spec.target_context, "translations before"),
-        )
-        if count
-    ]
-    return ", ".join([sentences, *more])
+    spec = config.system_options.context_spec()
+    parts = ["as many sentences as fit"]
+    if spec.sentences is not None:
+        parts = [f"{spec.sentences} sentence{'' if spec.sentences == 1 else 's'}"]
+    if spec.source_context:
+        parts.append(f"{spec.source_context} before")
+    if spec.target_context:
+        parts.append(f"{spec.target_context} translations before")
+    return ", ".join(parts)
 
 
 def _millions(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Measures of how much a model uses its context.
+"""Measures of how much a model uses its context, on references.
 
 One model scores all conditions. All log-probabilities are in nats.
 
@@ -9,16 +9,12 @@ One model scores all conditions. All log-probabilities are in nats.
   before it (true), n sentences of another document (shuffled), its true context hidden (empty), or nothing (alone). A
   model that gains from true but not from shuffled context uses the content of the context. Empty and alone differ if
   positions continue through a document.
-- Test suites (`compare_suite_contexts`): true, empty and shuffled context for items of a suite, and noise for scored
-  ones (`ContextNoise`). Items that are right without their context are right by default. The gain on the tokens in
-  which candidates differ is measured alone (`marked_tokens`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,26 +26,10 @@ from docmt.core.progress import progress_prefix
 from docmt.core.settings import check_fields, ranged
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
-from docmt.evaluation.contrastive import (
-    ContrastiveResult,
-    SuiteConfig,
-    SuiteRow,
-    build_suite_rows,
-    evaluate_items,
-    evaluate_translations,
-)
-from docmt.evaluation.marked_tokens import MarkedTokens, compare_marked
 from docmt.evaluation.significance import Estimate, SignificanceConfig, estimate, few_documents_notes, ratio
-from docmt.evaluation.suites import SuiteItem, remove_sentence
-from docmt.evaluation.system_comparison import BUCKET_NAMES, bucket_numbers
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
-
-CONDITIONS = ("true", "empty", "shuffled")
-"""Compared contexts: the true one, none, and that of another document or item."""
-SCORED_CONDITIONS = (*CONDITIONS, "noise")
-"""Contexts of contrastive items that are scored. A search after noise would read its own translations of it."""
 
 
 @dataclass(frozen=True)
@@ -154,20 +134,17 @@ class ContextGain:
     """Gain in log-probability of the references from the model's context (CXMI)."""
 
     overall: Gain
-    by_position: dict[str, Gain]
-    """gains by sentence position in the document"""
     examples: list[SentenceGain]
     """sentences with the largest gains, largest first"""
-    documents: int
 
     def format(self) -> str:
         """Return a table of gains, and the examples."""
-        by_position = {f"sentence {name}": gain for name, gain in self.by_position.items()}
-        intervals = "" if self.overall.per_sentence.low is None else f"; 95 % intervals over {self.documents} documents"
+        documents = self.overall.documents
+        intervals = "" if self.overall.per_sentence.low is None else f"; 95 % intervals over {documents} documents"
         lines = [
             f"CXMI: gain in log-probability of the reference from context (nats{intervals})",
-            *_table({"all": self.overall, **by_position}),
-            *few_documents_notes(self.documents, {name: gain.documents for name, gain in by_position.items()}),
+            *_table({"all": self.overall}),
+            *few_documents_notes(documents),
         ]
         if self.examples:
             lines += ["", "largest gains"]
@@ -178,12 +155,8 @@ class ContextGain:
 
     def to_json(self) -> dict[str, Any]:
         """Return the gains and examples as JSON values."""
-        return {
-            **asdict(self.overall),
-            "documents": self.documents,
-            "by_position": {name: asdict(gain) for name, gain in self.by_position.items()},
-            "examples": [{**asdict(example), "gain": example.gain} for example in self.examples],
-        }
+        examples = [{**asdict(example), "gain": example.gain} for example in self.examples]
+        return {**asdict(self.overall), "examples": examples}
 
 
 def context_gain(
@@ -195,35 +168,19 @@ def context_gain(
 
     significance: samples and seed of the intervals. Raises DocmtError if no document has two sentences.
     """
-    config, significance = config or UsageConfig(), significance or SignificanceConfig()
     documents = [sentences for sentences in gains if sentences]
     check_has_context(max(map(len, documents), default=0))
-    by_bucket: dict[int, list[list[SentenceGain]]] = {}
-    for sentences in documents:
-        for number, group in groupby(sentences, lambda sentence: int(bucket_numbers(sentence.number))):
-            by_bucket.setdefault(number, []).append(list(group))
+    rows = [[sum(s.gain for s in document), len(document), sum(s.tokens for s in document)] for document in documents]
+    overall = Gain.from_rows(np.array(rows, dtype=np.float64), significance or SignificanceConfig())
     ranked = sorted((sentence for sentences in documents for sentence in sentences), key=lambda s: -s.gain)
-    return ContextGain(
-        Gain.from_rows(_rows(documents), significance),
-        {
-            BUCKET_NAMES[number]: Gain.from_rows(_rows(groups), significance)
-            for number, groups in sorted(by_bucket.items())
-        },
-        [sentence for sentence in ranked[: config.examples] if sentence.gain > 0],
-        len(documents),
-    )
+    examples = ranked[: (config or UsageConfig()).examples]
+    return ContextGain(overall, [sentence for sentence in examples if sentence.gain > 0])
 
 
 def check_has_context(max_sentences: int) -> None:
     """Raise DocmtError if the longest document of a corpus has fewer than two sentences."""
     if max_sentences < 2:
         raise DocmtError("no document has two sentences, so there is no context to measure. Give whole documents")
-
-
-def _rows(documents: Sequence[Sequence[SentenceGain]]) -> NDArray[np.float64]:
-    """Return [D, 3] the gain, sentences and tokens of each document."""
-    rows = [[sum(s.gain for s in document), len(document), sum(s.tokens for s in document)] for document in documents]
-    return np.array(rows, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -255,30 +212,25 @@ def build_windows(documents: Sequence[ParallelDocument], before: int, seed: int)
     order = np.argsort(np.random.default_rng(seed).bit_generator.random_raw(len(documents)), kind="stable").tolist()
     windows: list[ContextWindow] = []
     for rank, number in sorted(enumerate(order), key=lambda pair: pair[1]):
-        others = (documents[order[(rank + step) % len(order)]] for step in range(1, len(order)))
-        max_before = min(before, max(second, 1) if lengths[number] == longest else longest)
-        windows += _document_windows(documents[number], number, others, max_before)
+        document, others = documents[number], (order[rank - len(order) + step] for step in range(1, len(order)))
+        most, other = second if lengths[number] == longest else longest, next(others)
+        for position in range(1, lengths[number]):
+            count = min(before, position, most)
+            while lengths[other] < count:  # count never shrinks, so skipped documents stay too short
+                other = next(others)
+            end = min(position, lengths[other])
+            context, other_context = slice(position - count, position), slice(end - count, end)
+            source, target = (document.source[position],), (document.target[position],)
+            windows.append(
+                ContextWindow(
+                    number,
+                    document.source[context] + source,
+                    document.target[context] + target,
+                    documents[other].source[other_context] + source,
+                    documents[other].target[other_context] + target,
+                )
+            )
     return windows
-
-
-def _document_windows(
-    document: ParallelDocument, number: int, others: Iterator[ParallelDocument], max_before: int
-) -> Iterator[ContextWindow]:
-    """Yield the windows of one document. The other documents are tried in order until one is long enough."""
-    other = next(others)
-    for position in range(1, len(document)):
-        count = min(max_before, position)
-        while len(other) < count:  # count never shrinks, so skipped documents stay too short
-            other = next(others)
-        end = min(position, len(other))
-        context, other_context = slice(position - count, position), slice(end - count, end)
-        yield ContextWindow(
-            number,
-            source=(*document.source[context], document.source[position]),
-            target=(*document.target[context], document.target[position]),
-            other_source=(*other.source[other_context], document.source[position]),
-            other_target=(*other.target[other_context], document.target[position]),
-        )
 
 
 @dataclass(frozen=True)
@@ -316,17 +268,19 @@ def compare_contexts(
     """
     config, significance = config or UsageConfig(), significance or SignificanceConfig()
     windows = build_windows(documents, config.replaced_sentences, significance.seed)
-    true = [_document_pair(window.source, window.target) for window in windows]
-    shuffled = [_document_pair(window.other_source, window.other_target) for window in windows]
-    alone = [_document_pair(window.source[-1:], window.target[-1:]) for window in windows]
-    conditions = {"true": (true, True), "empty": (true, False), "shuffled": (shuffled, True), "alone": (alone, True)}
-    last = {}
-    for name, (pairs, context) in conditions.items():
+    true = [(window.source, window.target) for window in windows]
+    shuffled = [(window.other_source, window.other_target) for window in windows]
+    alone = [(source[-1:], target[-1:]) for source, target in true]
+    conditions = {"true": true, "empty": true, "shuffled": shuffled, "alone": alone}
+    scores, tokens = {}, np.zeros(0)
+    for name, sides in conditions.items():
+        pairs = [(Document.from_sentences(source), Document.from_sentences(target)) for source, target in sides]
         with progress_prefix("no context" if name == "alone" else f"{name} context"):
-            scored = translator.score_all(pairs, free_at_limit=False, context=context)
-        last[name] = [translation.sentences[-1] for translation in scored]
-    scores = {name: np.array([sentence.score for sentence in sentences]) for name, sentences in last.items()}
-    tokens = np.array([sentence.tokens for sentence in last["true"]], dtype=np.float64)
+            scored = translator.score_all(pairs, free_at_limit=False, context=name != "empty")
+        last = [translation.sentences[-1] for translation in scored]
+        scores[name] = np.array([sentence.score for sentence in last])
+        if name == "true":
+            tokens = np.array([sentence.tokens for sentence in last], dtype=np.float64)
     document_starts = np.flatnonzero(np.diff([window.document for window in windows], prepend=-1))
 
     def mean(totals: NDArray[np.float64]) -> Gain:
@@ -338,148 +292,3 @@ def compare_contexts(
         {name: mean(totals) for name, totals in scores.items()},
         {f"true - {name}": mean(scores["true"] - totals) for name, totals in scores.items() if name != "true"},
     )
-
-
-def _document_pair(source: Sequence[str], target: Sequence[str]) -> tuple[Document, Document]:
-    return Document.from_sentences(source), Document.from_sentences(target)
-
-
-OnItem = Callable[[str, int, Any], object]
-"""Callback with a condition, the number of an item, and its translation or DocmtError."""
-
-
-@dataclass(frozen=True)
-class SuiteContextComparison:
-    """Results of the same items with true, empty and shuffled context, and with noise if they are scored."""
-
-    items: Sequence[SuiteItem]
-    results: dict[str, ContrastiveResult]
-    """results by condition"""
-    skipped: int
-    """items without a shuffled context: their candidates have different contexts, or no other item has as many
-    sentences before and after the tested one"""
-    marked: MarkedTokens | None = None
-    """gain from context on the tokens in which candidates differ"""
-    translated: dict[str, ContrastiveResult] = field(default_factory=dict)
-    """answers of contrastive items by their translations, by condition"""
-
-    def rows(self, name: str) -> list[SuiteRow]:
-        """Return table rows with the conditions as columns. name: name of the test set."""
-        rows = build_suite_rows(name, self.items, list(self.results.values()))
-        if self.translated:
-            items = [replace(item, candidates=()) for item in self.items]
-            rows += build_suite_rows(f"{name}, translated", items, list(self.translated.values()))
-        return rows
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the results, and the number of skipped items as `left_out`, as JSON values."""
-        content = {"left_out": self.skipped, **{name: result.to_json() for name, result in self.results.items()}}
-        content |= {"marked_tokens": self.marked.to_json()} if self.marked else {}
-        translated = {name: result.to_json() for name, result in self.translated.items()}
-        return {**content, "translated": translated} if translated else content
-
-
-def compare_suite_contexts(
-    translator: Translator,
-    items: Sequence[SuiteItem],
-    config: SuiteConfig | None = None,
-    significance: SignificanceConfig | None = None,
-    on_item: OnItem | None = None,
-    *,
-    translate: bool = False,
-) -> SuiteContextComparison:
-    """Evaluate items with their context, with none, with the context of another item, and with noise if scored.
-
-    config: comparison of candidates. significance: its seed draws items and noise. on_item: see `evaluate_items`.
-    translate: whether to translate contrastive items, too. Raises DocmtError if no item has a context, or no two items
-    can exchange theirs.
-    """
-    significance = significance or SignificanceConfig()
-    shuffled = shuffle_contexts(items, significance.seed)
-    numbers = list(shuffled)
-    true = [items[number] for number in numbers]
-
-    def evaluate(condition: str, is_translated: bool = False) -> ContrastiveResult:
-        inputs = list(shuffled.values()) if condition == "shuffled" else true
-        name = f"{condition}, translated" if is_translated else condition
-        callback = None if on_item is None else lambda index, result: on_item(name, numbers[index], result)
-        with progress_prefix(f"{condition} context"):
-            if true[0].candidates and not is_translated:
-                seed = significance.seed if condition == "noise" else None
-                seen = condition != "empty"
-                return evaluate_items(translator, inputs, config, callback, context=seen, noise_seed=seed)
-            if condition == "empty":
-                inputs = [_drop_context(item) for item in true]
-            return evaluate_translations(translator, inputs, callback)
-
-    config = config or SuiteConfig()
-    # With noise the tested sentence alone counts. Means over other sentences, too, would not compare with that.
-    has_noise = bool(true[0].candidates) and not (config.normalization == "mean" and config.sentences == "all")
-    conditions = SCORED_CONDITIONS if has_noise else CONDITIONS
-    results = {condition: evaluate(condition) for condition in conditions}
-    translated, marked = dict[str, ContrastiveResult](), None
-    if true[0].candidates:
-        marked = compare_marked(true, {name: result.marked for name, result in results.items()}, significance)
-        translated = {condition: evaluate(condition, True) for condition in CONDITIONS} if translate else {}
-    return SuiteContextComparison(true, results, len(items) - len(true), marked, translated)
-
-
-def _drop_context(item: SuiteItem) -> SuiteItem:
-    """Return an item with the tested sentence alone."""
-    candidates = tuple((candidate[item.sentence],) for candidate in item.candidates)
-    return replace(item, source=(item.source[item.sentence],), candidates=candidates, sentence=0)
-
-
-def shuffle_contexts(items: Sequence[SuiteItem], seed: int) -> dict[int, SuiteItem]:
-    """Return items with the context of another item, by item number. Items without a match are left out.
-
-    Raises DocmtError if no item has a context, or no two items can exchange theirs.
-    """
-    if not any(item.has_context for item in items):
-        raise DocmtError("no item has a context, so there is none to measure. Give items of several sentences")
-    # If candidates had different contexts, one shared context could remove their difference.
-    comparable = [
-        number
-        for number, item in enumerate(items)
-        if len({remove_sentence(candidate, item.sentence) for candidate in item.candidates}) <= 1
-    ]
-    swapped = swap_contexts([items[number] for number in comparable], seed)
-    shuffled = {number: item for number, item in zip(comparable, swapped, strict=True) if item}
-    if not shuffled:
-        raise DocmtError(
-            "no two items can exchange their contexts: they need equal sentence counts before and after the tested "
-            "sentence, different texts, and one context for all candidates. Give a larger test set"
-        )
-    return shuffled
-
-
-def swap_contexts(items: Sequence[SuiteItem], seed: int) -> list[SuiteItem | None]:
-    """Return each item with the context of another one with equal sentence counts before and after the tested sentence.
-
-    The other item is the next one in a random order with another source context. The target context is that of its
-    right candidate. None if there is no such item.
-    """
-    order = np.argsort(np.random.default_rng(seed).bit_generator.random_raw(len(items)), kind="stable").tolist()
-    groups: dict[tuple[int, int], list[int]] = {}
-    for number in order:
-        groups.setdefault((len(items[number].source), items[number].sentence), []).append(number)
-    swapped: list[SuiteItem | None] = [None] * len(items)
-    for numbers in groups.values():
-        for rank, number in enumerate(numbers):
-            item = items[number]
-            others = (items[i] for i in (*numbers[rank + 1 :], *numbers[:rank]))
-            context = remove_sentence(item.source, item.sentence)
-            donor = next((other for other in others if remove_sentence(other.source, item.sentence) != context), None)
-            swapped[number] = _replace_context(item, donor) if donor else None
-    return swapped
-
-
-def _replace_context(item: SuiteItem, donor: SuiteItem) -> SuiteItem:
-    """Return the tested sentence of an item in the context of another item."""
-    tested = item.sentence
-
-    def insert(sentences: tuple[str, ...], context: tuple[str, ...]) -> tuple[str, ...]:
-        return (*context[:tested], sentences[tested], *context[tested + 1 :])
-
-    candidates = tuple(insert(candidate, donor.candidates[donor.correct]) for candidate in item.candidates)
-    return replace(item, source=insert(item.source, donor.source), candidates=candidates)

@@ -14,14 +14,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, map_or_error, printable
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.settings import check_fields
 from docmt.documents import Document
-from docmt.evaluation.marked_tokens import TIE, MarkedScore, find_marked, score_marked
 from docmt.evaluation.significance import SIGNIFICANCE_LEVEL, sign_p_value
 from docmt.evaluation.suites import SuiteItem
 
@@ -40,6 +39,8 @@ translation has the form of no candidate.
 """
 NORMAL_QUANTILE = 1.959964
 """97.5 % quantile of the standard normal distribution, for two-sided 95 % intervals."""
+TIE = 1e-4
+"""Differences below this (nats) are ties: scores of equal text vary this much with the shape of the batch."""
 INDENT = "  "
 NOTES = (
     "percent of items answered correctly, with 95 % confidence intervals (Wilson); ties are wrong",
@@ -140,6 +141,15 @@ class GeneratedForm:
     expected: str
     translation: str | None
     """translation of the tested sentence; None if the model could not translate it"""
+
+
+@dataclass(frozen=True)
+class MarkedScore:
+    """Log-probability of the marked tokens of an item."""
+
+    score: float
+    """nats"""
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -280,6 +290,31 @@ def _grade_translation(item: SuiteItem, translation: Translation) -> str:
     if min(right, *wrong)[0] == math.inf:
         return NEITHER
     return RIGHT if right < min(wrong, default=(math.inf, 0)) else WRONG
+
+
+def find_marked(right: Sequence[Any], wrong: Sequence[Sequence[Any]]) -> range:
+    """Return the positions of the tokens of the right candidate that a wrong one does not share at its ends.
+
+    Wrong candidates that share all of them count only if all do.
+    """
+    spans = []
+    for other in wrong:
+        start = _common_length(right, other)
+        spans.append((start, len(right) - _common_length(right[start:][::-1], other[start:][::-1])))
+    marked = [(start, end) for start, end in spans if start < end]
+    return range(min(start for start, _ in marked), max(end for _, end in marked)) if marked else range(0)
+
+
+def _common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def score_marked(item: SuiteItem, candidates: Sequence[Translation]) -> MarkedScore | None:
+    """Return the score of the marked tokens of an item, whose candidates were scored; None if it has none."""
+    tested = [candidate.sentences[item.sentence] for candidate in candidates]
+    right = tested[item.correct]
+    marked = find_marked(right.token_ids, [tested[number].token_ids for number in item.wrong])
+    return MarkedScore(sum(right.token_scores[marked.start : marked.stop]), len(marked)) if marked else None
 
 
 def find_forms(item: SuiteItem) -> list[str]:

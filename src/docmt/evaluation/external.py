@@ -20,20 +20,17 @@ import json
 import math
 import shlex
 import shutil
-import signal
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import check_fields, quote, ranged
+from docmt.core.settings import build, check_fields, quote, ranged
 from docmt.evaluation.metrics import Documents, format_count
 
-ADAPTERS = Path(__file__).parent / "adapters"
-_REQUIRED = (("name", str, "a string"), ("signature", str, "a string"), ("scores", list, "a list of numbers"))
+COMET_ADAPTER = Path(__file__).parent / "adapters" / "comet_adapter.py"
 
 
 @dataclass(frozen=True)
@@ -49,31 +46,23 @@ class ExternalConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "external.")
-        if self.command and not self.context and self.hypothesis_context != "reference":
-            raise DocmtError(
-                "external.hypothesis_context has no effect without external.context. Set external.context, or leave it "
-                "out"
-            )
-        if not self.command and self.context:
-            raise DocmtError(
-                "external.context has no effect without external.command. Set external.command, or leave it out"
-            )
+        for name, needed in (("context", "command"), ("hypothesis_context", "context")):
+            if getattr(self, name) not in (0, "reference") and not getattr(self, needed):
+                raise DocmtError(
+                    f"external.{name} has no effect without external.{needed}. Set external.{needed}, or leave it out"
+                )
 
     def arguments(self) -> list[str]:
-        """Return the command and its arguments. Raises DocmtError for an empty command or an open quote."""
+        """Return the command and its arguments. Raises DocmtError for a command that cannot be started."""
         try:
             arguments = shlex.split(self.command)
         except ValueError as error:
             raise DocmtError(f"external.command cannot be parsed ({error}). Quote it as in a shell") from error
         if not arguments:
             raise DocmtError("external.command is empty. Give the command that starts the metric")
-        return [argument.replace("{comet}", str(ADAPTERS / "comet_adapter.py")) for argument in arguments]
-
-    def check_command(self) -> None:
-        """Raise DocmtError for a command that does not exist, before any work is done."""
-        name = self.arguments()[0]
-        if "\0" in name or shutil.which(name) is None:
-            raise DocmtError(f"external.command names {name}, which is not an executable. Check its path")
+        if "\0" in self.command or shutil.which(arguments[0]) is None:
+            raise DocmtError(f"external.command names {arguments[0]}, which is not an executable. Check its path")
+        return [argument.replace("{comet}", str(COMET_ADAPTER)) for argument in arguments]
 
 
 @dataclass(frozen=True)
@@ -133,39 +122,22 @@ def score_externally(
     sources, hypotheses, references: documents of sentences, of equal shape. ids: names of the documents.
     Raises DocmtError for documents of unequal shape, a command that cannot be started or fails, and an invalid answer.
     """
-    shapes = [[len(document) for document in side] for side in (sources, hypotheses, references)]
-    if shapes[0] != shapes[1] or shapes[0] != shapes[2] or len(ids) != len(shapes[0]):
+    sizes, *others = [list(map(len, side)) for side in (sources, hypotheses, references)]
+    if others != [sizes, sizes]:
         raise DocmtError(
             "external.command needs one translation and one reference for each source sentence, but their numbers "
             "differ. Give files with equal sentence counts"
         )
-    locations = [(document, sentence) for document, size in enumerate(shapes[0]) for sentence in range(size)]
-    if not locations:
+    if not any(sizes):
         raise DocmtError("there are no sentences to score. Give a corpus with text")
-    lines = _input_lines(sources, hypotheses, references, ids, config)
-    answer = _run_metric(config, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), len(locations))
-    scores = iter(float(score) for score in answer["scores"])
-    limit = answer.get("limit")
-    too_long = [
-        location
-        for location, subwords in zip(locations, answer.get("subwords") or [], strict=False)
-        if limit is not None and subwords > limit
-    ]
-    context = f"context:{config.context}.{config.hypothesis_context}" if config.context else "context:0"
-    by_document = [[next(scores) for _ in range(size)] for size in shapes[0]]
-    return ExternalScore(answer["name"], f"{answer['signature']}|{context}", by_document, limit, too_long)
-
-
-def _input_lines(
-    sources: Documents, hypotheses: Documents, references: Documents, ids: Sequence[str], config: ExternalConfig
-) -> Iterator[dict[str, Any]]:
-    """Yield the input object of each sentence."""
-    for id, source, hypothesis, reference in zip(ids, sources, hypotheses, references, strict=True):
+    locations, lines = list[tuple[int, int]](), list[str]()
+    for document, sides in enumerate(zip(sources, hypotheses, references, strict=True)):
+        source, hypothesis, reference = sides
         mt_context = reference if config.hypothesis_context == "reference" else hypothesis
         for number in range(len(source)):
             context = slice(max(0, number - config.context), number)
-            yield {
-                "document": id,
+            row = {
+                "document": ids[document],
                 "sentence": number + 1,
                 "src": source[number],
                 "mt": hypothesis[number],
@@ -174,57 +146,53 @@ def _input_lines(
                 "mt_context": list(mt_context[context]),
                 "ref_context": list(reference[context]),
             }
+            lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+            locations.append((document, number))
+    answer = _run_metric(config.arguments(), "".join(lines), len(lines))
+    scores, limit, lengths = iter(answer.scores), answer.limit, answer.subwords or []
+    too_long = [
+        where for where, length in zip(locations, lengths, strict=False) if limit is not None and length > limit
+    ]
+    context_signature = f"{config.context}.{config.hypothesis_context}" if config.context else "0"
+    signature = f"{answer.signature}|context:{context_signature}"
+    by_document = [[next(scores) for _ in range(size)] for size in sizes]
+    return ExternalScore(answer.name, signature, by_document, limit, too_long)
 
 
-def _run_metric(config: ExternalConfig, text: str, count: int) -> dict[str, Any]:
-    """Run the command on this input and return its checked answer."""
-    arguments = config.arguments()
+@dataclass(frozen=True)
+class _Answer:
+    """What a metric prints."""
+
+    name: str
+    signature: str
+    scores: list[float]
+    subwords: list[int] | None = None
+    limit: int | None = None
+
+
+def _run_metric(arguments: Sequence[str], text: str, count: int) -> _Answer:
+    """Run the command on this input and return its answer for `count` sentences."""
     name = arguments[0]
     try:
         process = subprocess.run(arguments, input=text.encode("utf-8", errors="replace"), stdout=subprocess.PIPE)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DocmtError(f"the metric {name} cannot be started: {reason}. Check external.command") from error
+    except OSError as error:
+        raise DocmtError(f"the metric {name} cannot be started: {error.strerror}. Check external.command") from error
     if process.returncode < 0:
-        number = -process.returncode
-        signal_name = next((known.name for known in signal.Signals if known == number), f"signal {number}")
-        raise DocmtError(f"the metric {name} was killed by {signal_name}, perhaps for lack of memory. Start it again")
+        raise DocmtError(f"the metric {name} was killed by signal {-process.returncode}, perhaps for lack of memory")
     if process.returncode:
         raise DocmtError(f"the metric {name} exited with status {process.returncode}. Its output is above")
-    return _parse_answer(process.stdout, name, count)
-
-
-def _is_number(value: Any, kind: Any) -> bool:
-    """Return whether a JSON value is a finite number of this kind. Booleans are not."""
-    with suppress(OverflowError):  # an integer beyond all floats
-        return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
-    return False
-
-
-def _parse_answer(output: bytes, name: str, count: int) -> dict[str, Any]:
-    """Return the object in the last line of an output. Raises DocmtError if it is invalid."""
-    lines = output.decode("utf-8", errors="replace").split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    problem = f"the metric {name} gave an invalid answer"
-    advice = "The last line it prints must be an object as in docs/evaluation.md"
+    last = next(filter(str.strip, reversed(process.stdout.decode("utf-8", errors="replace").split("\n"))), "")
+    location = f"the last line that the metric {name} prints"
     try:
-        answer = json.loads(last)
-    except (ValueError, RecursionError) as error:
-        raise DocmtError(f"{problem}: {quote(last)} is not JSON. {advice}") from error
-    if not isinstance(answer, dict):
-        raise DocmtError(f"{problem}: {quote(last)} is not a JSON object. {advice}")
-    for key, kind, expected in _REQUIRED:
-        if not isinstance(answer.get(key), kind):
-            raise DocmtError(f"{problem}: `{key}` is {quote(answer.get(key))}, not {expected}. {advice}")
-    if len(answer["scores"]) != count:
-        raise DocmtError(f"{problem}: it has {len(answer['scores'])} scores for {count} sentences. {advice}")
-    for number, score in enumerate(answer["scores"], 1):
-        if not _is_number(score, int | float):
-            raise DocmtError(f"{problem}: score {number} is {quote(score)}, not a number. {advice}")
-    limit, subwords = answer.get("limit"), answer.get("subwords")
-    if limit is not None and not _is_number(limit, int):
-        raise DocmtError(f"{problem}: `limit` is {quote(limit)}, not an integer. {advice}")
-    is_valid = isinstance(subwords, list) and len(subwords) == count and all(_is_number(n, int) for n in subwords)
-    if subwords is not None and not is_valid:
-        raise DocmtError(f"{problem}: `subwords` is {quote(subwords)}, not {count} integers. {advice}")
+        values = json.loads(last)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise DocmtError(f"{location}, {quote(last)}, is not a JSON object. Print one as in docs/evaluation.md")
+    answer = build(_Answer, {each.name: values[each.name] for each in fields(_Answer) if each.name in values}, location)
+    for key, numbers in (("scores", answer.scores), ("subwords", answer.subwords)):
+        if numbers is not None and len(numbers) != count:
+            raise DocmtError(f"{location} has {len(numbers)} {key} for {count} sentences. Print one for each")
+    if bad := [number for number, score in enumerate(answer.scores, 1) if not math.isfinite(score)]:
+        raise DocmtError(f"{location} has no number as score {bad[0]}. Print finite numbers")
     return answer

@@ -19,6 +19,7 @@ from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_lines
 from docmt.documents.input_formats import LONE_SURROGATE
+from docmt.formats.language_codes import is_same_language
 
 Record = Mapping[str, object]
 MAX_DISTANCE = 1_000_000
@@ -31,18 +32,6 @@ SHIPPED = ("pronouns", "phenomena")
 """Names of the shipped English-German test sets, in the synthetic language of `docmt demo`."""
 _TEST_SETS = Path(__file__).with_name("test_sets")
 _LANGUAGES = re.compile(r"[._]([a-z]{2})-([a-z]{2})(?=[._]|$)")
-# fmt: off
-_SHORT_CODES = {
-    "arb": "ar", "bul": "bg", "cat": "ca", "ces": "cs", "cym": "cy", "dan": "da", "deu": "de", "ell": "el",
-    "eng": "en", "ekk": "et", "est": "et", "eus": "eu", "fin": "fi", "fra": "fr", "gle": "ga", "glg": "gl",
-    "heb": "he", "hin": "hi", "hrv": "hr", "hun": "hu", "ind": "id", "isl": "is", "ita": "it", "jpn": "ja",
-    "kor": "ko", "lit": "lt", "lvs": "lv", "mkd": "mk", "mlt": "mt", "nld": "nl", "nob": "nb", "nno": "nn",
-    "pes": "fa", "pol": "pl", "por": "pt", "ron": "ro", "rus": "ru", "slk": "sk", "slv": "sl", "spa": "es",
-    "srp": "sr", "swe": "sv", "swh": "sw", "tha": "th", "tur": "tr", "ukr": "uk", "urd": "ur", "vie": "vi",
-    "zho": "zh",
-}
-# fmt: on
-"""Two-letter codes of the languages of test suites, by the three letters with which codes of NLLB begin."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +106,11 @@ class Suite:
 
     def check_languages(self, model: str, languages: tuple[str, str]) -> None:
         """Raise DocmtError if the model and the suite are known to have different languages."""
-        for suite_language, model_language in zip(self.languages or (), languages, strict=False):
-            code = re.split("[-_]", model_language.lower())[0]
-            if code and _SHORT_CODES.get(code, code) != suite_language:
-                raise DocmtError(
-                    f"the test set {self.name} is {'-'.join(self.languages or ())}, but {model} translates "
-                    f"{'-'.join(code or '?' for code in languages)}. Name a test set and models of the same languages"
-                )
+        if self.languages and not all(map(is_same_language, self.languages, languages)):
+            raise DocmtError(
+                f"the test set {self.name} is {'-'.join(self.languages)}, but {model} translates "
+                f"{'-'.join(code or '?' for code in languages)}. Name a test set and models of the same languages"
+            )
 
 
 def read_suite(name_or_path: Path | str) -> Suite:

@@ -110,11 +110,6 @@ class RandomFeatures(nn.Module):
             projected = torch.matmul(x, directions.mT)
         return FEATURE_SCALE * torch.cat((projected.sin(), projected.cos()), dim=-1)
 
-    def temperatures(self) -> Tensor:
-        """Return tau [H] of each head. For a head with scales, it is the tau of one equally sharp scale."""
-        temperatures = upcast(self.temperature)[:, 0, 0].abs()
-        return temperatures / upcast(self.scales)[:, 0].square().mean(-1).sqrt() if self.per_dimension else temperatures
-
     def key_log_weights(self, key: Tensor) -> Tensor:
         """Return log weights [T, H] of keys [T, H, k] by their norm, |key|^2 / (2 k tau^2) ("norm rescaling").
 
@@ -152,10 +147,6 @@ class LearnedFeatures(nn.Module):
     def key_log_weights(self, key: Tensor) -> Tensor:
         """Return log weights [T, H] of keys by their norm, |key|^2 / (2 k)."""
         return 0.5 * upcast(key).square().mean(-1)
-
-    def temperatures(self) -> Tensor:
-        """Return an empty tensor: there are no temperatures."""
-        return torch.zeros(0)
 
 
 Features = RandomFeatures | LearnedFeatures

@@ -12,7 +12,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from docmt.analysis.entropy import EntropyMeter, mean_entropies, measure_entropy
+from docmt.analysis.attention_analysis import EntropyMeter, mean_entropies, measure_entropy
 from docmt.checkpoint.model_directory import AlignmentLayer
 from docmt.core.errors import DocmtError
 from docmt.data import Batch, ParallelStore, SentenceTokens

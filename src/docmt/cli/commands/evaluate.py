@@ -23,28 +23,21 @@ import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from docmt.cli.alignment_scores import report_alignment_errors
-from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, read_corpus
+from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
+from docmt.cli.model_arguments import check_models, check_unique, is_model_path, short_names
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.output import Report, print_table, write_results
-from docmt.cli.scored_systems import (
-    CorpusTranslations,
-    ScoredSystem,
-    check_models,
-    check_unique,
-    is_model_path,
-    short_names,
-    translate_corpus,
-)
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
-from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.plain_text import STANDARD, align_columns, escape_markdown, markdown_table, write_text
 from docmt.core.progress import is_terminal, progress
 from docmt.core.settings import flag_of, option
-from docmt.documents import ParallelDocument, read_documents
+from docmt.data.instances import cut_dbleu_units
+from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import Corpus, read_reference
 from docmt.evaluation import (
     Evaluation,
@@ -54,13 +47,51 @@ from docmt.evaluation import (
     PositionScores,
     SignificanceConfig,
     compare,
+    evaluate_documents,
+    group_by_unit,
     score_externally,
     scores_by_position,
 )
-from docmt.evaluation.metrics import read_aligned_documents
-from docmt.evaluation.system_comparison import check_can_resample
+from docmt.evaluation.alignment_error import AlignedPair, AlignmentScore, read_alignments, score_alignments
+from docmt.evaluation.metrics import Documents, Ranges, read_aligned_documents
+from docmt.evaluation.significance import check_can_resample
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation, Translator
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class ScoredSystem:
+    """A file of translations, or a model, to score on a test set of D documents."""
+
+    path: str
+    is_model: bool
+    name: str = ""
+    """shortest unique end of its path; the whole path of a single system"""
+    output: str = ""
+    """file for the translations of a model; empty: none"""
+    hypotheses: Documents | None = None
+    """[D] sentences of each document, empty where the model failed; None before the translation"""
+    instances: Ranges | None = None
+    """[D] ranges of sentences that a model translated separately"""
+    miscounted: Sequence[int] = ()
+    """[D] numbers of instances that a model translated by another number of sentences"""
+    failed: frozenset[int] = frozenset()
+    """indices of documents without translation"""
+    report: Report = field(default_factory=Report)
+    """warnings and failures of the translation"""
+
+    def evaluate(self, references: Sequence[Documents], documents: Sequence[int], metrics: MetricConfig) -> Evaluation:
+        """Score some documents, given by index. references: [D] documents for each reference."""
+        sides = [self.hypotheses or [], *references]
+        hypotheses, first, *more = ([texts[number] for number in documents] for texts in sides)
+        instances = None
+        if metrics.unit == "instance" and self.instances is not None:
+            instances = [self.instances[number] for number in documents]
+        miscounted = sum(self.miscounted[number] for number in documents) if self.miscounted else 0
+        return evaluate_documents(hypotheses, first, metrics, instances, more_references=more, miscounted=miscounted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +136,12 @@ class EvaluateOptions(SearchOptions):
             raise DocmtError("name --hypothesis and --reference, or --model, --source and --reference, or --systems")
         paths = [system.path for system in systems]
         check_unique(paths, "the list of systems")
-        names = short_names(paths) if len(paths) > 1 else paths
-        return [replace(system, name=name) for system, name in zip(systems, names, strict=True)]
+        for system, name in zip(systems, short_names(paths) if len(paths) > 1 else paths, strict=True):
+            system.name = name
+            if system.is_model and self.output:
+                file = f"{name.replace('/', '-').replace(',', '+')}.txt"
+                system.output = str(Path(self.output) / file) if len(paths) > 1 else self.output
+        return systems
 
 
 def parser() -> Parser[EvaluateOptions]:
@@ -132,22 +167,6 @@ class EvaluateRun:
     corpus: Sequence[ParallelDocument]
     references: list[Corpus]
     """[D] documents of each reference"""
-    translations: dict[ScoredSystem, CorpusTranslations] = field(default_factory=dict)
-    """translations of each system that has any yet"""
-
-    @property
-    def models(self) -> list[ScoredSystem]:
-        return [system for system in self.systems if system.is_model]
-
-    def outputs(self) -> dict[ScoredSystem, str]:
-        """Return the output file of each model, if --output is set."""
-        path = self.options.output
-        if not path:
-            return {}
-        if len(self.systems) == 1:
-            return dict.fromkeys(self.models, path)
-        names = {system: system.name.replace("/", "-").replace(",", "+") for system in self.models}
-        return {system: str(Path(path) / f"{name}.txt") for system, name in names.items()}
 
     def read(self, path: str) -> Corpus:
         """Return the documents of a file with translations or further references."""
@@ -161,7 +180,7 @@ class EvaluateRun:
 
     def complete_documents(self) -> list[int]:
         """Return the indices of the documents that every system has translated."""
-        failed = frozenset[int]().union(*(translations.failed for translations in self.translations.values()))
+        failed = frozenset[int]().union(*(system.failed for system in self.systems))
         return [number for number in range(len(self.references[0])) if number not in failed]
 
 
@@ -183,39 +202,45 @@ def run(arguments: Sequence[str]) -> int:
 
 def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     """Raise DocmtError for missing inputs and for outputs that cannot be written."""
-    models = [system for system in systems if system.is_model]
-    files = [system for system in systems if not system.is_model]
-    model_options = ["output", "device", "precision", "batch_tokens", *([] if options.external.command else ["source"])]
+    models = [system.path for system in systems if system.is_model]
+    files = [system.path for system in systems if not system.is_model]
+    several, protocol, metric = len(systems) > 1, options.metrics.protocol, options.external.command
+    model_options = ["output", "device", "precision", "batch_tokens", *([] if metric else ["source"])]
     if not models and (unused := changed(options, *model_options, "search", "context")):
         names = ", ".join(flag_of(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
-    if models and not options.source:
-        raise DocmtError(f"{models[0].path} is a model, which needs --source: name the file to translate")
-    if files and not options.reference:
-        raise DocmtError(f"{files[0].path} needs --reference: name the file with the references")
-    if files and options.metrics.unit == "instance":
-        raise DocmtError(
-            f"{files[0].path} is a file, which has no instances: score only models with "
-            f"--metrics.{f'protocol {protocol}' if (protocol := options.metrics.protocol) else 'unit instance'}"
-        )
-    if options.external.command:
-        options.external.check_command()
-        if len(systems) > 1:
-            raise DocmtError("--external.command scores one system: run the command for each of them")
-        if not options.source:
-            raise DocmtError("--external.command needs --source beside --hypothesis: name the file that was translated")
-    if options.markdown and len(systems) == 1:
-        raise DocmtError("--markdown needs several systems: name more than one, or leave it out")
-    inputs = [*(system.path for system in files), *options.reference]
-    reread = [*inputs, options.source] if models and (options.output or len(systems) > 1) else inputs
-    for path in filter(None, reread):
+    if metric:
+        options.external.arguments()
+    model, file = (next(iter(paths), "") for paths in (models, files))
+    unit = f"protocol {protocol}" if protocol else "unit instance"
+    faults = (
+        (model and not options.source, f"{model} is a model, which needs --source: name the file to translate"),
+        (file and not options.reference, f"{file} needs --reference: name the file with the references"),
+        (
+            file and options.metrics.unit == "instance",
+            f"{file} is a file, which has no instances: score only models with --metrics.{unit}",
+        ),
+        (metric and several, "--external.command scores one system: run the command for each of them"),
+        (
+            metric and not options.source,
+            "--external.command needs --source beside --hypothesis: name the file that was translated",
+        ),
+        (options.markdown and not several, "--markdown needs several systems: name more than one, or leave it out"),
+        (
+            several and options.output == STANDARD,
+            "-o - cannot take the translations of several systems: name a directory",
+        ),
+    )
+    for is_fault, message in faults:
+        if is_fault:
+            raise DocmtError(message)
+    inputs = [*files, *options.reference]
+    for path in filter(None, [*inputs, options.source] if models and (options.output or several) else inputs):
         check_regular(path, "it may be read more than once, but is")
-    output = options.output if len(systems) == 1 and models else None
+    output = options.output if models and not several else None
     check_outputs(options.json, options.markdown, output, inputs=[*inputs, options.source])
     if len(models) > 1:
-        check_models([system.path for system in models], options.context, options.search)
-    if len(systems) > 1 and options.output == STANDARD:
-        raise DocmtError("-o - cannot take the translations of several systems: name a directory")
+        check_models(models, options.context, options.search)
 
 
 def _read(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> EvaluateRun:
@@ -228,31 +253,78 @@ def _read(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> Evaluate
     command.references += map(command.read, options.reference[1:])
     if len(systems) > 1:
         check_can_resample(len(first), options.significance)
-    command.translations = {
-        system: CorpusTranslations(command.read(system.path)) for system in systems if not system.is_model
-    }
+    for system in systems:
+        if not system.is_model:
+            system.hypotheses = command.read(system.path)
     return command
 
 
 def _translate(command: EvaluateRun) -> None:
     """Translate the corpus with each model. Write the translations of a model, if asked, before the next model."""
-    options, outputs, several = command.options, command.outputs(), len(command.systems) > 1
-    if outputs and several:
-        for path in outputs.values():
-            if Path(path).exists():
-                raise DocmtError(f"{path} already exists: remove it, or name another directory with -o")
-        make_directory(Path(str(options.output)))
-        check_outputs(*outputs.values())
-    for system in command.models:
+    options, several, source = command.options, len(command.systems) > 1, str(command.options.source)
+    models = [system for system in command.systems if system.is_model]
+    if models and several and options.output:
+        for system in models:
+            if Path(system.output).exists():
+                raise DocmtError(f"{system.output} already exists: remove it, or name another directory with -o")
+        make_directory(Path(options.output))
+        check_outputs(*(system.output for system in models))
+    for system in models:
         if several and is_terminal():
             _log.info(f"translating with {system.name}")
         prefix = f"{system.name}: " if several else ""
-        names = [prefix + document_name(str(options.source), document) for document in command.corpus]
+        names = [prefix + document_name(source, document) for document in command.corpus]
         translator = translator_of(options, system.path)
-        command.translations[system] = translate_corpus(translator, command.corpus, options.metrics.unit, names)
-        if system in outputs:
-            lines = lines_like_source(str(options.source), command.corpus, command.translations[system].hypotheses)
-            write_text(outputs[system], lines)
+        system.hypotheses = translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
+        if system.output:
+            write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses))
+
+
+def cut_units(translator: Translator, document: ParallelDocument) -> list[tuple[int, int]]:
+    """Cut a document into instances as in training: ranges of sentences, the published units of d-BLEU."""
+    sides = translator.encode(document.source, "source"), translator.encode(document.target, "target")
+    source_lengths, target_lengths = (list(map(len, side)) for side in sides)
+    configs = [member.config for member in translator.models]
+    limits = replace(
+        configs[0],
+        instance_tokens=min(config.instance_tokens for config in configs),
+        instance_sentences=min(config.instance_sentences for config in configs),
+    )
+    return cut_dbleu_units(limits, source_lengths, target_lengths, [0, len(document.source)])[0]
+
+
+def translate_corpus(
+    translator: Translator, system: ScoredSystem, corpus: Sequence[ParallelDocument], unit: str, names: Sequence[str]
+) -> Documents:
+    """Return the translation of every document. Failed documents are empty, and added to the report of the system.
+
+    unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
+    """
+    if unit == "instance":
+        instances = [cut_units(translator, document) for document in corpus]
+    else:
+        instances = [[(0, len(document.source))] for document in corpus]
+    sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
+    results = map_or_report(sources, names, partial(_translate_units, translator), system.report.failures)
+    hypotheses, miscounted = [], []
+    for name, document, units, ranges in zip(names, corpus, results, instances, strict=True):
+        hypotheses.append([""] * len(document.source))
+        miscounted.append(0)
+        if units is not None:
+            hypotheses[-1] = [sentence for unit in units for sentence in unit.document.sentences]
+            miscounted[-1] = sum(len(unit.miscounted) for unit in units)
+            for translation, (first, _) in zip(units, ranges, strict=True):
+                system.report.add_warnings(name, translation, first)
+    system.instances, system.miscounted = instances, miscounted
+    system.failed = frozenset(number for number, units in enumerate(results) if units is None)
+    return hypotheses
+
+
+def _translate_units(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
+    """Return the translations of the units of every document, decoded together."""
+    units = [Document.from_sentences(unit) for document in documents for unit in document]
+    translations = iter(translator.translate_all(units))
+    return [[next(translations) for _ in document] for document in documents]
 
 
 def _score(command: EvaluateRun) -> int:
@@ -262,13 +334,12 @@ def _score(command: EvaluateRun) -> int:
     documents = command.complete_documents()
     several, evaluations = len(command.systems) > 1, dict[str, Evaluation]()
     for system in command.systems:
-        report.merge(command.translations[system].report)
+        report.merge(system.report)
     if documents:
         try:
             with progress("scoring (systems)", len(command.systems)) as bar:
                 for system in command.systems:
-                    translations = command.translations[system]
-                    evaluations[system.name] = translations.evaluate(command.references, documents, options.metrics)
+                    evaluations[system.name] = system.evaluate(command.references, documents, options.metrics)
                     bar.advance()
             format_scores = _compare_systems if several else _format_single_system
             values, lines, page = format_scores(command, evaluations, report.failures)
@@ -303,7 +374,7 @@ def _format_single_system(command: EvaluateRun, evaluations: Mapping[str, Evalua
     beam = options.search.beam if system.is_model else None
     values = {**inputs, "references": options.reference, "beam": beam, **evaluation.to_json()}
     if system.is_model:
-        values |= {"left_out": left_out, "warnings": command.translations[system].report.counts()}
+        values |= {"left_out": left_out, "warnings": system.report.counts()}
     values["external"] = external.to_json() if external else None
     remark = f"{left_out} of {total} documents left out, as they could not be translated" if left_out else ""
     return values, [evaluation.format(), external.format() if external else "", remark], ""
@@ -316,7 +387,7 @@ def _compare_systems(command: EvaluateRun, evaluations: Mapping[str, Evaluation]
     for system, entry in zip(command.systems, values["systems"], strict=True):
         entry["path"] = system.path
         entry["beam"] = options.search.beam if system.is_model else None
-        entry["warnings"] = command.translations[system].report.counts() if system.is_model else None
+        entry["warnings"] = system.report.counts() if system.is_model else None
     total, remark = len(command.references[0]), ""
     values["left_out"] = left_out = total - len(command.complete_documents())
     if left_out:
@@ -328,11 +399,11 @@ def _score_externally(command: EvaluateRun) -> ExternalScore | None:
     """Score the translated documents with the external metric, if there is one."""
     if not command.options.external.command:
         return None
-    numbers, (translations,) = command.complete_documents(), command.translations.values()
+    numbers, (system,) = command.complete_documents(), command.systems
     documents = [(command.corpus[number].id, command.corpus[number].source) for number in numbers if command.corpus]
     documents = documents or list(read_documents(Path(str(command.options.source))))
     sources, ids = [sentences for _, sentences in documents], [id for id, _ in documents]
-    hypotheses, references = ([texts[n] for n in numbers] for texts in (translations.hypotheses, command.references[0]))
+    hypotheses, references = ([texts[n] for n in numbers] for texts in (system.hypotheses or [], command.references[0]))
     external = score_externally(sources, hypotheses, references, ids, command.options.external)
     if external.too_long:
         _log.warning(external.warning())
@@ -362,7 +433,7 @@ def _score_by_position(
 
 def _warn_about_equal_systems(command: EvaluateRun) -> None:
     """Warn of systems with equal translations."""
-    texts = [[list(document) for document in command.translations[system].hypotheses] for system in command.systems]
+    texts = [[list(document) for document in system.hypotheses or ()] for system in command.systems]
     for number, text in enumerate(texts):
         if text in texts[:number]:
             path, same = command.systems[number].path, command.systems[texts.index(text)].path
@@ -371,22 +442,55 @@ def _warn_about_equal_systems(command: EvaluateRun) -> None:
 
 def _log_how_to_continue(command: EvaluateRun) -> None:
     """Log which translations are complete, and how to continue with their files after an interruption."""
-    written = {system: path for system, path in command.outputs().items() if system in command.translations}
+    written = [system for system in command.systems if system.output and system.hypotheses is not None]
     if not written or len(command.systems) == 1:
         return
-    advice = "to compare the systems, translate again with another -o, as the files lack data for the scores"
-    if all(_is_reproducible(command, path, command.translations[system]) for system, path in written.items()):
-        names = shlex.join(written.get(system, system.path) for system in command.systems)
+    if command.options.metrics.unit == "instance" or any(each.failed or any(each.miscounted) for each in written):
+        advice = "to compare the systems, translate again with another -o, as the files lack data for the scores"
+    else:
+        names = shlex.join(system.output if system in written else system.path for system in command.systems)
         reference = "" if command.options.reference else f" --reference {shlex.quote(str(command.options.source))}"
         advice = f"continue with --systems {names}{reference}"
-    _log.warning(f"complete: {', '.join(written.values())}; {advice}")
+    _log.warning(f"complete: {', '.join(system.output for system in written)}; {advice}")
 
 
-def _is_reproducible(command: EvaluateRun, path: str, translations: CorpusTranslations) -> bool:
-    """Return whether scores of the file of a model equal those of its translations in memory."""
-    if translations.failed or any(translations.miscounted) or command.options.metrics.unit == "instance":
-        return False
-    try:
-        return list(map(list, command.read(path))) == list(map(list, translations.hypotheses))
-    except DocmtError:  # all translations are empty, or pairs were left out
-        return False
+def report_alignment_errors(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> int:
+    """Print the alignment error rate of each model on the pairs of `options.aer`. Return the exit status.
+
+    Raises DocmtError for files of translations, which have no attention, and for options without effect.
+    """
+    for system in systems:
+        if not system.is_model:
+            raise DocmtError(f"{system.path} is a file, but --aer reads the attention of models: name models only")
+    others = ("source", "reference", "output", "by_position", "search", "metrics", "significance", "external")
+    if unused := changed(options, *others):
+        names = ", ".join(flag_of(name) for name in unused)
+        raise DocmtError(f"--aer has no use for {names}: leave it out (it aligns the sentence pairs of its file)")
+    check_outputs(options.json, options.markdown, inputs=[options.aer])
+    pairs = read_alignments(Path(str(options.aer)))
+    check_models([system.path for system in systems], options.context, options.search)
+    rows, entries = [["system", "AER", "precision", "recall", "links"]], []
+    for system in systems:
+        score = _score_links(translator_of(options, system.path), pairs)
+        percent = [f"{100 * value:.1f}" for value in (score.aer, score.precision, score.recall)]
+        rows.append([system.name, *percent, f"{score.links:,}"])
+        entries.append({"name": system.name, "path": system.path, **score.to_json()})
+    page = "\n".join(markdown_table([[escape_markdown(row[0]), *row[1:]] for row in rows])) + "\n"
+    write_results(options, {"gold": options.aer, "sentences": len(pairs), "systems": entries}, page)
+    print_table(options, "\n".join(align_columns(rows)))
+    return 0
+
+
+def _score_links(translator: Translator, pairs: Sequence[AlignedPair]) -> AlignmentScore:
+    """Return the score of the mutual links. Each sentence pair is a document of its own."""
+    documents = [
+        (Document.from_sentences([" ".join(pair.source)]), Document.from_sentences([" ".join(pair.target)]))
+        for pair in pairs
+    ]
+    aligned = translator.align(translator.score_all(documents))
+    links = [
+        pair.match((link.source, link.target) for link in links if link.mutual)
+        for pair, translation in zip(pairs, aligned, strict=True)
+        for links in translation.alignments()
+    ]
+    return score_alignments(pairs, links)

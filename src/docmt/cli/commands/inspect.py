@@ -23,12 +23,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docmt.analysis.figures import METRICS_FILE, draw_curves, figure_format, read_curves, summarize_run
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
-from docmt.cli.options import Parser, SearchOptions, changed, translator_of
+from docmt.cli.model_arguments import SEARCH_DETAILS
+from docmt.cli.options import ModelOptions, Parser, changed, translator_of
 from docmt.cli.output import Report, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
 from docmt.core.settings import flag_of, option
+from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.words import normalize_characters
 
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectOptions(SearchOptions):
+class InspectOptions(ModelOptions):
     """The options of the command."""
 
     model: str = option("", positional=True, metavar="MODEL")
@@ -53,6 +56,17 @@ class InspectOptions(SearchOptions):
     """write all numbers as JSON (-: to standard output)"""
     curves: list[Path] = option([], metavar="RUN")
     """run directories, or metrics.jsonl files"""
+    search: SearchConfig = option(SearchConfig(), skip=SEARCH_DETAILS)
+    """beam search"""
+
+    def metrics_files(self) -> dict[Path, Path]:
+        """Return the file of metrics of each path of --curves."""
+        return {path: path / METRICS_FILE if path.is_dir() else path for path in self.curves}
+
+    def numbers_files(self) -> list[str]:
+        """Return the JSON files to write: --json, and the one beside the figure. Both may be the same."""
+        beside = [str(self.figure.with_suffix(".json"))] if self.figure else []
+        return list(dict.fromkeys(filter(None, [*beside, self.json])))
 
 
 def parser() -> Parser[InspectOptions]:
@@ -81,36 +95,21 @@ def _check(options: InspectOptions) -> None:
         raise DocmtError("--curves and MODEL are both set: inspect trainings or a model")
     if not options.curves and not options.model:
         raise DocmtError("MODEL is missing; name a model directory, or run directories with --curves")
-    _check_unused(options)
-    outputs = [options.json]
-    if options.figure is not None:
-        from docmt.analysis.figures import figure_format
-
-        if not options.curves:
-            raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
+    if options.figure and not options.curves:
+        raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
+    unread = (
+        (not options.source, ("device", "precision"), "without SOURCE, because nothing is computed"),
+        (not options.source, ("search", "context"), "without SOURCE"),
+        (options.target, ("search",), "with TARGET, because nothing is translated"),
+    )
+    for is_unread, names, reason in unread:
+        if is_unread and (unused := changed(options, *names)):
+            raise DocmtError(f"{flag_of(unused[0])} has no effect {reason}: leave it out")
+    outputs = options.numbers_files()
+    if options.figure:
         figure_format(options.figure)
-        numbers = str(_numbers_path(options.figure))
-        outputs += [str(options.figure)] + [numbers] * (numbers != options.json)  # the same numbers may have one file
-    check_outputs(*outputs, inputs=[options.source, options.target, *map(str, _metrics_files(options).values())])
-
-
-def _metrics_files(options: InspectOptions) -> dict[Path, Path]:
-    """Return the file of metrics of each path of --curves."""
-    from docmt.analysis.figures import METRICS_FILE
-
-    return {path: path / METRICS_FILE if path.is_dir() else path for path in options.curves}
-
-
-def _check_unused(options: InspectOptions) -> None:
-    """Raise DocmtError for options of the device or the search that have no effect."""
-    if not options.source and (computed := changed(options, "device", "precision")):
-        raise DocmtError(
-            f"{flag_of(computed[0])} has no effect without SOURCE, because nothing is computed: leave it out"
-        )
-    searched = changed(options, "search", *([] if options.source else ["context"]))
-    if searched and (options.target or not options.source):
-        reason = "with TARGET, because nothing is translated" if options.target else "without SOURCE"
-        raise DocmtError(f"{flag_of(searched[0])} has no effect {reason}: leave it out")
+        outputs.append(str(options.figure))
+    check_outputs(*outputs, inputs=[options.source, options.target, *map(str, options.metrics_files().values())])
 
 
 def _describe(options: InspectOptions) -> int:
@@ -124,24 +123,19 @@ def _describe(options: InspectOptions) -> int:
 
 def _compare_runs(options: InspectOptions) -> int:
     """Compare the learning curves of several trainings."""
-    from docmt.analysis.figures import METRICS_FILE, draw_curves, read_curves, summarize_run
-
-    files = _metrics_files(options)
+    files = options.metrics_files()
     short = [path.parent.name if path.name == METRICS_FILE else path.name for path in files]
     are_unique = len(set(short)) == len(short) and all(short)
     runs = dict(zip(short if are_unique else map(str, files), files.values(), strict=True))
     curves_of_runs = {name: read_curves(path) for name, path in runs.items()}
     if options.figure:
         draw_curves(runs, options.figure)
-    width = max(map(len, curves_of_runs))
-    lines = []
+    width, lines, numbers = max(map(len, runs)), [], {}
     for name, curves in curves_of_runs.items():
         facts = ", ".join(f"{key.replace('_', ' ')} {value:,.5g}" for key, value in summarize_run(curves).items())
         lines.append(f"{name:<{width}}  {facts or 'no metrics yet'}")
-    # Names that are not UTF-8 are escaped in the file, as in the table and the figure.
-    numbers = {
-        printable(name): {key: vars(curve) for key, curve in curves.items()} for name, curves in curves_of_runs.items()
-    }
+        # Names that are not UTF-8 are escaped in the file, as in the table and the figure.
+        numbers[printable(name)] = {key: vars(curve) for key, curve in curves.items()}
     _write_report(options, "\n".join(lines), {"runs": numbers})
     return 0
 
@@ -172,12 +166,10 @@ def _inspect_attention(options: InspectOptions) -> int:
             bar.advance(len(document))
     if report.attentions:
         sentences, kind = sum(map(len, inspected)), "supplied" if options.target else "own"
-        title = (
-            f"{format_count(len(inspected), 'document')}, {format_count(sentences, 'sentence')}, {kind} translations"
-        )
+        counts = f"{format_count(len(inspected), 'document')}, {format_count(sentences, 'sentence')}"
         numbers: dict[str, Any] = {name: getattr(options, name) for name in ("model", "source", "target")}
         numbers |= {"documents": len(inspected), "sentences": sentences, **report.to_json()}
-        _write_report(options, f"{title}\n\n{report.format()}", numbers)
+        _write_report(options, f"{counts}, {kind} translations\n\n{report.format()}", numbers)
     return failures.log(len(corpus), len(inspected), "documents", "inspected")
 
 
@@ -187,7 +179,7 @@ def _read_corpus(options: InspectOptions) -> list[ParallelDocument]:
         return read_corpus(options.source, options.target)
     corpus = []
     for number, (id, sentences) in enumerate(read_documents(Path(options.source)), 1):
-        if filled := tuple(sentence for sentence in sentences if sentence):
+        if filled := tuple(filter(None, sentences)):
             corpus.append(ParallelDocument(id, filled, ("",) * len(filled), number))
     if not corpus:
         raise DocmtError(f"{options.source} holds no sentences: name a file with text")
@@ -223,15 +215,9 @@ def _record_attention(translator: Translator, document: ParallelDocument, earlie
     return report
 
 
-def _numbers_path(figure: Path) -> Path:
-    """Return the path of the numbers of a figure."""
-    return figure.with_suffix(".json")
-
-
 def _write_report(options: InspectOptions, table: str, numbers: dict[str, Any]) -> None:
     """Print the table, and write the numbers beside the figure and to --json."""
-    paths = dict.fromkeys([*([str(_numbers_path(options.figure))] if options.figure else []), *([options.json or ""])])
-    for path in filter(None, paths):
+    for path in options.numbers_files():
         write_json(path, numbers, indent=None)
     if options.json != STANDARD:
         print(printable(table, allowed="\n"))

@@ -26,15 +26,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
-from docmt.cli.options import Parser, SearchOptions, changed, translator_of
+from docmt.cli.model_arguments import SEARCH_DETAILS, check_models, check_unique, short_names
+from docmt.cli.options import ModelOptions, Parser, changed, translator_of
 from docmt.cli.output import Report, print_table, write_results
-from docmt.cli.scored_systems import check_models, check_unique, short_names
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.core.plain_text import escape_markdown
 from docmt.core.progress import progress_prefix
 from docmt.core.settings import flag_of, option
+from docmt.decoding.search_config import SearchConfig
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
+    ContextComparison,
+    ContextGain,
     ContrastiveResult,
     SignificanceConfig,
     Suite,
@@ -47,25 +49,18 @@ from docmt.evaluation import (
     evaluate_translations,
     read_suite,
 )
-from docmt.evaluation.context_usage import (
-    CONDITIONS,
-    SCORED_CONDITIONS,
-    check_has_context,
-    document_gains,
-    score_with_and_without_context,
-    shuffle_contexts,
-)
+from docmt.evaluation.context_usage import check_has_context, document_gains, score_with_and_without_context
 from docmt.evaluation.contrastive import SuiteRow, build_suite_rows, suite_markdown, suite_text
+from docmt.evaluation.suite_contexts import CONDITIONS, SCORED_CONDITIONS, shuffle_contexts
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
-    from docmt.evaluation.marked_tokens import MarkedTokens
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeOptions(SearchOptions):
+class ProbeOptions(ModelOptions):
     """The options of the command."""
 
     models: list[str] = option(positional=True, metavar="MODEL")
@@ -83,13 +78,26 @@ class ProbeOptions(SearchOptions):
     json: str | None = option(None, metavar="FILE")
     """write all results as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
-    """write the tables of --suite as Markdown (-: to standard output)"""
+    """write the table of --suite as Markdown (-: to standard output); not with --context-ablation"""
     contrastive: SuiteConfig = field(default_factory=SuiteConfig)
     """comparison of the candidates of --suite"""
     cxmi: UsageConfig = field(default_factory=UsageConfig)
     """measurement of context usage on the references"""
-    significance: SignificanceConfig = field(default_factory=SignificanceConfig)
+    significance: SignificanceConfig = option(SignificanceConfig(), skip=("test", "resample"))
     """confidence intervals"""
+    search: SearchConfig = option(SearchConfig(), skip=SEARCH_DETAILS)
+    """beam search"""
+
+
+NEEDS = (
+    ("context_ablation", "suite"),
+    ("markdown", "suite"),
+    ("contrastive", "suite"),
+    ("reference", "source"),
+    ("cxmi", "source"),
+    ("translate", "context_ablation"),
+)
+"""Options, or groups of them, that have no effect without another option."""
 
 
 def parser() -> Parser[ProbeOptions]:
@@ -112,7 +120,6 @@ class Probe:
     """counts of the warnings on the answers"""
     usage: dict[str, Any] = field(default_factory=dict)
     """context usage, for the JSON"""
-    markdown: str = ""
     status: int = 0
 
 
@@ -124,20 +131,16 @@ class ProbeRun:
     suites: Mapping[str, Suite]
     """test sets by name or path"""
     corpus: Sequence[ParallelDocument]
-
-    def short_names(self) -> dict[str, str]:
-        """Return a short unique name of each model."""
-        return dict(zip(self.options.models, short_names(self.options.models), strict=True))
+    names: Mapping[str, str]
+    """a short unique name of each model"""
 
     def prefix(self, model: str) -> str:
         """Return the name of a model as a prefix of messages, if there are several models."""
-        return f"{self.short_names()[model]}: " if len(self.options.models) > 1 else ""
+        return f"{self.names[model]}: " if len(self.names) > 1 else ""
 
     def label_progress(self, model: str, suite: str) -> AbstractContextManager[None]:
         """Return a context manager that labels progress with model and test set, if there are several."""
-        return progress_prefix(
-            f"{self.prefix(model)}{suite}" if len(self.options.models) > 1 or len(self.suites) > 1 else ""
-        )
+        return progress_prefix(f"{self.prefix(model)}{suite}" if len(self.names) > 1 or len(self.suites) > 1 else "")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -169,15 +172,12 @@ def _read(options: ProbeOptions) -> ProbeRun:
     """Check the options and read the inputs. Raises DocmtError for invalid inputs, outputs or combinations."""
     if not (options.suite or options.source):
         raise DocmtError("nothing to measure: name test sets (--suite), or a corpus (--source and --reference)")
-    if options.translate and not options.context_ablation:
-        raise DocmtError("--translate needs --context-ablation: add it, or leave --translate out")
-    for needed, names in (
-        ("suite", ("context_ablation", "markdown", "contrastive")),
-        ("source", ("reference", "cxmi")),
-    ):
-        if not getattr(options, needed) and (unused := changed(options, *names)):
+    for name, needed in NEEDS:
+        if not getattr(options, needed) and (unused := changed(options, name)):
             flag = flag_of(unused[0])
-            raise DocmtError(f"{flag} has no effect without --{needed}: add it, or leave {flag} out")
+            raise DocmtError(f"{flag} has no effect without {flag_of(needed)}: add it, or leave {flag} out")
+    if options.markdown and options.context_ablation:
+        raise DocmtError("--markdown does not go with --context-ablation, which has several tables: use --json")
     check_unique(options.models, "the list of models")
     check_unique(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]
@@ -196,29 +196,29 @@ def _read(options: ProbeOptions) -> ProbeRun:
             suite.check_languages(model, languages)
     for remark in (remark for suite in suites.values() for remark in suite.remarks()):
         _log.warning(remark)
-    return ProbeRun(options, suites, corpus)
+    names = dict(zip(options.models, short_names(options.models), strict=True))
+    return ProbeRun(options, suites, corpus, names)
 
 
 def _probe(command: ProbeRun, model: str) -> Probe:
     """Measure one model, which is loaded only here, and log warnings on its results."""
-    translator, probe = translator_of(command.options, model), Probe()
-    if command.suites and not command.options.context_ablation:
+    options, translator, probe = command.options, translator_of(command.options, model), Probe()
+    texts, report = [], Report()
+    total, done = len(command.corpus), 0
+    if command.suites and not options.context_ablation:
         _run_suites(command, model, translator, probe)
-    texts, report, total = [], Report(), 0
-    if command.suites and command.options.context_ablation:
-        total += len(command.suites)
+    elif command.suites:
         texts.append(_run_suites_in_contexts(command, model, translator, probe, report))
-    done = len(probe.usage.get("suites", ()))
+        total, done = total + len(command.suites), len(probe.usage["suites"])
     if command.corpus:
-        total += len(command.corpus)
         texts.append(_measure_context_gain(command, model, translator, probe, report))
         done += len(command.corpus) - probe.usage["left_out"]
-    if total:
+    if texts:
         probe.usage["warnings"] = report.counts()
-        nouns = ["test sets"] * command.options.context_ablation + ["documents"] * bool(command.corpus)
+        nouns = ["test sets"] * options.context_ablation + ["documents"] * bool(command.corpus)
         probe.status = max(probe.status, report.log(total, done, " and ".join(nouns), "scored"))
-        if text := "\n\n".join(filter(None, texts)):
-            print_table(command.options, f"{model}\n{text}\n" if len(command.options.models) > 1 else text)
+        text = "\n\n".join(filter(None, texts))
+        print_table(options, f"{model}\n{text}\n" if text and len(options.models) > 1 else text)
     return probe
 
 
@@ -259,8 +259,8 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     Failed test sets are reported and left out.
     """
     options, prefix = command.options, command.prefix(model)
-    rows, values, remarks = list[SuiteRow](), dict[str, Any](), list[str]()
-    marked: dict[str, MarkedTokens] = {}
+    rows, values = list[SuiteRow](), dict[str, Any]()
+    remarks, tables = list[str](), list[str]()
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         collect = partial(_collect, report, f"{prefix}{name}", suite)
         measure = partial(
@@ -274,7 +274,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
             rows += result.rows(short)
             values[name] = result.to_json()
             if result.marked:
-                marked[short] = result.marked
+                tables.append(f"{short}: {result.marked.format()}")
             if result.skipped:
                 remarks.append(f"{result.skipped:,} items of {short} left out, as no other item has as many sentences")
     probe.usage |= {**asdict(options.contrastive), "suites": values}
@@ -283,9 +283,6 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     if not rows:
         return ""
     columns = [f"{name} context" for name in SCORED_CONDITIONS[: max(len(row.counts) for row in rows)]]
-    pages = [f"{escape_markdown(short)}: {tokens.markdown()}" for short, tokens in marked.items()]
-    probe.markdown = "\n\n".join([f"# {model}", suite_markdown(rows, columns).rstrip(), *pages]) + "\n"
-    tables = [f"{short}: {tokens.format()}" for short, tokens in marked.items()]
     return "\n\n".join(["\n".join([suite_text(rows, columns, columns[0]), *remarks]), *tables])
 
 
@@ -303,7 +300,7 @@ def _measure_context_gain(command: ProbeRun, model: str, translator: Translator,
             report.add_warnings(name, scores[0])
             documents.append(document)
             gains.append(document_gains(document, *scores))
-    parts: dict[str, Any] = {}
+    parts: dict[str, ContextGain | ContextComparison] = {}
     if documents:
         parts["context_gain"] = context_gain(gains, options.cxmi, options.significance)
     if options.cxmi.replaced_sentences and len(documents) == 1:
@@ -311,22 +308,19 @@ def _measure_context_gain(command: ProbeRun, model: str, translator: Translator,
     elif options.cxmi.replaced_sentences and documents:
         measure = partial(compare_contexts, translator, documents, options.cxmi, options.significance)
         contexts = call_or_report(f"{prefix}true, empty and shuffled context", measure, report.failures)
-        parts |= {"other_context": contexts} if contexts is not None else {}
-    values = {
-        "source": options.source,
-        "reference": options.reference,
-        "before": options.cxmi.replaced_sentences,
-        "examples": options.cxmi.examples,
-    }
-    probe.usage |= {**values, "left_out": len(command.corpus) - len(documents)}
+        if contexts is not None:
+            parts["other_context"] = contexts
+    probe.usage |= {"source": options.source, "reference": options.reference}
+    probe.usage |= {"before": options.cxmi.replaced_sentences, "examples": options.cxmi.examples}
+    probe.usage |= {"left_out": len(command.corpus) - len(documents)}
     probe.usage |= {name: part.to_json() for name, part in parts.items()}
     return "\n\n".join(part.format() for part in parts.values())
 
 
 def _write(command: ProbeRun, probes: Mapping[str, Probe]) -> None:
     """Print one table of the results of all models on the test sets, and write the output files."""
-    options, page = command.options, "\n".join(probe.markdown for probe in probes.values())
-    content, text = dict[str, Any](), ""
+    options = command.options
+    content, text, page = dict[str, Any](), "", ""
     if any(probe.answers for probe in probes.values()):
         content, text, page = _format_answers(command, probes)
     usage = [
@@ -345,14 +339,10 @@ def _format_answers(command: ProbeRun, probes: Mapping[str, Probe]) -> tuple[dic
     """Return the results on the test sets as values for JSON, as text and as Markdown."""
     options, paths, models = command.options, command.options.suite, list(probes)
     short = dict(zip(short_names(paths), paths, strict=True))
-    rows = [
-        row
-        for name, path in short.items()
-        for row in build_suite_rows(
-            name, command.suites[path].items, [probe.answers[path] for probe in probes.values()]
-        )
-    ]
-    names = [command.short_names()[model] for model in models]
+    rows = list[SuiteRow]()
+    for name, path in short.items():
+        rows += build_suite_rows(name, command.suites[path].items, [probe.answers[path] for probe in probes.values()])
+    names = [command.names[model] for model in models]
     beam = options.search.beam if any(suite.generative for suite in command.suites.values()) else None
     content: dict[str, Any] = {**asdict(options.contrastive), "beam": beam}
     results = {path: {model: probe.answers[path].to_json() for model, probe in probes.items()} for path in paths}

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from docmt.analysis import attention_entropy, measure_entropy, report_attention
-from docmt.analysis.attention_records import (
+from docmt.analysis.attention_analysis import (
     SentenceAttentionRecord,
     TokenAttentionRecord,
     attention_sites,
+    mean_and_deviation,
     record_attention,
 )
-from docmt.analysis.entropy import mean_and_deviation
 from docmt.data import Batch
 from docmt.decoding import SearchConfig
 from docmt.decoding.scheduler import Task
@@ -21,7 +21,6 @@ from docmt.model.contexts import PackedStates
 from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.selective_attention import SelectiveAttention
-from docmt.model.systems import Group
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, in_tiers
 
@@ -160,27 +159,6 @@ def test_sentences_look_where_the_system_can_see(name, batch_tokens):
             assert sum(heads[head] for heads in by_distance.values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", ["selective", "hierarchical"])
-def test_the_report_tells_which_sentences_have_weight(name):
-    model = build(name)
-    report = report_attention(model, passes_of(model))
-    (sums,) = [sums for sums in report.attentions.values() if sums.sentences]
-    documents = [range(5), range(5, 7), range(7, 8)]
-    assert set(sums.sentences) == ({*range(7)} if name == "selective" else {1, 2, 3, 4, 6})
-    for number, weights in sums.sentences.items():
-        (own,) = [document for document in documents if number in document]
-        assert set(weights) <= (set(own) - {number} if name == "selective" else set(own[: number - own.start]))
-        assert all(weights.values()) and sum(weights.values()) == pytest.approx(1)
-    assert sums.sentences[6] == {5: pytest.approx(1)}
-    single = report_attention(model, passes_of(model, batch_tokens=16))
-    (alone,) = [sums for sums in single.attentions.values() if sums.sentences]
-    for number, weights in alone.sentences.items():
-        assert weights == pytest.approx(sums.sentences[number], abs=1e-5)
-    assert report_attention(model, passes_of(model), report).num_sentences == 16, "numbers continue"
-    rows = [row["sentence_weights"] for row in report.to_json()["attentions"] if "sentence_weights" in row]
-    assert len(rows) == 1 and rows[0]["7"] == {"6": 1.0} and rows[0]["15"] == {"14": 1.0}
-
-
 @pytest.mark.parametrize("name", ["sentence", "multihop", "group only"])
 def test_what_has_no_choice_has_no_map(name):
     model = build(name)
@@ -313,65 +291,6 @@ def test_an_open_gate_lets_the_document_in():
                 module.linear.bias.fill_(-4.0)  # 1.8 % of the attention within the sentence
     for sums in report_attention(model, passes_of(model)).gates.values():
         assert mean_and_deviation(sums)[0] == pytest.approx(0.982, abs=1e-3)
-
-
-def linear_of(model):
-    return [module for module in model.modules() if isinstance(module, LinearAttention)]
-
-
-def test_gates_of_sentences_are_those_that_another_follows():
-    model = build("concat, linear, gates")
-    gated = [attention for attention in linear_of(model) if attention.gate is not None]
-    with torch.no_grad():
-        for attention in gated:
-            attention.gate.weight.zero_()
-            attention.gate.bias.copy_(torch.tensor([0.0, 2.0]))
-    report = report_attention(model, passes_of(model))
-    assert len(gated) == 2
-    assert len(report.linear) == 4, "self and cross of two layers"
-    for site, sums in report.linear.items():
-        if site.kind == "decoder_self_global":
-            assert sums.sentence_gates.values() == pytest.approx([0.5, 0.8808], abs=1e-4)
-            assert sums.sentence_gates.count == 1 + 2 + 2 + 2 + 1, (
-                "windows of three have two, the first of a document none"
-            )
-        else:
-            assert sums.sentence_gates.values() == []
-    assert "decoder self global      1  0.690   0.500   0.881" in report.format().partition("sentence gates")[2]
-    rows = {row["kind"]: row for row in report.to_json()["linear"]}
-    assert rows["decoder_self_global"]["sentence_gates"] == pytest.approx([0.5, 0.880797], abs=1e-5)
-    assert rows["decoder_cross_global"]["sentence_gates"] == []
-
-
-def test_gates_of_sentences_are_those_of_their_last_tokens():
-    model = build("group, linear over the document", group=Group(global_attention="linear", cross_layers=0), noise=0.5)
-    report = report_attention(model, passes_of(model, slice(1, 2)))
-    met = []
-    (site, *_) = [site for site, sums in report.linear.items() if sums.sentence_gates.count]
-    with record_attention(model, lambda look: met.append(look) if look.site == site else None):
-        model(next(iter(passes_of(model, slice(1, 2))))[0])
-    (look,) = met
-    first_end = len(TARGETS[1][0]) + 1
-    expected = look.attention.compute_gates(look.memory[first_end : first_end + 1]).sigmoid()
-    torch.testing.assert_close(look.sentence_gates(), expected)
-    assert report.linear[site].sentence_gates.values() == pytest.approx(expected[0].tolist(), abs=1e-6)
-
-
-@pytest.mark.parametrize("name", ["concat, linear, gates", "concat, linear, keep last"])
-def test_temperatures_are_how_sharp_features_are(name):
-    model = build(name)
-    for attention in linear_of(model):
-        features, temperature = attention.features, 1.7
-        with torch.no_grad():
-            features.temperature.fill_(temperature)
-            if features.per_dimension:
-                features.scales.fill_(-temperature)  # the sign of a scale means nothing
-    expected = 1.0 if features.per_dimension else temperature
-    report = report_attention(model, passes_of(model))
-    assert all(sums.temperatures == pytest.approx([expected] * 2) for sums in report.linear.values())
-    assert "temperatures of linear attention" in report.format()
-    for name in ("group", "group, linear over the document"):
-        assert "temperatures" not in report_attention(build(name), passes_of(build(name))).format()
 
 
 def test_several_sentences_at_once_have_entropies_as_well():

@@ -7,7 +7,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import MetricConfig, document_bleu, evaluate_documents
-from docmt.evaluation.scores import bleu_from_sums, chrf_from_sums, compute_bleu, ter_from_sums
+from docmt.evaluation.metrics import bleu_from_sums, chrf_from_sums, compute_bleu, ter_from_sums
 
 WORDS = [
     "the",
@@ -62,7 +62,7 @@ def test_ter_tells_how_far_it_is(monkeypatch, capsys):
     """A part of the sentences at a time, with the same result."""
     hypotheses, references = texts(1, 40), texts(2, 40)
     whole = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
-    monkeypatch.setattr("docmt.evaluation.scores._TER_BATCH", 30)
+    monkeypatch.setattr("docmt.evaluation.metrics._TER_BATCH", 30)
     monkeypatch.setattr("docmt.core.progress.time.monotonic", iter(range(0, 10_000, 20)).__next__)
     parts = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
     sentences = len(flat(references))
@@ -126,7 +126,7 @@ def test_document_bleu_alone():
 
 
 def test_the_private_part_of_sacrebleu_is_as_it_was():
-    """`_extract_corpus_statistics` has no public twin for chrF. If it changes, `evaluation.scores` must follow."""
+    """`_extract_corpus_statistics` has no public twin for chrF. If it changes, `evaluation.metrics` must follow."""
     hypotheses, references = ["the old bridge", "closed"], [["the new bridge", "closed"], ["an old bridge", "shut"]]
     bleu, chrf, ter = (m._extract_corpus_statistics(hypotheses, references) for m in (BLEU(), CHRF(), TER()))
     assert bleu == [[3, 3, 3, 1, 0, 0, 3, 2, 1, 0], [1, 1, 1, 0, 0, 0, 1, 0, 0, 0]]
