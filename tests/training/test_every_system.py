@@ -409,16 +409,16 @@ def unusual_store(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("settings", "lengths"),
+    "settings",
     [
-        ({}, []),
-        ({**LINEAR, "model__linear": Linear(gate="average")}, []),
-        ({**LINEAR, "model__linear": Linear(gate="decay")}, [8, 64]),
-        ({**LINEAR_CONCAT, "model__linear": Linear(gate="decay")}, []),
+        {},
+        {**LINEAR, "model__linear": Linear(gate="average")},
+        {**LINEAR, "model__linear": Linear(gate="decay")},
+        {**LINEAR_CONCAT, "model__linear": Linear(gate="decay")},
     ],
 )
-def test_unusual_documents_train(change, unusual_store, settings, lengths):
-    config = change(store=unusual_store.directory, stop__max_epochs=2, batches__instance_lengths=lengths, **settings)
+def test_unusual_documents_train(change, unusual_store, settings):
+    config = change(store=unusual_store.directory, stop__max_epochs=2, **settings)
     config = replace(config, validation=replace(config.validation, every=0), log_every=1)
     train(config)
     losses = [json.loads(line)["loss"] for line in (config.run / "metrics.jsonl").read_text().splitlines()]

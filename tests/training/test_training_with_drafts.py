@@ -231,7 +231,7 @@ def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):
     store, config = copy(drafted.split("train")), hops("run")
     store.drafts = long
     with_long = type(corpus.train)(store, config, corpus.specials)
-    instances = with_long.instances.expand()
+    instances = with_long.instances
     sentences = instances.last - instances.before
     assert with_long.plan.lengths.tolist() == (42 * sentences).tolist()
     with pytest.raises(DocmtError, match=r"has 42 tokens, but model.max_positions is 41"):

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, build, check_fields, check_number, field_range, option, quote, ranged, to_mapping
+from docmt.core.settings import MANY, build, check_fields, check_number, option, quote, ranged, to_mapping
 from docmt.core.settings import first_difference as first_settings_difference
 from docmt.model import ModelConfig
-from docmt.model.model_config import Sizes
-from docmt.model.systems import ContextSpec
 
 
 @dataclass(frozen=True)
@@ -24,18 +22,11 @@ class BatchConfig:
     """maximum tokens per batch, counting the longer side of each instance"""
     gradient_accumulation: int = ranged(1, 1, 1_000_000)
     """batches per update and process, with summed gradients (a resumed run keeps the batches per update)"""
-    instance_lengths: list[int] = field(default_factory=list)
-    """train on instances of several maximum lengths, such as 64 128 256 512"""
     train_share: float = ranged(1.0, 1e-9, 1)
     """share of the training documents to use, from the first on"""
 
     def __post_init__(self) -> None:
         check_fields(self, "batches.")
-        lengths = self.instance_lengths
-        for length in lengths:
-            check_number("batches.instance_lengths", length, field_range(Sizes, "instance_tokens"))
-        if duplicates := [length for length in lengths if lengths.count(length) > 1]:
-            raise DocmtError(f"batches.instance_lengths has {duplicates[0]} twice: give each length once")
 
 
 @dataclass(frozen=True)
@@ -72,8 +63,6 @@ class OptimizerConfig:
     """updates in which the learning rate rises from 0"""
     schedule: Literal["inverse_sqrt", "constant"] = "inverse_sqrt"
     """learning rate after the warm-up: inverse square root, or constant"""
-    beta1: float = ranged(0.9, 0, 0.999999)
-    """Adam: decay rate of the gradient mean"""
     beta2: float = ranged(0.98, 0, 0.999999)
     """Adam: decay rate of the squared gradient mean"""
     epsilon: float = ranged(1e-8, 1e-30, 1)
@@ -263,7 +252,6 @@ class TrainConfig:
             ):
                 if is_set:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
-        self._check_instance_lengths()
         if self.cpu_offload and self.strategy != "fsdp":
             raise DocmtError(f"cpu_offload is true, but strategy is {self.strategy}: choose fsdp (on GPUs), or false")
         if self.reverse and self.model.system_options.context_spec().drafts:
@@ -295,22 +283,6 @@ class TrainConfig:
     def compute_dtype(self) -> Literal["float32", "bfloat16"]:
         """Number format of products, in training and in translation."""
         return "float32" if self.precision == "float32" else "bfloat16"
-
-    def _check_instance_lengths(self) -> None:
-        """Raise DocmtError for lengths above `instance_tokens`, and for systems that ignore lengths."""
-        lengths, model = self.batches.instance_lengths, self.model
-        if not lengths:
-            return
-        if max(lengths) > model.instance_tokens:
-            raise DocmtError(
-                f"batches.instance_lengths has {max(lengths)}, but model.instance_tokens is {model.instance_tokens}: "
-                "leave it out, or raise model.instance_tokens"
-            )
-        if model.system_options.context_spec() != ContextSpec():
-            raise DocmtError(
-                f"batches.instance_lengths has no effect on the {model.system} system, which reads a fixed number "
-                "of sentences: leave it out, or choose a system that reads whole instances, such as group"
-            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the configuration in types that JSON and YAML have."""

@@ -25,7 +25,7 @@ from docmt.cli.model_arguments import resolve_model_names
 from docmt.cli.options import Parser
 from docmt.core.errors import printable
 from docmt.data import PrepareConfig
-from docmt.data.prepare_config import LEARNED_KINDS
+from docmt.data.preparation import LEARNED_KINDS
 
 _log = logging.getLogger(__name__)
 
