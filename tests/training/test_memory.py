@@ -9,7 +9,7 @@ import torch
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.training import BatchConfig, memory, train
-from docmt.training.memory import ModelSize, choose_strategy, estimate
+from docmt.training.memory import build_outline, choose_strategy, estimate
 from docmt.training.train_config import AdapterConfig
 from docmt.training.training_corpus import fit_model_config
 
@@ -23,27 +23,28 @@ def limit(monkeypatch):
     return lambda gigabytes: monkeypatch.setattr(memory, "available_memory", lambda *_: int(gigabytes * GIGABYTE))
 
 
-@pytest.fixture(scope="module")
-def size():
+def outline(model, trainable=True):
+    """The model without values, all of it trainable or frozen."""
     with torch.device("meta"):
-        return ModelSize.measure(TranslationModel(LARGE))
+        return TranslationModel(model).requires_grad_(trainable)
 
 
-def test_parts_of_a_model_add_up(size):
-    assert size.weights == size.trainable
-    assert size.layers == 24 and size.unit * 24 > size.weights - size.rest > size.unit * 12
-    assert size.rest >= 32_000 * size.width
+@pytest.fixture(scope="module")
+def large():
+    return outline(LARGE)
 
 
-def test_what_saves_memory_saves_it(tiny_config, size):
+def test_what_saves_memory_saves_it(tiny_config, large):
     config = replace(tiny_config, model=LARGE, batches=BatchConfig(batch_tokens=4096))
 
-    def need(kind="ddp", processes=2, on_gpu=True, **settings):
-        return estimate(replace(config, **settings), size, kind, processes, on_gpu)
+    weights = sum(weight.numel() for weight in large.parameters())
 
-    assert need(processes=1).weights + need(processes=1).optimizer == 16 * size.weights
+    def need(kind="ddp", processes=2, on_gpu=True, **settings):
+        return estimate(replace(config, **settings), large, kind, processes, on_gpu)
+
+    assert need(processes=1).weights + need(processes=1).optimizer == 16 * weights
     assert need("fsdp").total < need().total
-    assert need("fsdp", 8).optimizer == size.weights
+    assert need("fsdp", 8).optimizer == weights
     assert need("fsdp", 64).total < need("fsdp", 8).total
     offloaded = need("fsdp", 8, strategy="fsdp", cpu_offload=True)
     assert offloaded.optimizer == 0 and offloaded.total < need("fsdp", 8).total
@@ -66,13 +67,13 @@ def test_estimates_are_near_the_peaks_of_a_gpu(tiny_config, settings, gigabytes)
     model = ModelConfig(system="group", preset="large", vocabulary_size=8000)
     batches = BatchConfig(batch_tokens=4096)
     config = replace(tiny_config, model=model, batches=batches, precision="bfloat16", **settings)
-    need = estimate(config, memory._measure_config(config), settings.get("strategy", "ddp"), 1, True)
+    need = estimate(config, outline(model), settings.get("strategy", "ddp"), 1, True)
     assert need.total / GIGABYTE == pytest.approx(gigabytes, rel=0.2)
 
 
-def test_auto_shards_what_does_not_fit(tiny_config, limit, size):
+def test_auto_shards_what_does_not_fit(tiny_config, limit, large):
     config = replace(tiny_config, model=LARGE)
-    need = estimate(config, size, "ddp", 2, False).total / GIGABYTE
+    need = estimate(config, large, "ddp", 2, False).total / GIGABYTE
     for gigabytes, processes, expected in ((need + 0.1, 2, "ddp"), (need - 0.1, 2, "fsdp"), (need, 1, "ddp")):
         limit(gigabytes)
         assert choose_strategy(config, processes, processes, False)[0] == expected
@@ -81,11 +82,11 @@ def test_auto_shards_what_does_not_fit(tiny_config, limit, size):
     assert choose_strategy(replace(config, strategy="fsdp"), 1, 1, False)[0] == "fsdp"
 
 
-def test_auto_does_not_shard_what_would_then_need_more(tiny_config, limit, size):
+def test_auto_does_not_shard_what_would_then_need_more(tiny_config, limit, large):
     """The end of a sharded training has the whole model and its parts; with adapters, little else is divided."""
     config = replace(tiny_config, model=LARGE, precision="bfloat16-weights")
     config = replace(config, initialize_from=Path("start"), adapters=AdapterConfig(rank=4))
-    frozen = replace(size, trainable=0)
+    frozen = outline(LARGE, trainable=False)
     need = [estimate(config, frozen, kind, 2, True).total for kind in ("ddp", "fsdp")]
     assert need[0] < need[1]
     limit(need[0] / GIGABYTE - 0.1)
@@ -93,12 +94,12 @@ def test_auto_does_not_shard_what_would_then_need_more(tiny_config, limit, size)
         choose_strategy(config, 2, 2, True)
 
 
-def test_what_the_end_needs_is_not_saved_by_other_updates(tiny_config, size, limit):
+def test_what_the_end_needs_is_not_saved_by_other_updates(tiny_config, large, limit):
     """Neither smaller batches nor checkpointing help there."""
     config = replace(
         tiny_config, model=LARGE, strategy="fsdp", batches=BatchConfig(batch_tokens=512), precision="bfloat16"
     )
-    need = estimate(config, size, "fsdp", 8, True)
+    need = estimate(config, large, "fsdp", 8, True)
     assert need.total == need.end > need.updates
     limit(0.9 * need.end / GIGABYTE)
     with pytest.raises(DocmtError, match=r"the whole model\), but has .* GB. What saves memory: more processes,"):
@@ -117,8 +118,8 @@ def test_a_training_that_does_not_fit_is_refused_with_what_saves_memory(change, 
     fitted = replace(config, model=fit_model_config(config.model, store))
     train_split = store.split("train")
     tokens = len(train_split.source.tokens) + len(train_split.target.tokens)
-    need = estimate(fitted, memory._measure_config(fitted), "ddp", 1, False, tokens)
-    assert need.total < estimate(fitted, memory._measure_config(fitted), "ddp", 1, False).total, "no batch has more"
+    need = estimate(fitted, outline(fitted.model), "ddp", 1, False, tokens)
+    assert need.total < estimate(fitted, outline(fitted.model), "ddp", 1, False).total, "no batch has more"
     limit(0.9 * need.total / GIGABYTE)
     with pytest.raises(DocmtError, match=r"would need about .* GB \(weights .*\), but has .* GB") as refused:
         train(config)
@@ -140,9 +141,9 @@ def test_it_is_refused_before_weights_take_memory(tiny_config, limit, monkeypatc
 def test_frozen_weights_need_no_gradients(settings, change, limit, store, sentence_run):
     config = change(initialize_from=sentence_run / "model", model__system="sentence", **settings)
     fitted = replace(config, model=fit_model_config(config.model, store))
-    frozen = memory._measure_config(fitted)
-    whole = replace(frozen, trainable=frozen.weights)
-    less, full = (estimate(fitted, size, "ddp", 1, False, 1000).total for size in (frozen, whole))
+    less, full = (
+        estimate(fitted, model, "ddp", 1, False, 1000).total for model in (build_outline(fitted), outline(fitted.model))
+    )
     assert less < full
     limit((less + full) / 2 / GIGABYTE)
     choose_strategy(fitted, 1, 1, False, 1000)

@@ -53,7 +53,7 @@ from docmt.training.run_directory import (
     save_checkpoint,
     write_state,
 )
-from docmt.training.train_config import TrainConfig, check_averaging
+from docmt.training.train_config import TrainConfig
 from docmt.training.trained_weights import has_shards, is_sharded, local, save_shards
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
 from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss, plain_loss
@@ -93,8 +93,6 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
     bit-identical numbers. The run directory is locked: only one process at a time trains a run.
     Raises DocmtError for errors that the user can fix.
     """
-    if not resume:
-        check_averaging(config)
     store = select_direction(PreparedStore.open(config.store), config)
     config = _resolve_model_config(config, store, resume, explicit)
     run = RunDirectory(config.run)

@@ -24,42 +24,6 @@ Strategy = Literal["ddp", "fsdp"]
 STRATEGIES: tuple[Strategy, Strategy] = ("ddp", "fsdp")
 
 
-@dataclass(frozen=True)
-class ModelSize:
-    """Numbers of weights of a model, and of values that its layers keep for the backward pass."""
-
-    weights: int
-    trainable: int
-    unit: int
-    """weights of the largest layer, which a sharded training gathers at once"""
-    rest: int
-    """weights outside of layers, which stay gathered during an update"""
-    activations: int
-    """values per token that all layers keep"""
-    layer_activations: int
-    """values per token of the layer that keeps most"""
-    layers: int
-    width: int
-
-    @classmethod
-    def measure(cls, model: TranslationModel) -> ModelSize:
-        """Return the size of a model, which may be on the "meta" device."""
-        layers = [module for module in model.modules() if isinstance(module, Layer)]
-        counts = [sum(weight.numel() for weight in layer.parameters()) for layer in layers]
-        kept = [_kept_values(layer) for layer in layers]
-        total = sum(weight.numel() for weight in model.parameters())
-        return cls(
-            weights=total,
-            trainable=sum(weight.numel() for weight in model.parameters() if weight.requires_grad),
-            unit=max(counts, default=0),
-            rest=max(total - sum(counts), 0),
-            activations=sum(kept),
-            layer_activations=max(kept, default=0),
-            layers=len(layers),
-            width=model.config.width,
-        )
-
-
 def _kept_values(layer: nn.Module) -> int:
     """Return the values per token that a layer keeps: inputs and outputs of products, and about four norms."""
     linear = [module for module in layer.modules() if isinstance(module, nn.Linear)]
@@ -98,12 +62,23 @@ class MemoryNeed:
 
 
 def estimate(
-    config: TrainConfig, size: ModelSize, strategy: Strategy, processes: int, on_gpu: bool, corpus_tokens: int = MANY
+    config: TrainConfig,
+    model: TranslationModel,
+    strategy: Strategy,
+    processes: int,
+    on_gpu: bool,
+    corpus_tokens: int = MANY,
 ) -> MemoryNeed:
     """Return the memory of a process. Activations vary with the lengths of sentences.
 
-    corpus_tokens: tokens of the training corpus; no batch has more.
+    model: on any device, such as "meta". corpus_tokens: tokens of the training corpus; no batch has more.
     """
+    layers = [module for module in model.modules() if isinstance(module, Layer)]
+    layer_weights = [sum(weight.numel() for weight in layer.parameters()) for layer in layers]
+    kept = [_kept_values(layer) for layer in layers]
+    total = sum(weight.numel() for weight in model.parameters())
+    trainable = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    rest = max(total - sum(layer_weights), 0)  # outside of layers
     short = config.precision != "float32"
     gathered = 2 if config.precision == "bfloat16-weights" else 4  # bytes of a weight that computes
     row, tokens = 4 * config.model.vocabulary_size, min(config.batches.batch_tokens, corpus_tokens)
@@ -111,22 +86,22 @@ def estimate(
     if strategy == "fsdp":
         share = 0 if config.cpu_offload and on_gpu else 1 / processes
         # Weights and gradients of the rest and of two layers: one computes while the next one arrives.
-        work = (size.rest + 2 * size.unit) * (gathered + gathered) if share < 1 else 0
-        weights, optimizer = int(share * 4 * (size.weights + size.trainable)) + work, int(share * 8 * size.trainable)
-        end = int(share * 4 * size.weights) + optimizer + (6 if short else 4) * size.weights + logits
+        work = 2 * gathered * (rest + 2 * max(layer_weights, default=0)) if share < 1 else 0
+        weights, optimizer = int(share * 4 * (total + trainable)) + work, int(share * 8 * trainable)
+        end = int(share * 4 * total) + optimizer + (6 if short else 4) * total + logits
     else:
-        exchanged = gathered * size.trainable if processes > 1 else 0  # buckets of gradients
-        weights = gathered * (size.weights + size.trainable) + exchanged
-        masters = 8 * size.trainable if gathered == 2 else 0  # float32 weights and gradients
-        optimizer = 8 * size.trainable + masters
-        end = 4 * size.weights + optimizer
+        exchanged = gathered * trainable if processes > 1 else 0  # buckets of gradients
+        weights = gathered * (total + trainable) + exchanged
+        masters = 8 * trainable if gathered == 2 else 0  # float32 weights and gradients
+        optimizer = 8 * trainable + masters
+        end = 4 * total + optimizer
     width = 2 if short else 4  # bytes of a value
     # Autocast keeps copies of weights. Without checkpointing, they are mostly in the margin of the other figure.
-    copies = 2 * max(size.trainable - size.rest, 0) if config.precision == "bfloat16" else 0
-    activations = tokens * (size.layers * size.width + size.layer_activations) * width + copies
+    copies = 2 * max(trainable - rest, 0) if config.precision == "bfloat16" else 0
+    activations = tokens * (len(layers) * model.config.width + max(kept, default=0)) * width + copies
     if not config.activation_checkpointing:
-        activations = max(activations, tokens * size.activations * width)
-    return MemoryNeed(weights, optimizer, activations + logits + row * size.width, end)
+        activations = max(activations, tokens * sum(kept) * width)
+    return MemoryNeed(weights, optimizer, activations + logits + row * model.config.width, end)
 
 
 def available_memory(on_gpu: bool, local_processes: int) -> int:
@@ -149,8 +124,8 @@ def choose_strategy(
     """
     if config.cpu_offload and not on_gpu:
         raise DocmtError("cpu_offload is true, but this training runs on a CPU: set it to false")
-    size, limit = _measure_config(config), available_memory(on_gpu, local_processes)
-    whole, parts = (estimate(config, size, kind, processes, on_gpu, corpus_tokens) for kind in STRATEGIES)
+    model, limit = build_outline(config), available_memory(on_gpu, local_processes)
+    whole, parts = (estimate(config, model, kind, processes, on_gpu, corpus_tokens) for kind in STRATEGIES)
     strategy: Strategy = "ddp" if config.strategy == "auto" else config.strategy
     if config.strategy == "auto" and processes > 1 and whole.total > max(limit, parts.total):
         strategy = "fsdp"
@@ -167,15 +142,15 @@ def choose_strategy(
     )
 
 
-def _measure_config(config: TrainConfig) -> ModelSize:
-    """Return the size of the model of a training. New weights that a pattern of `freeze` matches count as frozen."""
+def build_outline(config: TrainConfig) -> TranslationModel:
+    """Return the model of a training without values. New weights that a pattern of `freeze` matches count as frozen."""
     with torch.device("meta"):
         model = TranslationModel(config.model)
     words = ["pretrained"] if config.adapters.rank else config.freeze_patterns
     names = [name for name, _ in model.named_parameters()]
     for name in {name for word in words for name in match_freeze_word(model, word, names)}:
         model.get_parameter(name).requires_grad_(False)
-    return ModelSize.measure(model)
+    return model
 
 
 def _gigabytes(count: int) -> str:

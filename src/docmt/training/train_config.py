@@ -46,11 +46,6 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "objective.")
-        if self.word_dropout and not self.word_dropout_epochs:
-            raise DocmtError(
-                f"objective.word_dropout is {self.word_dropout} but objective.word_dropout_epochs is 0: "
-                "set the number of epochs with word dropout, or leave out word dropout"
-            )
 
 
 @dataclass(frozen=True)
@@ -110,9 +105,6 @@ class AdapterConfig:
     def __post_init__(self) -> None:
         check_fields(self, "adapters.")
         self.patterns  # noqa: B018 - raises for empty ones
-        for name in ("alpha", "modules"):
-            if not self.rank and getattr(self, name) != getattr(AdapterConfig, name):
-                raise DocmtError(f"adapters.{name} is set but adapters.rank is 0: choose a rank, or leave it out")
 
     @property
     def patterns(self) -> list[str]:
@@ -143,11 +135,6 @@ class ValidationConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "validation.")
-        if self.beam > 1 and self.best_by == "loss":
-            raise DocmtError(
-                f"validation.beam is {self.beam}, but with validation.best_by loss nothing is translated: leave it "
-                "out, or choose validation.best_by d_bleu"
-            )
 
 
 @dataclass(frozen=True)
@@ -242,31 +229,28 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "")
-        if self.initialize_from is None:
-            for name, is_set in (
-                ("optimizer.pretrained_lr_scale", self.optimizer.pretrained_lr_scale != 1),
-                ("initialize_reverse_from", self.initialize_reverse_from is not None),
-                ("freeze", bool(self.freeze_patterns)),
-                ("adapters.rank", self.adapters.rank > 0),
-                (setting := self.model.system_options.initialization_setting, bool(setting)),
-            ):
-                if is_set:
-                    raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
+        system, drafts = self.model.system, self.model.system_options.context_spec().drafts
+        start_setting, freezes = self.model.system_options.initialization_setting, self.freeze_patterns
+        for name, (needed, problem) in _NEEDS.items():
+            if _is_set(self, name) and not _is_set(self, needed):
+                raise DocmtError(f"{name} {problem.format_map(vars(self))}")
+        if start_setting and self.initialize_from is None:
+            raise DocmtError(f"{start_setting} {_NO_START}")
         if self.cpu_offload and self.strategy != "fsdp":
             raise DocmtError(f"cpu_offload is true, but strategy is {self.strategy}: choose fsdp (on GPUs), or false")
-        if self.reverse and self.model.system_options.context_spec().drafts:
+        if self.reverse and drafts:
             raise DocmtError(
-                f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
-                "store's source: choose another system, or reverse false"
+                f"reverse is true, but the {system} system reads drafts, which are translations of the store's source: "
+                "choose another system, or reverse false"
             )
-        if self.drafter is not None and not self.model.system_options.context_spec().drafts:
-            raise DocmtError(f"drafter is set, but the {self.model.system} system reads no drafts: leave it out")
-        if self.adapters.rank and self.freeze_patterns:
+        if self.drafter is not None and not drafts:
+            raise DocmtError(f"drafter is set, but the {system} system reads no drafts: leave it out")
+        if self.adapters.rank and freezes:
             raise DocmtError(
                 f"freeze is {quote(self.freeze)}, but adapters.rank is {self.adapters.rank}, which freezes all "
                 "loaded weights: leave one of them out"
             )
-        if (self.adapters.rank or self.freeze_patterns == ["pretrained"]) and self.optimizer.pretrained_lr_scale != 1:
+        if (self.adapters.rank or freezes == ["pretrained"]) and self.optimizer.pretrained_lr_scale != 1:
             alternative = "do without adapters" if self.adapters.rank else "freeze none"
             raise DocmtError(
                 f"optimizer.pretrained_lr_scale has no effect on frozen weights: leave it out, or {alternative}"
@@ -294,13 +278,38 @@ class TrainConfig:
         return build(cls, values, source)
 
 
-def check_averaging(config: TrainConfig) -> None:
-    """Raise DocmtError if a new run sets the number of validations to average, but averages none."""
-    checkpoints = config.checkpoints
-    if checkpoints.average == "none" and checkpoints.average_count != CheckpointConfig.average_count:
-        raise DocmtError(
-            "checkpoints.average_count is set but checkpoints.average is none: choose last or best, or leave it out"
-        )
+_NO_START = "is set but initialize_from is not: name the model to start from"
+_NO_ADAPTERS = "is set but adapters.rank is 0: choose a rank, or leave it out"
+_NEEDS = {
+    "objective.word_dropout": (
+        "objective.word_dropout_epochs",
+        "is {objective.word_dropout} but objective.word_dropout_epochs is 0: set the number of epochs with word "
+        "dropout, or leave out word dropout",
+    ),
+    "validation.beam": (
+        "validation.best_by",
+        "is {validation.beam}, but with validation.best_by loss nothing is translated: leave it out, or choose "
+        "validation.best_by d_bleu",
+    ),
+    "checkpoints.average_count": (
+        "checkpoints.average",
+        "is set but checkpoints.average is none: choose last or best, or leave it out",
+    ),
+    "adapters.alpha": ("adapters.rank", _NO_ADAPTERS),
+    "adapters.modules": ("adapters.rank", _NO_ADAPTERS),
+    "adapters.rank": ("initialize_from", _NO_START),
+    "freeze": ("initialize_from", _NO_START),
+    "optimizer.pretrained_lr_scale": ("initialize_from", _NO_START),
+    "initialize_reverse_from": ("initialize_from", _NO_START),
+}
+"""Settings without effect unless another one is set, too, and the error if it is not."""
+
+
+def _is_set(config: TrainConfig, name: str) -> bool:
+    """Return whether a setting differs from its default."""
+    group, _, field_name = name.rpartition(".")
+    part = getattr(config, group) if group else config
+    return bool(getattr(part, field_name) != getattr(type(part), field_name))
 
 
 # Fields that may differ between a run and its resumption: they change neither the data nor, but for rounding, weights.
