@@ -10,7 +10,8 @@ from runs import metrics
 from docmt.model import TranslationModel
 from docmt.model.systems import Context, Group
 from docmt.training import StopConfig, train
-from docmt.training.reporting import RecentUpdates, describe_new_weights, estimate_eta
+from docmt.training.finetune import describe_new_weights
+from docmt.training.reporting import RecentUpdates, estimate_eta
 from docmt.training.run_directory import BestValidation, TrainingState
 from docmt.training.training_corpus import fit_model_config
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, Self, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,8 @@ def _parse(kind: Any, value: Any, name: str) -> Any:
         raise StatisticsError(f"{name} is {value!r}"[:80])
     if is_dataclass(kind):
         types = get_type_hints(kind)
-        return kind(**{key: _parse(types[key], item, key) for key, item in value.items()})
+        values = {key: _parse(types[key], item, key) for key, item in value.items()}
+        return cast(type[Any], kind)(**values)
     if expected is dict:
         return {key: _parse(get_args(kind)[1], item, name) for key, item in value.items()}
     return [_parse(get_args(kind)[0], item, name) for item in value] if expected is list else value

@@ -133,11 +133,19 @@ def start_fabric(config: TrainConfig, strategy: Literal["ddp", "fsdp"] = "ddp") 
         precision="bf16-mixed" if config.compute_dtype == "bfloat16" else "32-true",
         plugins=[processes.environment],
     )
+
+    def cannot_meet(error: RuntimeError) -> DocmtError:
+        reason = " ".join(str(error).split("\n")[0].split())
+        return DocmtError(
+            f"the {processes.count} processes of this training cannot meet ({reason}). Choose a free port if it is "
+            "taken, and start all of them again"
+        )
+
     late = (
         f"the {processes.count} processes of this training have not met within {MEETING_SECONDS / 60:.3g} minutes: "
         "look for those that did not start or have failed, and start all of them again"
     )
-    with _exit_after(MEETING_SECONDS, late), _report_failed_meeting(processes.count):
+    with _exit_after(MEETING_SECONDS, late), replace_connection_errors(processes.count, cannot_meet):
         fabric.launch()
     # Fabric's observer of these would end this process without a message. It stops when their list is empty.
     getattr(fabric.strategy.launcher, "procs", []).clear()
@@ -167,23 +175,17 @@ def _build_strategy(config: TrainConfig, processes: Processes, strategy: str) ->
     return DDPStrategy(timeout=EXCHANGE_TIMEOUT)
 
 
-def _is_of_connection(error: RuntimeError) -> bool:
-    """Return whether an error is of the connection to other processes; gloo has no error class."""
-    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
-
-
 @contextmanager
-def _report_failed_meeting(count: int) -> Iterator[None]:
-    """Raise DocmtError in place of the errors of a connection that cannot be made."""
+def replace_connection_errors(count: int, describe: Callable[[RuntimeError], DocmtError]) -> Iterator[None]:
+    """Raise what `describe` returns in place of the errors of a connection to other processes of `count`.
+
+    Another process that fails or is killed breaks the connection, here or in the next exchange.
+    """
     try:
         yield
-    except RuntimeError as error:
-        if count > 1 and _is_of_connection(error):
-            reason = " ".join(str(error).split("\n")[0].split())
-            raise DocmtError(
-                f"the {count} processes of this training cannot meet ({reason}). Choose a free port if it is "
-                "taken, and start all of them again"
-            ) from error
+    except RuntimeError as error:  # gloo has no error class
+        if count > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+            raise describe(error) from error
         raise
 
 
@@ -202,20 +204,6 @@ def leave_group_of_one() -> Iterator[None]:
             torch.distributed.destroy_process_group()
             for name in _GROUP_VARIABLES - before:
                 os.environ.pop(name, None)
-
-
-@contextmanager
-def report_lost_processes(count: int, run: Path) -> Iterator[None]:
-    """Raise LostProcessError in place of the errors of a broken connection to another process of `count`.
-
-    Another process that fails or is killed breaks the connection, here or in the next exchange.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if count > 1 and _is_of_connection(error):
-            raise LostProcessError(lost_process_message(run)) from error
-        raise
 
 
 def lost_process_message(

@@ -26,13 +26,15 @@ from docmt.core.progress import progress
 from docmt.data import PreparedStore
 from docmt.model import TranslationModel
 from docmt.training.distributed import (
+    LostProcessError,
     StopRequest,
     check_agreement,
     first_builds,
     is_main_process,
     leave_group_of_one,
+    lost_process_message,
     plan_processes,
-    report_lost_processes,
+    replace_connection_errors,
     share_file_checksums,
     shared_directory,
     start_fabric,
@@ -134,14 +136,15 @@ def _start(
     """
     processes = plan_processes(config)
     on_gpu = processes.accelerator == "cuda"
-    train = store.split("train")
-    corpus_tokens = len(train.source.tokens) + len(train.target.tokens)
+    split = store.split("train")
+    corpus_tokens = len(split.source.tokens) + len(split.target.tokens)
     strategy, need = choose_strategy(config, processes.count, processes.devices, on_gpu, corpus_tokens)
     stack.enter_context(leave_group_of_one())
     fabric = start_fabric(config, strategy)
     stack.enter_context(watch_processes(config.run))
     corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
-    stack.enter_context(report_lost_processes(processes.count, config.run))
+    lost = LostProcessError(lost_process_message(config.run))
+    stack.enter_context(replace_connection_errors(processes.count, lambda _: lost))
     check_agreement(fabric, strategy)
     if fabric.is_global_zero:
         run.prepare(config)
