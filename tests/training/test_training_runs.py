@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from runs import Killed, assert_equal_runs, assert_equal_weights, kill_before, metrics
+from runs import Killed, assert_equal_runs, assert_equal_weights, copy_before, kill_before, metrics
 from safetensors.torch import load_file
 
 from docmt.analysis import KINDS, attention_entropy
@@ -67,22 +67,23 @@ def test_a_training_ends_without_a_layer_for_alignments_where_none_can_be_chosen
         (8, {"batches__gradient_accumulation": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5}),
     ],
 )
-def test_a_killed_run_goes_on_bit_for_bit(change, whole_run, tmp_path, monkeypatch, killed_before, settings):
-    config, whole = change(**settings), tmp_path / "whole" if settings else whole_run
-    if settings:
-        train(replace(config, run=whole))
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_before(patch, killed_before)
-        train(config)
+def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_before, settings):
+    config = change(**settings)
+    with monkeypatch.context() as patch:
+        copy_before(patch, killed_before, config.run)
+        train(change(run=tmp_path / "whole", **settings))
     (config.run / "metrics.jsonl").open("a").write('{"update": 7, "loss"')  # the kill came while a line was written
     train(config, resume=True)
-    assert_equal_runs(config.run, whole)
+    assert_equal_runs(config.run, tmp_path / "whole")
 
 
 def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
     """On by default beside an accelerator only; here on the CPU, killed and resumed."""
     settings = {"batches__gradient_accumulation": 2, "stop__max_steps": 10}  # over the end of several epochs
-    train(change(run=tmp_path / "plain", **settings))
+    config = change(**settings)
+    with monkeypatch.context() as patch:
+        copy_before(patch, 7, config.run)
+        train(change(run=tmp_path / "plain", **settings))
     monkeypatch.setattr("docmt.training.loop._uses_prefetching", lambda device: True)
     threads, original = set(), BatchedSplit.build_batch
 
@@ -90,10 +91,6 @@ def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
         threads.add(threading.current_thread() is threading.main_thread())
         return original(self, indices)
 
-    config = change(**settings)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_before(patch, 7)
-        train(config)
     monkeypatch.setattr(BatchedSplit, "build_batch", noted)
     train(config, resume=True)
     assert_equal_runs(config.run, tmp_path / "plain")

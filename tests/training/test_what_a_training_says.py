@@ -35,11 +35,8 @@ def test_the_beginning_and_the_end_are_told(change):
     assert len(metrics(config.run)) == 9
 
 
-def test_part_of_the_data_and_of_the_weights(change, tmp_path):
-    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
-    config = change(
-        initialize_from=tmp_path / "first", freeze="pretrained", batches__train_share=0.5, stop__max_steps=1
-    )
+def test_part_of_the_data_and_of_the_weights(change, sentence_run):
+    config = change(initialize_from=sentence_run, freeze="pretrained", batches__train_share=0.5, stop__max_steps=1)
     train(config)
     log = (config.run / "train.log").read_text()
     assert "20,784 weights, of which 4,848 are trained" in log

@@ -178,7 +178,7 @@ class PrepareConfig:
 def parse_columns(pairs: Sequence[str]) -> Columns:
     """Return the columns of NAME=COLUMN options. Raises DocmtError for another form or name."""
     columns: dict[str, str] = {}
-    names = [each.name for each in fields(Columns)]
+    names = [column.name for column in fields(Columns)]
     for pair in pairs:
         name, separator, column = pair.partition("=")
         if not separator or not column or name not in names or name in columns:
@@ -279,7 +279,7 @@ def _build_tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
 def _load_ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
     """Return the tokenizer of a model, run or store. Raises DocmtError if it is for other languages."""
     folders = (directory, directory / "model", directory / TOKENIZER_FOLDER)
-    tokenizer = load_tokenizer(next((each for each in folders if (each / TOKENIZER_CONFIG).is_file()), directory))
+    tokenizer = load_tokenizer(next((path for path in folders if (path / TOKENIZER_CONFIG).is_file()), directory))
     if tokenizer.languages not in (None, (config.source_language, config.target_language)):
         raise DocmtError(
             f"the tokenizer in {directory} is for {' to '.join(tokenizer.languages or ())}; set "

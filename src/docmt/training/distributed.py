@@ -313,7 +313,7 @@ def raise_together(fabric: Fabric, check: Callable[[], object]) -> None:
         check()
     except DocmtError as raised:
         error = raised
-    if errors := [each for each in gather_shares(fabric, [error]) if each is not None]:
+    if errors := list(filter(None, gather_shares(fabric, [error]))):
         raise errors[0]
 
 
@@ -334,8 +334,8 @@ def shared_directory(fabric: Fabric, path: Path) -> Iterator[Path]:
 def share_file_checksums(fabric: Fabric, folder: Path) -> dict[str, str]:
     """Return the checksums of all files in a folder; each process reads some of them."""
     names = sorted(path.name for path in folder.iterdir())
-    own = list(file_checksums(folder, names[fabric.global_rank :: fabric.world_size]).items())
-    return dict(gather_shares(fabric, own))
+    checksums = file_checksums(folder, names[fabric.global_rank :: fabric.world_size])
+    return dict(gather_shares(fabric, list(checksums.items())))
 
 
 class StopRequest:

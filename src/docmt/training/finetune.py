@@ -36,7 +36,7 @@ _ENCODER_FIELDS = tuple(f"encoder_{name}" for name in ENCODER_SIZES)
 # All other settings change what weights of equal shapes mean.
 _SIZES = ("preset", "vocabulary_size", "source_vocabulary_size", "instance_tokens", "instance_sentences")
 _MAY_DIFFER = (*_SIZES, "positions", "max_positions", "dropout", "attention_dropout", "linear", "system", *SYSTEMS)
-_ARCHITECTURE_FIELDS = [each.name for each in fields(ModelConfig) if each.name not in _MAY_DIFFER]
+_ARCHITECTURE_FIELDS = [setting.name for setting in fields(ModelConfig) if setting.name not in _MAY_DIFFER]
 # Likewise for linear attention; a gate may be new, and random features are no weights.
 _LINEAR_FIELDS = ("feature_map", "temperature_per", "rescale_keys")
 _GATE_FIELDS = ("gate", "gate_per")
@@ -79,15 +79,11 @@ def initialize_from(
         _log.warning(message, directory, *start_languages, *languages, advice)
     selectable = all(config.system_options.positions is None for config in (started, model.config))
     if selectable and started.restarts_positions != model.config.restarts_positions:
-        _log.warning(
-            "positions of %s %s, but not those of this model. Set --model.positions %s to match",
-            directory,
-            *(
-                ("restart at each sentence", "sentence")
-                if started.restarts_positions
-                else ("count through", "document")
-            ),
-        )
+        habit, value = ("restart at each sentence", "sentence")
+        if not started.restarts_positions:
+            habit, value = ("count through", "document")
+        message = "positions of %s %s, but not those of this model. Set --model.positions %s to match"
+        _log.warning(message, directory, habit, value)
     state = model.state_dict()
     same_system = started.system == model.config.system
     same_drawing = started.linear.feature_sampling == model.config.linear.feature_sampling

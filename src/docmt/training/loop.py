@@ -497,7 +497,10 @@ class Training:
         if state.best.score is not None:
             _log.info(
                 "best validation: dev %s %.4f after update %d; dev loss of the model: %s",
-                *(self._score_name, state.best.score, state.best.update, facts["dev_loss_of_this_model"]),
+                self._score_name,
+                state.best.score,
+                state.best.update,
+                facts["dev_loss_of_this_model"],
             )
         _log.info("try: docmt translate %s FILE", shlex.quote(str(self.run.path)))
         self.fabric.barrier()
