@@ -22,8 +22,7 @@ from docmt.cli.app import keep_freed_memory
 from docmt.core.files import file_checksums, write_text
 from docmt.core.progress import progress
 from docmt.data import PreparedStore
-from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, SplitStatistics
-from docmt.data.store import DOCUMENTS_FILE, TOKENIZER_FOLDER
+from docmt.data.store import DOCUMENTS_FILE, STATISTICS_FILE, TOKENIZER_FOLDER, CorpusStatistics, SplitStatistics
 from docmt.model import ModelConfig
 from docmt.text import BpeTokenizer
 from docmt.training import BatchConfig, StopConfig, TrainConfig

@@ -98,7 +98,6 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*TRAIN, "--model.group.global-start", "local"], r"global-start is set but --initialize-from is not"),
         ([*TRAIN, "--model", "big"], r"--model is a group of options, such as --model.preset"),
         ([*TRAIN, "--stop.patience", "0"], r"the training would never end: set one of --stop.max-steps"),
-        ([*TRAIN, "--instance-lengths", "64", "x"], r"--batches.instance-lengths is 'x': give a whole number"),
         (["convert", "huggingface", "d", "-o", "m", "--keep-vocabulary", "a"], "takes 2 values: give a path"),
         ([*TRAIN, "--log-every", "0"], r"--log-every is 0: choose a number from 1 to 1,000,000,000"),
         (["train", "--resume"], r"--resume has no value: give a path"),

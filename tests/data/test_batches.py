@@ -21,7 +21,6 @@ from docmt.data import (
     cut_instances,
     instance_lengths,
 )
-from docmt.data import batches as batches_module
 from docmt.model.scope import BoundaryTokens
 from docmt.model.spans import Spans, pack
 from docmt.model.systems import ContextSpec
@@ -80,25 +79,6 @@ def test_impossible_plans() -> None:
         plan_of([1], 0)
 
 
-@pytest.mark.parametrize("count", [1, 6, 7, 8, 300])
-def test_numbers_that_are_sorted_by_parts_are_sorted(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order of earlier versions, on which the resuming of their runs depends."""
-    stream = np.random.default_rng([5, count]).bit_generator
-    wanted, following = np.argsort(stream.random_raw(count), kind="stable"), stream.random_raw()
-    for at_once, drawn in ((1 << 20, 1 << 18), (7, 3), (50, 64)):
-        monkeypatch.setattr(batches_module, "_SORTED_AT_ONCE", at_once)
-        monkeypatch.setattr(batches_module, "_DRAWN_AT_ONCE", drawn)
-        order, generator = batches_module._shuffle(count, [5, count])
-        assert order.tolist() == wanted.tolist() and order.itemsize == 4
-        assert generator.random_raw() == following
-
-
-def test_equal_numbers_keep_their_order() -> None:
-    numbers = np.random.default_rng(1).integers(0, 50, 1000, dtype=np.uint64)
-    wanted = sorted(range(1000), key=lambda index: numbers[index])
-    assert batches_module._stable_order(numbers).tolist() == wanted != np.argsort(numbers).tolist()
-
-
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=60), st.integers(1, 600), st.integers(0, 9))
 def test_an_epoch_is_laid_out_as_one_by_one(lengths: list[int], budget: int, epoch: int) -> None:
     numbers = np.random.default_rng([1, epoch]).bit_generator.random_raw(len(lengths)).tolist()
@@ -107,10 +87,7 @@ def test_an_epoch_is_laid_out_as_one_by_one(lengths: list[int], budget: int, epo
         if not wanted or sum(lengths[other] for other in wanted[-1]) + lengths[instance] > budget:
             wanted.append([])
         wanted[-1].append(instance)
-    for kind in (np.int64, np.min_scalar_type(max(lengths))):  # as few bytes as a split has
-        plan = BatchPlan(np.array(lengths, dtype=kind), budget, 1).batches_in_epoch(epoch)
-        assert [batch.tolist() for batch in plan] == wanted
-        assert [batch.tolist() for batch in plan[1:3]] == wanted[1:3] and plan[-1].tolist() == wanted[-1]
+    assert [batch.tolist() for batch in plan_of(lengths, budget).batches_in_epoch(epoch)] == wanted
 
 
 @pytest.fixture

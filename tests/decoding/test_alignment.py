@@ -20,7 +20,7 @@ from docmt.decoding.alignment import align_documents, align_words, default_align
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Cadec, Concat, Group
 from docmt.text import BpeTokenizer
-from docmt.training.alignment_layer import choose_alignment_layer, score_alignment_layers
+from docmt.training.validation import choose_alignment_layer, score_alignment_layers
 from variants import SYSTEMS, in_tiers
 
 OLD_MODELS = Path(__file__).parent.parent / "data" / "models-0.3.0"

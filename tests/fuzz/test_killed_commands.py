@@ -14,7 +14,7 @@ from launching import free_port, variables_of
 
 from docmt.bulk import worker
 from docmt.serve.job_store import JobStore
-from docmt.training import watch
+from docmt.training import distributed
 
 pytestmark = pytest.mark.full
 PATIENCE = 120
@@ -78,7 +78,12 @@ def start_two(folder, *arguments, before=lambda: None):
 
 def impatient():
     """Notices lost processes within seconds."""
-    watch.POLL_SECONDS, watch.LOST_POLLS, watch.GRACE_SECONDS, watch.MEETING_SECONDS = 0.2, 15, 1.0, 4.0
+    distributed.POLL_SECONDS, distributed.LOST_POLLS, distributed.GRACE_SECONDS, distributed.MEETING_SECONDS = (
+        0.2,
+        15,
+        1.0,
+        4.0,
+    )
 
 
 def test_a_training_in_two_processes_goes_on(cases, train, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,6 +93,30 @@ def sentence_run(tiny_config, tmp_path_factory):
     run = tmp_path_factory.mktemp("drafter") / "sentence"
     train(replace(tiny_config, run=run, model=model, stop=replace(tiny_config.stop, max_steps=3)))
     return run
+
+
+@pytest.fixture(scope="session")
+def whole_run(tiny_config, tmp_path_factory):
+    """The run directory of the tiny configuration, to be read."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    train(replace(tiny_config, run=run))
+    return run
+
+
+@pytest.fixture(scope="session")
+def short_run(tiny_config, tmp_path_factory):
+    """The run directory of two updates, to be copied."""
+    run = tmp_path_factory.mktemp("short") / "run"
+    train(replace(tiny_config, run=run, stop=replace(tiny_config.stop, max_steps=2)))
+    return run
+
+
+@pytest.fixture
+def finished(change, short_run):
+    """The configuration of a run of two updates in a directory of this test, which may go on."""
+    config = change(stop__max_steps=2)
+    shutil.copytree(short_run, config.run)
+    return config
 
 
 def draft(corpus, model, output, search=DRAFT_SEARCH):

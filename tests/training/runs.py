@@ -1,6 +1,7 @@
 """Runs that are killed, and what two runs have in common."""
 
 import json
+import shutil
 
 import torch
 from safetensors.torch import load_file
@@ -46,3 +47,15 @@ def kill_before(monkeypatch, update):
         return original(self)
 
     monkeypatch.setattr(Training, "_update", dying)
+
+
+def copy_before(monkeypatch, update, copy):
+    """Makes a training copy its run directory before this update: what a kill would leave, beside the whole run."""
+    original = Training._update
+
+    def copying(self):
+        if self.state.update + 1 == update:
+            shutil.copytree(self.run.path, copy)
+        return original(self)
+
+    monkeypatch.setattr(Training, "_update", copying)

@@ -1,6 +1,7 @@
 """Checkpoints that are damaged or half-replaced, and starting from other models."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -18,13 +19,6 @@ from docmt.training.finetune import initialize_from, trainable_parameters
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
 from docmt.training.run_directory import finish_interrupted_swaps, save_checkpoint
 from docmt.training.training_corpus import fit_model_config
-
-
-@pytest.fixture
-def finished(change):
-    config = change(stop__max_steps=2)
-    train(config)
-    return config
 
 
 def cut_short(path):
@@ -66,14 +60,13 @@ def test_a_kill_between_the_two_steps_of_a_swap_is_mended(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
 
-def test_a_group_model_starts_from_a_sentence_model(change, store, tmp_path):
-    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
-    pretrained = load_model(tmp_path / "first").state_dict()
-    config = change(run=tmp_path / "second", initialize_from=tmp_path / "first", stop__max_steps=1)
+def test_a_group_model_starts_from_a_sentence_model(change, store, sentence_run, tmp_path):
+    pretrained = load_model(sentence_run).state_dict()
+    config = change(run=tmp_path / "second", initialize_from=sentence_run, stop__max_steps=1)
     torch.manual_seed(0)
     model = TranslationModel(fit_model_config(config.model, store))
     random = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    new = set(initialize_from(model, tmp_path / "first", store.tokenizer))
+    new = set(initialize_from(model, sentence_run, store.tokenizer))
     for name, tensor in model.state_dict().items():
         if ".gate." in name or ".whole." in name:
             assert name in new
@@ -91,12 +84,11 @@ def test_a_group_model_starts_from_a_sentence_model(change, store, tmp_path):
     assert f"loaded {len(pretrained)} of {len(random)} weights from" in log
 
 
-def test_attention_over_the_document_may_start_as_that_within_sentences(change, store, tmp_path):
-    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
-    pretrained = load_model(tmp_path / "first").state_dict()
-    config = change(model__group__global_start="local", initialize_from=tmp_path / "first")
+def test_attention_over_the_document_may_start_as_that_within_sentences(change, store, sentence_run, tmp_path):
+    pretrained = load_model(sentence_run).state_dict()
+    config = change(model__group__global_start="local", initialize_from=sentence_run)
     model = TranslationModel(fit_model_config(config.model, store))
-    new = initialize_from(model, tmp_path / "first", store.tokenizer)
+    new = initialize_from(model, sentence_run, store.tokenizer)
     assert new
     assert all(".gate." in name for name in new)
     for name, tensor in model.state_dict().items():
@@ -110,13 +102,12 @@ def test_attention_over_the_document_may_start_as_that_within_sentences(change, 
     assert torch.equal(model.state_dict()[whole], grouped[whole.replace("whole", "local")])
 
 
-def test_closed_gates_begin_with_the_sentence_model(change, store, tmp_path):
+def test_closed_gates_begin_with_the_sentence_model(change, store, sentence_run):
     """With gates closed to the document and positions restarting, a group model is the sentence model at first."""
-    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
-    sentence_model = load_model(tmp_path / "first").eval()
+    sentence_model = load_model(sentence_run).eval()
     config = fit_model_config(change(model__positions="sentence", model__group__gate_bias=40.0).model, store)
     model = TranslationModel(config).eval()
-    initialize_from(model, tmp_path / "first", store.tokenizer)
+    initialize_from(model, sentence_run, store.tokenizer)
     bos, eos = store.tokenizer.specials.bos, store.tokenizer.specials.eos
     document = [([bos, 5, 6, eos], [bos, 7, eos]), ([bos, 8, eos], [bos, 9, 10, eos])]
     with torch.no_grad():
@@ -125,8 +116,8 @@ def test_closed_gates_begin_with_the_sentence_model(change, store, tmp_path):
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
 
 
-def test_loaded_weights_learn_more_slowly_and_resume_so(change, store, tmp_path):
-    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
+def test_loaded_weights_learn_more_slowly_and_resume_so(change, sentence_run, tmp_path):
+    shutil.copytree(sentence_run, tmp_path / "first")
     # One update of Adam from zero moments changes every weight by its learning rate.
     settings = {"initialize_from": tmp_path / "first", "optimizer__pretrained_lr_scale": 0.25, "optimizer__warmup": 0}
     torch.manual_seed(0)
@@ -288,14 +279,6 @@ def test_the_optimizer_of_a_partly_frozen_model(tmp_path):
     save_file({**tensors, "0.weight.exp_avg": torch.zeros(3, 2)}, path)
     with pytest.raises(DocmtError, match=r"has weights 0.weight.exp_avg, which .*\. Copy the run directory again"):
         restore_anew(path)
-
-
-def test_the_optimizer_of_a_run_that_ended_before_its_first_update(tmp_path):
-    """Earlier versions wrote no tensors then."""
-    save_file({}, tmp_path / "optimizer.safetensors")
-    model, optimizer = small_model()
-    restore_optimizer(trainable_parameters(model), optimizer, tmp_path / "optimizer.safetensors")
-    assert not optimizer.state
 
 
 def test_a_checkpoint_of_another_model_is_noticed_when_a_run_goes_on(config):

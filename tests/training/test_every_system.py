@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from runs import copy_before
 
 from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
@@ -107,11 +108,12 @@ def in_tiers(names, quick):
 
 
 @pytest.mark.parametrize("name", in_tiers(SYSTEMS, ["group", "context lstm", "hierarchical on both sides"]))
-def test_every_system_trains_and_resumes_bit_for_bit(name, change, tmp_path):
-    settings = {**SYSTEMS[name], "checkpoints__every": 2}
-    train(change(run=tmp_path / "whole", stop__max_steps=4, **settings))
-    train(change(run=tmp_path / "halves", stop__max_steps=2, **settings))
-    train(change(run=tmp_path / "halves", stop__max_steps=4, **settings), resume=True)
+def test_every_system_trains_and_resumes_bit_for_bit(name, change, monkeypatch, tmp_path):
+    settings = {**SYSTEMS[name], "checkpoints__every": 2, "stop__max_steps": 4}
+    with monkeypatch.context() as patch:
+        copy_before(patch, 3, tmp_path / "halves")
+        train(change(run=tmp_path / "whole", **settings))
+    train(change(run=tmp_path / "halves", **settings), resume=True)
     whole, halves = (load_model(tmp_path / run).state_dict() for run in ("whole", "halves"))
     assert all(torch.equal(whole[weight], halves[weight]) for weight in whole)
     records = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
@@ -190,11 +192,13 @@ def test_with_copies_only_gates_are_new(change, sentence_run, tmp_path):
             assert torch.equal(tensor, loaded[weight.replace(".whole.", ".local.")]), weight
 
 
-def test_a_frozen_run_resumes_bit_for_bit(change, sentence_run, tmp_path):
+def test_a_frozen_run_resumes_bit_for_bit(change, sentence_run, monkeypatch, tmp_path):
     settings = {**SYSTEMS["context"], "initialize_from": sentence_run, "freeze": "pretrained"}
-    train(change(run=tmp_path / "whole", stop__max_steps=6, **settings))
-    train(change(run=tmp_path / "halves", stop__max_steps=3, **settings))
-    train(change(run=tmp_path / "halves", stop__max_steps=6, **settings), resume=True)
+    settings |= {"checkpoints__every": 3, "stop__max_steps": 6}
+    with monkeypatch.context() as patch:
+        copy_before(patch, 4, tmp_path / "halves")
+        train(change(run=tmp_path / "whole", **settings))
+    train(change(run=tmp_path / "halves", **settings), resume=True)
     whole, halves = (load_model(tmp_path / run).state_dict() for run in ("whole", "halves"))
     assert all(torch.equal(whole[weight], halves[weight]) for weight in whole)
 
@@ -409,16 +413,16 @@ def unusual_store(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("settings", "lengths"),
+    "settings",
     [
-        ({}, []),
-        ({**LINEAR, "model__linear": Linear(gate="average")}, []),
-        ({**LINEAR, "model__linear": Linear(gate="decay")}, [8, 64]),
-        ({**LINEAR_CONCAT, "model__linear": Linear(gate="decay")}, []),
+        {},
+        {**LINEAR, "model__linear": Linear(gate="average")},
+        {**LINEAR, "model__linear": Linear(gate="decay")},
+        {**LINEAR_CONCAT, "model__linear": Linear(gate="decay")},
     ],
 )
-def test_unusual_documents_train(change, unusual_store, settings, lengths):
-    config = change(store=unusual_store.directory, stop__max_epochs=2, batches__instance_lengths=lengths, **settings)
+def test_unusual_documents_train(change, unusual_store, settings):
+    config = change(store=unusual_store.directory, stop__max_epochs=2, **settings)
     config = replace(config, validation=replace(config.validation, every=0), log_every=1)
     train(config)
     losses = [json.loads(line)["loss"] for line in (config.run / "metrics.jsonl").read_text().splitlines()]

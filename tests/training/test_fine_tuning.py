@@ -201,7 +201,7 @@ def test_adapters_begin_with_the_loaded_model_and_end_in_its_weights(adapted):
             module.up.normal_()
     [changed] = model.logits(PAIRS)
     assert not torch.allclose(changed, before, atol=0.1)
-    updater.finish()
+    updater.weights.finish()
     assert model.state_dict().keys() == unadapted.state_dict().keys()
     assert [type(module) for module in model.modules()] == [type(module) for module in unadapted.modules()]
     torch.testing.assert_close(model.logits(PAIRS)[0], changed)

@@ -10,7 +10,7 @@ import runs
 from docmt.checkpoint.model_directory import load_languages
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
-from docmt.data.statistics import format_statistics
+from docmt.data.store import format_statistics
 from docmt.model.systems import Group
 from docmt.model.systems.base import ContextSpec
 from docmt.text import Tokenizer

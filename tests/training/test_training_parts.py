@@ -16,9 +16,9 @@ from docmt.checkpoint.averaging import average_weights, select_updates
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
-from docmt.training import StopConfig, TrainConfig
+from docmt.training import ObjectiveConfig, StopConfig, TrainConfig, optimizer
 from docmt.training.distributed import is_main_process, start_fabric
-from docmt.training.objective import drop_words, word_dropout_rate
+from docmt.training.objective import drop_tokens
 from docmt.training.optimizer import Updater, _row_norms, constant_with_warmup, derive_seed, inverse_square_root
 from docmt.training.run_directory import BestValidation
 from docmt.training.train_config import first_difference
@@ -45,7 +45,8 @@ def test_word_dropout_hides_words_only_at_its_rate():
     specials = SpecialTokens(20)
     torch.manual_seed(0)
     tokens = torch.arange(20).repeat(5000)
-    dropped = drop_words(tokens, 0.3, specials)
+    everywhere = torch.arange(len(tokens))
+    dropped = drop_tokens(tokens, 0.3, specials, everywhere)
     changed = dropped != tokens
     assert (dropped[changed] == specials.mask).all()
     counts = changed.view(5000, 20).float().mean(0)
@@ -53,11 +54,17 @@ def test_word_dropout_hides_words_only_at_its_rate():
     assert (counts[18:] == 0).all()
     assert counts[4:18].min() > 0.27
     assert counts[4:18].max() < 0.33
-    assert not torch.equal(dropped, drop_words(tokens, 0.3, specials)), "draws must be independent"
+    assert not torch.equal(dropped, drop_tokens(tokens, 0.3, specials, everywhere)), "draws must be independent"
 
 
-def test_word_dropout_is_a_step():
-    assert [word_dropout_rate(0.3, 2, epoch) for epoch in range(4)] == [0.3, 0.3, 0.0, 0.0]
+def test_word_dropout_is_a_step(tiny, monkeypatch):
+    _, corpus, updater = tiny
+    rates, batch = [], corpus.train.build_batch(np.array([0]))
+    monkeypatch.setattr(optimizer, "drop_words", lambda batch, rate, model: rates.append(rate) or batch)
+    dropping = updater(objective=ObjectiveConfig(word_dropout=0.3, word_dropout_epochs=2))
+    for epoch in range(4):
+        dropping.update(1, UpdatePlan([(np.array([0]), 1.0)], batch.tokens, epoch), [batch])
+    assert rates == [0.3, 0.3]
 
 
 def test_best_so_far_counts_validations_without_improvement():
@@ -232,7 +239,7 @@ def test_gradients_of_weights_in_bfloat16_are_summed_in_float32(tiny):
     def master_gradients(batches):
         bf16_updater, gradients = updater(precision="bfloat16-weights"), {}
         bf16_updater.optimizer.zero_grad = lambda: gradients.update(
-            {name: p.grad.clone() for name, p in bf16_updater.trainable.items()}
+            {name: p.grad.clone() for name, p in bf16_updater.weights.trainable.items()}
         )
         laid_out = [corpus.train.build_batch(indices) for indices, _ in batches]
         bf16_updater.update(1, UpdatePlan(batches, tokens), laid_out)
@@ -278,39 +285,12 @@ def test_updates_go_on_for_ever_and_from_anywhere(change, store):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"model__system": "sentence"}, {}, {"batches__instance_lengths": [16, 32, 64]}, {"batches__train_share": 0.4}],
-    ids=str,
-)
-def test_blocks_of_documents_change_nothing(change, store, settings, monkeypatch):
-    config = change(batches__batch_tokens=60, **settings)
-    whole = TrainingCorpus(store, config)
-    monkeypatch.setattr("docmt.data.compact_instances.BLOCK_SENTENCES", 5)
-    blocks = TrainingCorpus(store, config)
-    assert blocks.train.plan.lengths.tolist() == whole.train.plan.lengths.tolist()
-    assert blocks.train.size == whole.train.size and blocks.fingerprint == whole.fingerprint
-    epochs = [[batch.tolist() for batch in corpus.plan_epoch(1)] for corpus in (whole, blocks)]
-    assert epochs[0] == epochs[1] and len(epochs[0]) > 2
-    updates = zip(*(islice(corpus.iterate_updates(1, 2), len(epochs[0])) for corpus in (whole, blocks)), strict=True)
-    for (plan, (batch,)), (other_plan, (other,)) in updates:
-        assert (plan.label_tokens, plan.epoch, plan.position) == (
-            (other_plan.label_tokens, other_plan.epoch, other_plan.position)
-        )
-        assert torch.equal(batch.labels, other.labels)
-        assert torch.equal(batch.inputs.source.tokens, other.inputs.source.tokens)
-
-
-@pytest.mark.parametrize(
     ("positions", "kind"), [("sentence", "the sentence"), ("document", "the instance that begins")]
 )
-def test_the_longest_text_of_all_blocks_is_named(change, store, positions, kind, monkeypatch):
+def test_the_longest_text_is_named(change, store, positions, kind):
     learned = {"model__position_encoding": "learned", "model__positions": positions, "model__max_positions": 5}
-    with pytest.raises(DocmtError, match=rf"{kind} .* has \d+ tokens") as whole:
+    with pytest.raises(DocmtError, match=rf"{kind} .* has \d+ tokens"):
         TrainingCorpus(store, change(**learned))
-    monkeypatch.setattr("docmt.data.compact_instances.BLOCK_SENTENCES", 5)
-    with pytest.raises(DocmtError) as blocks:
-        TrainingCorpus(store, change(**learned))
-    assert str(blocks.value) == str(whole.value)
 
 
 def test_positions_need_not_hold_documents_that_are_not_used(change, store):
@@ -368,13 +348,13 @@ def test_a_share_of_the_training_documents_is_its_first_documents(change, store)
     whole = TrainingCorpus(store, change())
     part = TrainingCorpus(store, change(batches__train_share=0.25))
     assert len(store.split("train").document_ids) == 24
-    assert set(part.train.instances.expand().document.tolist()) == set(range(6))
-    some, every = part.train.instances.expand(), whole.train.instances.expand()
+    assert set(part.train.instances.document.tolist()) == set(range(6))
+    some, every = part.train.instances, whole.train.instances
     for name in ("first", "last", "cost"):
         assert (getattr(some, name) == getattr(every, name)[: len(some)]).all()
     assert len(part.dev.instances) == len(whole.dev.instances)
     least = TrainingCorpus(store, change(batches__train_share=1e-9))
-    assert set(least.train.instances.expand().document.tolist()) == {0}
+    assert set(least.train.instances.document.tolist()) == {0}
 
 
 def test_the_vocabulary_is_that_of_the_store(store):

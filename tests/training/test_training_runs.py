@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from runs import Killed, assert_equal_runs, assert_equal_weights, kill_before, metrics
+from runs import Killed, assert_equal_runs, assert_equal_weights, copy_before, kill_before, metrics
 from safetensors.torch import load_file
 
 from docmt.analysis import KINDS, attention_entropy
@@ -69,10 +69,9 @@ def test_a_training_ends_without_a_layer_for_alignments_where_none_can_be_chosen
 )
 def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_before, settings):
     config = change(**settings)
-    train(change(run=tmp_path / "whole", **settings))
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_before(patch, killed_before)
-        train(config)
+    with monkeypatch.context() as patch:
+        copy_before(patch, killed_before, config.run)
+        train(change(run=tmp_path / "whole", **settings))
     (config.run / "metrics.jsonl").open("a").write('{"update": 7, "loss"')  # the kill came while a line was written
     train(config, resume=True)
     assert_equal_runs(config.run, tmp_path / "whole")
@@ -81,7 +80,10 @@ def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_
 def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
     """On by default beside an accelerator only; here on the CPU, killed and resumed."""
     settings = {"batches__gradient_accumulation": 2, "stop__max_steps": 10}  # over the end of several epochs
-    train(change(run=tmp_path / "plain", **settings))
+    config = change(**settings)
+    with monkeypatch.context() as patch:
+        copy_before(patch, 7, config.run)
+        train(change(run=tmp_path / "plain", **settings))
     monkeypatch.setattr("docmt.training.loop._uses_prefetching", lambda device: True)
     threads, original = set(), BatchedSplit.build_batch
 
@@ -89,10 +91,6 @@ def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
         threads.add(threading.current_thread() is threading.main_thread())
         return original(self, indices)
 
-    config = change(**settings)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_before(patch, 7)
-        train(config)
     monkeypatch.setattr(BatchedSplit, "build_batch", noted)
     train(config, resume=True)
     assert_equal_runs(config.run, tmp_path / "plain")
@@ -197,11 +195,9 @@ def test_more_updates_may_be_added_to_a_finished_run(change):
     assert [line["update"] for line in metrics(longer.run) if "loss" in line] == [2, 4, 6, 8]
 
 
-def test_an_existing_run_is_not_overwritten(change):
-    config = change(stop__max_steps=1)
-    train(config)
+def test_an_existing_run_is_not_overwritten(finished, change):
     with pytest.raises(DocmtError, match=r"run already exists: add --resume"):
-        train(config)
+        train(finished)
     with pytest.raises(DocmtError, match=r"optimizer.warmup is 5 but was 4"):
         train(change(stop__max_steps=1, optimizer__warmup=5), resume=True)
 
@@ -239,10 +235,8 @@ def test_the_library_leaves_the_allocator_of_its_process_alone(change, monkeypat
     assert calls == []
 
 
-def test_a_run_of_another_version_is_refused_in_one_sentence(change):
-    config = change(stop__max_steps=4)
-    train(config)
-    state = config.run / "checkpoints" / "last" / "state.json"
+def test_a_run_of_another_version_is_refused_in_one_sentence(finished, change):
+    state = finished.run / "checkpoints" / "last" / "state.json"
     values = json.loads(state.read_text())
     del values["processes"], values[CHECKSUMS_KEY]
     state.write_text(json.dumps(values))
@@ -250,20 +244,16 @@ def test_a_run_of_another_version_is_refused_in_one_sentence(change):
         train(change(stop__max_steps=8), resume=True)
 
 
-def test_other_data_at_the_same_place_is_refused(change, monkeypatch):
-    config = change(stop__max_steps=2)
-    train(config)
+def test_other_data_at_the_same_place_is_refused(finished, monkeypatch):
     monkeypatch.setattr("docmt.training.training_corpus.TrainingCorpus.fingerprint", "00000000")
     with pytest.raises(DocmtError, match=r"differs from that of the run .*\. Restore the old store"):
-        train(config, resume=True)
+        train(finished, resume=True)
 
 
 @pytest.mark.parametrize("damage", ["text", "gone"])
-def test_another_dev_split_at_the_same_place_is_refused(change, store, tmp_path, damage):
+def test_another_dev_split_at_the_same_place_is_refused(finished, store, tmp_path, damage):
     """The best model would be chosen by scores on two different texts."""
     shutil.copytree(store.directory, tmp_path / "store")
-    config = change(store=tmp_path / "store", stop__max_steps=2)
-    train(config)
     dev, statistics = tmp_path / "store" / "dev", tmp_path / "store" / "statistics.json"
     values = json.loads(statistics.read_text())
     if damage == "gone":
@@ -275,18 +265,7 @@ def test_another_dev_split_at_the_same_place_is_refused(change, store, tmp_path,
         del values["splits"]["dev"]["crc32"]
     statistics.write_text(json.dumps(values))
     with pytest.raises(DocmtError, match=r"the dev data in .* differs from that of the run .* \(text\). Restore"):
-        train(replace(config, stop=replace(config.stop, max_steps=4)), resume=True)
-
-
-def test_a_run_of_a_version_that_knew_no_dev_data_goes_on(change):
-    config = change(stop__max_steps=2)
-    train(config)
-    path = config.run / "checkpoints" / "last" / "state.json"
-    values = json.loads(path.read_text())
-    values["data"] = values["data"].partition("-")[0]
-    values["crc32"].pop("state")
-    path.write_text(json.dumps(values))
-    assert train(change(stop__max_steps=3), resume=True).update == 3
+        train(replace(finished, store=tmp_path / "store", stop=replace(finished.stop, max_steps=4)), resume=True)
 
 
 def test_the_clock_ends_the_run(change):
@@ -359,8 +338,7 @@ def test_document_bleu_chooses_the_best(change):
     assert "d-BLEU (dev)" in (config.run / "model" / "README.md").read_text()
 
 
-def test_entropy_is_recorded_and_changes_nothing_else(change, tmp_path):
-    train(change())
+def test_entropy_is_recorded_and_changes_nothing_else(change, whole_run, tmp_path):
     measured = change(run=tmp_path / "measured", validation__entropy=True)
     train(measured)
     lines = metrics(measured.run)
@@ -370,8 +348,8 @@ def test_entropy_is_recorded_and_changes_nothing_else(change, tmp_path):
         assert all(0 < line[name] < 6 for name in names if name in line)
     assert len([line for line in lines if "valid_loss" in line]) == 3
     unmeasured = [{name: value for name, value in line.items() if name not in names} for line in lines]
-    assert unmeasured == metrics(change().run)
-    assert_equal_weights(measured.run / "model/model.safetensors", change().run / "model/model.safetensors")
+    assert unmeasured == metrics(whole_run)
+    assert_equal_weights(measured.run / "model/model.safetensors", whole_run / "model/model.safetensors")
 
 
 def test_recorded_entropy_is_that_of_the_validated_weights(change, store):
@@ -398,18 +376,11 @@ def test_averages_of_the_last_weights(change):
 
 
 def test_an_average_that_is_not_made(change):
-    """A new training refuses how many it is made of; a run that has it from an earlier version goes on."""
-    config = change(checkpoints__average_count=2)
     with pytest.raises(DocmtError, match=r"checkpoints.average_count is set but checkpoints.average is none: choose"):
-        train(config)
-    assert not config.run.exists()
-    train(change())
-    recipe = config.run / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("average_count: 5", "average_count: 2"))
-    assert train(config, resume=True).update == 12
+        change(checkpoints__average_count=2)
 
 
-def test_a_full_disk_leaves_the_previous_checkpoint(change, monkeypatch):
+def test_a_full_disk_leaves_the_previous_checkpoint(change, whole_run, monkeypatch):
     from safetensors import SafetensorError
 
     from docmt.checkpoint import weights
@@ -432,8 +403,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint(change, monkeypatch):
     assert state["update"] == 4
     assert [path.name for path in (config.run / "checkpoints").iterdir() if path.name.startswith(".")] == []
     train(config, resume=True)
-    train(change(run=config.run.with_name("whole")))
-    assert_equal_runs(config.run, config.run.with_name("whole"))
+    assert_equal_runs(config.run, whole_run)
 
 
 @pytest.mark.full

@@ -10,7 +10,8 @@ from runs import metrics
 from docmt.model import TranslationModel
 from docmt.model.systems import Context, Group
 from docmt.training import StopConfig, train
-from docmt.training.reporting import RecentUpdates, describe_new_weights, estimate_eta
+from docmt.training.finetune import describe_new_weights
+from docmt.training.reporting import RecentUpdates, estimate_eta
 from docmt.training.run_directory import BestValidation, TrainingState
 from docmt.training.training_corpus import fit_model_config
 
@@ -34,11 +35,8 @@ def test_the_beginning_and_the_end_are_told(change):
     assert len(metrics(config.run)) == 9
 
 
-def test_part_of_the_data_and_of_the_weights(change, tmp_path):
-    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
-    config = change(
-        initialize_from=tmp_path / "first", freeze="pretrained", batches__train_share=0.5, stop__max_steps=1
-    )
+def test_part_of_the_data_and_of_the_weights(change, sentence_run):
+    config = change(initialize_from=sentence_run, freeze="pretrained", batches__train_share=0.5, stop__max_steps=1)
     train(config)
     log = (config.run / "train.log").read_text()
     assert "20,784 weights, of which 4,848 are trained" in log

@@ -68,7 +68,7 @@ SHORT_NAMES = {
     "model": "system preset family vocabulary_size width feed_forward heads encoder_layers decoder_layers dropout "
     "positions max_positions instance_tokens",
     "model.group": "gate_bias global_start",
-    "batches": "batch_tokens gradient_accumulation instance_lengths train_share",
+    "batches": "batch_tokens gradient_accumulation train_share",
     "objective": "label_smoothing word_dropout",
     "optimizer": "learning_rate warmup pretrained_lr_scale lr_factors clip_norm",
     "stop": "max_steps max_epochs max_minutes patience",

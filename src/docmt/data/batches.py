@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from docmt.data.compact_instances import CompactInstances
-from docmt.data.instances import Instances, Mixture, Numbers
+from docmt.data.instances import Instances, Numbers
 from docmt.data.store import SentenceTokens
 from docmt.model.scope import BoundaryTokens
 from docmt.model.spans import ModelInput, Packed, Spans
 from docmt.text.tokenizer import SpecialTokens
 
 Indices = NDArray[np.integer[Any]]
+PAD_MULTIPLE = 128
+"""Padded batches have a multiple of this many tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +45,15 @@ class Batch:
         """Return the batch on `device`."""
         return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
 
+    def pad(self) -> Batch:
+        """Fill each side up to a multiple of `PAD_MULTIPLE` tokens without labels: few sizes are faster."""
+        return replace(self, inputs=self.inputs.pad_to_multiple(PAD_MULTIPLE, SpecialTokens.pad))
+
 
 def collate(
     source: SentenceTokens,
     target: SentenceTokens,
-    instances: Instances | CompactInstances,
+    instances: Instances,
     indices: Numbers,
     specials: SpecialTokens,
     boundaries: BoundaryTokens,
@@ -101,7 +105,7 @@ def _sentence_indices(first: Indices, first_output: Indices, last: Indices) -> T
 
 def collate_source(
     source: SentenceTokens,
-    instances: Instances | CompactInstances,
+    instances: Instances,
     indices: Numbers,
     boundaries: BoundaryTokens,
     drafts: SentenceTokens | None = None,
@@ -159,15 +163,13 @@ class BatchPlan:
     """Assignment of instances to batches, a function of (seed, epoch) alone: it can be resumed anywhere.
 
     Instances are shuffled and split greedily so that a batch has at most `batch_tokens` tokens. A longer instance is a
-    batch of its own. With a mixture, an epoch has the instances it draws, and each batch is of one limit.
+    batch of its own.
     """
 
     lengths: Indices
     """[I] tokens of each instance, from `instance_lengths`"""
     batch_tokens: int
     seed: int
-    mixture: Mixture | None = None
-    """mixture of instances cut at several limits"""
 
     def __post_init__(self) -> None:
         if self.batch_tokens < 1 or self.seed < 0 or not len(self.lengths):
@@ -176,103 +178,22 @@ class BatchPlan:
                 "1, 1 and 0"
             )
 
-    def batches_in_epoch(self, epoch: int) -> BatchList:
-        """Return the batches of an epoch (0, 1, ...): every instance once, or with a mixture every sentence once."""
-        order, generator = _shuffle(len(self.lengths), [self.seed, epoch])
-        if self.mixture is None:
-            return self._split_by_tokens(order)
-        draw = generator.random_raw
-        masks = self.mixture.draw(draw(int(self.mixture.stretch.max()) + 1))
-        batches = BatchList.concatenate([self._split_by_tokens(order[in_epoch[order]]) for in_epoch in masks])
-        return batches.reorder(np.argsort(draw(len(batches)), kind="stable"))
+    def batches_in_epoch(self, epoch: int) -> list[Indices]:
+        """Return the instance indices of each batch of an epoch (0, 1, ...): every instance once."""
+        # Raw numbers are sorted, as numpy guarantees their stream, but not that of Generator.permutation.
+        numbers = np.random.default_rng([self.seed, epoch]).bit_generator.random_raw(len(self.lengths))
+        return self._split_by_tokens(np.argsort(numbers, kind="stable"))
 
-    def batches_in_order(self) -> BatchList:
+    def batches_in_order(self) -> list[Indices]:
         """Return the batches without shuffling, for validation."""
         return self._split_by_tokens(np.arange(len(self.lengths)))
 
-    def _split_by_tokens(self, order: Indices) -> BatchList:
-        # In four bytes if they suffice. Borders have the same type, as numpy would otherwise copy the array each time.
-        kind = np.min_scalar_type(int(self.lengths.sum(dtype=np.int64)) + self.batch_tokens).type
-        cumulative = np.cumsum(self.lengths[order], dtype=kind)  # tokens up to and including each instance
-        borders, start = [0], 0
+    def _split_by_tokens(self, order: Indices) -> list[Indices]:
+        cumulative = np.cumsum(self.lengths[order])  # tokens up to and including each instance
+        borders, start, before = [], 0, 0
         while start < len(order):
-            before = int(cumulative[start - 1]) if start else 0
-            end = int(np.searchsorted(cumulative, kind(before + self.batch_tokens), side="right"))
-            borders.append(start := max(end, start + 1))
-        edges = np.array(borders, dtype=np.int64)
-        return BatchList(order, edges[:-1], edges[1:])
-
-
-@dataclass(frozen=True, eq=False)
-class BatchList(Sequence[Indices]):
-    """Instance indices of B batches, without an object for each batch."""
-
-    order: Indices
-    """[I] instance indices"""
-    starts: Indices
-    """[B] where each batch starts in `order`"""
-    ends: Indices
-    """[B] where it ends"""
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[BatchList]) -> BatchList:
-        """Return the batches of all parts, in order."""
-        shifts = list(accumulate((len(part.order) for part in parts[:-1]), initial=0))
-        edges = [
-            np.concatenate([edge + shift for edge, shift in zip(column, shifts, strict=True)])
-            for column in ([part.starts for part in parts], [part.ends for part in parts])
-        ]
-        return cls(np.concatenate([part.order for part in parts]), *edges)
-
-    def reorder(self, numbers: Indices) -> BatchList:
-        """Return the batches with these numbers, in this order."""
-        return replace(self, starts=self.starts[numbers], ends=self.ends[numbers])
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    @overload
-    def __getitem__(self, number: int) -> Indices: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> BatchList: ...
-
-    def __getitem__(self, number: int | slice) -> Indices | BatchList:
-        """Return the instance indices (int64, a copy) of a batch, or some of the batches."""
-        if isinstance(number, slice):
-            return replace(self, starts=self.starts[number], ends=self.ends[number])
-        return self.order[self.starts[number] : self.ends[number]].astype(np.int64)
-
-
-_SORTED_AT_ONCE = 1 << 20
-_DRAWN_AT_ONCE = 1 << 18
-
-
-def _shuffle(count: int, seed: Sequence[int]) -> tuple[Indices, np.random.BitGenerator]:
-    """Return the stable order of `count` random numbers, and their generator, which goes on after them.
-
-    Raw numbers are sorted, as numpy guarantees their stream, but not that of Generator.permutation. For large counts
-    they are drawn several times: those with the highest bits 0 are sorted first, and so on. So they are never all in
-    memory.
-    """
-    order: Indices = np.empty(count, dtype=np.int32 if count <= np.iinfo(np.int32).max else np.int64)
-    bits, done = (count // _SORTED_AT_ONCE).bit_length(), 0
-    for part in range(1 << bits):
-        generator = np.random.default_rng(seed).bit_generator
-        indices, numbers = [], []
-        for start in range(0, count, _DRAWN_AT_ONCE):
-            drawn = generator.random_raw(min(_DRAWN_AT_ONCE, count - start))
-            chosen = np.flatnonzero(drawn >> np.uint64(64 - bits) == part) if bits else np.arange(len(drawn))
-            indices.append(chosen + start)
-            numbers.append(drawn[chosen])
-        sorted_indices = np.concatenate(indices)[_stable_order(np.concatenate(numbers))]
-        order[done : done + len(sorted_indices)] = sorted_indices
-        done += len(sorted_indices)
-    return order, generator
-
-
-def _stable_order(numbers: NDArray[np.uint64]) -> Indices:
-    """Return the stable order of numbers that are hardly ever equal: unlike others, a stable sort is not vectorised."""
-    order = np.argsort(numbers)
-    ordered = numbers[order]
-    return np.argsort(numbers, kind="stable") if (ordered[1:] == ordered[:-1]).any() else order
+            end = int(np.searchsorted(cumulative, before + self.batch_tokens, side="right"))
+            start = max(end, start + 1)
+            before = int(cumulative[start - 1])
+            borders.append(start)
+        return np.split(order, borders[:-1])

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import accumulate
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.data.prepare_config import DEFAULT_LIMIT, NUM_BOUNDARY_TOKENS
 from docmt.model import ModelConfig
 from docmt.model.systems import ContextSpec
 
+NUM_BOUNDARY_TOKENS = 2
+"""Boundary tokens, <s> and </s>, that are counted for every sentence of a packed sequence."""
+DEFAULT_LIMIT = 512
+"""Default token limit of an instance."""
 DEFAULT_MAX_SENTENCES = 1000
 
 Integers = NDArray[np.int64]
@@ -195,65 +197,6 @@ def _sum_costs(lengths: Numbers, first: Integers, last: Integers) -> Integers:
     costs = _cumulative_costs(lengths)
     totals: Integers = costs[last] - costs[first]
     return totals
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Choice of I instances, cut at several limits, for each epoch of multi-resolution training (Sun et al. 2022).
-
-    Documents are cut into stretches: the instances at the longest limit. In every epoch each stretch draws one of the
-    limits and is cut at it. Each batch holds instances of one limit. So an epoch has every sentence once, and each
-    limit an equal share of the text. If each batch drew its limit instead, an epoch would repeat some sentences and
-    miss others.
-    An epoch is a function of seed and epoch number alone.
-    """
-
-    stretch: Integers
-    """[I] stretch that each instance is a part of"""
-    limit: Integers
-    """[I] index of the limit of each instance"""
-    num_limits: int
-    """number of limits"""
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Mixture]) -> tuple[Mixture, Integers]:
-        """Return the mixture of successive documents, and the indices [I] in their instances of each of its own."""
-        stretches = accumulate((int(part.stretch.max()) + 1 for part in parts), initial=0)
-        stretch = np.concatenate([part.stretch + number for part, number in zip(parts, stretches, strict=False)])
-        limit = np.concatenate([part.limit for part in parts])
-        order = np.argsort(limit, kind="stable")
-        return cls(stretch[order], limit[order], parts[0].num_limits), order
-
-    def draw(self, random_numbers: NDArray[np.uint64]) -> list[NDArray[np.bool_]]:
-        """Return for each limit a mask [I] of the instances of an epoch, given a random number for each stretch."""
-        drawn = (random_numbers % np.uint64(self.num_limits)).astype(np.int64)[self.stretch] == self.limit
-        return [drawn & (self.limit == number) for number in range(self.num_limits)]
-
-
-def cut_mixed_instances(
-    source_lengths: Integers,
-    target_lengths: Integers,
-    document_offsets: Integers,
-    context_spec: ContextSpec,
-    limits: Sequence[int],
-    max_sentences: int,
-) -> tuple[Instances, Mixture]:
-    """Cut documents at each limit with `cut_instances`; return all instances and their `Mixture`.
-
-    Only for systems whose instances depend on the limit alone (`ContextSpec()`).
-    """
-    stretches = cut_instances(
-        source_lengths, target_lengths, document_offsets, context_spec, limit=max(limits), max_sentences=max_sentences
-    )
-    borders = np.append(stretches.first, stretches.last[-1:])  # stretches are end to end
-    parts = [
-        cut_instances(source_lengths, target_lengths, borders, context_spec, limit=limit, max_sentences=max_sentences)
-        for limit in sorted(limits)
-    ]
-    joined = Instances.concatenate(parts)
-    limit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    instances = replace(joined, document=stretches.document[joined.document])
-    return instances, Mixture(joined.document, limit, len(parts))
 
 
 def cut_dbleu_units(

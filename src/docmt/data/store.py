@@ -1,4 +1,4 @@
-"""Prepared corpora on disk: token ids in memory-mapped arrays, with their tokenizer."""
+"""Prepared corpora on disk: token ids in memory-mapped arrays, with their tokenizer and statistics."""
 
 from __future__ import annotations
 
@@ -6,28 +6,165 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular, file_checksum, parse_json, read_bytes
-from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.text import Side, Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SIDES
 
+STATISTICS_FILE = "statistics.json"
 TOKENIZER_FOLDER = "tokenizer"
 DOCUMENTS_FILE = "documents.json"
 
 _CHECKED_AT_ONCE = 1 << 20  # offsets; the differences of all would be a copy of the file in memory
 
 Offsets = NDArray[np.int64]
+
+
+class StatisticsError(ValueError):
+    """Error for a value of the wrong type in statistics that are read."""
+
+
+@dataclass(frozen=True)
+class CorpusCounts:
+    """Number of documents and sentences of a split from one of its corpora."""
+
+    documents: int
+    sentences: int
+
+
+@dataclass(frozen=True)
+class SplitStatistics:
+    """Counts of one split. Costs are tokens as instances count them: the longer side with boundary tokens."""
+
+    documents: int
+    sentences: int
+    """Sentence pairs."""
+    instances: int
+    source_tokens: int
+    """Subwords of the source, without boundary tokens."""
+    target_tokens: int
+    cost: int
+    """Summed cost of all sentences."""
+    longest_cost: int
+    """Cost of the longest sentence pair."""
+    longest_document: str
+    """Id of the document with the longest pair; `longest_sentence` counts in it from 1."""
+    longest_sentence: int
+    over_limit: int
+    """Sentences at or over the limit of an instance. Each is an instance of its own; nothing is truncated."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Reasons for skipped pairs, with the number of cases."""
+    skipped_examples: dict[str, list[str]] = field(default_factory=dict)
+    """First few locations for each reason."""
+    corpora: dict[str, CorpusCounts] = field(default_factory=dict)
+    """Counts by corpus, if there are several."""
+    crc32: dict[str, str] = field(default_factory=dict)
+    """Checksum of every file of the split."""
+
+    def reversed(self) -> SplitStatistics:
+        """Return the statistics with source and target exchanged."""
+        return replace(self, source_tokens=self.target_tokens, target_tokens=self.source_tokens)
+
+    @property
+    def sentences_per_instance(self) -> float:
+        return self.sentences / self.instances
+
+    @property
+    def tokens_per_instance(self) -> float:
+        """Mean cost of an instance."""
+        return self.cost / self.instances
+
+
+@dataclass(frozen=True)
+class CorpusStatistics:
+    """Contents and settings of a prepared store."""
+
+    source_language: str
+    target_language: str
+    tokenizer: str
+    """Kind of the tokenizer."""
+    vocabulary_size: int
+    instance_tokens: int
+    """Token limit of the counted instances."""
+    splits: dict[str, SplitStatistics]
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Codes of source and target language; empty if unknown."""
+        return self.source_language, self.target_language
+
+    def reversed(self) -> CorpusStatistics:
+        """Return the statistics with source and target exchanged."""
+        return replace(
+            self,
+            source_language=self.target_language,
+            target_language=self.source_language,
+            splits={name: split.reversed() for name, split in self.splits.items()},
+        )
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, data: bytes) -> CorpusStatistics:
+        """Parse the output of `to_json`. Raises ValueError, TypeError or KeyError for anything else."""
+        statistics: CorpusStatistics = _parse(cls, parse_json(data), "it")
+        return statistics
+
+
+def _parse(kind: Any, value: Any, name: str) -> Any:
+    """Return a JSON value as a dataclass, dict, list, str or int. Raises StatisticsError for another type."""
+    expected = dict if is_dataclass(kind) else get_origin(kind) or kind
+    if type(value) is not expected:
+        raise StatisticsError(f"{name} is {value!r}"[:80])
+    if is_dataclass(kind):
+        types = get_type_hints(kind)
+        values = {key: _parse(types[key], item, key) for key, item in value.items()}
+        return cast(type[Any], kind)(**values)
+    if expected is dict:
+        return {key: _parse(get_args(kind)[1], item, name) for key, item in value.items()}
+    return [_parse(get_args(kind)[0], item, name) for item in value] if expected is list else value
+
+
+def format_statistics(statistics: CorpusStatistics) -> str:
+    """Return the statistics as text: a table with a column for each split, then skipped pairs."""
+    splits = statistics.splits
+    rows: list[tuple[str, list[str]]] = [
+        ("", list(splits)),
+        *(
+            (name.replace("_", " "), [f"{getattr(split, name):,}" for split in splits.values()])
+            for name in ("documents", "sentences", "instances", "source_tokens", "target_tokens")
+        ),
+        ("sentences per instance", [f"{split.sentences_per_instance:.1f}" for split in splits.values()]),
+        ("tokens per instance", [f"{split.tokens_per_instance:.1f}" for split in splits.values()]),
+        ("longest sentence (tokens)", [f"{split.longest_cost:,}" for split in splits.values()]),
+        (f"sentences of {statistics.instance_tokens} tokens or more", [f"{s.over_limit:,}" for s in splits.values()]),
+    ]
+    title_width = max(len(title) for title, _ in rows)
+    width = max(len(cell) for _, cells in rows for cell in cells)
+    languages = f"{statistics.source_language or 'source'} to {statistics.target_language or 'target'}"
+    lines = [f"{languages}, {statistics.tokenizer} vocabulary of {statistics.vocabulary_size:,}", ""]
+    lines += [title.ljust(title_width) + "".join(f"  {cell:>{width}}" for cell in cells) for title, cells in rows]
+    lines += ["", "Tokens per instance and of a sentence: the longer side, with <s> and </s>. Nothing is cut."]
+    for name, split in splits.items():
+        for corpus, counts in split.corpora.items():
+            lines.append(f"{name}: {counts.documents:,} documents, {counts.sentences:,} sentences from {corpus}")
+        lines.append(f"{name}: longest is sentence {split.longest_sentence} of document {split.longest_document}")
+        for reason, count in split.skipped.items():
+            locations = split.skipped_examples.get(reason, [])
+            ellipsis = ", ..." if count > len(locations) else ""
+            lines.append(f"{name}: skipped {count:,} x {reason} ({'; '.join(locations)}{ellipsis})")
+    return "\n".join(map(printable, lines))
 
 
 @dataclass(frozen=True)

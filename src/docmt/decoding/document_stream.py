@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.settings import MANY
 from docmt.data import SentenceTokens
-from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
+from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding.ensembles import Model
 from docmt.decoding.repair import can_repair, search_with_repair
 from docmt.decoding.scheduler import (

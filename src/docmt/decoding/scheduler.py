@@ -20,8 +20,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY
 from docmt.data import Instances, SentenceTokens, cut_instances
 from docmt.data.batches import collate_source
-from docmt.data.instances import context_lengths, instance_lengths, locate_sentence
-from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
+from docmt.data.instances import NUM_BOUNDARY_TOKENS, context_lengths, instance_lengths, locate_sentence
 from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Model, combine_context_specs, list_members
 from docmt.decoding.sampling import number_samples

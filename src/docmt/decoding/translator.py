@@ -21,7 +21,7 @@ from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import file_checksum
 from docmt.core.progress import progress
 from docmt.core.settings import MANY, check_choice, check_number, quote
-from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
+from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
 from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
 from docmt.decoding.drafter import load_common_drafter

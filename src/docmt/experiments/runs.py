@@ -48,7 +48,7 @@ from docmt.training.distributed import plan_processes, stop_on_signals
 from docmt.training.finetune import adopt_architecture, check_vocabulary, check_weight_patterns
 from docmt.training.objective import find_word_tokens
 from docmt.training.run_directory import RunDirectory, read_recipe
-from docmt.training.train_config import check_averaging, first_difference
+from docmt.training.train_config import first_difference
 from docmt.training.training_corpus import fit_model_config, select_direction
 
 RUNS_FOLDER = "runs"
@@ -174,8 +174,6 @@ def _find_override_error(plan: ExperimentPlan, config: TrainConfig) -> DocmtErro
     try:
         if is_set("device", "devices"):
             plan_processes(config)
-        if is_set("checkpoints"):
-            check_averaging(config)
         if is_set("freeze", "optimizer.lr_factors"):
             check_weight_patterns(config)
         if is_set("objective.weighted_words"):

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Literal
 
 from docmt.core.errors import DocmtError
-from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
+from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding import PartialTranslation, Translator
 from docmt.decoding.document_stream import OpenDocument
 from docmt.decoding.translation_results import PreparedDocument, ResumePoint

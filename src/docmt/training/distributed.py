@@ -1,15 +1,18 @@
-"""Processes of a training: devices, sums over processes, lost processes and stop signals."""
+"""Processes of a training: devices, sums over processes, lost processes and stop signals.
+
+A process that waits for another one in an exchange notices nothing if that is lost on a GPU, or hangs. So a thread of
+each process counts signs of life in the store through which the processes have met, and reads those of the others.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -26,17 +29,23 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning_fabric.strategies.strategy import Strategy
 from torch import nn
+from torch.distributed import Store, distributed_c10d  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh
 
-from docmt.core.errors import INTERRUPTED, DocmtError
+from docmt.core.errors import USAGE_ERROR, DocmtError, printable
 from docmt.core.files import atomic_directory, file_checksums
-from docmt.training import watch
 from docmt.training.train_config import TrainConfig
-from docmt.training.watch import lost_process_message
 
 Item = TypeVar("Item")
-_POLL_SECONDS = 1.0  # between polls of the other processes
-_EXCHANGE_TIMEOUT = timedelta(days=1)
+POLL_SECONDS = 5.0
+LOST_POLLS = 12
+"""polls without a sign of a process, after which it counts as lost: stopped, killed, or on a machine without network"""
+MEETING_SECONDS = 1800.0
+"""in which all processes must connect; machines of a cluster start minutes apart"""
+GRACE_SECONDS = 5.0
+"""from a failure to the exit: most processes notice it themselves and say more"""
+EXCHANGE_TIMEOUT = timedelta(hours=2)
+"""in which all processes must reach an exchange; longer than one of them translates or writes meanwhile"""
 _GROUP_VARIABLES = {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"}  # that Fabric sets
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_SIGNAL_SECONDS = 1.0
@@ -124,18 +133,31 @@ def start_fabric(config: TrainConfig, strategy: Literal["ddp", "fsdp"] = "ddp") 
         precision="bf16-mixed" if config.compute_dtype == "bfloat16" else "32-true",
         plugins=[processes.environment],
     )
-    with watch.limit_meeting(processes.count), _report_failed_meeting(processes.count):
+
+    def cannot_meet(error: RuntimeError) -> DocmtError:
+        reason = " ".join(str(error).split("\n")[0].split())
+        return DocmtError(
+            f"the {processes.count} processes of this training cannot meet ({reason}). Choose a free port if it is "
+            "taken, and start all of them again"
+        )
+
+    late = (
+        f"the {processes.count} processes of this training have not met within {MEETING_SECONDS / 60:.3g} minutes: "
+        "look for those that did not start or have failed, and start all of them again"
+    )
+    with _exit_after(MEETING_SECONDS, late), replace_connection_errors(processes.count, cannot_meet):
         fabric.launch()
-    _watch_processes(fabric, config.run)
+    # Fabric's observer of these would end this process without a message. It stops when their list is empty.
+    getattr(fabric.strategy.launcher, "procs", []).clear()
     return fabric
 
 
 def _build_strategy(config: TrainConfig, processes: Processes, strategy: str) -> Strategy | str:
-    """Return what exchanges gradients. An exchange may wait for long work: `watch_processes` finds those that hang."""
+    """Return what exchanges gradients."""
     if strategy == "fsdp":
 
         def parallelize(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
-            from docmt.training.sharding import shard  # imports what one process does not need
+            from docmt.training.trained_weights import shard  # imports what one process does not need
 
             shard(module, mesh["data_parallel"], config)
             return module
@@ -146,30 +168,24 @@ def _build_strategy(config: TrainConfig, processes: Processes, strategy: str) ->
             tensor_parallel_size=1,
             # With offloading, norms of gradients are summed on the CPU.
             process_group_backend="cpu:gloo,cuda:nccl" if processes.accelerator == "cuda" else "gloo",
-            timeout=_EXCHANGE_TIMEOUT,
+            timeout=EXCHANGE_TIMEOUT,
         )
     if processes.count == 1:
         return "auto"
-    return DDPStrategy(timeout=_EXCHANGE_TIMEOUT)
-
-
-def _is_of_connection(error: RuntimeError) -> bool:
-    """Return whether an error is of the connection to other processes; gloo has no error class."""
-    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
+    return DDPStrategy(timeout=EXCHANGE_TIMEOUT)
 
 
 @contextmanager
-def _report_failed_meeting(count: int) -> Iterator[None]:
-    """Raise DocmtError in place of the errors of a connection that cannot be made."""
+def replace_connection_errors(count: int, describe: Callable[[RuntimeError], DocmtError]) -> Iterator[None]:
+    """Raise what `describe` returns in place of the errors of a connection to other processes of `count`.
+
+    Another process that fails or is killed breaks the connection, here or in the next exchange.
+    """
     try:
         yield
-    except RuntimeError as error:
-        if count > 1 and _is_of_connection(error):
-            reason = " ".join(str(error).split("\n")[0].split())
-            raise DocmtError(
-                f"the {count} processes of this training cannot meet ({reason}). Choose a free port if it is "
-                "taken, and start all of them again"
-            ) from error
+    except RuntimeError as error:  # gloo has no error class
+        if count > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+            raise describe(error) from error
         raise
 
 
@@ -190,46 +206,72 @@ def leave_group_of_one() -> Iterator[None]:
                 os.environ.pop(name, None)
 
 
-@contextmanager
-def report_lost_processes(count: int, run: Path) -> Iterator[None]:
-    """Raise LostProcessError in place of the errors of a broken connection to another process of `count`.
+def lost_process_message(
+    run: Path, problem: str = "another process of this training failed or was killed; see its output"
+) -> str:
+    """Return the sentence on the end of a training whose processes cannot go on."""
+    advice = f"Continue from the last checkpoint with docmt train --resume {run}, or start again if there is none"
+    return f"{problem}. {advice}"
 
-    Another process that fails or is killed breaks the connection, here or in the next exchange.
-    """
+
+def _exit_with(message: str) -> None:
+    """Print an error and end the process at once, from any thread."""
+    with suppress(OSError):  # not through sys.stderr: a thread that holds its lock at exit aborts Python
+        os.write(2, f"docmt: error: {printable(message)}\n".encode())
+    os._exit(USAGE_ERROR)
+
+
+@contextmanager
+def _exit_after(seconds: float, message: str) -> Iterator[None]:
+    """End this process with an error if the block takes longer. It may wait for other processes without end."""
+    timer = threading.Timer(seconds, _exit_with, [message])
+    timer.daemon = True
+    timer.start()
     try:
         yield
-    except RuntimeError as error:
-        if count > 1 and _is_of_connection(error):
-            raise LostProcessError(lost_process_message(run)) from error
-        raise
+    finally:
+        timer.cancel()
 
 
-def _watch_processes(fabric: Fabric, run: Path) -> None:
-    """Watch the processes that this one has started, in place of Fabric's own observer.
+@contextmanager
+def watch_processes(run: Path) -> Iterator[None]:
+    """End this process if another one is lost while the block runs."""
+    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+        yield
+        return
+    ended = threading.Event()
+    threading.Thread(target=_exchange_signs, args=(run, ended), daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
-    Fabric's observer kills this process without a message, often before the broken connection is reported.
+
+def _exchange_signs(run: Path, ended: threading.Event) -> None:
+    """Count a sign of this process and read those of the others until `ended`; exit some seconds after one is lost.
+
+    Polls are counted, not seconds, so a machine that sleeps wakes up in peace.
     """
-    launched = getattr(fabric.strategy.launcher, "procs", [])
-    processes = list(launched)
-    launched.clear()  # Fabric's observer has the same list and ends when it is empty
-    if processes:
-        threading.Thread(target=exit_when_one_fails, args=(processes, run), daemon=True).start()
-
-
-def exit_when_one_fails(processes: Sequence[subprocess.Popen[bytes]], run: Path) -> None:
-    """Exit and kill `processes` when one of them has failed; return when all have ended well.
-
-    Usually the connection breaks and all processes end. A process in a long update, or one that waits on a GPU for a
-    lost process, would not notice.
-    """
-    while all(process.poll() in (None, 0, INTERRUPTED) for process in processes):
-        if all(process.poll() is not None for process in processes):
-            return
-        time.sleep(_POLL_SECONDS)
-    time.sleep(watch.GRACE_SECONDS)
-    for process in processes:
-        process.kill()
-    watch.exit_with(lost_process_message(run))
+    rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    # A connection of its own: a call that waits in another thread must not block it.
+    store: Store = distributed_c10d._get_default_store().clone()  # type: ignore[attr-defined]
+    problem = "process {} of this training failed, was killed or hangs; see its output"
+    signs, silent_polls = [-1] * size, [0] * size
+    while not ended.wait(POLL_SECONDS):
+        try:
+            # Process 0 keeps the store, and a call waits for it.
+            with _exit_after((LOST_POLLS + 1) * POLL_SECONDS, lost_process_message(run, problem.format(0))):
+                store.add(f"docmt/{rank}", 1)
+                latest = [store.add(f"docmt/{number}", 0) for number in range(size)]
+        except RuntimeError:  # process 0 has ended
+            lost = [0]
+        else:
+            pairs = zip(signs, latest, silent_polls, strict=True)
+            silent_polls = [polls + 1 if new == old else 0 for old, new, polls in pairs]
+            lost = [number for number, polls in enumerate(silent_polls) if polls >= LOST_POLLS]
+            signs = latest
+        if lost and not ended.wait(GRACE_SECONDS):
+            _exit_with(lost_process_message(run, problem.format(lost[0])))
 
 
 def sum_over_processes(fabric: Fabric, values: Sequence[float]) -> list[float]:
@@ -255,8 +297,7 @@ def first_builds(fabric: Fabric, build: Callable[[], Item]) -> Item:
     result: Item | DocmtError | None = None
     if fabric.is_global_zero:
         try:
-            with watch.local_work():
-                result = build()
+            result = build()
         except DocmtError as error:
             result = error
     result = fabric.broadcast(result)
@@ -269,11 +310,10 @@ def raise_together(fabric: Fabric, check: Callable[[], object]) -> None:
     """Run a check in every process. A DocmtError of one of them is raised in all."""
     error = None
     try:
-        with watch.local_work():
-            check()
+        check()
     except DocmtError as raised:
         error = raised
-    if errors := [each for each in gather_shares(fabric, [error]) if each is not None]:
+    if errors := list(filter(None, gather_shares(fabric, [error]))):
         raise errors[0]
 
 
@@ -294,8 +334,8 @@ def shared_directory(fabric: Fabric, path: Path) -> Iterator[Path]:
 def share_file_checksums(fabric: Fabric, folder: Path) -> dict[str, str]:
     """Return the checksums of all files in a folder; each process reads some of them."""
     names = sorted(path.name for path in folder.iterdir())
-    own = list(file_checksums(folder, names[fabric.global_rank :: fabric.world_size]).items())
-    return dict(gather_shares(fabric, own))
+    checksums = file_checksums(folder, names[fabric.global_rank :: fabric.world_size])
+    return dict(gather_shares(fabric, list(checksums.items())))
 
 
 class StopRequest:

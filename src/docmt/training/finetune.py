@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import logging
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +27,6 @@ from docmt.model.families.conventions import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.model.systems import SYSTEMS, ContextSpec, System
 from docmt.text import Tokenizer
-from docmt.training.reporting import describe_new_weights
 from docmt.training.train_config import AdapterConfig, OptimizerConfig, TrainConfig
 
 Options = TypeVar("Options", ModelConfig, System)
@@ -35,11 +36,18 @@ _ENCODER_FIELDS = tuple(f"encoder_{name}" for name in ENCODER_SIZES)
 # All other settings change what weights of equal shapes mean.
 _SIZES = ("preset", "vocabulary_size", "source_vocabulary_size", "instance_tokens", "instance_sentences")
 _MAY_DIFFER = (*_SIZES, "positions", "max_positions", "dropout", "attention_dropout", "linear", "system", *SYSTEMS)
-_ARCHITECTURE_FIELDS = [each.name for each in fields(ModelConfig) if each.name not in _MAY_DIFFER]
+_ARCHITECTURE_FIELDS = [setting.name for setting in fields(ModelConfig) if setting.name not in _MAY_DIFFER]
 # Likewise for linear attention; a gate may be new, and random features are no weights.
 _LINEAR_FIELDS = ("feature_map", "temperature_per", "rescale_keys")
 _GATE_FIELDS = ("gate", "gate_per")
 _SUGGESTIONS = 3  # names in the message on a pattern without matches
+# Layer parts common to all families; other parts appear under their names in the model.
+_PART_NAMES = {
+    "attention.whole": "self-attention over the document",
+    "cross.whole": "cross-attention over the document",
+    "attention.gate": "gates",
+    "cross.gate": "gates",
+}
 ADAPTERS_FILE = "adapters.safetensors"
 """File of unmerged adapters and their base weights in checkpoints; the weights file has them merged."""
 RUN_MISMATCH = ("the run trains", "Copy the run directory again")
@@ -71,15 +79,11 @@ def initialize_from(
         _log.warning(message, directory, *start_languages, *languages, advice)
     selectable = all(config.system_options.positions is None for config in (started, model.config))
     if selectable and started.restarts_positions != model.config.restarts_positions:
-        _log.warning(
-            "positions of %s %s, but not those of this model. Set --model.positions %s to match",
-            directory,
-            *(
-                ("restart at each sentence", "sentence")
-                if started.restarts_positions
-                else ("count through", "document")
-            ),
-        )
+        habit, value = ("restart at each sentence", "sentence")
+        if not started.restarts_positions:
+            habit, value = ("count through", "document")
+        message = "positions of %s %s, but not those of this model. Set --model.positions %s to match"
+        _log.warning(message, directory, habit, value)
     state = model.state_dict()
     same_system = started.system == model.config.system
     same_drawing = started.linear.feature_sampling == model.config.linear.feature_sampling
@@ -109,6 +113,44 @@ def initialize_from(
         return new_names
     _check_direction(directory, reverse)
     return _initialize_from_reverse(model, reverse, tokenizer, new_names)
+
+
+def describe_new_weights(names: Collection[str], model: nn.Module) -> str:
+    """Return how many weights are new and where they are in the model, part by part."""
+    tensors = model.state_dict()
+    names = [name for name in names if not name.endswith(DIRECTIONS_SUFFIX)]  # random features are no weights
+    total = sum(tensors[name].numel() for name in names)
+    loaded = [name for name in tensors if name not in names]
+    # A part is the largest module without loaded weights.
+    prefixes = {name[: dot.start()] for name in loaded for dot in re.finditer(r"\.", name)}
+    layers: dict[tuple[str, str], set[int]] = {}
+    for name in names:
+        path = name.split(".")
+        size = next(size for size in range(1, len(path) + 1) if ".".join(path[:size]) not in prefixes)
+        match = re.fullmatch(r"(\w+)\.(\d+)\.(.+)", ".".join(path[:size]))
+        stack, number, part = match.groups() if match else (path[0], None, ".".join(path[1:size]))
+        layers.setdefault((stack, part), set()).update([int(number)] if number else [])
+    modules: dict[str, list[str]] = {}
+    for (stack, part), numbers in layers.items():
+        module = f"{stack} layer{'s' if len(numbers) > 1 else ''} {_format_layers(numbers)}" if numbers else stack
+        labels = modules.setdefault(module, [])
+        if part and (word := _PART_NAMES.get(part, part)) not in labels:
+            labels.append(word)
+    parts = "; ".join(f"{module} ({', '.join(labels)})" if labels else module for module, labels in modules.items())
+    return f"{len(names)} new tensors ({format_count(total)} weights): {parts}"
+
+
+def _format_layers(numbers: Collection[int]) -> str:
+    """Return layer numbers counted from 1, as ranges: {0, 1, 2, 4} -> "1-3, 5"."""
+    # Consecutive numbers have equal distances to their list indices.
+    groups = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in group] for _, group in groups]
+    return ", ".join(f"{run[0] + 1}-{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)
+
+
+def format_count(number: int) -> str:
+    """Return a number of weights as text."""
+    return f"{number / 1e6:.1f} million" if number >= 1e6 else f"{number:,}"
 
 
 def adopt_architecture(config: ModelConfig, started: ModelConfig) -> ModelConfig:
@@ -286,7 +328,7 @@ def freeze(model: TranslationModel, words: Sequence[str], new_weights: Collectio
     nothing.
     """
     loaded = [name for name, _ in model.named_parameters() if name not in new_weights]
-    frozen = {name for word in words for name in _match_freeze_word(model, word, loaded)}
+    frozen = {name for word in words for name in match_freeze_word(model, word, loaded)}
     if not any(parameter.requires_grad and name not in frozen for name, parameter in model.named_parameters()):
         raise DocmtError(
             f"freeze {','.join(words)} would freeze everything, as initialize_from has every weight of this model. "
@@ -296,7 +338,7 @@ def freeze(model: TranslationModel, words: Sequence[str], new_weights: Collectio
         model.get_parameter(name).requires_grad_(False)
 
 
-def _match_freeze_word(model: TranslationModel, word: str, loaded: Sequence[str]) -> Iterable[str]:
+def match_freeze_word(model: TranslationModel, word: str, loaded: Sequence[str]) -> Iterable[str]:
     """Return the loaded weights that a word or pattern of `freeze` matches."""
     if word == "pretrained":
         return loaded
@@ -316,7 +358,7 @@ def check_weight_patterns(config: TrainConfig) -> None:
         model = TranslationModel(config.model)
     names = [name for name, _ in model.named_parameters()]
     for word in config.freeze_patterns:
-        _match_freeze_word(model, word, names)
+        match_freeze_word(model, word, names)
     for pattern, _ in config.optimizer.factors:
         match_names("optimizer.lr_factors", pattern, names)
 

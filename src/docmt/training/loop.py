@@ -26,21 +26,24 @@ from docmt.core.progress import progress
 from docmt.data import PreparedStore
 from docmt.model import TranslationModel
 from docmt.training.distributed import (
+    LostProcessError,
     StopRequest,
     check_agreement,
     first_builds,
     is_main_process,
     leave_group_of_one,
+    lost_process_message,
     plan_processes,
-    report_lost_processes,
+    replace_connection_errors,
     share_file_checksums,
     shared_directory,
     start_fabric,
     stop_on_signals,
     sum_over_processes,
+    watch_processes,
 )
 from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
-from docmt.training.memory import check_memory, choose_strategy
+from docmt.training.memory import choose_strategy
 from docmt.training.objective import find_word_tokens
 from docmt.training.optimizer import Updater, derive_seed
 from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
@@ -52,11 +55,10 @@ from docmt.training.run_directory import (
     save_checkpoint,
     write_state,
 )
-from docmt.training.sharding import has_shards, is_sharded, local, save_shards
-from docmt.training.train_config import TrainConfig, check_averaging
+from docmt.training.train_config import TrainConfig
+from docmt.training.trained_weights import has_shards, is_sharded, local, save_shards
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
 from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss, plain_loss
-from docmt.training.watch import local_work, watch_processes
 
 _log = logging.getLogger(__name__)
 
@@ -93,8 +95,6 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
     bit-identical numbers. The run directory is locked: only one process at a time trains a run.
     Raises DocmtError for errors that the user can fix.
     """
-    if not resume:
-        check_averaging(config)
     store = select_direction(PreparedStore.open(config.store), config)
     config = _resolve_model_config(config, store, resume, explicit)
     run = RunDirectory(config.run)
@@ -136,12 +136,15 @@ def _start(
     """
     processes = plan_processes(config)
     on_gpu = processes.accelerator == "cuda"
-    strategy = choose_strategy(config, processes.count, processes.devices, on_gpu)
+    split = store.split("train")
+    corpus_tokens = len(split.source.tokens) + len(split.target.tokens)
+    strategy, need = choose_strategy(config, processes.count, processes.devices, on_gpu, corpus_tokens)
     stack.enter_context(leave_group_of_one())
     fabric = start_fabric(config, strategy)
     stack.enter_context(watch_processes(config.run))
     corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
-    stack.enter_context(report_lost_processes(processes.count, config.run))
+    lost = LostProcessError(lost_process_message(config.run))
+    stack.enter_context(replace_connection_errors(processes.count, lambda _: lost))
     check_agreement(fabric, strategy)
     if fabric.is_global_zero:
         run.prepare(config)
@@ -149,6 +152,7 @@ def _start(
     fabric.barrier()
     if fabric.is_global_zero:
         stack.enter_context(run.log_to_file())
+    _log.info("each process needs about %s", need)
     stop = stack.enter_context(stop_on_signals())
     return Training(fabric, config, corpus, run, resume), stop
 
@@ -182,8 +186,6 @@ class Training:
     ) -> None:
         """Build the model; when resuming, load the last checkpoint if there is one."""
         self.fabric, self.config, self.corpus, self.run = fabric, config, corpus, run
-        tokens = int(corpus.train.plan.lengths.sum())
-        check_memory(fabric, config, tokens)
         torch.manual_seed(derive_seed(config.seed))
         sharded = is_sharded(fabric)
         # Of a sharded model, the first process alone has all values, until the updater spreads them.
@@ -196,7 +198,8 @@ class Training:
         updates = corpus.iterate_updates(self.state.epoch, self.state.position)
         self.updates = prefetch(updates) if _uses_prefetching(fabric.device) else updates
         weighted = find_word_tokens(corpus.tokenizer, config.objective.weighted_words)
-        self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted, tokens)
+        self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted)
+        self.weights = self.updater.weights
         if fabric.is_global_zero:
             run.truncate_metrics(self.state.update)
         self.sums = torch.tensor(
@@ -319,7 +322,7 @@ class Training:
         }
         score = dev_loss.loss
         if self.bleu is not None:
-            score = line["valid_d_bleu"] = self.bleu(self.updater.whole_model())
+            score = line["valid_d_bleu"] = self.bleu(self.weights.whole_model())
         state.seconds += time.monotonic() - started
         improved = state.best.add_score(score, state.update)
         line |= {f"entropy_{kind}": bits for kind, bits in dev_loss.entropy.items()}
@@ -363,9 +366,9 @@ class Training:
         """
         if self.state.interval.tokens:
             self._check_finite("loss", float(self.sums[0]) / self.state.interval.tokens)
-        parts = [local(parameter.detach()) for parameter in self.updater.trainable.values()]
+        parts = [local(parameter.detach()) for parameter in self.weights.trainable.values()]
         largest = float(torch.stack([part.abs().max() for part in parts if part.numel()] or [torch.zeros(())]).max())
-        if self.updater.is_sharded:
+        if self.weights.is_sharded:
             largest = sum_over_processes(self.fabric, [largest])[0]
         self._check_finite("largest weight", largest)
 
@@ -384,12 +387,11 @@ class Training:
         self._check_training()
         state = self.state
         state.interval.loss, state.interval.nll = self.sums.tolist()
-        if self.updater.is_sharded:
+        if self.weights.is_sharded:
             self._save_shards()
         elif self.fabric.is_global_zero:
-            with local_work():
-                tensors = self.updater.checkpoint_tensors()
-                save_checkpoint(self.run.last, tensors, asdict(state), self._describe_checkpoint)
+            tensors = self.updater.checkpoint_tensors()
+            save_checkpoint(self.run.last, tensors, asdict(state), self._describe_checkpoint)
         if self.fabric.is_global_zero:
             self.tensorboard.flush()
             self.run.remove_snapshots(needed_updates={update for update, _ in state.snapshots})
@@ -397,18 +399,17 @@ class Training:
 
     def _save_shards(self) -> None:
         """Write the checkpoint for resuming, each process its part."""
-        with shared_directory(self.fabric, self.run.last) as folder, local_work():
+        with shared_directory(self.fabric, self.run.last) as folder:
             save_shards(folder, self.updater.sharded_tensors())
             sums = share_file_checksums(self.fabric, folder)
             if self.fabric.is_global_zero:
                 write_state(folder, asdict(self.state), sums)
 
     def _save_weights(self, directory: Path) -> None:
-        if self.updater.is_sharded or self.fabric.is_global_zero:
-            merged = self.updater.merged_weights()
+        if self.weights.is_sharded or self.fabric.is_global_zero:
+            merged = self.weights.merged()
         if self.fabric.is_global_zero:
-            with local_work():
-                save_checkpoint(directory, {WEIGHTS_FILE: merged}, asdict(self.state), self._describe_checkpoint)
+            save_checkpoint(directory, {WEIGHTS_FILE: merged}, asdict(self.state), self._describe_checkpoint)
 
     def _describe_checkpoint(self, folder: Path) -> None:
         """Write the files that make a checkpoint a model directory."""
@@ -438,7 +439,7 @@ class Training:
             load_weights(self.model, checkpoint / WEIGHTS_FILE)
         state = read_state(checkpoint)
         fingerprint = self.corpus.fingerprint
-        if not fingerprint.startswith(state.data):  # earlier versions stored the training split alone
+        if fingerprint != state.data:
             columns = "drafts or text" if self.corpus.train.drafts is not None else "text"
             split = "dev" if fingerprint.partition("-")[0] == state.data.partition("-")[0] else "training"
             raise DocmtError(
@@ -471,7 +472,7 @@ class Training:
     def _finish(self, reason: str) -> None:
         """Write the final model directory with the best or the averaged weights."""
         state, dev = self.state, self.corpus.dev
-        self.model = self.updater.finish()
+        self.model = self.weights.finish()
         if averaged := [update for update, _ in self._snapshots_to_average()]:
             paths = [self.run.snapshot_path(update) / WEIGHTS_FILE for update in averaged]
             self.model.load_state_dict(average_weights(paths))
@@ -491,13 +492,15 @@ class Training:
                 score = self.bleu(self.model)
                 scores.append({"name": "d-BLEU (dev)", "score": score, "signature": self.bleu.signature})
         if self.fabric.is_global_zero:
-            with local_work():
-                self._write_model(facts, scores)
+            self._write_model(facts, scores)
         _log.info("finished: %s; the model is %s", reason, origin)
         if state.best.score is not None:
             _log.info(
                 "best validation: dev %s %.4f after update %d; dev loss of the model: %s",
-                *(self._score_name, state.best.score, state.best.update, facts["dev_loss_of_this_model"]),
+                self._score_name,
+                state.best.score,
+                state.best.update,
+                facts["dev_loss_of_this_model"],
             )
         _log.info("try: docmt translate %s FILE", shlex.quote(str(self.run.path)))
         self.fabric.barrier()

@@ -9,16 +9,20 @@ size of the embedding, so chunks are no smaller than necessary. Speeds: decision
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
-from docmt.model import TranslationModel
+from docmt.data import Batch
+from docmt.model import Packed, TranslationModel
 from docmt.text import SpecialTokens, Tokenizer
+from docmt.text.tokenizer import Side
+from docmt.training.train_config import ObjectiveConfig
 
 CHUNK_BYTES = 2**26  # logits of a chunk
 MIN_CHUNK_TOKENS = 512
@@ -57,6 +61,30 @@ def batch_loss(
     states = states if head.scale == 1.0 else states * head.scale
     labels = labels - head.first if head.first else labels
     return smoothed_cross_entropy(states, head.weight, labels, smoothing, head.bias, weights)
+
+
+class BatchLoss(nn.Module):
+    """Module whose output is the loss, so that wrappers (gradient exchange, precision) cover all of it."""
+
+    token_weights: Tensor | None
+
+    def __init__(self, model: TranslationModel, objective: ObjectiveConfig, weighted_tokens: Sequence[int]) -> None:
+        super().__init__()
+        self.model, self.smoothing, weights = model, objective.label_smoothing, None
+        if weighted_tokens:
+            weights = torch.ones(model.config.vocabulary_size)
+            weights[list(weighted_tokens)] = objective.word_weight
+        self.register_buffer("token_weights", weights, persistent=False)
+
+    def forward(self, read_batch: Callable[[], Batch]) -> tuple[Tensor, Tensor]:
+        """Return summed loss and negative log-likelihood of a batch. Word weights count in training only.
+
+        The batch comes from a function, as Fabric would rebuild it as an argument, which frozen dataclasses forbid.
+        """
+        batch = read_batch()
+        weights = self.token_weights[batch.labels] if self.training and self.token_weights is not None else None
+        states = self.model(batch.inputs)[: batch.tokens]  # without those of padding
+        return batch_loss(self.model, states, batch.labels, self.smoothing, weights)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -153,21 +181,28 @@ def find_word_tokens(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
     return sorted(number for numbers in ids.values() for number in numbers)
 
 
-def drop_words(tokens: Tensor, rate: float, specials: SpecialTokens, positions: Tensor | None = None) -> Tensor:
-    """Return tokens [T] with each word replaced by <mask> with probability `rate`, using torch's global generator.
+def drop_words(batch: Batch, rate: float, model: TranslationModel) -> Batch:
+    """Return the batch with each word of source and decoder input replaced by <mask> with probability `rate`.
 
-    Boundary tokens, <unk>, <eod> and <mask> stay, and so does every token outside of `positions` [n] (Bao et al. 2021,
-    section 4.1 and published code). Source and decoder input are dropped by separate calls; labels never are.
+    Boundary tokens, <unk>, <eod> and <mask> stay, and so do labels (Bao et al. 2021, section 4.1 and published code).
+    It uses torch's global generator.
     """
     if rate == 0:
-        return tokens
-    droppable = (tokens >= specials.first_word) & (tokens < specials.eod)
-    if positions is not None:
-        droppable &= torch.zeros_like(droppable).index_fill_(0, positions.to(droppable.device), True)
+        return batch
+
+    def drop(packed: Packed, side: Side, vocabulary_size: int) -> Packed:
+        words = packed.sentences.trim(*model.boundary_tokens.counts(side)).indices()
+        return replace(packed, tokens=drop_tokens(packed.tokens, rate, SpecialTokens(vocabulary_size), words))
+
+    inputs, size = batch.inputs, model.config.vocabulary_size
+    source = drop(inputs.source, "source", model.config.source_vocabulary_size or size)
+    target = None if inputs.target is None else drop(inputs.target, "target", size)
+    return replace(batch, inputs=replace(inputs, source=source, target=target))
+
+
+def drop_tokens(tokens: Tensor, rate: float, specials: SpecialTokens, positions: Tensor) -> Tensor:
+    """Return tokens [T] with the words at these positions [n] replaced by <mask> with probability `rate`."""
+    droppable = torch.zeros_like(tokens, dtype=torch.bool).index_fill_(0, positions.to(tokens.device), True)
+    droppable &= (tokens >= specials.first_word) & (tokens < specials.eod)
     dropped = torch.rand(tokens.shape, device=tokens.device) < rate
     return tokens.masked_fill(droppable & dropped, specials.mask)
-
-
-def word_dropout_rate(rate: float, epochs: int, epoch: int) -> float:
-    """Return `rate` in the first `epochs` epochs (counted from 0), then exactly 0: a step, not a ramp."""
-    return rate if epoch < epochs else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,46 +14,21 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, read_shapes, read_weights
-from docmt.core.settings import MANY
+from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.data import Batch
-from docmt.model import Packed, TranslationModel
+from docmt.data.batches import PAD_MULTIPLE
+from docmt.model import TranslationModel
 from docmt.model.contexts import AttentionContext
-from docmt.model.embeddings import OutputProjection
 from docmt.model.layers import Layer
-from docmt.text import SpecialTokens
-from docmt.text.tokenizer import Side
 from docmt.training.distributed import raise_together
-from docmt.training.finetune import (
-    ADAPTERS_FILE,
-    RUN_MISMATCH,
-    adapter_tensors,
-    add_adapters,
-    build_parameter_groups,
-    freeze,
-    merge_adapters,
-    remove_adapters,
-    restore_adapters,
-    trainable_parameters,
-)
-from docmt.training.memory import check_memory
-from docmt.training.objective import batch_loss, drop_words, word_dropout_rate
-from docmt.training.sharding import (
-    check_shards,
-    collect,
-    copy_like,
-    has_shards,
-    is_sharded,
-    load_shards,
-    spread_weights,
-    whole,
-)
-from docmt.training.train_config import ObjectiveConfig, TrainConfig
+from docmt.training.finetune import RUN_MISMATCH, build_parameter_groups
+from docmt.training.objective import BatchLoss, drop_words
+from docmt.training.train_config import TrainConfig
+from docmt.training.trained_weights import TrainedWeights, check_shards, copy_like, has_shards, load_shards, whole
 from docmt.training.training_corpus import UpdatePlan
-from docmt.training.watch import note_progress
 
 OPTIMIZER_FILE = "optimizer.safetensors"
-_PAD_MULTIPLE = 128  # batches are padded to a multiple of this many tokens
+_BETA1 = 0.9  # decay rate of the gradient mean
 
 
 def constant_with_warmup(update: int, peak: float, warmup: int) -> float:
@@ -90,64 +65,6 @@ def _checkpointed_forward(
     return result
 
 
-class MasterWeights:
-    """Float32 weights of a model whose linear modules and embeddings are bfloat16.
-
-    The optimizer changes the trainable ones; frozen ones stay on the CPU until the model is written. All other weights
-    (norms, recurrent modules) are few and stay float32 in the model.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        """Convert the large weights of the model to bfloat16 in place."""
-        modules = (
-            module for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding | OutputProjection)
-        )
-        bfloat16_parameters = {parameter for module in modules for parameter in module.parameters(recurse=False)}
-        self.trainable: dict[str, nn.Parameter] = {}
-        """parameters that the optimizer changes, by name"""
-        self._frozen: dict[str, Tensor] = {}
-        self._pairs: list[tuple[nn.Parameter, nn.Parameter]] = []  # model parameter and its master
-        for name, parameter in model.named_parameters():
-            full = parameter.detach()
-            if parameter not in bfloat16_parameters:
-                if parameter.requires_grad:
-                    self.trainable[name] = parameter
-                continue
-            parameter.data = full.to(torch.bfloat16)
-            if parameter.requires_grad:
-                self.trainable[name] = nn.Parameter(full)
-                self._pairs.append((parameter, self.trainable[name]))
-            else:
-                self._frozen[name] = full.cpu()
-
-    def accumulate_gradients(self) -> None:
-        """Add the gradients of a batch to those of the float32 weights."""
-        for parameter, master in self._pairs:
-            if parameter.grad is not None:
-                master.grad = parameter.grad.float() if master.grad is None else master.grad.add_(parameter.grad)
-                parameter.grad = None
-
-    def exchange_gradients(self, fabric: Fabric) -> None:
-        """Take the mean of the gradients over processes."""
-        for parameter in self.trainable.values():
-            if parameter.grad is not None:
-                torch.distributed.all_reduce(parameter.grad)
-                parameter.grad.div_(fabric.world_size)
-
-    @torch.no_grad()
-    def copy_to_model(self, model: nn.Module | None = None) -> None:
-        """Round the float32 weights into the model; with `model`, also the frozen ones, which are to be found there."""
-        for parameter, master in self._pairs:
-            parameter.copy_(master)
-        if model is not None:
-            for name, weights in self._frozen.items():
-                model.get_parameter(name).copy_(weights)
-
-    def full_precision_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the state of the model with the float32 weights in it."""
-        return {**state, **self._frozen, **{name: master.detach() for name, master in self.trainable.items()}}
-
-
 @dataclass(frozen=True)
 class UpdateResult:
     """Sums and gradient norm of an update, from before the weights changed."""
@@ -159,7 +76,7 @@ class UpdateResult:
 
 
 class Updater:
-    """Model and optimizer, set up for the devices of a run."""
+    """Updates of a model: the gradient of its loss, exchanged among processes, and a step of Adam."""
 
     def __init__(
         self,
@@ -169,51 +86,30 @@ class Updater:
         new_weights: Collection[str] = (),
         checkpoint: Path | None = None,
         weighted_tokens: Sequence[int] = (),
-        corpus_tokens: int = MANY,
     ) -> None:
         """new_weights: parameters that `config.initialize_from` did not have. checkpoint: checkpoint to resume from,
         whose weights the model has. weighted_tokens: ids that have the loss weight `objective.word_weight`.
-        corpus_tokens: of all instances; no batch has more.
 
-        Raises DocmtError if everything would be frozen, if a pattern matches nothing, if the checkpoint is damaged, or
-        if memory is too small.
+        Raises DocmtError as `TrainedWeights` does, for a pattern of learning rates without effect, and for a damaged
+        checkpoint.
         """
         self.fabric, self.config, self.model = fabric, config, model
-        self.is_sharded = is_sharded(fabric)
-        """True if each process holds a part of each weight; only the first one then needs `model` with values"""
-        whole_files = checkpoint is not None and not has_shards(checkpoint)
-        if config.adapters.rank:
-            with model.device:  # "meta" in the processes without values
-                add_adapters(model, config.adapters, new_weights)
-            if whole_files and checkpoint is not None and model.device.type != "meta":
-                restore_adapters(model, checkpoint / ADAPTERS_FILE)
-        freeze(model, config.freeze_patterns, new_weights)
         if config.activation_checkpointing:
             enable_activation_checkpointing(model)
-        check_memory(fabric, config, corpus_tokens, model)
-        self._loss, self.master_weights = _BatchLoss(model, config.objective, weighted_tokens), None
-        if self.is_sharded:
-            weights = dict(model.state_dict())
-            self._module = fabric.setup_module(self._loss)
-            spread_weights(model, weights if fabric.is_global_zero else {})
-            del weights
-        else:
-            fabric.to_device(self._loss)
-            self.master_weights = MasterWeights(model) if config.precision == "bfloat16-weights" else None
-            self._module = fabric.setup_module(self._loss)
-        self.trainable = trainable_parameters(model) if self.master_weights is None else self.master_weights.trainable
+        self.loss = BatchLoss(model, config.objective, weighted_tokens)
+        self.weights = TrainedWeights(fabric, config, self.loss, new_weights, checkpoint)
         settings, names = config.optimizer, [name for name, _ in model.named_parameters()]
         self.optimizer = torch.optim.Adam(
-            build_parameter_groups(self.trainable, names, settings, new_weights),
+            build_parameter_groups(self.weights.trainable, names, settings, new_weights),
             lr=settings.learning_rate,
-            betas=(settings.beta1, settings.beta2),
+            betas=(_BETA1, settings.beta2),
             eps=settings.epsilon,
             fused=True,  # on CPU too: three to five times faster than the loop over parameters
         )
-        if whole_files and checkpoint is not None:
-            restore_optimizer(self.trainable, self.optimizer, checkpoint / OPTIMIZER_FILE)
-        elif checkpoint is not None:
+        if checkpoint is not None and has_shards(checkpoint):
             self._load_shards(checkpoint)
+        elif checkpoint is not None:
+            restore_optimizer(self.weights.trainable, self.optimizer, checkpoint / OPTIMIZER_FILE)
         self._fabric_optimizer: Any = fabric.setup_optimizers(self.optimizer)
 
     def _load_shards(self, checkpoint: Path) -> None:
@@ -221,64 +117,26 @@ class Updater:
         raise_together(self.fabric, partial(check_shards, self.fabric, checkpoint))
         tensors = self.sharded_tensors()
         load_shards(checkpoint, tensors)
-        if self.master_weights is not None:
-            self.master_weights.copy_to_model(self.model)
-        set_optimizer_state(self.trainable, self.optimizer, tensors["optimizer"])
-
-    def merged_weights(self, everywhere: bool = False) -> dict[str, Tensor]:
-        """Return float32 weights of an equivalent model without adapters.
-
-        Sharded ones are collected, for which every process must call this. Only the first process gets them, unless
-        `everywhere`.
-        """
-        state = self._full_precision_state()
-        if self.is_sharded:
-            state = collect(state, everywhere)
-        return merge_adapters(self.model, state) if state else {}
+        if self.weights.masters is not None:
+            self.weights.masters.copy_to_model(self.model)
+        set_optimizer_state(self.weights.trainable, self.optimizer, tensors["optimizer"])
 
     def sharded_tensors(self) -> dict[str, dict[str, Tensor]]:
         """Return all tensors that resuming needs, each process its parts, for `save_shards`."""
-        return {"weights": self._full_precision_state(), "optimizer": optimizer_tensors(self.trainable, self.optimizer)}
+        optimizer = optimizer_tensors(self.weights.trainable, self.optimizer)
+        return {"weights": self.weights.full_precision(), "optimizer": optimizer}
 
     def checkpoint_tensors(self) -> dict[str, dict[str, Tensor]]:
         """Return all tensors that resuming needs, by file."""
-        adapters = adapter_tensors(self.model, self._full_precision_state())
-        return {
-            WEIGHTS_FILE: self.merged_weights(),
-            OPTIMIZER_FILE: optimizer_tensors(self.trainable, self.optimizer),
-            **({ADAPTERS_FILE: adapters} if adapters else {}),
-        }
-
-    def finish(self) -> TranslationModel:
-        """Return the model in float32 without adapters, whole in every process. It cannot be trained further."""
-        if self.is_sharded:
-            return self.whole_model()
-        weights = self.merged_weights()
-        remove_adapters(self.model)
-        self.model.float().load_state_dict(weights)
-        return self.model
-
-    def whole_model(self) -> TranslationModel:
-        """Return a model that can translate: this one, or a whole copy of a sharded one in every process."""
-        if not self.is_sharded:
-            return self.model
-        weights = self.merged_weights(everywhere=True)
-        with torch.device("meta"):
-            model = TranslationModel(self.model.config)
-        model.load_state_dict(weights, assign=True)
-        return model.requires_grad_(False).to(self.fabric.device)  # else autocast would keep copies of the weights
+        return {**self.weights.files(), OPTIMIZER_FILE: optimizer_tensors(self.weights.trainable, self.optimizer)}
 
     def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return summed loss and negative log-likelihood of a batch as `objective.batch_loss` does.
 
         The model must be in evaluation mode. All processes must call it equally often if the model is sharded.
         """
-        loss, nll = self._loss(_OpaqueBatch(batch))
+        loss, nll = self.loss(lambda: batch)
         return loss, nll
-
-    def _full_precision_state(self) -> dict[str, Tensor]:
-        state: dict[str, Tensor] = self.model.state_dict()
-        return state if self.master_weights is None else self.master_weights.full_precision_state(state)
 
     def learning_rate(self, number: int) -> float:
         """Return the learning rate of update `number`, counted from 1."""
@@ -294,22 +152,21 @@ class Updater:
         Random numbers depend on seed, update and batch alone, so neither resuming nor another number of processes
         changes them.
         """
-        fabric, masters = self.fabric, self.master_weights
+        fabric, masters = self.fabric, self.weights.masters
         self.model.train()
         sums = torch.zeros(2, dtype=torch.float64, device=fabric.device)
         for index, ((_, weight), batch) in enumerate(zip(plan.batches, batches, strict=True)):
-            place = index * fabric.world_size + fabric.global_rank  # of the batch in the update
-            torch.manual_seed(derive_seed(self.config.seed, number, place, 0))
-            batch = self._drop_words(batch, plan.epoch).to(fabric.device)
+            batch_number = index * fabric.world_size + fabric.global_rank  # in the update
+            torch.manual_seed(derive_seed(self.config.seed, number, batch_number, 0))
+            batch = self._prepare(batch, plan.epoch)
             # Processes exchange gradients with the last batch, but master weights sum them first, in float32. Shards
             # are exchanged with each batch, as the whole gradients would not fit.
-            keeps = not self.is_sharded and (masters is not None or index + 1 < len(plan.batches))
-            with fabric.no_backward_sync(self._module, enabled=keeps):
-                loss, nll = self._module(_OpaqueBatch(batch))
+            keeps = not self.weights.is_sharded and (masters is not None or index + 1 < len(plan.batches))
+            with fabric.no_backward_sync(self.weights.module, enabled=keeps):
+                loss, nll = self.weights.module(lambda batch=batch: batch)
                 # The exchange takes the mean over processes; times the world size it is the sum.
                 fabric.backward(loss * (weight * fabric.world_size / plan.label_tokens))
             sums += torch.stack((loss.detach(), nll)) * weight
-            note_progress()
             if masters is not None:
                 masters.accumulate_gradients()
         if fabric.world_size > 1:
@@ -325,29 +182,23 @@ class Updater:
         self.optimizer.zero_grad()
         return UpdateResult(sums, norm)
 
-    def _drop_words(self, batch: Batch, epoch: int) -> Batch:
-        """Return the batch with word dropout in source and decoder input, at the rate of the epoch."""
-        objective, model = self.config.objective, self.model.config
-        rate = word_dropout_rate(objective.word_dropout, objective.word_dropout_epochs, epoch)
-        if rate == 0:
-            return batch
-
-        def drop(packed: Packed, side: Side, vocabulary_size: int) -> Packed:
-            droppable = packed.sentences.trim(*self.model.boundary_tokens.counts(side)).indices()
-            return replace(packed, tokens=drop_words(packed.tokens, rate, SpecialTokens(vocabulary_size), droppable))
-
-        inputs, size = batch.inputs, model.vocabulary_size
-        source = drop(inputs.source, "source", model.source_vocabulary_size or size)
-        target = None if inputs.target is None else drop(inputs.target, "target", size)
-        return replace(batch, inputs=replace(inputs, source=source, target=target))
+    def _prepare(self, batch: Batch, epoch: int) -> Batch:
+        """Return a batch with word dropout at the rate of the epoch, padded, on the device."""
+        objective, limit = self.config.objective, self.model.config.position_limit
+        if epoch < objective.word_dropout_epochs:
+            batch = drop_words(batch, objective.word_dropout, self.model)
+        if limit is None or limit >= PAD_MULTIPLE:  # padding needs positions, too
+            batch = batch.pad()
+        return batch.to(self.fabric.device)
 
     def _clip_gradients(self, measure_norm: bool) -> Tensor | None:
         limit = self.config.optimizer.clip_norm
         if not (limit or measure_norm):
             return None
-        norm = nn.utils.get_total_norm([_row_norms(p.grad) for p in self.trainable.values() if p.grad is not None])
+        trainable = self.weights.trainable.values()
+        norm = nn.utils.get_total_norm([_row_norms(p.grad) for p in trainable if p.grad is not None])
         if limit:
-            nn.utils.clip_grads_with_norm_(self.trainable.values(), limit, norm)
+            nn.utils.clip_grads_with_norm_(trainable, limit, norm)
         return whole(norm)
 
 
@@ -361,40 +212,6 @@ def _row_norms(gradient: Tensor) -> Tensor:
 def derive_seed(*numbers: int) -> int:
     """Return a well-mixed 64-bit seed from non-negative integers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
-
-
-class _OpaqueBatch:
-    """Wrapper that keeps Fabric from rebuilding the frozen dataclass of a batch."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-
-
-class _BatchLoss(nn.Module):
-    """Module whose output is the loss, so that wrappers (gradient exchange, precision) cover all of it."""
-
-    token_weights: Tensor | None
-
-    def __init__(self, model: TranslationModel, objective: ObjectiveConfig, weighted_tokens: Sequence[int]) -> None:
-        super().__init__()
-        self.model, self.smoothing, weights = model, objective.label_smoothing, None
-        if weighted_tokens:
-            weights = torch.ones(model.config.vocabulary_size)
-            weights[list(weighted_tokens)] = objective.word_weight
-        self.register_buffer("token_weights", weights, persistent=False)
-
-    def forward(self, opaque: _OpaqueBatch) -> tuple[Tensor, Tensor]:
-        """Return summed loss and negative log-likelihood of a batch. Word weights count in training only."""
-        batch = opaque.batch
-        positions = self.model.config.position_limit
-        inputs = batch.inputs
-        if not self.model.training:
-            return batch_loss(self.model, self.model(inputs), batch.labels, self.smoothing)
-        if positions is None or positions >= _PAD_MULTIPLE:  # padding needs positions, too
-            inputs = inputs.pad_to_multiple(_PAD_MULTIPLE, SpecialTokens.pad)
-        states = self.model(inputs)[: batch.tokens]
-        weights = None if self.token_weights is None else self.token_weights[batch.labels]
-        return batch_loss(self.model, states, batch.labels, self.smoothing, weights)
 
 
 def optimizer_tensors(trainable: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -414,8 +231,6 @@ def optimizer_tensors(trainable: Mapping[str, nn.Parameter], optimizer: torch.op
 def restore_optimizer(trainable: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
     """Load tensors of `optimizer_tensors`. Raises DocmtError for a damaged file or one of another model."""
     tensors = read_weights(path)
-    if not tensors:  # written by an earlier version before the first update
-        return
     check_shapes(optimizer_tensors(trainable, optimizer), read_shapes(path), path, RUN_MISMATCH)
     set_optimizer_state(trainable, optimizer, tensors)
 

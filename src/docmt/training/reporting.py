@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,20 +18,13 @@ from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, find_mod
 from docmt.checkpoint.model_names import load_licence
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
-from docmt.model.linear_attention import DIRECTIONS_SUFFIX
+from docmt.training.finetune import format_count
 from docmt.training.run_directory import TrainingState
-from docmt.training.sharding import is_sharded
 from docmt.training.train_config import StopConfig, TrainConfig
+from docmt.training.trained_weights import is_sharded
 from docmt.training.training_corpus import BatchedSplit, TrainingCorpus
 
 _log = logging.getLogger(__name__)
-# Layer parts common to all families; other parts appear under their names in the model.
-_PART_NAMES = {
-    "attention.whole": "self-attention over the document",
-    "cross.whole": "cross-attention over the document",
-    "attention.gate": "gates",
-    "cross.gate": "gates",
-}
 _WINDOW = 20  # updates
 _NOT_LOGGED = ("update", "epoch", "seconds", "best")
 
@@ -44,8 +35,8 @@ def describe_start(
     """Yield lines on model, data, batches and limits of a training that starts or resumes."""
     total = sum(parameter.numel() for parameter in model.parameters())
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    note = "" if trained == total else f", of which {_format_count(trained)} are trained"
-    yield f"training from update {state.update}: {_describe_model(config.model)}, {_format_count(total)} weights{note}"
+    note = "" if trained == total else f", of which {format_count(trained)} are trained"
+    yield f"training from update {state.update}: {_describe_model(config.model)}, {format_count(total)} weights{note}"
     dev = _describe_split(corpus.dev) if corpus.dev is not None else "none"
     direction = ", target to source" if config.reverse else ""
     yield f"data {config.store}{direction}: train {_describe_split(corpus.train)}; dev {dev}"
@@ -56,16 +47,13 @@ def describe_start(
     processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
     if is_sharded(fabric):
         processes += ", each with a part of the weights (fsdp)" if processes else ", strategy fsdp"
-    mixed = [f"{length:,}" for length in sorted(config.batches.instance_lengths)]
     yield (
         f"an update sees up to {config.batches.batch_tokens:,} tokens{accumulate} on each device, "
-        f"{'this' if mixed else 'an'} epoch has {corpus.count_updates(state.epoch):,} updates; "
+        f"an epoch has {corpus.count_updates(state.epoch):,} updates; "
         f"on {fabric.device}, {config.precision}{processes}"
     )
     if corpus.update_batches < fabric.world_size:
         yield f"an update has {corpus.update_batches} batch(es), so only as many of the processes have work"
-    if mixed:
-        yield f"each document segment draws a new length limit every epoch: {', '.join(mixed)} tokens"
     yield f"training stops after {_describe_limits(config.stop, validates=corpus.dev is not None)}"
 
 
@@ -92,43 +80,6 @@ def _describe_limits(stop: StopConfig, validates: bool) -> str:
         "validation(s) without improvement": stop.patience * validates,
     }
     return " or ".join(f"{limit:,.12g} {unit}" for unit, limit in limits.items() if limit)
-
-
-def describe_new_weights(names: Collection[str], model: nn.Module) -> str:
-    """Return how many weights are new and where they are in the model, part by part."""
-    tensors = model.state_dict()
-    names = [name for name in names if not name.endswith(DIRECTIONS_SUFFIX)]  # random features are no weights
-    total = sum(tensors[name].numel() for name in names)
-    loaded = [name for name in tensors if name not in names]
-    # A part is the largest module without loaded weights.
-    prefixes = {name[: dot.start()] for name in loaded for dot in re.finditer(r"\.", name)}
-    layers: dict[tuple[str, str], set[int]] = {}
-    for name in names:
-        path = name.split(".")
-        size = next(size for size in range(1, len(path) + 1) if ".".join(path[:size]) not in prefixes)
-        match = re.fullmatch(r"(\w+)\.(\d+)\.(.+)", ".".join(path[:size]))
-        stack, number, part = match.groups() if match else (path[0], None, ".".join(path[1:size]))
-        layers.setdefault((stack, part), set()).update([int(number)] if number else [])
-    modules: dict[str, list[str]] = {}
-    for (stack, part), numbers in layers.items():
-        module = f"{stack} layer{'s' if len(numbers) > 1 else ''} {_format_layers(numbers)}" if numbers else stack
-        labels = modules.setdefault(module, [])
-        if part and (word := _PART_NAMES.get(part, part)) not in labels:
-            labels.append(word)
-    parts = "; ".join(f"{module} ({', '.join(labels)})" if labels else module for module, labels in modules.items())
-    return f"{len(names)} new tensors ({_format_count(total)} weights): {parts}"
-
-
-def _format_layers(numbers: Collection[int]) -> str:
-    """Return layer numbers counted from 1, as ranges: {0, 1, 2, 4} -> "1-3, 5"."""
-    # Consecutive numbers have equal distances to their list indices.
-    groups = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
-    runs = [[number for _, number in group] for _, group in groups]
-    return ", ".join(f"{run[0] + 1}-{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)
-
-
-def _format_count(number: int) -> str:
-    return f"{number / 1e6:.1f} million" if number >= 1e6 else f"{number:,}"
 
 
 def build_card(

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, build, check_fields, check_number, field_range, option, quote, ranged, to_mapping
+from docmt.core.settings import MANY, build, check_fields, check_number, option, quote, ranged, to_mapping
 from docmt.core.settings import first_difference as first_settings_difference
 from docmt.model import ModelConfig
-from docmt.model.systems import ContextSpec
-from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -24,18 +22,11 @@ class BatchConfig:
     """maximum tokens per batch, counting the longer side of each instance"""
     gradient_accumulation: int = ranged(1, 1, 1_000_000)
     """batches per update and process, with summed gradients (a resumed run keeps the batches per update)"""
-    instance_lengths: list[int] = field(default_factory=list)
-    """train on instances of several maximum lengths, such as 64 128 256 512"""
     train_share: float = ranged(1.0, 1e-9, 1)
     """share of the training documents to use, from the first on"""
 
     def __post_init__(self) -> None:
         check_fields(self, "batches.")
-        lengths = self.instance_lengths
-        for length in lengths:
-            check_number("batches.instance_lengths", length, field_range(TransformerConfig, "instance_tokens"))
-        if duplicates := [length for length in lengths if lengths.count(length) > 1]:
-            raise DocmtError(f"batches.instance_lengths has {duplicates[0]} twice: give each length once")
 
 
 @dataclass(frozen=True)
@@ -55,11 +46,6 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "objective.")
-        if self.word_dropout and not self.word_dropout_epochs:
-            raise DocmtError(
-                f"objective.word_dropout is {self.word_dropout} but objective.word_dropout_epochs is 0: "
-                "set the number of epochs with word dropout, or leave out word dropout"
-            )
 
 
 @dataclass(frozen=True)
@@ -72,8 +58,6 @@ class OptimizerConfig:
     """updates in which the learning rate rises from 0"""
     schedule: Literal["inverse_sqrt", "constant"] = "inverse_sqrt"
     """learning rate after the warm-up: inverse square root, or constant"""
-    beta1: float = ranged(0.9, 0, 0.999999)
-    """Adam: decay rate of the gradient mean"""
     beta2: float = ranged(0.98, 0, 0.999999)
     """Adam: decay rate of the squared gradient mean"""
     epsilon: float = ranged(1e-8, 1e-30, 1)
@@ -121,9 +105,6 @@ class AdapterConfig:
     def __post_init__(self) -> None:
         check_fields(self, "adapters.")
         self.patterns  # noqa: B018 - raises for empty ones
-        for name in ("alpha", "modules"):
-            if not self.rank and getattr(self, name) != getattr(AdapterConfig, name):
-                raise DocmtError(f"adapters.{name} is set but adapters.rank is 0: choose a rank, or leave it out")
 
     @property
     def patterns(self) -> list[str]:
@@ -154,11 +135,6 @@ class ValidationConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "validation.")
-        if self.beam > 1 and self.best_by == "loss":
-            raise DocmtError(
-                f"validation.beam is {self.beam}, but with validation.best_by loss nothing is translated: leave it "
-                "out, or choose validation.best_by d_bleu"
-            )
 
 
 @dataclass(frozen=True)
@@ -253,32 +229,28 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "")
-        if self.initialize_from is None:
-            for name, is_set in (
-                ("optimizer.pretrained_lr_scale", self.optimizer.pretrained_lr_scale != 1),
-                ("initialize_reverse_from", self.initialize_reverse_from is not None),
-                ("freeze", bool(self.freeze_patterns)),
-                ("adapters.rank", self.adapters.rank > 0),
-                (setting := self.model.system_options.initialization_setting, bool(setting)),
-            ):
-                if is_set:
-                    raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
-        self._check_instance_lengths()
+        system, drafts = self.model.system, self.model.system_options.context_spec().drafts
+        start_setting, freezes = self.model.system_options.initialization_setting, self.freeze_patterns
+        for name, (needed, problem) in _NEEDS.items():
+            if _is_set(self, name) and not _is_set(self, needed):
+                raise DocmtError(f"{name} {problem.format_map(vars(self))}")
+        if start_setting and self.initialize_from is None:
+            raise DocmtError(f"{start_setting} {_NO_START}")
         if self.cpu_offload and self.strategy != "fsdp":
             raise DocmtError(f"cpu_offload is true, but strategy is {self.strategy}: choose fsdp (on GPUs), or false")
-        if self.reverse and self.model.system_options.context_spec().drafts:
+        if self.reverse and drafts:
             raise DocmtError(
-                f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
-                "store's source: choose another system, or reverse false"
+                f"reverse is true, but the {system} system reads drafts, which are translations of the store's source: "
+                "choose another system, or reverse false"
             )
-        if self.drafter is not None and not self.model.system_options.context_spec().drafts:
-            raise DocmtError(f"drafter is set, but the {self.model.system} system reads no drafts: leave it out")
-        if self.adapters.rank and self.freeze_patterns:
+        if self.drafter is not None and not drafts:
+            raise DocmtError(f"drafter is set, but the {system} system reads no drafts: leave it out")
+        if self.adapters.rank and freezes:
             raise DocmtError(
                 f"freeze is {quote(self.freeze)}, but adapters.rank is {self.adapters.rank}, which freezes all "
                 "loaded weights: leave one of them out"
             )
-        if (self.adapters.rank or self.freeze_patterns == ["pretrained"]) and self.optimizer.pretrained_lr_scale != 1:
+        if (self.adapters.rank or freezes == ["pretrained"]) and self.optimizer.pretrained_lr_scale != 1:
             alternative = "do without adapters" if self.adapters.rank else "freeze none"
             raise DocmtError(
                 f"optimizer.pretrained_lr_scale has no effect on frozen weights: leave it out, or {alternative}"
@@ -296,22 +268,6 @@ class TrainConfig:
         """Number format of products, in training and in translation."""
         return "float32" if self.precision == "float32" else "bfloat16"
 
-    def _check_instance_lengths(self) -> None:
-        """Raise DocmtError for lengths above `instance_tokens`, and for systems that ignore lengths."""
-        lengths, model = self.batches.instance_lengths, self.model
-        if not lengths:
-            return
-        if max(lengths) > model.instance_tokens:
-            raise DocmtError(
-                f"batches.instance_lengths has {max(lengths)}, but model.instance_tokens is {model.instance_tokens}: "
-                "leave it out, or raise model.instance_tokens"
-            )
-        if model.system_options.context_spec() != ContextSpec():
-            raise DocmtError(
-                f"batches.instance_lengths has no effect on the {model.system} system, which reads a fixed number "
-                "of sentences: leave it out, or choose a system that reads whole instances, such as group"
-            )
-
     def to_dict(self) -> dict[str, Any]:
         """Return the configuration in types that JSON and YAML have."""
         return to_mapping(self)
@@ -322,13 +278,38 @@ class TrainConfig:
         return build(cls, values, source)
 
 
-def check_averaging(config: TrainConfig) -> None:
-    """Raise DocmtError if a new run sets the number of validations to average, but averages none."""
-    checkpoints = config.checkpoints
-    if checkpoints.average == "none" and checkpoints.average_count != CheckpointConfig.average_count:
-        raise DocmtError(
-            "checkpoints.average_count is set but checkpoints.average is none: choose last or best, or leave it out"
-        )
+_NO_START = "is set but initialize_from is not: name the model to start from"
+_NO_ADAPTERS = "is set but adapters.rank is 0: choose a rank, or leave it out"
+_NEEDS = {
+    "objective.word_dropout": (
+        "objective.word_dropout_epochs",
+        "is {objective.word_dropout} but objective.word_dropout_epochs is 0: set the number of epochs with word "
+        "dropout, or leave out word dropout",
+    ),
+    "validation.beam": (
+        "validation.best_by",
+        "is {validation.beam}, but with validation.best_by loss nothing is translated: leave it out, or choose "
+        "validation.best_by d_bleu",
+    ),
+    "checkpoints.average_count": (
+        "checkpoints.average",
+        "is set but checkpoints.average is none: choose last or best, or leave it out",
+    ),
+    "adapters.alpha": ("adapters.rank", _NO_ADAPTERS),
+    "adapters.modules": ("adapters.rank", _NO_ADAPTERS),
+    "adapters.rank": ("initialize_from", _NO_START),
+    "freeze": ("initialize_from", _NO_START),
+    "optimizer.pretrained_lr_scale": ("initialize_from", _NO_START),
+    "initialize_reverse_from": ("initialize_from", _NO_START),
+}
+"""Settings without effect unless another one is set, too, and the error if it is not."""
+
+
+def _is_set(config: TrainConfig, name: str) -> bool:
+    """Return whether a setting differs from its default."""
+    group, _, field_name = name.rpartition(".")
+    part = getattr(config, group) if group else config
+    return bool(getattr(part, field_name) != getattr(type(part), field_name))
 
 
 # Fields that may differ between a run and its resumption: they change neither the data nor, but for rounding, weights.

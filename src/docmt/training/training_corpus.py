@@ -8,16 +8,13 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
 from docmt.data import (
     Batch,
     BatchPlan,
-    Instances,
     ParallelStore,
     PreparedStore,
     SentenceTokens,
@@ -26,9 +23,7 @@ from docmt.data import (
     instance_lengths,
 )
 from docmt.data.batches import Indices
-from docmt.data.compact_instances import CompactInstances, document_blocks, narrow
-from docmt.data.instances import Mixture, context_lengths, cut_mixed_instances, locate_sentence
-from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
+from docmt.data.instances import NUM_BOUNDARY_TOKENS, Integers, context_lengths, locate_sentence
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES
 from docmt.text import SpecialTokens, Tokenizer
@@ -45,50 +40,72 @@ class BatchedSplit:
     ) -> None:
         """training: use this split as the train split, with the first `train_share` of its documents (at least one).
 
-        Raises DocmtError if the system reads drafts and the split has none.
+        Raises DocmtError if the system reads drafts and the split has none, or if learned positions are too few.
         """
-        model = config.model
+        model, options = config.model, config.model.system_options
         self.store, self.specials, self.drafts = store, specials, _select_drafts(store, model)
-        self.labelled, self.boundaries = (
-            model.system_options.labelled_sentences,
-            FAMILIES[model.family].boundary_tokens(model),
-        )
-        self.references = training and model.system_options.context_spec().references
+        self.labelled = options.labelled_sentences
+        self.boundaries = FAMILIES[model.family].boundary_tokens(model)
+        self.references = training and options.context_spec().references
         self._check_token_ids(SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size))
         share = config.batches.train_share if training else 1.0
         documents = max(round(share * store.num_documents), 1)
-        self.instances, lengths, mixture = self._cut(store.document_offsets[: documents + 1], config, training)
-        sentences = int(store.document_offsets[documents])
-        source, target = (int(side.offsets[sentences]) for side in (store.source, store.target))
-        self.size = documents, sentences, source, target
+        offsets = store.document_offsets[: documents + 1]
+        columns = [store.source, store.target, *([] if self.drafts is None else [self.drafts])]
+        lengths = [np.diff(column.offsets[: offsets[-1] + 1]) for column in columns]
+        self.instances = cut_instances(
+            lengths[0],
+            lengths[1],
+            offsets,
+            options.context_spec(),
+            limit=model.instance_tokens,
+            max_sentences=model.instance_sentences,
+            training=training,
+        )
+        self._check_positions(config, lengths, offsets)
+        self.size = documents, int(offsets[-1]), int(lengths[0].sum()), int(lengths[1].sum())
         """numbers of documents, sentence pairs, source tokens and target tokens, without boundary tokens"""
-        self.plan = BatchPlan(lengths, config.batches.batch_tokens, config.seed, mixture)
+        tokens = instance_lengths(self.instances, *lengths)
+        self.plan = BatchPlan(tokens, config.batches.batch_tokens, config.seed)
 
-    def _cut(
-        self, document_offsets: NDArray[np.int64], config: TrainConfig, training: bool
-    ) -> tuple[CompactInstances, NDArray[Any], Mixture | None]:
-        """Return the instances of documents, their lengths [I], and in training the mixture if lengths are mixed.
+    def _check_positions(self, config: TrainConfig, lengths: Sequence[Integers], document_offsets: Integers) -> None:
+        """Raise DocmtError for the longest text if it needs more positions than the model has learned.
 
-        They are cut block by block, as arrays of all sentences would take a gigabyte. Raises DocmtError if learned
-        positions are too few.
+        lengths: [S] each, of source, target and perhaps drafts.
         """
-        positions = _PositionCheck(self, config)
-        parts, lengths, mixtures = [], [], []
-        for block in document_blocks(document_offsets):
-            offsets = document_offsets[block[0] : block[1] + 1]
-            columns = [self.store.source, self.store.target, *([] if self.drafts is None else [self.drafts])]
-            sides = [np.diff(column.offsets[offsets[0] : offsets[-1] + 1]) for column in columns]
-            instances, mixture = _cut_block(sides[0], sides[1], offsets - offsets[0], config, training)
-            positions.add(instances, sides, offsets)
-            parts.append(CompactInstances.pack(instances, document_offsets, int(offsets[0])))
-            lengths.append(narrow(instance_lengths(instances, *sides)))
-            mixtures += [] if mixture is None else [mixture]
-        positions.raise_if_exceeded()
-        joined, joined_lengths = CompactInstances.concatenate(parts), narrow(np.concatenate(lengths))
-        if not mixtures:
-            return joined, joined_lengths, None
-        mixed, order = Mixture.concatenate(mixtures)
-        return joined.reorder(order), joined_lengths[order], mixed
+        model, limit = config.model, config.model.position_limit
+        if limit is None:
+            return
+        source, target, *drafts = lengths
+        limited = [source, target if model.limits_target else source, *drafts]
+        if model.restarts_positions:
+            sentences = np.arange(len(source))
+            context_spec = model.system_options.context_spec()
+            before = context_spec.source_context if context_spec.joined_context else 0
+            checks = [
+                ("sentence", np.max(limited, axis=0) + self.boundaries.max_per_sentence, sentences),
+                (
+                    f"context of {before} sentences before sentence",
+                    context_lengths(source, document_offsets, before),
+                    sentences,
+                ),
+            ]
+        else:
+            extra = max(self.boundaries.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)  # beyond those in lengths
+            instances = self.instances
+            sizes = instance_lengths(instances, *limited) + extra * (instances.last - instances.before)
+            checks = [("instance that begins with sentence", sizes, instances.first)]
+        for kind, sizes, sentences in checks:
+            index = int(sizes.argmax())
+            if sizes[index] <= limit:
+                continue
+            document, number = locate_sentence(int(sentences[index]), document_offsets)
+            raising = "" if config.initialize_from else "raise it, choose model.position_encoding sinusoidal, "
+            raise DocmtError(
+                f"the {kind} {number + 1} of document {self.store.document_ids[document]!r} in {self.store.directory} "
+                f"has {sizes[index]} tokens, but model.max_positions is {limit}: {raising}lower model.instance_tokens, "
+                "or leave out longer sentences"
+            )
 
     def _check_token_ids(self, source_specials: SpecialTokens) -> None:
         """Raise DocmtError if a token file has ids outside of the vocabulary."""
@@ -106,8 +123,13 @@ class BatchedSplit:
     def build_batch(self, indices: Indices) -> Batch:
         """Return the batch of these instances, on the CPU."""
         return collate(
-            *(self.store.source, self.store.target, self.instances, indices),
-            *(self.specials, self.boundaries, self.labelled),
+            self.store.source,
+            self.store.target,
+            self.instances,
+            indices,
+            self.specials,
+            self.boundaries,
+            self.labelled,
             drafts=self.drafts,
             references=self.references,
         )
@@ -133,84 +155,14 @@ class BatchedSplit:
         return int((words[last] - words[first] + added * (last - first)).sum())
 
 
-def _cut_block(
-    source_lengths: NDArray[np.int64],
-    target_lengths: NDArray[np.int64],
-    document_offsets: NDArray[np.int64],
-    config: TrainConfig,
-    training: bool,
-) -> tuple[Instances, Mixture | None]:
-    """Return the instances of documents; in training, those of all mixed lengths."""
-    model, limits = config.model, config.batches.instance_lengths if training else []
-    lengths = source_lengths, target_lengths, document_offsets
-    context_spec, max_sentences = model.system_options.context_spec(), model.instance_sentences
-    if limits:
-        return cut_mixed_instances(*lengths, context_spec, limits, max_sentences)
-    limit = model.instance_tokens
-    return cut_instances(*lengths, context_spec, limit=limit, max_sentences=max_sentences, training=training), None
-
-
-class _PositionCheck:
-    """Search for what needs more positions than a model has learned, before training starts."""
-
-    def __init__(self, split: BatchedSplit, config: TrainConfig) -> None:
-        self._split, self._config = split, config
-        self._longest: dict[str, tuple[int, int]] = {}  # its tokens and its first sentence, by kind of text
-
-    def add(self, instances: Instances, lengths: Sequence[NDArray[np.int64]], document_offsets: Any) -> None:
-        """Look at a block of documents.
-
-        lengths: [S] each, of source, target and perhaps drafts. document_offsets [D + 1] count from the first sentence
-        of the split, `instances` from that of the block.
-        """
-        model, boundaries = self._config.model, self._split.boundaries
-        if model.position_limit is None:
-            return
-        source, target, *drafts = lengths
-        limited = [source, target if model.limits_target else source, *drafts]
-        if model.restarts_positions:
-            sentences = np.arange(len(source))
-            context_spec = model.system_options.context_spec()
-            before = context_spec.source_context if context_spec.joined_context else 0
-            contexts = context_lengths(source, document_offsets - document_offsets[0], before)
-            checks = [
-                ("sentence", np.max(limited, axis=0) + boundaries.max_per_sentence, sentences),
-                (f"context of {before} sentences before sentence", contexts, sentences),
-            ]
-        else:
-            extra = max(boundaries.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)  # beyond those in lengths
-            sizes = instance_lengths(instances, *limited) + extra * (instances.last - instances.before)
-            checks = [("instance that begins with sentence", sizes, instances.first)]
-        for kind, sizes, sentences in checks:
-            index = int(sizes.argmax())
-            if kind not in self._longest or sizes[index] > self._longest[kind][0]:
-                self._longest[kind] = int(sizes[index]), int(sentences[index] + document_offsets[0])
-
-    def raise_if_exceeded(self) -> None:
-        """Raise DocmtError that names the longest text of all blocks, if it is too long."""
-        config, store = self._config, self._split.store
-        for kind, (tokens, sentence) in self._longest.items():
-            if config.model.position_limit is not None and tokens > config.model.position_limit:
-                document, number = locate_sentence(sentence, store.document_offsets)
-                raising = "raise it, choose model.position_encoding sinusoidal, "
-                raise DocmtError(
-                    f"the {kind} {number + 1} of document {store.document_ids[document]!r} in {store.directory} "
-                    f"has {tokens} tokens, but model.max_positions is {config.model.position_limit}: "
-                    f"{'' if config.initialize_from else raising}lower model.instance_tokens, or leave out longer "
-                    "sentences"
-                )
-
-
 def _select_drafts(store: ParallelStore, model: ModelConfig) -> SentenceTokens | None:
     """Return the drafts of a split, or None if the system reads none. Raises DocmtError if they are missing."""
     if not model.system_options.context_spec().drafts:
         return None
     if store.drafts is None:
-        old = store.directory.parent / "drafts"
-        problem = f"{old} has the unsupported format of docmt 0.3.0" if old.is_dir() else f"{store.directory} has none"
         raise DocmtError(
-            f"this {model.system} model reads drafts, but {problem}. Translate the source texts with a sentence model, "
-            "then run `docmt prepare` again with --drafts"
+            f"this {model.system} model reads drafts, but {store.directory} has none. Translate the source texts with "
+            "a sentence model, then run `docmt prepare` again with --drafts"
         )
     return store.drafts
 
@@ -288,7 +240,6 @@ class TrainingCorpus:
         """Return the instance indices of each batch of an epoch, in order, over all processes."""
         planned_epoch, batches = self._epoch_batches  # read once, as another thread may replace it
         if planned_epoch != epoch:
-            self._epoch_batches, batches = (-1, []), []  # two epochs are never in memory
             batches = self.train.plan.batches_in_epoch(epoch)
             self._epoch_batches = epoch, batches
         return batches

@@ -1,11 +1,15 @@
-"""Validation on the dev split: loss, and document BLEU of translations."""
+"""What the dev split tells: loss, document BLEU of translations, and the decoder layer that aligns words best.
+
+The layer is chosen without alignments by people: it agrees best with IBM model 1.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,19 +17,22 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from docmt.analysis.attention_analysis import EntropyMeter, mean_entropies, measure_entropy
+from docmt.checking.lexical_model import SentenceWords, link_words
 from docmt.checkpoint.model_directory import AlignmentLayer
 from docmt.core.errors import DocmtError
 from docmt.data import Batch, ParallelStore, SentenceTokens
 from docmt.decoding import SearchConfig, translate_documents
+from docmt.decoding.alignment import iterate_alignment_weights
+from docmt.decoding.scheduler import Task
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig
+from docmt.decoding.search_rules import WordIds
 from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
 from docmt.model.transformer import evaluation_mode
-from docmt.text import Tokenizer
-from docmt.training.alignment_layer import choose_alignment_layer
+from docmt.text import SpecialTokens, Tokenizer
 from docmt.training.distributed import gather_shares, sum_over_processes
 from docmt.training.objective import batch_loss
 from docmt.training.training_corpus import BatchedSplit
-from docmt.training.watch import local_work, note_progress
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +75,6 @@ def compute_dev_loss(
             entropies_before = dict(meter.bits), dict(meter.queries)
             with fabric.autocast():
                 loss, nll = loss_function(batch)
-            note_progress()
             if number < len(batches):
                 sums += (loss.item(), nll.item(), batch.tokens)
             else:  # the batch of another process, computed for company
@@ -79,6 +85,34 @@ def compute_dev_loss(
     loss_sum, nll_sum, tokens, *entropies = sum_over_processes(fabric, local_sums)
     bits, queries = (dict(zip(kinds, part, strict=True)) for part in (entropies[: len(kinds)], entropies[len(kinds) :]))
     return DevLoss(loss_sum / tokens, nll_sum / tokens, mean_entropies(bits, queries))
+
+
+class DevBleu:
+    """Document BLEU (0 to 100) of translations of the dev split.
+
+    Each process translates its share of the documents.
+    """
+
+    def __init__(self, fabric: Fabric, dev: BatchedSplit, tokenizer: Tokenizer, beam: int) -> None:
+        store, drafts = dev.store, dev.drafts
+        self._fabric, self._tokenizer, self._search = fabric, tokenizer, SearchConfig(beam=beam)
+        share = slice(fabric.global_rank, None, fabric.world_size)
+        self._sources = store.documents("source")[share]
+        self._drafts = None if drafts is None else drafts.to_documents(store.document_offsets)[share]
+        self._references = [tokenizer.decode_batch(document, "target") for document in store.documents("target")]
+        self.signature = ""
+        """signature of the score; empty before the first score"""
+
+    def __call__(self, model: TranslationModel) -> float:
+        """Return the score of `model`, equal on all processes. Keeps the mode of the model."""
+        with evaluation_mode(model), self._fabric.autocast():
+            translations = translate_documents(
+                model, self._sources, self._tokenizer.specials, self._search, drafts=self._drafts
+            )
+        hypotheses = [self._tokenizer.decode_batch(ranks[0].sentences, "target") for ranks in translations]
+        score = document_bleu(gather_shares(self._fabric, hypotheses), self._references)
+        self.signature = score.signature
+        return score.score
 
 
 _ALIGNED_SENTENCES = 300
@@ -113,29 +147,65 @@ def choose_alignment(
         return None
 
 
-class DevBleu:
-    """Document BLEU (0 to 100) of translations of the dev split.
+def choose_alignment_layer(
+    model: TranslationModel,
+    sources: Sequence[WordIds],
+    targets: Sequence[WordIds],
+    specials: SpecialTokens,
+    **settings: Any,
+) -> AlignmentLayer | None:
+    """Return the layer whose links agree best with those of IBM model 1, or None if that has no links.
 
-    Each process translates its share of the documents.
+    sources, targets, settings: see `score_alignment_layers`. The links of IBM model 1 are tokens that prefer each other
+    in both directions, and occur once in their sentences. Agreement is the share of these whose source token has the
+    highest weight for the target token; as each such target token has one link on both sides, this is precision, recall
+    and F at once.
     """
+    scores = score_alignment_layers(model, sources, targets, specials, **settings)
+    return max(scores, key=scores.__getitem__) if scores else None
 
-    def __init__(self, fabric: Fabric, dev: BatchedSplit, tokenizer: Tokenizer, beam: int) -> None:
-        store, drafts = dev.store, dev.drafts
-        self._fabric, self._tokenizer, self._search = fabric, tokenizer, SearchConfig(beam=beam)
-        share = slice(fabric.global_rank, None, fabric.world_size)
-        self._sources = store.documents("source")[share]
-        self._drafts = None if drafts is None else drafts.to_documents(store.document_offsets)[share]
-        self._references = [tokenizer.decode_batch(document, "target") for document in store.documents("target")]
-        self.signature = ""
-        """signature of the score; empty before the first score"""
 
-    def __call__(self, model: TranslationModel) -> float:
-        """Return the score of `model`, equal on all processes. Keeps the mode of the model."""
-        with evaluation_mode(model), self._fabric.autocast(), local_work():
-            translations = translate_documents(
-                model, self._sources, self._tokenizer.specials, self._search, drafts=self._drafts
-            )
-        hypotheses = [self._tokenizer.decode_batch(ranks[0].sentences, "target") for ranks in translations]
-        score = document_bleu(gather_shares(self._fabric, hypotheses), self._references)
-        self.signature = score.signature
-        return score.score
+@torch.inference_mode()
+def score_alignment_layers(
+    model: TranslationModel,
+    sources: Sequence[WordIds],
+    targets: Sequence[WordIds],
+    specials: SpecialTokens,
+    *,
+    examples: tuple[WordIds, WordIds] = ((), ()),
+    batch_tokens: int = BATCH_TOKENS,
+    drafts: Sequence[WordIds] | None = None,
+) -> dict[AlignmentLayer, float]:
+    """Return the agreement of each layer, shifted or not, in [0, 1]; empty without links of IBM model 1.
+
+    sources, targets: documents of word ids, without empty sentences. examples: further sentence pairs, from which IBM
+    model 1 learns as well. Agreement: see `choose_alignment_layer`.
+    """
+    task = Task.from_documents(model, sources, specials, SearchConfig(), ContextConfig(), batch_tokens, drafts)
+    sides = [[sentence for document in side for sentence in document] for side in (sources, targets)]
+    links = _learn_links((*sides[0], *examples[0]), (*sides[1], *examples[1]), len(sides[0]))
+    numbers = range(1, len(model.decoder) + 1)
+    layers = [AlignmentLayer(number, shifted) for number in numbers for shifted in (True, False)]
+    agreed = np.zeros(len(layers))
+    for sentences, weights in iterate_alignment_weights(task, SentenceTokens.from_documents(targets), [layers], links):
+        for index, matrices in enumerate(weights):
+            for number, matrix in zip(sentences, matrices, strict=True):
+                source, target = np.array(links[number]).T
+                agreed[index] += (matrix[target].argmax(1) == source).sum()
+    total = sum(map(len, links.values()))
+    return dict(zip(layers, (agreed / total).tolist(), strict=True)) if total else {}
+
+
+def _learn_links(sources: WordIds, targets: WordIds, count: int) -> dict[int, list[tuple[int, int]]]:
+    """Return the links (source index, target index) of the first `count` sentence pairs that have any, learned from
+    all."""
+    size = 1 + max((id for side in (sources, targets) for sentence in side for id in sentence), default=0)
+    source, target = (SentenceWords.from_tokens(side, size) for side in (sources, targets))
+    pairs, linked = link_words(source, target)
+    links: dict[int, list[tuple[int, int]]] = {}
+    for one, other in zip(pairs.source_index[linked].tolist(), pairs.target_index[linked].tolist(), strict=True):
+        number = int(source.sentence[one])
+        if number < count:
+            position = sources[number].index(source.ids[one]), targets[number].index(target.ids[other])
+            links.setdefault(number, []).append(position)
+    return links

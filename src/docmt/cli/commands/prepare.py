@@ -25,7 +25,7 @@ from docmt.cli.model_arguments import resolve_model_names
 from docmt.cli.options import Parser
 from docmt.core.errors import printable
 from docmt.data import PrepareConfig
-from docmt.data.prepare_config import LEARNED_KINDS
+from docmt.data.preparation import LEARNED_KINDS
 
 _log = logging.getLogger(__name__)
 
@@ -63,4 +63,4 @@ def run(arguments: Sequence[str]) -> int:
 
 def _is_model(path: Path | None) -> bool:
     """Return whether the directory of a tokenizer has a model that training can start from."""
-    return path is not None and any((each / "model.safetensors").is_file() for each in (path, path / "model"))
+    return path is not None and any((folder / "model.safetensors").is_file() for folder in (path, path / "model"))

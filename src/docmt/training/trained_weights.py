@@ -1,13 +1,14 @@
-"""Fully sharded training (FSDP2): each process holds a part of every weight, its gradient and its optimizer state.
+"""Weights of a training: with adapters, frozen ones, float32 masters, and whole or sharded over the processes.
 
-A layer is gathered for its computation, then freed again (Rajbhandari et al. 2020, ZeRO-3).
+In fully sharded training (FSDP2), each process holds a part of every weight, its gradient and its optimizer state. A
+layer is gathered for its computation, then freed again (Rajbhandari et al. 2020, ZeRO-3).
 """
 
 from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -23,13 +24,163 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from docmt.checkpoint.weights import STATE_FILE
+from docmt.checkpoint.weights import STATE_FILE, WEIGHTS_FILE
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_checksum, read_json, stored_checksums
+from docmt.model import TranslationModel
+from docmt.model.embeddings import OutputProjection
 from docmt.model.layers import Layer, SentenceEncoder
+from docmt.training.finetune import (
+    ADAPTERS_FILE,
+    adapter_tensors,
+    add_adapters,
+    freeze,
+    merge_adapters,
+    remove_adapters,
+    restore_adapters,
+    trainable_parameters,
+)
+from docmt.training.objective import BatchLoss
 from docmt.training.train_config import TrainConfig
 
 _SHARD_SUFFIX = ".distcp"
+
+
+class MasterWeights:
+    """Float32 weights of a model whose linear modules and embeddings are bfloat16.
+
+    The optimizer changes the trainable ones; frozen ones stay on the CPU until the model is written. All other weights
+    (norms, recurrent modules) are few and stay float32 in the model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        """Convert the large weights of the model to bfloat16 in place."""
+        modules = (
+            module for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding | OutputProjection)
+        )
+        bfloat16_parameters = {parameter for module in modules for parameter in module.parameters(recurse=False)}
+        self.trainable: dict[str, nn.Parameter] = {}
+        """parameters that the optimizer changes, by name"""
+        self._frozen: dict[str, Tensor] = {}
+        self._pairs: list[tuple[nn.Parameter, nn.Parameter]] = []  # model parameter and its master
+        for name, parameter in model.named_parameters():
+            full = parameter.detach()
+            if parameter not in bfloat16_parameters:
+                if parameter.requires_grad:
+                    self.trainable[name] = parameter
+                continue
+            parameter.data = full.to(torch.bfloat16)
+            if parameter.requires_grad:
+                self.trainable[name] = nn.Parameter(full)
+                self._pairs.append((parameter, self.trainable[name]))
+            else:
+                self._frozen[name] = full.cpu()
+
+    def accumulate_gradients(self) -> None:
+        """Add the gradients of a batch to those of the float32 weights."""
+        for parameter, master in self._pairs:
+            if parameter.grad is not None:
+                master.grad = parameter.grad.float() if master.grad is None else master.grad.add_(parameter.grad)
+                parameter.grad = None
+
+    def exchange_gradients(self, fabric: Fabric) -> None:
+        """Take the mean of the gradients over processes."""
+        for parameter in self.trainable.values():
+            if parameter.grad is not None:
+                torch.distributed.all_reduce(parameter.grad)
+                parameter.grad.div_(fabric.world_size)
+
+    @torch.no_grad()
+    def copy_to_model(self, model: nn.Module | None = None) -> None:
+        """Round the float32 weights into the model; with `model`, also the frozen ones, which are to be found there."""
+        for parameter, master in self._pairs:
+            parameter.copy_(master)
+        if model is not None:
+            for name, weights in self._frozen.items():
+                model.get_parameter(name).copy_(weights)
+
+    def full_precision_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the state of the model with the float32 weights in it."""
+        return {**state, **self._frozen, **{name: master.detach() for name, master in self.trainable.items()}}
+
+
+class TrainedWeights:
+    """Weights of a model and its loss, set up for the devices and the precision of a run."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        config: TrainConfig,
+        loss: BatchLoss,
+        new_weights: Collection[str] = (),
+        checkpoint: Path | None = None,
+    ) -> None:
+        """new_weights, checkpoint: see `Updater`.
+
+        Raises DocmtError if everything would be frozen, if a pattern matches nothing, or if the adapters of the
+        checkpoint are damaged.
+        """
+        self.fabric, self.model = fabric, loss.model
+        self.is_sharded = is_sharded(fabric)
+        """True if each process holds a part of each weight; only the first one then needs `model` with values"""
+        self.masters: MasterWeights | None = None
+        if config.adapters.rank:
+            with self.model.device:  # "meta" in the processes without values
+                add_adapters(self.model, config.adapters, new_weights)
+            if checkpoint is not None and not has_shards(checkpoint) and self.model.device.type != "meta":
+                restore_adapters(self.model, checkpoint / ADAPTERS_FILE)
+        freeze(self.model, config.freeze_patterns, new_weights)
+        if self.is_sharded:
+            weights = dict(self.model.state_dict())
+            self.module = fabric.setup_module(loss)
+            spread_weights(self.model, weights if fabric.is_global_zero else {})
+        else:
+            fabric.to_device(loss)
+            if config.precision == "bfloat16-weights":
+                self.masters = MasterWeights(self.model)
+            self.module = fabric.setup_module(loss)
+        self.trainable = trainable_parameters(self.model) if self.masters is None else self.masters.trainable
+        """parameters that the optimizer changes, by name"""
+
+    def full_precision(self) -> dict[str, Tensor]:
+        """Return the state of the model in float32, with adapters; of a sharded one the parts of this process."""
+        state: dict[str, Tensor] = self.model.state_dict()
+        return state if self.masters is None else self.masters.full_precision_state(state)
+
+    def merged(self, everywhere: bool = False) -> dict[str, Tensor]:
+        """Return float32 weights of an equivalent model without adapters.
+
+        Sharded ones are collected, for which every process must call this. Only the first process gets them, unless
+        `everywhere`.
+        """
+        state = self.full_precision()
+        if self.is_sharded:
+            state = collect(state, everywhere)
+        return merge_adapters(self.model, state) if state else {}
+
+    def files(self) -> dict[str, dict[str, Tensor]]:
+        """Return the tensors of weights that resuming needs, by file."""
+        adapters = adapter_tensors(self.model, self.full_precision())
+        return {WEIGHTS_FILE: self.merged(), **({ADAPTERS_FILE: adapters} if adapters else {})}
+
+    def whole_model(self) -> TranslationModel:
+        """Return a model that can translate: this one, or a whole copy of a sharded one in every process."""
+        if not self.is_sharded:
+            return self.model
+        weights = self.merged(everywhere=True)
+        with torch.device("meta"):
+            model = TranslationModel(self.model.config)
+        model.load_state_dict(weights, assign=True)
+        return model.requires_grad_(False).to(self.fabric.device)  # else autocast would keep copies of the weights
+
+    def finish(self) -> TranslationModel:
+        """Return the model in float32 without adapters, whole in every process. It cannot be trained further."""
+        if self.is_sharded:
+            return self.whole_model()
+        weights = self.merged()
+        remove_adapters(self.model)
+        self.model.float().load_state_dict(weights)
+        return self.model
 
 
 def is_sharded(fabric: Fabric) -> bool:
