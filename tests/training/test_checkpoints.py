@@ -290,14 +290,6 @@ def test_the_optimizer_of_a_partly_frozen_model(tmp_path):
         restore_anew(path)
 
 
-def test_the_optimizer_of_a_run_that_ended_before_its_first_update(tmp_path):
-    """Earlier versions wrote no tensors then."""
-    save_file({}, tmp_path / "optimizer.safetensors")
-    model, optimizer = small_model()
-    restore_optimizer(trainable_parameters(model), optimizer, tmp_path / "optimizer.safetensors")
-    assert not optimizer.state
-
-
 def test_a_checkpoint_of_another_model_is_noticed_when_a_run_goes_on(config):
     """Not at the end of the training, when the average is made."""
     config = replace(config, checkpoints=replace(config.checkpoints, average="last", average_count=2))

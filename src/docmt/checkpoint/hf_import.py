@@ -141,7 +141,7 @@ def language_settings(
     family: str, tokenizer: PretrainedTokenizer, languages: tuple[str, str], prefix: str
 ) -> dict[str, list[int]]:
     """Return the model settings that name its languages. Raises DocmtError for an unknown language."""
-    known, marks = tokenizer.language_marks(), dict[str, list[int]]()
+    known, settings = tokenizer.language_marks(), dict[str, list[int]]()
     for side, language in zip(SIDES, languages, strict=True):
         if not known or not FAMILIES[family].has_language_token(side) or (prefix and side == "target"):
             continue
@@ -160,12 +160,12 @@ def language_settings(
         mark_side: Side = "source" if side.upper() in FAMILIES[family].source.split() else "target"
         mark = tokenizer.find_id(known[code], mark_side)
         assert mark is not None
-        marks[f"{side}_mark"] = [mark]
-    if family == "t5" and not prefix and not marks:
+        settings[f"{side}_language_ids"] = [mark]
+    if family == "t5" and not prefix and not settings:
         _log.warning("most T5 models need an instruction before each sentence. Add it with --prefix")
     if prefix:
-        marks["target_language_ids"] = tokenizer.encode(prefix, "source")
-    return marks
+        settings["target_language_ids"] = tokenizer.encode(prefix, "source")
+    return settings
 
 
 def find_language(language: str, known: Collection[str]) -> str:

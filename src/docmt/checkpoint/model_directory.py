@@ -63,8 +63,6 @@ RUN_RECIPE = "recipe.yaml"
 """File with the configuration of a run, in its directory."""
 DRAFTER_FOLDER = "drafter"
 """Folder of the model that writes drafts, in a run or model directory."""
-DRAFTING_FILE = "drafting.json"
-"""Search settings of a model that writes drafts (docmt 0.3.0)."""
 ALIGNMENT_KEY = "alignment"
 """Entry of a config with the layer that aligns words."""
 EDITABLE_ENTRIES = frozenset({"dropout", "attention_dropout", "instance_tokens", "instance_sentences"})
@@ -203,13 +201,13 @@ def save_encoder(
 
 
 def copy_model(directory: Path, folder: Path) -> None:
-    """Copy the files of a model directory into a folder (not atomic), with its drafting settings if any.
+    """Copy the files of a model directory into a folder (not atomic).
 
     Raises DocmtError if files are missing or damaged, and OSError if the system refuses to write.
     """
     model_path = find_model(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (WEIGHTS_FILE, CONFIG_FILE, CARD_FILE, DRAFTING_FILE):
+    for name in (WEIGHTS_FILE, CONFIG_FILE, CARD_FILE):
         if name in (WEIGHTS_FILE, CONFIG_FILE) or (model_path / name).exists():
             check_regular(model_path / name)
             shutil.copyfile(model_path / name, folder / name)
@@ -350,7 +348,7 @@ def load_languages(directory: Path | str) -> tuple[str, str]:
 
 
 def load_alignment_layer(directory: Path | str) -> AlignmentLayer | None:
-    """Return the layer that aligns words, or None for a model without a chosen one (converted, or docmt 0.3.0).
+    """Return the layer that aligns words, or None for a model without a chosen one.
 
     Raises DocmtError if the file is missing or damaged.
     """
@@ -385,8 +383,7 @@ def find_model(directory: Path | str) -> Path:
         raise DocmtError(f"{directory} is not a model directory but a file. Name the model first, then the files")
     checkpoints = directory / RUN_CHECKPOINTS
     for path in (directory, directory / RUN_MODEL, *(checkpoints / name for name in _UNFINISHED_MODELS)):
-        # A checkpoint without a config is from an earlier version, and not a model directory.
-        if (path / CONFIG_FILE).is_file() or (path.parent != checkpoints and (path / WEIGHTS_FILE).is_file()):
+        if any((path / name).is_file() for name in (CONFIG_FILE, WEIGHTS_FILE)):
             return path
     if not directory.exists():
         if (named := find_named_model(str(directory))) is not None:
@@ -436,12 +433,9 @@ def find_drafter(directory: Path | str) -> Path:
 
 
 def have_same_drafter(first: Path | str, second: Path | str) -> bool:
-    """Return whether two models read drafts of the same model and search."""
-    drafters = find_drafter(first), find_drafter(second)
-    files = [path / DRAFTING_FILE for path in drafters]
-    searches = [read_json(path) if path.exists() else None for path in files]
-    weights = [file_checksum(path / WEIGHTS_FILE) for path in drafters]
-    return weights[0] == weights[1] and searches[0] == searches[1]
+    """Return whether two models read drafts of the same model."""
+    weights = [file_checksum(find_drafter(path) / WEIGHTS_FILE) for path in (first, second)]
+    return weights[0] == weights[1]
 
 
 def warn_if_unfinished(directory: Path, model_path: Path) -> None:

@@ -52,7 +52,7 @@ class SplitStatistics:
     corpora: dict[str, CorpusCounts] = field(default_factory=dict)
     """Counts by corpus, if there are several."""
     crc32: dict[str, str] = field(default_factory=dict)
-    """Checksum of every file of the split; empty for stores of earlier versions."""
+    """Checksum of every file of the split. Files without one are not checked."""
 
     def reversed(self) -> SplitStatistics:
         """Return the statistics with source and target exchanged."""

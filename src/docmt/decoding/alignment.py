@@ -44,7 +44,7 @@ NO_WEIGHTS: Weights = np.zeros((0, 0), dtype=np.float32)
 
 
 def default_alignment_layer(model: TranslationModel) -> AlignmentLayer:
-    """Return the layer for a model without a chosen one (converted, or of earlier versions).
+    """Return the layer for a model without a chosen one (such as a converted one).
 
     It is the middle one, such as the third of six: there Chen et al. (2020) see the best alignments.
     """

@@ -438,7 +438,7 @@ class Training:
             load_weights(self.model, checkpoint / WEIGHTS_FILE)
         state = read_state(checkpoint)
         fingerprint = self.corpus.fingerprint
-        if not fingerprint.startswith(state.data):  # earlier versions stored the training split alone
+        if fingerprint != state.data:
             columns = "drafts or text" if self.corpus.train.drafts is not None else "text"
             split = "dev" if fingerprint.partition("-")[0] == state.data.partition("-")[0] else "training"
             raise DocmtError(

@@ -414,8 +414,6 @@ def optimizer_tensors(trainable: Mapping[str, nn.Parameter], optimizer: torch.op
 def restore_optimizer(trainable: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
     """Load tensors of `optimizer_tensors`. Raises DocmtError for a damaged file or one of another model."""
     tensors = read_weights(path)
-    if not tensors:  # written by an earlier version before the first update
-        return
     check_shapes(optimizer_tensors(trainable, optimizer), read_shapes(path), path, RUN_MISMATCH)
     set_optimizer_state(trainable, optimizer, tensors)
 

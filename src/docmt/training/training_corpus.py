@@ -206,11 +206,9 @@ def _select_drafts(store: ParallelStore, model: ModelConfig) -> SentenceTokens |
     if not model.system_options.context_spec().drafts:
         return None
     if store.drafts is None:
-        old = store.directory.parent / "drafts"
-        problem = f"{old} has the unsupported format of docmt 0.3.0" if old.is_dir() else f"{store.directory} has none"
         raise DocmtError(
-            f"this {model.system} model reads drafts, but {problem}. Translate the source texts with a sentence model, "
-            "then run `docmt prepare` again with --drafts"
+            f"this {model.system} model reads drafts, but {store.directory} has none. Translate the source texts with "
+            "a sentence model, then run `docmt prepare` again with --drafts"
         )
     return store.drafts
 
