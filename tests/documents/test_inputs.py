@@ -11,9 +11,8 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from docmt.core.compression import compress
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import read_text, write_text
+from docmt.core.plain_text import compress, read_text, write_text
 from docmt.documents import Document, read_documents, read_input, read_parallel
 from docmt.documents.segmentation import knows_language
 from docmt.documents.text_layout import find_verbatim, has_letters

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8
-from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes, write_text
+from docmt.core.plain_text import decode_utf8, plain_name, read_bytes, write_bytes, write_text
 from docmt.decoding.translation_results import (
     PartialTranslation,
     ResumePoint,

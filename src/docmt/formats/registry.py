@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from docmt.core.compression import plain_name
+from docmt.core.plain_text import plain_name
 from docmt.documents.input_formats import check_known
 from docmt.formats.units import UnitFile
 

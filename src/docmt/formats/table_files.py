@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
+from docmt.core.plain_text import plain_name
 from docmt.documents.text_layout import has_letters
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.registry import FORMATS, ReadConfig
