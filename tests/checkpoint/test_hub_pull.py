@@ -22,7 +22,7 @@ from tiny_pretrained import convert_pretrained, save_marian
 
 from docmt import Translator, load_model
 from docmt.checkpoint import convert_huggingface
-from docmt.checkpoint.hub_pull import find_pair
+from docmt.checkpoint.hub import find_pair
 
 ID = "Helsinki-NLP/opus-mt-en-fr"
 FULL = pytest.mark.full

@@ -1,79 +1,197 @@
-"""Reader of transformers model directories (config and weights), without that library.
+"""The converter of pretrained transformers models of all families. It does not use that library.
 
-Weights are read from safetensors, in one file or in shards with an index. Pickled weights are refused unless they are
-allowed, and then checked.
+`docmt.model.families` describes the families.
 """
 
 from __future__ import annotations
 
+import difflib
+import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.hf_tokenizer import TOKENIZER_CONFIG, read_optional_json
-from docmt.checkpoint.model_directory import ModelCard, save_encoder
-from docmt.checkpoint.pickled_weights import read_pickled_weights
-from docmt.checkpoint.weights import WEIGHTS_FILE, apply_renames, build_from_weights, open_tensors, read_shapes
+from docmt.checkpoint.hf_tokenizer import TOKENIZER_CONFIG, read_optional_json, read_tokenizer
+from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save_encoder, save_model
+from docmt.checkpoint.weights import CONFIG_FILE, Weights, apply_renames, build_from_weights, open_weights, select_rows
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.settings import quote
+from docmt.documents.characters import normalize_characters
+from docmt.documents.corpus_files import read_documents
+from docmt.formats.language_codes import format_language_tag, primary_language
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import build_sinusoids
 from docmt.model.families import FAMILIES
 from docmt.model.families.conventions import HuggingFace
 from docmt.model.scope import SPECIAL_TOKEN_IDS
 from docmt.text import PretrainedTokenizer
-from docmt.text.tokenizer import SIDES, Side
+from docmt.text.pretrained import restrict_vocabulary
+from docmt.text.tokenizer import SIDES, Side, SideSentence
+
+_MASK = "<mask>"
+_log = logging.getLogger(__name__)
 
 _FIRST_POSITION = 2  # row of the first position in tables of M2M100; earlier rows are never read
 
-CONFIG_FILE = "config.json"
-PICKLE_FILE = "pytorch_model.bin"
-INDEX_SUFFIX = ".index.json"
-"""Ending of the index of shards"""
-_OTHER_FILES = ("tf_model.h5", "flax_model.msgpack")
-_SKIPPED_TYPES, _POSITION_BUFFER = ("I64",), "position_ids"  # some files hold position numbers beside weights
+
+def convert_huggingface(
+    directory: Path,
+    output: Path,
+    *,
+    source_language: str = "",
+    target_language: str = "",
+    prefix: str = "",
+    keep_vocabulary: Sequence[Path] = (),
+    layout: Literal["native", "published"] = "native",
+    instance_tokens: int = 512,
+    allow_pickle: bool = False,
+    card: ModelCard | None = None,
+) -> TranslationModel | None:
+    """Write the model in a transformers directory as a docmt model directory with the same logits.
+
+    source_language, target_language: codes of the model's tokenizer, if it has several languages. prefix: instruction
+    before each sentence, for T5 models. keep_vocabulary: texts of both sides; the vocabulary is restricted to their
+    tokens and single characters. layout: boundary tokens of the model, or for mBART those of Bao et al. (2021), who end
+    a document with the symbol of the target language. allow_pickle: see `open_weights`. card: further facts on the
+    model. Returns a sentence model, from which any other system can be trained, or None for an encoder (BERT).
+    Raises DocmtError for missing or damaged files, and for an unsupported architecture, naming the entry.
+    """
+    check_not_existing(output)
+    values = read_config(directory)
+    family = detect_family(directory, values)
+    _check_prefix(family, prefix)
+    if layout == "published" and family != "mbart":
+        raise DocmtError("--layout published is for mBART models of 25 languages. Remove it")
+    pretrained_class = Pretrained if FAMILIES[family].encoder is None else PretrainedEncoder
+    pretrained = pretrained_class.open(directory, family, values, allow_pickle)
+    whole = tokenizer = read_tokenizer(directory, values, pretrained.rows)
+    if isinstance(pretrained, Pretrained):
+        check_start_token(directory, values, family, tokenizer)
+    if keep_vocabulary:
+        tokenizer = restrict_vocabulary(whole, _read_sentences(keep_vocabulary, prefix))
+        counts = [sum(row >= 0 for row in vocabulary.rows("target")) for vocabulary in (tokenizer, whole)]
+        _log.info("kept %s of %s tokens", *(f"{count:,}" for count in counts))
+    card = replace(
+        card or ModelCard(),
+        source_language=source_language,
+        target_language=target_language,
+        training={"converted_from": f"{directory.name}, a {values['model_type']} model of transformers"},
+    )
+    if isinstance(pretrained, PretrainedEncoder):
+        pretrained.save(output, tokenizer, whole, card)
+        return None
+    languages = source_language, target_language
+    options: dict[str, Any] = dict(language_settings(family, tokenizer, languages, prefix))
+    if layout == "published":
+        tokenizer, options = _use_published_layout(tokenizer, target_language, directory), {"family": "docmt"}
+    rows = {side: tokenizer.rows(side) for side in SIDES}
+    model = pretrained.build_model(rows, {**options, "instance_tokens": instance_tokens})
+    save_model(output, model, tokenizer, card)
+    return model.eval()
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Weights of a directory, read from their files on demand."""
-
-    directory: Path
-    shapes: Mapping[str, Sequence[int]]
-    files: Mapping[str, Path]
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)
-    """Weights of pickled files, mapped into memory; all others are read from `files`"""
-
-    def read_tensor(self, name: str) -> Tensor:
-        """Return one tensor as float32, in memory of its own."""
-        if name in self.tensors:
-            return self.tensors[name].to(torch.float32, copy=True, memory_format=torch.contiguous_format)
-        with open_tensors(self.files[name]) as file:
-            tensor: Tensor = file.get_tensor(name)
-        return tensor.float()
-
-    def read_rows(self, name: str, rows: Sequence[int]) -> Tensor:
-        """Return rows of a table as float32 [rows, d]. Row -1 is zero."""
-        return _select_rows(self.read_tensor(name), rows)
-
-    def are_equal(self, first: str, second: str) -> bool:
-        """Return whether two tables are equal."""
-        equal_shapes = self.shapes[first] == self.shapes[second]
-        return equal_shapes and torch.equal(self.read_tensor(first), self.read_tensor(second))
+def _use_published_layout(tokenizer: PretrainedTokenizer, target: str, directory: Path) -> PretrainedTokenizer:
+    """Return the tokenizer of an mBART model in the published layout. Raises DocmtError if it is damaged."""
+    marks = tokenizer.language_marks()
+    try:
+        return tokenizer.with_last_symbols(marks[find_language(target, marks)], _MASK)
+    except ValueError as error:
+        raise DocmtError(f"the tokenizer in {directory} has no symbol {_MASK}. Copy it again") from error
 
 
-def _select_rows(table: Tensor, rows: Sequence[int]) -> Tensor:
-    """Return rows of a table or vector. Row -1 is zero."""
-    indices = torch.tensor(rows)
-    selected = table[indices.clamp(min=0)]
-    selected[indices < 0] = 0.0
-    return selected
+def _read_sentences(paths: Sequence[Path], prefix: str) -> Iterator[SideSentence]:
+    """Yield the prefix and all sentences of a source and a target text. Raises DocmtError for unreadable files."""
+    yield "source", prefix
+    for side, path in zip(SIDES, paths, strict=True):
+        empty = True
+        for _, sentences in read_documents(path, side):
+            yield from ((side, normalize_characters(text) if side == "source" else text) for text in sentences)
+            empty = False
+        if empty:
+            raise DocmtError(f"{path} has no text. Use a corpus with the tokens to keep")
+
+
+def _check_prefix(family: str, prefix: str) -> None:
+    """Raise DocmtError for a prefix of another model than T5."""
+    if prefix and "t5" not in get_hf_format(family).model_types:
+        raise DocmtError("--prefix is for T5 models. Remove it")
+
+
+def check_languages(directory: Path, source_language: str, target_language: str, prefix: str) -> None:
+    """Check languages and prefix for a model before its weights are there. See `convert_huggingface`.
+
+    Raises DocmtError for a missing or unknown language or a useless prefix. The conversion finds other faults.
+    """
+    values = read_config(directory)
+    family = detect_family(directory, values)
+    _check_prefix(family, prefix)
+    sizes = values.get("vocab_size"), values.get("decoder_vocab_size") or values.get("vocab_size")
+    if FAMILIES[family].encoder is not None or not all(isinstance(size, int) for size in sizes):
+        return
+    try:
+        tokenizer = read_tokenizer(directory, values, cast(tuple[int, int], sizes))
+    except DocmtError:
+        return
+    language_settings(family, tokenizer, (source_language, target_language), prefix)
+
+
+def language_settings(
+    family: str, tokenizer: PretrainedTokenizer, languages: tuple[str, str], prefix: str
+) -> dict[str, list[int]]:
+    """Return the model settings that name its languages. Raises DocmtError for an unknown language."""
+    known, settings = tokenizer.language_marks(), dict[str, list[int]]()
+    for side, language in zip(SIDES, languages, strict=True):
+        if not known or not FAMILIES[family].has_language_token(side) or (prefix and side == "target"):
+            continue
+        if not language:
+            raise DocmtError(
+                f"this model translates between many languages. Add --{side}-language, one of {_list_some(known)}"
+            )
+        code = find_language(language, known)
+        if not code:
+            beginning = sorted(name for name in known if name.startswith(language))
+            nearest = (beginning or difflib.get_close_matches(language, known, n=1, cutoff=0.0))[0]
+            raise DocmtError(
+                f"--{side}-language is {language!r}, which this model does not know. Did you mean {nearest}? "
+                f"It knows {_list_some(known)}"
+            )
+        mark_side: Side = "source" if side.upper() in FAMILIES[family].source.split() else "target"
+        mark = tokenizer.find_id(known[code], mark_side)
+        assert mark is not None
+        settings[f"{side}_language_ids"] = [mark]
+    if family == "t5" and not prefix and not settings:
+        _log.warning("most T5 models need an instruction before each sentence. Add it with --prefix")
+    if prefix:
+        settings["target_language_ids"] = tokenizer.encode(prefix, "source")
+    return settings
+
+
+def find_language(language: str, known: Collection[str]) -> str:
+    """Return the code that a model has for a language, or an empty text.
+
+    It is the code itself. For a BCP 47 tag it is the only one with the same language and script, or for a language
+    alone the only one with this language: deu_Latn for de, zho_Hans for zh-Hans. zh is both zho_Hans and zho_Hant, so
+    it has none.
+    """
+    if language in known or "_" in language:  # a code of a model with a typing error must not become another one
+        return language if language in known else ""
+    for normalize in (format_language_tag, *([primary_language] if language.isalpha() else [])):
+        matches = [code for code in known if normalize(code) == normalize(language)]
+        if len(matches) == 1:
+            return matches[0]
+    return ""
+
+
+def _list_some(names: Iterable[str]) -> str:
+    """Return a list of the first names."""
+    ordered = sorted(names)
+    return ", ".join(ordered[:8]) + (f", ... ({len(ordered)} in all)" if len(ordered) > 8 else "")
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -90,64 +208,6 @@ def read_config(directory: Path) -> dict[str, Any]:
             f"{directory} has no {CONFIG_FILE}. Name a directory of a pretrained model, as `save_pretrained` writes it"
         )
     return read_json(directory / CONFIG_FILE)
-
-
-def open_weights(directory: Path, allow_pickle: bool = False) -> Weights:
-    """Return the weights of a directory.
-
-    allow_pickle: if there are no safetensors, read pickled weights, after a check of what they call.
-    Raises DocmtError if there are no such files or some are missing.
-    """
-    for name in (WEIGHTS_FILE, PICKLE_FILE):
-        index = directory / f"{name}{INDEX_SUFFIX}"
-        if not (directory / name).is_file() and not index.is_file():
-            continue
-        if name == PICKLE_FILE and not allow_pickle:
-            file = name if (directory / name).is_file() else index.name
-            raise DocmtError(
-                f"{directory} has its weights in {file}, which may hold code and is not opened. Add --allow-pickle to "
-                f"read it after a check, or save it with `save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
-            )
-        weight_map = {} if (directory / name).is_file() else read_weight_map(index)
-        weights = _open_files(directory, sorted({*weight_map.values()} or {name}), name == PICKLE_FILE)
-        stored = weights.shapes.keys()
-        if missing := sorted(key for key in weight_map.keys() - stored if not key.endswith(_POSITION_BUFFER)):
-            raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {index.name} names. Copy it again")
-        return weights
-    for name in _OTHER_FILES:
-        if (directory / name).is_file():
-            raise DocmtError(
-                f"{directory} has its weights in {name}, which may hold code and is not opened. Save it with "
-                f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
-            )
-    raise DocmtError(
-        f"{directory} has neither {WEIGHTS_FILE} nor {WEIGHTS_FILE}{INDEX_SUFFIX}. Copy the whole directory again"
-    )
-
-
-def read_weight_map(index: Path) -> dict[str, str]:
-    """Return the file name of each tensor in an index of shards. Raises DocmtError if it is damaged."""
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
-        raise DocmtError(f"{index} has no weight_map. Copy it again from its source")
-    return {key: Path(name).name for key, name in weight_map.items()}
-
-
-def _open_files(directory: Path, names: Sequence[str], pickled: bool) -> Weights:
-    """Return the weights of files. Raises DocmtError if they are missing or damaged."""
-    shapes: dict[str, Sequence[int]] = {}
-    paths: dict[str, Path] = {}
-    tensors: dict[str, Tensor] = {}
-    for path in (directory / name for name in names):
-        if pickled:
-            floats = {key: each for key, each in read_pickled_weights(path).items() if each.is_floating_point()}
-            file_shapes = {key: list(tensor.shape) for key, tensor in floats.items()}
-            tensors |= floats
-        else:
-            file_shapes = read_shapes(path, skipped=_SKIPPED_TYPES)
-        shapes |= file_shapes
-        paths |= dict.fromkeys(file_shapes, path)
-    return Weights(directory, shapes, paths, tensors)
 
 
 START_TOKEN_ENTRY = "decoder_start_token_id"
@@ -334,7 +394,7 @@ class Pretrained:
                 f"{self.weights.directory} has a bias of {len(bias)} logits but {target_rows} embeddings. Copy it again"
             )
         if family.head_bias:
-            result[BIAS] = _select_rows(bias, predicted)
+            result[BIAS] = select_rows(bias, predicted)
         elif bias.any():
             raise DocmtError(f"{self.weights.directory} has a bias of logits. Family {config.family} has none")
         return result
