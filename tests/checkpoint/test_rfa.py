@@ -106,7 +106,6 @@ def test_a_temperature_that_is_not_learned_is_that_of_the_arguments(conversion):
         ({"random_feature": "prf"}, r"random_feature = 'prf'\. docmt's model supports rrf"),
         ({"encoder_normalize_before": True}, "encoder_normalize_before = True"),
         ({"layernorm_embedding": True}, "layernorm_embedding = True"),
-        ({"activation_dropout": 0.1}, "activation_dropout = 0.1, .*with activation_dropout = 0"),
         ({"decoder_attention_heads": 2}, "encoder_attention_heads = 4 and decoder_attention_heads = 2"),
         ({"use_sentential_gate": True}, "decay_sentential_gate and use_sentential_gate"),
         ({"causal_proj_dim": None}, "lack causal_proj_dim"),

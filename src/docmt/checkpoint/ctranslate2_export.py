@@ -26,8 +26,8 @@ from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import ContextSpec
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
 from docmt.text.bpe import parse_tokenizer_json
+from docmt.text.pretrained import JsonSubwordModel, SpmSubwordModel
 from docmt.text.sentencepiece_tokenizer import spm_to_json
-from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
 from docmt.text.tokenizer import SIDES, Side, SpecialTokens
 
 UNQUANTIZED = "float32"

@@ -42,7 +42,7 @@ _PAIR_IN_NAME = re.compile(r"(?<![a-zA-Z_])(?=([a-z]{2,3})-([a-z]{2,3})(?![a-zA-
 _PREFIX = re.compile(r"^(opus-)?mt-(tc-)?(bible-)?((big|base|small|tiny)-)?")
 _LIBRARY = "docmt"
 _MODEL_FILES = (
-    *(CARD_FILE, CONFIG_FILE, "generation_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"),
+    *(CARD_FILE, CONFIG_FILE, "generation_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("tokenizer*", "*vocab*", "*.spm", "sentencepiece*", "spiece.model"),
 )
 _DOCMT_SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".spm", ".md")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -103,6 +103,32 @@ def find_named_model(name: str) -> Path | None:
     if others:
         _log_choice(name, matches[0].name, ", ".join(others))
     return matches[0] if matches else None
+
+
+def parse_model_paths(model: Path | str | Sequence[Path | str]) -> list[Path]:
+    """Return the directories in a path or name, in several with commas between them, or in a list.
+
+    An existing path with a comma is one directory. Raises DocmtError for a comma without a name, and for values that
+    are not paths.
+    """
+    for name in model if isinstance(model, list | tuple) else [model]:
+        if not isinstance(name, str | Path):
+            raise DocmtError(f"{name!r} is not a model. Give the path of a model or run directory, or a list of paths.")
+    if isinstance(model, Path) or (isinstance(model, str) and ("," not in model or Path(model).exists())):
+        return [_find_path(model)]
+    names = [str(name).strip() for name in (model.split(",") if isinstance(model, str) else model)]
+    if not names or not all(names):
+        raise DocmtError(f"{str(model)!r} lacks the name of a model. Give directories separated by single commas.")
+    return [_find_path(name) for name in names]
+
+
+def _find_path(name: Path | str) -> Path:
+    """Return the directory of a model that has a name, or the path as it is.
+
+    It is looked up once, as another model of a pair may be pulled while this one is read.
+    """
+    path = Path(name)
+    return path if path.exists() else find_named_model(str(name)) or path
 
 
 def find_package_model(name: str) -> Path | None:

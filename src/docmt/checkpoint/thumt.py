@@ -26,7 +26,7 @@ from docmt.checkpoint.fairseq import (
     save_converted,
 )
 from docmt.checkpoint.model_directory import check_not_existing
-from docmt.checkpoint.weights import apply_renames, build_from_weights, read_symbols, read_tensors
+from docmt.checkpoint.weights import apply_renames, read_symbols, read_tensors
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, Tokenizer
@@ -102,9 +102,9 @@ def convert_thumt(
     for name in ("source_tokens.weight", "target_tokens.weight"):
         if name in weights:  # one row for <s> in front, two for <eod> and <mask> at the end
             weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
-    model = build_from_weights(replace(config, instance_tokens=instance_tokens), weights, checkpoint)
-    origin = f"{checkpoint.name}, a checkpoint of the code of Zhang et al. (2018)"
-    return save_converted(output, model, tokenizer, origin, {})
+    config = replace(config, instance_tokens=instance_tokens)
+    code = "the code of Zhang et al. (2018)"
+    return save_converted(output, checkpoint, code, config, weights, tokenizer, {})
 
 
 def read_variables(path: Path) -> dict[str, Tensor]:

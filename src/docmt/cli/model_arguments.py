@@ -28,6 +28,7 @@ def resolve_model_names(config: Config, *fields: str) -> Config:
 
 def read_languages(model: str) -> tuple[str, str]:
     """Return the language codes of a model, whose weights are not loaded. Raises DocmtError as `Translator` does."""
-    from docmt.checkpoint.members import parse_model_paths, read_tokenizer_and_languages  # torch takes seconds
+    from docmt.checkpoint.model_directory import read_tokenizer_and_languages  # torch takes seconds
+    from docmt.checkpoint.model_names import parse_model_paths
 
     return read_tokenizer_and_languages(parse_model_paths(model))[1]

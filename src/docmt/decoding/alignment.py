@@ -34,8 +34,7 @@ from docmt.model.contexts import FullContext
 from docmt.model.kernels import AttentionPattern
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens, Tokenizer
-from docmt.text.token_spans import locate_tokens
-from docmt.text.tokenizer import SIDES
+from docmt.text.tokenizer import SIDES, locate_tokens
 
 Weights = NDArray[np.float32]
 """Attention weights [t, s] of a sentence pair; those of boundary tokens and of other sentences are left out, so a row
