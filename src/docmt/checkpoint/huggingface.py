@@ -304,8 +304,8 @@ def check_start_token(directory: Path, values: Mapping[str, Any], family: str, t
     )
     if start is not None and not is_expected:
         raise DocmtError(
-            f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. If "
-            "docmt exported it, use the original model"
+            f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. Use "
+            "another model"
         )
 
 
@@ -406,7 +406,7 @@ class Pretrained:
         if not torch.allclose(table, computed, atol=0.01):  # a loose tolerance, because it may have been rounded
             raise DocmtError(
                 f"{self.weights.directory} has learned positions in {name}, but models of family {self.family} "
-                "compute them. If docmt exported it, use the original model"
+                "compute them. Use another model"
             )
 
 

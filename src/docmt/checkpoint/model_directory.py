@@ -19,6 +19,7 @@ from docmt.checkpoint.model_names import (
     HUB_ID_KEY,
     HUB_REVISION_KEY,
     LICENSE_KEY,
+    count_parameters,
     find_named_model,
     is_non_commercial,
     suggest_pull,
@@ -178,7 +179,7 @@ def save_model(
         weights = convert_weights(directory, weights, stored)
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, weights)
-        describe_model(temporary, model, tokenizer, card, alignment)
+        describe_model(temporary, model.config, tokenizer, card, alignment)
         if drafter is not None:
             copy_model(drafter, temporary / DRAFTER_FOLDER)
 
@@ -198,7 +199,7 @@ def save_encoder(
     """
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, weights)
-        _write_description(temporary, config, sum(tensor.numel() for tensor in weights.values()), tokenizer, card)
+        describe_model(temporary, config, tokenizer, card)
 
 
 def copy_model(directory: Path, folder: Path) -> None:
@@ -216,25 +217,9 @@ def copy_model(directory: Path, folder: Path) -> None:
 
 
 def describe_model(
-    folder: Path,
-    model: TranslationModel,
-    tokenizer: Tokenizer,
-    card: ModelCard,
-    alignment: AlignmentLayer | None = None,
+    folder: Path, model: ModelConfig, tokenizer: Tokenizer, card: ModelCard, alignment: AlignmentLayer | None = None
 ) -> None:
     """Write config, tokenizer and card beside the weights in a folder (not atomic)."""
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    _write_description(folder, model.config, parameters, tokenizer, card, alignment)
-
-
-def _write_description(
-    folder: Path,
-    model: ModelConfig,
-    parameters: int,
-    tokenizer: Tokenizer,
-    card: ModelCard,
-    alignment: AlignmentLayer | None = None,
-) -> None:
     config: dict[str, Any] = {
         "docmt_version": DOCMT_VERSION,
         "source_language": card.source_language,
@@ -251,6 +236,7 @@ def _write_description(
     }
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(folder)
+    parameters = count_parameters(folder)
     text = card.markdown(model, parameters).encode("utf-8", "backslashreplace")  # for file names that are not UTF-8
     (folder / CARD_FILE).write_bytes(text)
 

@@ -214,9 +214,14 @@ def _text(facts: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def count_parameters(path: Path) -> int:
+    """Return the number of weights in a model directory. Raises DocmtError if they are missing or damaged."""
+    return sum(map(prod, read_shapes(path / WEIGHTS_FILE).values()))
+
+
 def describe_installed(path: Path) -> InstalledModel:
     """Return the facts of a model directory. Raises DocmtError if it is damaged."""
-    facts, shapes = read_json(path / CONFIG_FILE), read_shapes(path / WEIGHTS_FILE)
+    facts = read_json(path / CONFIG_FILE)
     model = facts.get("model")
     is_encoder = isinstance(model, dict) and model.get("vocabulary_size") == 0
     return InstalledModel(
@@ -224,7 +229,7 @@ def describe_installed(path: Path) -> InstalledModel:
         path,
         *_languages(facts),
         system=_ENCODER if is_encoder else _text(model if isinstance(model, dict) else {}, "system"),
-        parameters=sum(map(prod, shapes.values())),
+        parameters=count_parameters(path),
         size=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
         licence=_text(facts, LICENSE_KEY),
         hub_id=_text(facts, HUB_ID_KEY),

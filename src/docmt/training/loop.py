@@ -419,7 +419,7 @@ class Training:
     def _describe_checkpoint(self, folder: Path) -> None:
         """Write the files that make a checkpoint a model directory."""
         facts = {**self._facts(), "weights": f"those after update {self.state.update} of an unfinished training"}
-        describe_model(folder, self.model, self.corpus.tokenizer, build_card(self.config, self.corpus, facts))
+        describe_model(folder, self.model.config, self.corpus.tokenizer, build_card(self.config, self.corpus, facts))
 
     def _facts(self) -> dict[str, Any]:
         state = self.state
