@@ -63,6 +63,7 @@ def test_a_file_that_runs_code_is_not_opened(tmp_path, checkpoint):
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("junk", ["the quick\n", "hello world\n", "", "\x80\x02]", "(" * 200])
 def test_an_invalid_checkpoint_is_refused(tmp_path, checkpoint, junk):
     (tmp_path / "junk.pt").write_text(junk, encoding="latin-1")
@@ -71,6 +72,7 @@ def test_an_invalid_checkpoint_is_refused(tmp_path, checkpoint, junk):
         convert_gtransformer(tmp_path / "junk.pt", checkpoint[2], tmp_path / "model")
 
 
+@pytest.mark.full
 def test_arguments_that_are_none_are_asked_for(tmp_path, checkpoint):
     weights, _, dictionary = checkpoint
     torch.save({"args": "--arch gtransformer_base", "model": weights}, tmp_path / "c.pt")
@@ -82,6 +84,7 @@ def test_arguments_that_are_none_are_asked_for(tmp_path, checkpoint):
         convert_gtransformer(tmp_path / "none.safetensors", dictionary, tmp_path / "model")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -102,6 +105,7 @@ def test_architectures_that_docmt_lacks_are_refused_by_name(change, message):
         read_architecture({name: value for name, value in values.items() if value is not None}, 59)
 
 
+@pytest.mark.full
 def test_every_argument_that_docmt_has_is_honoured(tmp_path, checkpoint):
     _, arguments, dictionary = checkpoint
     arguments |= {
@@ -189,6 +193,7 @@ def test_the_end_of_a_document_is_the_target_language_wherever_its_row_is(tmp_pa
     assert Translator(tmp_path / "de-en").tokenizer.symbols[-1] == "[de]"
 
 
+@pytest.mark.full
 def test_damaged_and_mismatched_files_are_refused(tmp_path, checkpoint):
     weights, arguments, dictionary = checkpoint
     (tmp_path / "args.json").write_text(json.dumps(arguments))
@@ -223,6 +228,7 @@ def test_damaged_and_mismatched_files_are_refused(tmp_path, checkpoint):
         convert_gtransformer(tmp_path / "weights.safetensors", dictionary, tmp_path / "new")
 
 
+@pytest.mark.full
 def test_a_plain_checkpoint_may_be_a_sentence_model(tmp_path):
     model = gtransformer.convert("trained_full", tmp_path, sentences=True)
     assert model.config.system == "sentence"

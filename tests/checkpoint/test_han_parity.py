@@ -100,6 +100,7 @@ def test_logits(variant, batch, monkeypatch):
             close(whole[row], wanted[row])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", full_except(VARIANTS, "HAN_dec"))
 @torch.no_grad()
 def test_states_below_and_above(variant, monkeypatch):
@@ -120,6 +121,7 @@ def test_states_below_and_above(variant, monkeypatch):
         close(states[row], wanted[row])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", full_except(LOOKING_BACK, "HAN_enc"))
 @torch.no_grad()
 def test_gates(variant, monkeypatch):
@@ -145,6 +147,7 @@ def cases():
     return list(enumerate(json.loads(path.read_text()))) if path.is_file() else []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("number", "case"), cases())
 def test_the_module_alone(number, case):
     stored = np.load(han.needed("module", "cases.npz"))
