@@ -10,7 +10,7 @@ from pathlib import Path
 from docmt.checking.consistency import WordKinds, find_inconsistent_names, find_inconsistent_terms, find_links
 from docmt.checking.copied_content import check_content
 from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, is_certain
-from docmt.checking.languages import FORMAL, FUNCTION_WORDS, NUMBER_WORDS, base_language, detect_language, is_unspaced
+from docmt.checking.languages import FORMAL, FUNCTION_WORDS, NUMBER_WORDS, detect_language, is_unspaced
 from docmt.checking.pairing import Layout, read_translation
 from docmt.checking.sentence_checks import (
     CopyCounts,
@@ -24,6 +24,7 @@ from docmt.checking.sentence_checks import (
     find_unusual_lengths,
 )
 from docmt.documents import ParallelDocument
+from docmt.documents.segmentation import base_language
 
 Check = Callable[[int, ParallelDocument], Iterator[Finding]]
 """Called with the index of a document's first sentence, over all documents, and the document."""

@@ -117,11 +117,6 @@ def detect_language(sentences: Iterable[str]) -> str:
     return code if most >= _MIN_FUNCTION_WORDS and most >= _MIN_RATIO * second else ""
 
 
-def base_language(code: str) -> str:
-    """Return a language code without country or script: de for de_AT."""
-    return re.split("[-_]", code.lower(), maxsplit=1)[0]
-
-
 def is_unspaced(sentences: Sequence[str]) -> bool:
     """Return whether the text is in a script without spaces between words."""
     text = "".join(sentences[:1000])

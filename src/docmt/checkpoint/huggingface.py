@@ -304,8 +304,8 @@ def check_start_token(directory: Path, values: Mapping[str, Any], family: str, t
     )
     if start is not None and not is_expected:
         raise DocmtError(
-            f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. Use "
-            "another model"
+            f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. "
+            "Use another model"
         )
 
 

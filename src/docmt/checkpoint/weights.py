@@ -15,7 +15,7 @@ import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -269,15 +269,15 @@ class Weights:
 
     directory: Path
     shapes: Mapping[str, Sequence[int]]
-    files: Mapping[str, Path]
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)
-    """Weights of pickled files, mapped into memory; all others are read from `files`"""
+    stored: Mapping[str, Path | Tensor]
+    """The file of each tensor, or itself, mapped into memory, if its file is pickled"""
 
     def read_tensor(self, name: str) -> Tensor:
         """Return one tensor as float32, in memory of its own."""
-        if name in self.tensors:
-            return self.tensors[name].to(torch.float32, copy=True, memory_format=torch.contiguous_format)
-        with open_tensors(self.files[name]) as file:
+        stored = self.stored[name]
+        if isinstance(stored, Tensor):
+            return stored.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+        with open_tensors(stored) as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor.float()
 
@@ -343,18 +343,17 @@ def read_weight_map(index: Path) -> dict[str, str]:
 def _open_files(directory: Path, names: Sequence[str], pickled: bool) -> Weights:
     """Return the weights of files. Raises DocmtError if they are missing or damaged."""
     shapes: dict[str, Sequence[int]] = {}
-    paths: dict[str, Path] = {}
-    tensors: dict[str, Tensor] = {}
+    stored: dict[str, Path | Tensor] = {}
     for path in (directory / name for name in names):
         if pickled:
             floats = {key: each for key, each in read_pickled_weights(path).items() if each.is_floating_point()}
-            file_shapes = {key: list(tensor.shape) for key, tensor in floats.items()}
-            tensors |= floats
+            shapes |= {key: list(tensor.shape) for key, tensor in floats.items()}
+            stored |= floats
         else:
             file_shapes = read_shapes(path, skipped=_SKIPPED_TYPES)
-        shapes |= file_shapes
-        paths |= dict.fromkeys(file_shapes, path)
-    return Weights(directory, shapes, paths, tensors)
+            shapes |= file_shapes
+            stored |= dict.fromkeys(file_shapes, path)
+    return Weights(directory, shapes, stored)
 
 
 _GLOBALS = frozenset(
@@ -438,19 +437,15 @@ def _read_zipped_pickle(path: Path, file: BinaryIO) -> bytes:
 
 def _check_operations(path: Path, file: BinaryIO, pickles: int) -> None:
     """Raise DocmtError for the first operation that weights do not need, in pickles that follow each other."""
-    for operation, argument in _iterate_operations(path, file, pickles):
-        if operation == "GLOBAL" and argument not in _GLOBALS:
-            name = str(argument).replace(" ", ".")
-            raise DocmtError(f"{path} may run code: it has {quote(name)}, which weights do not need. It is not opened")
-        if operation not in _OPERATIONS:
-            raise DocmtError(f"{path} has the pickle operation {operation}, as weights never have. It is not opened")
-
-
-def _iterate_operations(path: Path, file: BinaryIO, pickles: int) -> Iterator[tuple[str, Any]]:
     start = file.tell()
     for _ in range(pickles):
         for operation, argument, _ in pickletools.genops(file):
-            yield operation.name, argument
+            if operation.name == "GLOBAL" and argument not in _GLOBALS:
+                name = quote(str(argument).replace(" ", "."))
+                raise DocmtError(f"{path} may run code: it has {name}, which weights do not need. It is not opened")
+            if operation.name not in _OPERATIONS:
+                unusual = f"the pickle operation {operation.name}"
+                raise DocmtError(f"{path} has {unusual}, as weights never have. It is not opened")
             if file.tell() - start > _LARGEST_PICKLE:
                 raise DocmtError(f"{path} has an overlong pickle, as weights never have. It is not opened")
 
