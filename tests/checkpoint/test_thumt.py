@@ -64,7 +64,7 @@ def test_missing_files(conversion, file):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("multiply_embedding_mode", "none", r"trained with multiply_embedding_mode = 'none'\. docmt"),
+        ("multiply_embedding_mode", "none", "trained with multiply_embedding_mode = 'none', which docmt"),
         ("context_representation", "cnn", r"context_representation = 'cnn'\. docmt's model supports self_attention"),
         ("num_context_layers", 3, r"lacks weights for context\.1\."),
         (

@@ -376,20 +376,15 @@ def find_model(directory: Path | str) -> Path:
         if (named := find_named_model(str(directory))) is not None:
             return named
         command = suggest_pull(str(directory))
-        if directory.name != str(directory) and command:  # a path, or a name on the hub
-            raise DocmtError(
-                f"there is no directory {directory}. Name a model directory or a run directory, or get a model of the "
-                f"hub with `{command}`"
-            )
-        if command:
+        if command and directory.name == str(directory):
             raise DocmtError(
                 f"there is no model {directory} here. Get it with `{command}`, or name a model directory (docmt models "
                 "lists what is there)"
             )
-        raise DocmtError(
-            f"there is no directory {directory}. Name a model directory or a run directory, or a model that "
-            "`docmt models` lists; docmt pull gets one"
-        )
+        other = "a model that `docmt models` lists; docmt pull gets one"
+        if command:
+            other = f"get a model of the hub with `{command}`"
+        raise DocmtError(f"there is no directory {directory}. Name a model directory or a run directory, or {other}")
     if checkpoints.is_dir() or (directory / RUN_RECIPE).is_file():
         raise DocmtError(
             f"the run {directory} has no model yet: {directory / RUN_MODEL} and checkpoints with a {CONFIG_FILE} are "
@@ -449,26 +444,18 @@ def read_tokenizer_and_languages(paths: Sequence[Path]) -> tuple[Tokenizer, tupl
     """
     tokenizer, languages = load_model_tokenizer(paths[0]), load_languages(paths[0])
     for number, path in enumerate(paths[1:], 1):
-        languages = _merge_languages(paths[:number], path, tokenizer, languages)
+        if not load_model_tokenizer(path).has_same_vocabulary(tokenizer):
+            raise DocmtError(
+                f"{paths[0]} and {path} cannot form an ensemble: their tokenizers differ. Choose models trained on one "
+                "store."
+            )
+        if languages_differ(languages, member_languages := load_languages(path)):
+            raise DocmtError(
+                f"{', '.join(map(str, paths[:number]))} and {path} cannot form an ensemble: they translate "
+                f"{'-'.join(languages)} and {'-'.join(member_languages)}."
+            )
+        languages = languages[0] or member_languages[0], languages[1] or member_languages[1]
     return tokenizer, languages
-
-
-def _merge_languages(
-    earlier_paths: Sequence[Path], path: Path, tokenizer: Tokenizer, languages: tuple[str, str]
-) -> tuple[str, str]:
-    """Return the languages of these members together, as far as any of them has them."""
-    if not load_model_tokenizer(path).has_same_vocabulary(tokenizer):
-        raise DocmtError(
-            f"{earlier_paths[0]} and {path} cannot form an ensemble: their tokenizers differ. Choose models trained on "
-            "one store."
-        )
-    member_languages = load_languages(path)
-    if any(one and other and one != other for one, other in zip(languages, member_languages, strict=True)):
-        raise DocmtError(
-            f"{', '.join(map(str, earlier_paths))} and {path} cannot form an ensemble: they translate "
-            f"{'-'.join(languages)} and {'-'.join(member_languages)}."
-        )
-    return languages[0] or member_languages[0], languages[1] or member_languages[1]
 
 
 def load_checked(path: Path, device: torch.device, precision: Precision, tokenizer: Tokenizer) -> TranslationModel:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from docmt.checkpoint.fairseq import (
+    check_arguments,
     check_no_duplicates,
     read_arguments,
     read_choice,
@@ -126,9 +127,7 @@ def read_architecture(
     values: Mapping[str, Any], variables: Collection[str], tokenizer: Tokenizer, context_sentences: int
 ) -> ModelConfig:
     """Return the config of a model with these hyperparameters. Raises DocmtError for unsupported ones."""
-    for name, required in _FIXED.items():
-        if (value := values.get(name, required)) != required:
-            raise DocmtError(f"the checkpoint was trained with {name} = {value!r}. docmt's model needs {required!r}")
+    check_arguments(values, _FIXED)
     context = [values.get(f"context_{side}_attention", True) for side in ("encoder", "decoder")]
     if not any("ctxenc" in name or "ctxdec" in name for name in variables):
         context = [False, False]  # the sentence model lacks these parameters
