@@ -240,7 +240,10 @@ def read_sides(directory: Path, settings: TokenizerSettings) -> dict[Side, Token
         if all((directory / file).is_file() for file in files):
             return read(directory, settings)
     layouts = ", ".join(" with ".join(files) for files in _LAYOUTS)
-    raise DocmtError(f"{directory} has no tokenizer that docmt can read ({layouts}). {_ADVICE}")
+    raise DocmtError(
+        f"{directory} has no tokenizer that docmt can read ({layouts}). {_ADVICE}, or save its tokenizer again, with a "
+        "tokenizer.json"
+    )
 
 
 def _read_marian(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
