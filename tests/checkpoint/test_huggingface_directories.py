@@ -18,7 +18,7 @@ from quick_cases import full_except
 from tiny_pretrained import MARIAN, SIZES, T5_SIZES
 
 from docmt import Document, SearchConfig, Translator, load_model
-from docmt.checkpoint.huggingface import find_language
+from docmt.checkpoint.hf_import import find_language
 from docmt.checkpoint.model_directory import load_languages, load_model_tokenizer
 from docmt.model import pack
 

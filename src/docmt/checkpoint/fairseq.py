@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.huggingface import get_hf_format
+from docmt.checkpoint.hf_import import get_hf_format
 from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save_model
 from docmt.checkpoint.weights import apply_renames, build_from_weights, read_symbols, read_tensors
 from docmt.core.errors import DocmtError

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from docmt.checkpoint.huggingface import check_languages, convert_huggingface
+from docmt.checkpoint.hf_import import check_languages, convert_huggingface
 from docmt.checkpoint.model_directory import (
     CARD_FILE,
     DOCMT_VERSION,
