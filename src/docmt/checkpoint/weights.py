@@ -259,7 +259,6 @@ def apply_renames(name: str, names: Sequence[tuple[str, str]]) -> str:
 PICKLE_FILE = "pytorch_model.bin"
 INDEX_SUFFIX = ".index.json"
 """Ending of the index of shards"""
-_OTHER_FILES = ("tf_model.h5", "flax_model.msgpack")
 _SKIPPED_TYPES, _POSITION_BUFFER = ("I64",), "position_ids"  # some files hold position numbers beside weights
 
 
@@ -321,14 +320,9 @@ def open_weights(directory: Path, allow_pickle: bool = False) -> Weights:
         if missing := sorted(key for key in weight_map.keys() - stored if not key.endswith(_POSITION_BUFFER)):
             raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {index.name} names. Copy it again")
         return weights
-    for name in _OTHER_FILES:
-        if (directory / name).is_file():
-            raise DocmtError(
-                f"{directory} has its weights in {name}, which may hold code and is not opened. Save it with "
-                f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
-            )
     raise DocmtError(
-        f"{directory} has neither {WEIGHTS_FILE} nor {WEIGHTS_FILE}{INDEX_SUFFIX}. Copy the whole directory again"
+        f"{directory} has neither {WEIGHTS_FILE} nor {WEIGHTS_FILE}{INDEX_SUFFIX}. Copy the whole directory again, or "
+        "save it with `save_pretrained` of transformers"
     )
 
 
