@@ -181,7 +181,7 @@ def test_repair_beside_sequential_search(tmp_path, capsys):
     source, reference, output = tmp_path / "a.en", tmp_path / "a.de", tmp_path / "rows.json"
     source.write_text("She sees the dog.\nIt is cheap.\n\nHe sleeps.\n")
     reference.write_text("Sie sieht den Hund.\nEr ist billig.\n\nEr schläft.\n")
-    model = Path(__file__).parent / "data" / "models-0.3.0" / "group"
+    model = Path(__file__).parent / "data" / "group_bad_drafts"
     repair.main([*map(str, (model, source, reference)), "--repeats", "1", "--device", "cpu", "--output", str(output)])
     sequential, repaired = json.loads(output.read_text())
     assert (sequential["search"], repaired["search"]) == ("sequential", "repair")

@@ -9,8 +9,8 @@ import zstandard
 from bulk_jobs import QUICK, TEXTS, bulk, read_parts, read_records, write_rows
 from commands import call, fails
 
-from docmt.core.compression import compress
 from docmt.core.errors import DocmtError
+from docmt.core.plain_text import compress
 from docmt.decoding import Translator
 from docmt.documents import read_parallel
 

@@ -164,11 +164,6 @@ def bart_json(folder):
     return _saved(folder / "bart-json", _bart(folder), "bart")
 
 
-def bart_files(folder):
-    tokenizer = _bart(folder)
-    return Hub(folder / "bart", {"model_type": "bart"}, len(tokenizer), tokenizer, decoder_strips=False)
-
-
 def t5_json(folder):
     from transformers import T5Tokenizer
 
@@ -216,13 +211,16 @@ def bert_json(folder):
     return _saved(folder / "bert-json", BertTokenizer.from_pretrained(path), "bert")
 
 
-def bert_files(folder):
-    """Cased, as on the hub: not a word on special tokens."""
+def bert_cased(folder):
+    """Cased, with a tokenizer.json alone: not a word on special tokens."""
     from transformers import BertTokenizer
 
     settings = {"do_lower_case": False, "strip_accents": True}
-    path = write(_wordpiece(folder / "bert-files"), tokenizer_config_json=settings)
-    tokenizer = BertTokenizer.from_pretrained(path)
+    words = write(_wordpiece(folder / "bert-words"), tokenizer_config_json=settings)
+    tokenizer, path = BertTokenizer.from_pretrained(words), folder / "bert-cased"
+    tokenizer.save_pretrained(path)
+    for file in path.glob("*token*_*.json"):
+        file.unlink()
     return Hub(path, {"model_type": "bert", "pad_token_id": 0}, len(tokenizer), tokenizer, decoder_strips=False)
 
 
@@ -251,11 +249,10 @@ FAMILIES = [
     nllb_json,
     nllb_spm,
     bart_json,
-    bart_files,
     t5_json,
     t5_spm,
     bert_json,
-    bert_files,
+    bert_cased,
     roberta_json,
     xlm_roberta_json,
 ]

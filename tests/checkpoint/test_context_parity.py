@@ -37,7 +37,7 @@ def close(values, wanted, tolerance=1e-5):
     torch.testing.assert_close(values, torch.as_tensor(wanted), atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize("variant", full_except(VARIANTS, "both_gate", "bilstm"))
+@pytest.mark.parametrize("variant", full_except(VARIANTS, "both_gate"))
 def test_logits_encoder_and_context(models, variant):
     stored, model, rows = np.load(zhang.needed(variant, "out.npz")), models(variant), zhang.Rows(variant)
     batch = rows.read(model)
@@ -233,6 +233,7 @@ def test_scores_are_those_of_the_published_code(models, variant):
     assert scores == pytest.approx(stored["eval_score"][rows.order].tolist(), abs=2e-5)
 
 
+@pytest.mark.full
 def test_all_weights_of_a_safetensors_file_are_read(tmp_path):
     variant = VARIANTS[0]
     arrays = {name: tensor.numpy() for name, tensor in zhang.weights(variant).items()}

@@ -76,7 +76,7 @@ def stored(variant, kind, name, tokens):
     return torch.from_numpy(values[gtransformer.batch(variant, kind)[tokens] != PAD])
 
 
-@pytest.mark.parametrize("variant", full_except(VARIANTS, "partial_ctx2", "trained_full"))
+@pytest.mark.parametrize("variant", full_except(VARIANTS, "partial_ctx2"))
 def test_encoder_logits_and_losses(models, variant):
     model, tolerance = models(variant), tolerance_of(variant)
     for kind in gtransformer.kinds(variant):
@@ -101,6 +101,7 @@ def test_logits_of_pairs_of_sentences(models, variant):
     torch.testing.assert_close(logits, wanted, atol=tolerance_of(variant), rtol=0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_logits_of_sentences_without_partners_are_refused(models, variant):
     one, model = [0, 5, 2], models(variant)

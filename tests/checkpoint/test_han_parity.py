@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 
 from docmt.model import ModelConfig
 from docmt.model.contexts import FullContext, Memory
-from docmt.model.layers import Hierarchy
 from docmt.model.scope import AttentionScope
 
 BATCHES = ("two_documents", "document0", "document1", "border")
@@ -100,6 +99,7 @@ def test_logits(variant, batch, monkeypatch):
             close(whole[row], wanted[row])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", full_except(VARIANTS, "HAN_dec"))
 @torch.no_grad()
 def test_states_below_and_above(variant, monkeypatch):
@@ -120,6 +120,7 @@ def test_states_below_and_above(variant, monkeypatch):
         close(states[row], wanted[row])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", full_except(LOOKING_BACK, "HAN_enc"))
 @torch.no_grad()
 def test_gates(variant, monkeypatch):
@@ -145,6 +146,7 @@ def cases():
     return list(enumerate(json.loads(path.read_text()))) if path.is_file() else []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("number", "case"), cases())
 def test_the_module_alone(number, case):
     stored = np.load(han.needed("module", "cases.npz"))
@@ -154,7 +156,7 @@ def test_the_module_alone(number, case):
     )
     config = ModelConfig(width=32, feed_forward=64, heads=4, vocabulary_size=57, dropout=0.0)
     scope = AttentionScope(extent="neighbour", offset=case["context_size"])
-    module = Hierarchy(han.HanParts(config.resolve()), scope, identity=False, detach=True).eval()
+    module = han.HanBuilder(config.resolve()).build_hierarchy(scope, identity=False, detach=True).eval()
     weights = load_file(han.needed("module", "weights.safetensors"))
     module.load_state_dict({docmt_name: weight for name, weight in weights.items() if (docmt_name := han.rename(name))})
     visible = ~torch.isin(tokens, torch.tensor(han.HIDDEN))  # [S, B2]

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 from quick_cases import full_except
 from tiny_pretrained import SOURCE, TARGET, VARIANTS, build, framed, rows_of
 
-from docmt.checkpoint.hf_model import Pretrained, detect_family, read_config
+from docmt.checkpoint.hf_import import Pretrained, detect_family, read_config
 from docmt.data import SentenceTokens, collate, cut_instances
 from docmt.decoding import SearchConfig
 from docmt.decoding.document_stream import translate_documents

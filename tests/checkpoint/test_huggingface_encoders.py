@@ -34,7 +34,7 @@ SIZES = {
     "max_position_embeddings": 50,
     "initializer_range": 0.3,
 }
-KINDS = {"bert_json": "Bert", "bert_files": "Bert", "roberta_json": "Roberta", "xlm_roberta_json": "XLMRoberta"}
+KINDS = {"bert_json": "Bert", "bert_cased": "Bert", "roberta_json": "Roberta", "xlm_roberta_json": "XLMRoberta"}
 DECODER = {"width": 16, "feed_forward": 32, "heads": 2, "decoder_layers": 2}
 DOCUMENTS = [
     ["The house is big.", "She sees the old dog near the river, and it is cheap.", "Yes."],
@@ -56,8 +56,6 @@ def make(name, folder, head="Model", **options):
     with torch.no_grad():
         for weights in model.parameters():
             weights.add_(0.1 * torch.randn_like(weights))
-    if name == "bert_files":  # whose config and tokenizer say nothing else on the hub
-        (directory.path / "tokenizer_config.json").write_text('{"do_lower_case": false, "strip_accents": true}')
     model.save_pretrained(directory.path)
     return directory, model
 

@@ -19,7 +19,7 @@ pytest.importorskip("transformers")
 from tiny_pretrained import save_marian
 
 from docmt import DocmtError
-from docmt.checkpoint.pickled_weights import check_pickle, read_pickled_weights
+from docmt.checkpoint.weights import check_pickle, read_pickled_weights
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,7 @@ def sines_then_cosines(interleaved):
     return torch.cat((interleaved[..., ::2], interleaved[..., 1::2]), dim=-1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("temperature", "scaled", "name"), [(None, False, "phi_x"), (1.3, True, "phi_x_sigma")])
 def test_features(numbers, temperature, scaled, name):
     features_module = features_of(
@@ -60,6 +61,7 @@ def test_features(numbers, temperature, scaled, name):
     torch.testing.assert_close(output, sines_then_cosines(numbers[name]).flatten(0, 1), **CLOSE)
 
 
+@pytest.mark.full
 def test_salience_of_keys(numbers):
     features_module = features_of(numbers["W"], numbers["tau"])
     y = numbers["y"].transpose(0, 1)  # [B, T, H, k]
@@ -70,6 +72,7 @@ def test_salience_of_keys(numbers):
     torch.testing.assert_close(output, expected, **CLOSE)
 
 
+@pytest.mark.full
 def test_causal_attention_and_steps(numbers):
     rows = [numbers[name].transpose(0, 1).flatten(0, 1) for name in ("phi_q", "phi_k", "v")]
     two = Spans.tile([6, 6])
@@ -80,6 +83,7 @@ def test_causal_attention_and_steps(numbers):
     torch.testing.assert_close(output.flatten(1), masked, **THROUGH_FLOAT32)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["", "_g0_g1", "_g0"])
 def test_states(numbers, name):
     state = numbers["v"].new_zeros(2, 3, 10, 5)
@@ -101,6 +105,7 @@ def split(x, heads=3):
     return x.unflatten(-1, (heads, -1))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["plain", "decay", "avg"])
 @pytest.mark.parametrize("chunk", [4, 64])
 def test_the_causal_module(numbers, kind, chunk):
@@ -128,6 +133,7 @@ def test_the_causal_module(numbers, kind, chunk):
     torch.testing.assert_close(output, expected, **THROUGH_FLOAT32)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rescaled", [True, False])
 @pytest.mark.parametrize("chunk", [4, 64])
 def test_cross_attention(numbers, rescaled, chunk):
@@ -168,7 +174,7 @@ def in_their_order(logits):
 
 
 @pytest.mark.parametrize("windows", full_except([1, 2, 4], 4))
-@pytest.mark.parametrize("variant", full_except(rfa.VARIANTS, "rfa_sgate", "softmax"))
+@pytest.mark.parametrize("variant", full_except(rfa.VARIANTS, "rfa_sgate"))
 def test_logits_of_whole_models(variant, windows, models):
     """All rows in one pass, as theirs give each alone."""
     stored = np.load(rfa.FIXTURES.needed(variant, f"out_L{windows}.npz"))

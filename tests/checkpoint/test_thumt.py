@@ -36,6 +36,7 @@ def refused(message, conversion):
         convert_thumt(conversion.pop("checkpoint"), conversion.pop("output"), **conversion)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
@@ -52,16 +53,18 @@ def test_damaged_files(conversion, file, content, message):
     refused(message, conversion)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("file", ["source_vocabulary", "arguments", "checkpoint"])
 def test_missing_files(conversion, file):
     conversion[file].unlink()
     refused("no such file|there is no file", conversion)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("multiply_embedding_mode", "none", r"trained with multiply_embedding_mode = 'none'\. docmt"),
+        ("multiply_embedding_mode", "none", "trained with multiply_embedding_mode = 'none', which docmt"),
         ("context_representation", "cnn", r"context_representation = 'cnn'\. docmt's model supports self_attention"),
         ("num_context_layers", 3, r"lacks weights for context\.1\."),
         (
@@ -92,6 +95,7 @@ def logits(conversion, output, tensors, **parameters):
     return model.logits([(source, [[0, 10, 11], [0, 12]])])[0]
 
 
+@pytest.mark.full
 def test_shared_embeddings_are_those_of_both_sides_and_of_the_softmax(conversion, tmp_path):
     """The published code has one variable `weights` for both sides, and none for a shared softmax."""
     variables = load_file(conversion["checkpoint"])
@@ -114,6 +118,7 @@ def test_nothing_is_written_over(conversion):
     refused("exists already", conversion)
 
 
+@pytest.mark.full
 def test_npz_files_that_are_none(conversion, tmp_path):
     conversion["checkpoint"] = tmp_path / "model.npz"
     conversion["checkpoint"].write_bytes(b"PK nothing")

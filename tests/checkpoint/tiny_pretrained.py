@@ -177,7 +177,7 @@ def framed(variant, words):
 DE = {"source_language": "de_DE"}
 PAIRS = {
     "bart": (hub.bart_json, {}),
-    "bart, scaled": (hub.bart_files, {}),
+    "bart, scaled": (hub.bart_json, {}),
     "mbart": (hub.mbart_spm, {**DE, "target_language": "en_XX"}),
     "mbart50": (hub.mbart50_json, {**DE, "target_language": "en_XX"}),
     "m2m_100": (hub.m2m100, {"source_language": "de", "target_language": "en"}),

@@ -11,7 +11,7 @@ import pytest
 from commands import QUICK, call, fails
 
 import docmt
-from docmt.checkpoint import members
+from docmt.checkpoint import model_directory
 from docmt.cli.commands import probe
 from docmt.decoding import Translator
 
@@ -285,8 +285,10 @@ def test_progress_says_which_context_is_scored(run, corpus, monkeypatch):
 
 
 def test_each_model_is_loaded_once(run, others, suite, corpus, monkeypatch):
-    loaded, load = [], members.load_model
-    monkeypatch.setattr(members, "load_model", lambda path, **given: loaded.append(str(path)) or load(path, **given))
+    loaded, load = [], model_directory.load_model
+    monkeypatch.setattr(
+        model_directory, "load_model", lambda path, **given: loaded.append(str(path)) or load(path, **given)
+    )
     assert call("probe", run, others[0], "--suite", suite).status == 0
     sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
     assert call("evaluate", "--systems", run, others[0], *sides, *QUICK).status == 0

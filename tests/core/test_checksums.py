@@ -1,4 +1,4 @@
-"""Checksums: every flipped bit is noticed, wherever it is; files of earlier versions, without checksums, are read."""
+"""Checksums: every flipped bit is noticed, wherever it is; files without checksums are read."""
 
 import json
 import random
@@ -146,7 +146,7 @@ def without_checksums(path):
     path.write_text(json.dumps(values))
 
 
-def test_files_of_earlier_versions_are_read(model, checkpoint, store):
+def test_files_without_checksums_are_read(model, checkpoint, store):
     for path in (model / "config.json", model / "tokenizer_config.json", checkpoint / "state.json"):
         assert json.loads(path.read_text())[CHECKSUMS_KEY]
         without_checksums(path)

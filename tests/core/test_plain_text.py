@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
+from docmt.core.plain_text import code_cell, escape_markdown, markdown_table
 from docmt.documents import Document
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -181,3 +182,27 @@ def test_full_standard_output_is_an_error() -> None:
     _, error = process.communicate()
     assert b"DocmtError: cannot write to standard output: No space left" in error
     assert b"Exception ignored" not in error
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("a|b_c*", r"a\|b\_c\*"),
+        ("`x` \\ ~~y~~", r"\`x\` \\ \~\~y\~\~"),
+        ("<b>bold</b> <!-- x", r"\<b>bold\</b> \<!-- x"),
+        ("p < 0.05, p <0.0001", "p < 0.05, p <0.0001"),
+        ("[a](http://b) [1.0, 2.0]", r"[a\](http://b) [1.0, 2.0]"),
+        ("&lt; &#60; R&D", r"\&lt; \&#60; R&D"),
+        ("two\nlines\x1b\u202e", r"two\\nlines\\x1b\\u202e"),
+        ("  indented ", "&nbsp;&nbsp;indented"),
+        ("", ""),
+    ],
+)
+def test_what_would_be_a_mark_is_text_in_markdown(text: str, written: str) -> None:
+    assert escape_markdown(text) == written
+
+
+def test_a_markdown_table() -> None:
+    assert code_cell("nrefs:1|a") == r"`nrefs:1\|a`"
+    assert markdown_table([["", "b", "c"], ["x", "1", "2"]]) == ["|  | b | c |", "| --- | --: | --: |", "| x | 1 | 2 |"]
+    assert markdown_table([["", "b", "c"]], left_columns=3) == ["|  | b | c |", "| --- | --- | --- |"]

@@ -23,7 +23,6 @@ from docmt.text import BpeTokenizer
 from docmt.training.validation import choose_alignment_layer, score_alignment_layers
 from variants import SYSTEMS, in_tiers
 
-OLD_MODELS = Path(__file__).parent.parent / "data" / "models-0.3.0"
 TARGETS = [[[20, 21], [22], [23, 24, 25, 26, 27]], [[19, 18]], [[9, 9], [8, 7], [6, 5, 4, 20], [21], [22, 23]]]
 LAYER = AlignmentLayer(1, True)
 
@@ -294,10 +293,10 @@ def test_parts_of_a_stream_are_aligned(directory):
     assert translator.align([failed, parts[-1]])[0] is failed
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in OLD_MODELS.iterdir() if path.is_dir()))
-def test_models_of_earlier_versions_are_aligned(name):
-    translator = docmt.Translator(OLD_MODELS / name, device="cpu")
-    assert load_alignment_layer(OLD_MODELS / name) is None
+def test_a_model_without_a_chosen_layer_is_aligned():
+    model = Path(__file__).parent.parent / "data" / "group_bad_drafts"
+    assert load_alignment_layer(model) is None
+    translator = docmt.Translator(model, device="cpu")
     document = docmt.Document.from_sentences(["It is old.", "She sees the dog, and it is here."])
     (aligned,) = translator.align([translator.score(document, document)])
     assert [len(links) for links in aligned.alignments()] == [4, 10]

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import reference_search
@@ -80,6 +81,21 @@ def test_rows_of_a_document_end_in_any_order():
         order = random.Random(seed).sample(range(9), 9)
         together = search(model, memories, [rows[n] for n in order], reference_search.SPECIALS, config)
         assert best(together) == [alone[n] for n in order]
+
+
+def test_bad_drafts_are_repaired_with_beams(monkeypatch):
+    """The model has learned four sentences in their context by heart."""
+    source = docmt.Document.from_sentences(["the lamp is here", "it is old", "they see the umbrella", "it is new"])
+    wanted = ["die Lampe ist hier", "sie ist alt", "sie sehen den Schirm", "er ist neu"]
+    model = Path(__file__).parent.parent / "data" / "group_bad_drafts"
+    translator = docmt.Translator(model, device="cpu", search=SearchConfig(beam=3))
+    sentences = translator.translate(source).sentences
+    assert [sentence.target for sentence in sentences] == wanted
+    assert [sentence.score for sentence in sentences] == pytest.approx([-2.05, -1.163, -2.1613, -1.2074], abs=1e-3)
+    scored = translator.score(source, docmt.Document.from_sentences(wanted)).sentences
+    assert [sentence.score for sentence in scored] == pytest.approx([-2.05, -1.163, -2.1612, -1.2074], abs=1e-3)
+    monkeypatch.setattr(repair, "MARGIN", float("inf"))  # one search each
+    assert [sentence.target for sentence in translator.translate(source).sentences] != wanted
 
 
 @pytest.mark.parametrize("name", ["t5", "windows"])  # which end some sentences early

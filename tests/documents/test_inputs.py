@@ -11,9 +11,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docmt.core.compression import compress
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import read_text, write_text
+from docmt.core.plain_text import compress, read_text, write_text
 from docmt.documents import Document, read_documents, read_input, read_parallel
 from docmt.documents.segmentation import find_fenced_code, knows_language
 from docmt.documents.words import has_letters

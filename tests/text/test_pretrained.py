@@ -12,8 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from docmt.core.errors import DocmtError
 from docmt.synthetic.grammar import stream_documents
 from docmt.text import PretrainedTokenizer, load_tokenizer, train_tokenizer
-from docmt.text.pretrained import Vocabulary, restrict_vocabulary
-from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
+from docmt.text.pretrained import JsonSubwordModel, SpmSubwordModel, Vocabulary, restrict_vocabulary
 
 TEXT = [sentence for document in islice(stream_documents(Random(2)), 20) for sentence in document.document.source]
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")

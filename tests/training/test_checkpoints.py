@@ -49,12 +49,12 @@ def test_a_damaged_recipe_is_named(finished):
 
 
 def test_a_kill_between_the_two_steps_of_a_swap_is_mended(tmp_path):
-    (tmp_path / ".last.x1y2.old").mkdir()
-    (tmp_path / ".last.x1y2.old" / "state.json").write_text("old")
-    (tmp_path / ".last.x1y2.tmp").mkdir()
+    (tmp_path / ".last.4194305-00000000.x1y2.old").mkdir()
+    (tmp_path / ".last.4194305-00000000.x1y2.old" / "state.json").write_text("old")
+    (tmp_path / ".last.4194305-00000000.x1y2.tmp").mkdir()
     finish_interrupted_swaps(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
-    (tmp_path / ".last.z.old").mkdir()
+    (tmp_path / ".last.4194305-00000000.abcd.old").mkdir()
     finish_interrupted_swaps(tmp_path)
     assert (tmp_path / "last" / "state.json").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
@@ -171,7 +171,7 @@ def test_the_state_is_plain_json(finished):
 
 def test_files_that_a_kill_left_do_not_stop_a_resume(finished):
     """They were taken for directories, and no resume worked until somebody deleted them."""
-    for name in (".recipe.yaml.4242.tmp", ".metrics.jsonl.4194305-00000000.abcd.tmp"):
+    for name in (".recipe.yaml.4194305-00000000.1234.tmp", ".metrics.jsonl.4194305-00000000.abcd.tmp"):
         (finished.run / name).write_text("half")
     (finished.run / "checkpoints" / ".last.4194305-00000000.abcd.tmp").mkdir()
     train(replace(finished, stop=StopConfig(max_steps=4)), resume=True)

@@ -203,16 +203,6 @@ def test_the_drafter_is_named_or_that_of_the_start(hops, change, sentence_run, t
         change(drafter=sentence_run, **SENTENCE)
 
 
-@pytest.mark.full
-def test_stores_of_an_earlier_version(hops, store, sentence_run, tmp_path):
-    old = shutil.copytree(store.directory, tmp_path / "old")
-    (old / "drafts").mkdir()
-    with pytest.raises(
-        DocmtError, match=r"old.drafts has the unsupported format of docmt 0.3.0. Translate the source texts"
-    ):
-        train(hops("run", store=old))
-
-
 def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):
     settings = {"model__position_encoding": "learned"}
     longest = max(

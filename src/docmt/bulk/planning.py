@@ -12,9 +12,9 @@ from docmt.bulk.job_directory import Claim, JobDirectory, Plan, Shard
 from docmt.bulk.shard_files import FileShards, list_files
 from docmt.bulk.shard_kinds import CountTokens, ShardKind
 from docmt.bulk.shard_rows import JsonlRows, ParquetRows, RowConfig
-from docmt.core.compression import find_suffix
 from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum, read_error
+from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig

@@ -21,9 +21,8 @@ from docmt.bulk.shard_kinds import (
     describe_error,
     group_by_tokens,
 )
-from docmt.core.compression import ZSTD_SUFFIX, compress
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import write_bytes
+from docmt.core.plain_text import ZSTD_SUFFIX, compress, write_bytes
 from docmt.core.settings import quote
 from docmt.documents import Document
 from docmt.documents.input_formats import LONE_SURROGATE

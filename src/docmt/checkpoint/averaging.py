@@ -39,10 +39,10 @@ def average_models(models: Sequence[Path | str], output: Path, stored: StoredTyp
     the file (None: float32).
     Raises DocmtError for models of different architectures or vocabularies, and for an existing output.
     """
-    first, *further = models
+    first = models[0]
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise DocmtError(f"{output} exists already. Remove it, or choose another --output")
-    for model_path in further:
+    for model_path in models[1:]:
         _check_compatible(first, model_path)
     languages = {load_languages(model) for model in models}
     source, target = languages.pop() if len(languages) == 1 else ("", "")

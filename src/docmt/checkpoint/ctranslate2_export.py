@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import check_not_existing, load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_directory, parse_json, read_json
+from docmt.core.files import atomic_directory, parse_json
 from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
@@ -26,8 +25,8 @@ from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import ContextSpec
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
 from docmt.text.bpe import parse_tokenizer_json
+from docmt.text.pretrained import JsonSubwordModel, SpmSubwordModel
 from docmt.text.sentencepiece_tokenizer import spm_to_json
-from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
 from docmt.text.tokenizer import SIDES, Side, SpecialTokens
 
 UNQUANTIZED = "float32"
@@ -332,9 +331,7 @@ def _word_texts(tokenizer: Tokenizer, side: Side) -> list[str]:
         return tokenizer.pieces()
     if isinstance(tokenizer, DictionaryTokenizer):
         return list(tokenizer.source_symbols if side == "source" else tokenizer.symbols)
-    with TemporaryDirectory() as folder:  # bpe and moses-bpe save their library's file
-        tokenizer.save(Path(folder))
-        vocabulary = read_json(Path(folder, TOKENIZER_FILE))["model"]["vocab"]
+    vocabulary = parse_json(tokenizer.files()[TOKENIZER_FILE])["model"]["vocab"]  # bpe and moses-bpe
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 

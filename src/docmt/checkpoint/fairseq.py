@@ -18,44 +18,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.hf_model import get_hf_format
+from docmt.checkpoint.hf_import import get_hf_format
 from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save_model
 from docmt.checkpoint.weights import apply_renames, build_from_weights, read_symbols, read_tensors
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, SpecialTokens
+from docmt.text.tokenizer import SIDES
 
 BART = get_hf_format("bart")
 """The format of BART, whose parameters have fairseq's names."""
 _NO_WEIGHTS = re.compile(r"(^|\.)(version|_float_tensor)$")
 
-# Arguments of the architecture that must have this value, because docmt's models support no other.
+# Arguments that must have this value, because docmt's models support no other, and weights do not show it.
 _FIXED: dict[str, object] = {
     "no_scale_embedding": False,
     "no_token_positional_embeddings": False,
-    "adaptive_softmax_cutoff": None,
-    "encoder_layers_to_keep": None,
-    "decoder_layers_to_keep": None,
-    "no_cross_attention": False,
-    "cross_self_attention": False,
-    "no_decoder_final_norm": False,
     "quant_noise_scalar": 0,
 }
-# Arguments that must have this value but only act in training, so that translation can ignore them.
-_FIXED_IN_TRAINING = dict.fromkeys(
-    ("activation_dropout", "relu_dropout", "encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"), 0
-)
-# Arguments that must be equal, because docmt's model has one setting for both.
-_EQUAL = (
-    ("encoder_embed_dim", "decoder_embed_dim"),
-    ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
-    ("encoder_attention_heads", "decoder_attention_heads"),
-    ("encoder_normalize_before", "decoder_normalize_before"),
-    ("encoder_learned_pos", "decoder_learned_pos"),
-    ("decoder_embed_dim", "decoder_input_dim"),
-    ("decoder_embed_dim", "decoder_output_dim"),
-)
 
 
 def read_checkpoint(path: Path, arguments: Path | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -81,26 +62,20 @@ def check_shared_matrix(path: Path, weights: Mapping[str, Tensor], shared: str, 
     return weights[shared]
 
 
-def check_arguments(
-    values: Mapping[str, Any], fixed: Mapping[str, object], equal: Sequence[tuple[str, str]] = ()
-) -> None:
-    """Raise DocmtError for the first argument that docmt's models cannot express.
+def check_arguments(values: Mapping[str, Any], fixed: Mapping[str, object]) -> None:
+    """Raise DocmtError for the first argument that docmt's models cannot express. fixed: further required values.
 
-    fixed: further arguments that must have a value. equal: further pairs of arguments that must be equal.
+    Arguments that only act in training, such as activation_dropout, are ignored. Weights show the others.
     """
-    for name, required in {**_FIXED, **_FIXED_IN_TRAINING, **fixed}.items():
+    for name, required in {**_FIXED, **fixed}.items():
         if (value := values.get(name, required)) != required and (value or required):
-            advice = f". To translate with it, use --arguments with {name} = 0"
             raise DocmtError(
                 f"the checkpoint was trained with {name} = {value!r}, which docmt's model does not support"
-                f"{advice if name in _FIXED_IN_TRAINING else ''}"
             )
-    for first, second in (*_EQUAL, *equal):
-        if values.get(first, values.get(second)) != values.get(second, values.get(first)):
-            raise DocmtError(
-                f"the checkpoint was trained with {first} = {values[first]!r} and {second} = {values[second]!r}. "
-                "docmt's model has one setting for both"
-            )
+    heads = {name: values.get(name) for name in ("encoder_attention_heads", "decoder_attention_heads")}
+    if None not in heads.values() and len(set(heads.values())) > 1:
+        both = " and ".join(f"{name} = {value!r}" for name, value in heads.items())
+        raise DocmtError(f"the checkpoint was trained with {both}. docmt's model has one setting for both")
 
 
 def read_common_settings(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,8 +113,8 @@ def read_dictionary(path: Path, rows: int, specials: int) -> list[str]:
             "special tokens. Use the dictionary of this checkpoint"
         )
     known = set(symbols)
-    names = (f"madeupword{number:04d}" for number in count())
-    return symbols + list(islice((name for name in names if name not in known), missing))
+    padding = (name for number in count() if (name := f"madeupword{number:04d}") not in known)
+    return symbols + list(islice(padding, missing))
 
 
 def check_no_duplicates(path: Path, symbols: Sequence[str]) -> None:
@@ -149,12 +124,19 @@ def check_no_duplicates(path: Path, symbols: Sequence[str]) -> None:
 
 
 def save_converted(
-    output: Path, model: TranslationModel, tokenizer: DictionaryTokenizer, origin: str, values: Mapping[str, Any]
+    output: Path,
+    checkpoint: Path,
+    code: str,
+    config: ModelConfig,
+    weights: Mapping[str, Tensor],
+    tokenizer: DictionaryTokenizer,
+    values: Mapping[str, Any],
 ) -> TranslationModel:
-    """Write a converted model with a card, and return it. origin: description of the checkpoint."""
-    source, target = (str(values.get(f"{side}_lang") or "") for side in ("source", "target"))
-    card = ModelCard(source_language=source, target_language=target, training={"converted_from": origin})
-    save_model(output, model, tokenizer, card)
+    """Write a converted model with a card, and return it. code: whose checkpoint it is. values: its arguments."""
+    model = build_from_weights(config, weights, checkpoint)
+    source, target = (str(values.get(f"{side}_lang") or "") for side in SIDES)
+    origin = {"converted_from": f"{checkpoint.name}, a checkpoint of {code}"}
+    save_model(output, model, tokenizer, ModelCard(source_language=source, target_language=target, training=origin))
     return model.eval()
 
 
@@ -215,9 +197,8 @@ def read_choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) 
     """Return docmt's name of an argument's value. Raises DocmtError for an unknown or missing one."""
     value = require_argument(values, name)
     if value not in tuple(known):
-        raise DocmtError(
-            f"the checkpoint was trained with {name} = {value!r}. docmt's model supports {', '.join(known)}"
-        )
+        supported = ", ".join(known)
+        raise DocmtError(f"the checkpoint was trained with {name} = {value!r}. docmt's model supports {supported}")
     return known[value]
 
 
@@ -252,24 +233,23 @@ def convert_gtransformer(
     DocmtError for a damaged file, and for an unsupported architecture, naming the argument.
     """
     check_not_existing(output)
-    weights, values = read_checkpoint(checkpoint, arguments)
-    embedding = check_shared_matrix(checkpoint, weights, "encoder.embed_tokens.weight", _COPIES)
-    config = replace(read_architecture(values, len(embedding), sentences=sentences), instance_tokens=instance_tokens)
-    symbols, end_row = _read_words(dictionary, values, len(embedding))
-    model = build_from_weights(config, rename_weights(weights, config), checkpoint)
+    stored, values = read_checkpoint(checkpoint, arguments)
+    rows = check_shared_matrix(checkpoint, stored, "encoder.embed_tokens.weight", _COPIES)
+    config = replace(read_architecture(values, len(rows), sentences=sentences), instance_tokens=instance_tokens)
+    symbols, end_row = _read_words(dictionary, values, len(rows))
+    weights = rename_weights(stored, config)
     # The symbol of the target language ends a document. docmt's <eod> has the id before <mask>.
-    last, rows = SpecialTokens(config.vocabulary_size).eod, model.head().weight
-    with torch.no_grad():
-        rows[[end_row, last]] = rows[[last, end_row]]
-    origin = f"{checkpoint.name}, a checkpoint of the published G-Transformer code"
-    return save_converted(output, model, DictionaryTokenizer(symbols), origin, values)
+    last = SpecialTokens(config.vocabulary_size).eod
+    weights["tokens.weight"][[end_row, last]] = rows[[last, end_row]].float()
+    return save_converted(
+        output, checkpoint, "the published G-Transformer code", config, weights, DictionaryTokenizer(symbols), values
+    )
 
 
 def read_architecture(values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False) -> ModelConfig:
     """Return the config of a model trained with these arguments. Raises DocmtError for unsupported ones."""
     learned = bool(require_argument(values, "encoder_learned_pos"))
-    positions = "max_source_positions", "max_target_positions"
-    check_arguments(values, {"share_all_embeddings": True}, [positions] if learned else [])
+    check_arguments(values, {"share_all_embeddings": True})
     mode = read_choice(values, "doc_mode", {"partial": "group", "full": "document"})
     if sentences and mode == "group":
         raise DocmtError("the checkpoint was trained with doc_mode = 'partial'. It is not a sentence model")
@@ -286,7 +266,7 @@ def read_architecture(values: Mapping[str, Any], vocabulary_size: int, *, senten
             "embedding_normalization": bool(values.get("layernorm_embedding", False)),
             "positions": "document",
             "position_encoding": "learned" if learned else "sinusoidal",
-            "max_positions": max(int(read_number(values, name, 1024)) for name in positions),
+            "max_positions": max(int(read_number(values, f"max_{side}_positions", 1024)) for side in SIDES),
         }
     )
 

@@ -7,33 +7,37 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from docmt.checkpoint.hf_model import (
-    Pretrained,
-    PretrainedEncoder,
-    check_start_token,
-    detect_family,
-    get_hf_format,
-    read_config,
-)
-from docmt.checkpoint.hf_tokenizer import read_tokenizer
-from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save_model
+import torch
+from torch import Tensor
+
+from docmt.checkpoint.hf_tokenizer import TOKENIZER_CONFIG, read_optional_json, read_tokenizer
+from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save_encoder, save_model
+from docmt.checkpoint.weights import CONFIG_FILE, Weights, apply_renames, build_from_weights, open_weights, select_rows
 from docmt.core.errors import DocmtError
+from docmt.core.files import read_json
+from docmt.core.settings import quote
 from docmt.documents.corpus_files import read_documents
 from docmt.documents.words import normalize_characters
 from docmt.formats.language_codes import format_language_tag, primary_language
-from docmt.model import TranslationModel
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.embeddings import build_sinusoids
 from docmt.model.families import FAMILIES
+from docmt.model.families.conventions import HuggingFace
+from docmt.model.scope import SPECIAL_TOKEN_IDS
 from docmt.text import PretrainedTokenizer
 from docmt.text.pretrained import restrict_vocabulary
 from docmt.text.tokenizer import SIDES, Side, SideSentence
 
 _MASK = "<mask>"
 _log = logging.getLogger(__name__)
+
+_FIRST_POSITION = 2  # row of the first position in tables of M2M100; earlier rows are never read
 
 
 def convert_huggingface(
@@ -141,7 +145,7 @@ def language_settings(
     family: str, tokenizer: PretrainedTokenizer, languages: tuple[str, str], prefix: str
 ) -> dict[str, list[int]]:
     """Return the model settings that name its languages. Raises DocmtError for an unknown language."""
-    known, marks = tokenizer.language_marks(), dict[str, list[int]]()
+    known, settings = tokenizer.language_marks(), dict[str, list[int]]()
     for side, language in zip(SIDES, languages, strict=True):
         if not known or not FAMILIES[family].has_language_token(side) or (prefix and side == "target"):
             continue
@@ -160,12 +164,12 @@ def language_settings(
         mark_side: Side = "source" if side.upper() in FAMILIES[family].source.split() else "target"
         mark = tokenizer.find_id(known[code], mark_side)
         assert mark is not None
-        marks[f"{side}_mark"] = [mark]
-    if family == "t5" and not prefix and not marks:
+        settings[f"{side}_language_ids"] = [mark]
+    if family == "t5" and not prefix and not settings:
         _log.warning("most T5 models need an instruction before each sentence. Add it with --prefix")
     if prefix:
-        marks["target_language_ids"] = tokenizer.encode(prefix, "source")
-    return marks
+        settings["target_language_ids"] = tokenizer.encode(prefix, "source")
+    return settings
 
 
 def find_language(language: str, known: Collection[str]) -> str:
@@ -188,3 +192,332 @@ def _list_some(names: Iterable[str]) -> str:
     """Return a list of the first names."""
     ordered = sorted(names)
     return ", ".join(ordered[:8]) + (f", ... ({len(ordered)} in all)" if len(ordered) > 8 else "")
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """Return the entries of config.json. Raises DocmtError if it is missing."""
+    if not directory.is_dir():
+        raise DocmtError(
+            f"there is no directory {directory}. Name one with {CONFIG_FILE}, weights and tokenizer files (nothing is "
+            "downloaded)"
+        )
+    if (directory / "snapshots").is_dir():
+        raise DocmtError(f"{directory} is the folder of a cache. Name the directory in its folder snapshots")
+    if not (directory / CONFIG_FILE).is_file():
+        raise DocmtError(
+            f"{directory} has no {CONFIG_FILE}. Name a directory of a pretrained model, as `save_pretrained` writes it"
+        )
+    return read_json(directory / CONFIG_FILE)
+
+
+START_TOKEN_ENTRY = "decoder_start_token_id"
+_VALUE_TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def detect_family(directory: Path, values: Mapping[str, Any]) -> str:
+    """Return the family of the directory's model. Raises DocmtError if docmt has none for it."""
+    model_type = values.get("model_type")
+    formats = {name: family.huggingface for name, family in FAMILIES.items() if family.huggingface is not None}
+    matches = [name for name, hf_format in formats.items() if model_type in hf_format.model_types]
+    if not matches:
+        note = "" if values.get("is_encoder_decoder") else ", not an encoder-decoder model"
+        raise DocmtError(
+            f"{directory / CONFIG_FILE} has model_type {quote(model_type)}{note}. docmt reads encoder-decoder models "
+            f"of the types {_model_types(encoders=False)}, and encoders of the types {_model_types(encoders=True)}"
+        )
+    tokenizer = values.get("tokenizer_class") or read_optional_json(directory / TOKENIZER_CONFIG).get("tokenizer_class")
+    start, pad = (read_generation_id(directory, values, entry) for entry in (START_TOKEN_ENTRY, "pad_token_id"))
+    pad_begins = None in (start, pad) or start == pad
+    exact = [
+        name
+        for name in matches
+        if tokenizer in formats[name].tokenizers or formats[name].starts_with_padding is pad_begins
+    ]
+    return (exact or matches)[0]
+
+
+def get_hf_format(name: str) -> HuggingFace:
+    """Return the layout of a family in transformers directories."""
+    hf_format = FAMILIES[name].huggingface
+    assert hf_format is not None
+    return hf_format
+
+
+def read_sizes(directory: Path, values: Mapping[str, Any], hf_format: HuggingFace) -> dict[str, Any]:
+    """Return the sizes in config.json under docmt's names. Raises DocmtError for an unsupported entry."""
+    path = directory / CONFIG_FILE
+    for entry, allowed in hf_format.supported_values.items():
+        if (value := values.get(entry, hf_format.defaults.get(entry, allowed[0]))) not in allowed:
+            raise DocmtError(
+                f"{path} has {entry} = {quote(value)}. docmt's model needs {' or '.join(map(quote, allowed))}"
+            )
+    sizes = dict(hf_format.fixed_sizes)
+    for name, entries in hf_format.entries.items():
+        settings = {entry: _read_entry(path, values, entry, hf_format) for entry in entries}
+        first, *copies = entries
+        if different := [entry for entry in copies if settings[entry] != settings[first]]:
+            raise DocmtError(
+                f"{path} has {first} = {settings[first]} and {different[0]} = {settings[different[0]]}. docmt's model "
+                "has one setting for both"
+            )
+        sizes[name] = settings[first]
+    return sizes
+
+
+def _read_entry(path: Path, values: Mapping[str, Any], entry: str, hf_format: HuggingFace) -> Any:
+    """Return an entry of config.json, or its default, as the value of docmt's setting."""
+    default, value = hf_format.defaults[entry], values.get(entry)
+    if isinstance(default, str) and default in hf_format.defaults:
+        return _read_entry(path, values if value is None else {default: value}, default, hf_format)
+    value = default if value is None else value
+    kind = float if isinstance(default, float) else type(default)
+    if isinstance(value, bool) != (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
+        raise DocmtError(f"{path} has {entry} = {quote(value)}. It must be {_VALUE_TYPES[kind]}")
+    known = hf_format.value_names.get(entry)
+    if known is not None and str(value) not in known:
+        raise DocmtError(f"{path} has {entry} = {quote(value)}. docmt's model supports {', '.join(known)}")
+    return value if known is None else known[str(value)]
+
+
+def read_generation_id(directory: Path, values: Mapping[str, Any], entry: str) -> Any:
+    """Return a token id that translation needs, from generation_config.json or else config.json (`values`)."""
+    value = read_optional_json(directory / "generation_config.json").get(entry)
+    return values.get(entry) if value is None else value
+
+
+def _model_types(*, encoders: bool) -> str:
+    """Return a list of the supported model types, of encoders or of encoder-decoders."""
+    families = [family for family in FAMILIES.values() if (family.encoder is not None) == encoders]
+    return ", ".join(
+        sorted({kind for family in families if family.huggingface for kind in family.huggingface.model_types})
+    )
+
+
+def check_start_token(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
+    """Raise DocmtError if translations begin with another token than in the model's family."""
+    start = read_generation_id(directory, values, START_TOKEN_ENTRY)
+    rows, first = tokenizer.rows("target"), FAMILIES[family].target.split()[0]
+    is_expected = (
+        start == rows[SPECIAL_TOKEN_IDS[first]]
+        if first in SPECIAL_TOKEN_IDS
+        else start != rows[SPECIAL_TOKEN_IDS["<s>"]]
+    )
+    if start is not None and not is_expected:
+        raise DocmtError(
+            f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. "
+            "Use another model"
+        )
+
+
+HEAD, SOFTMAX, BIAS = "lm_head", "softmax", "head_bias.vector"
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """An encoder-decoder model in a transformers directory."""
+
+    family: str
+    sizes: Mapping[str, Any]
+    """Sizes by docmt's names"""
+    weights: Weights
+    tables: Mapping[str, str]
+    """Weight names in the directory by docmt's table names, and by `softmax` if it has a separate matrix"""
+
+    @classmethod
+    def open(cls, directory: Path, family: str, values: Mapping[str, Any], allow_pickle: bool = False) -> Pretrained:
+        """Open a directory. values: its config.json. allow_pickle: see `open_weights`.
+
+        Raises DocmtError for an unsupported architecture.
+        """
+        hf_format = get_hf_format(family)
+        sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory, allow_pickle)
+        tables = find_tables(weights, hf_format, tied=values.get("tie_word_embeddings") is not False)
+        for name, side in (("source_vocabulary_size", "source"), ("vocabulary_size", "target")):
+            if name in sizes:
+                check_rows(weights, _table_name(tables, side), hf_format.entries[name][0], sizes.pop(name))
+        scaled = values["model_type"] in hf_format.scaled_types and values.get("tie_word_embeddings") is not False
+        if values.get("scale_decoder_outputs", scaled) and scaled:
+            sizes["output"] = "scaled"
+        if SOFTMAX in tables:
+            sizes["output"] = "untied"
+        return cls(family, sizes, weights, tables)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Return the numbers of embeddings of source and target."""
+        source, target = (self.weights.shapes[_table_name(self.tables, side)][0] for side in SIDES)
+        return source, target
+
+    def build_model(self, rows: Mapping[Side, Sequence[int]], options: Mapping[str, Any]) -> TranslationModel:
+        """Return the model with tokens in docmt's order.
+
+        rows: for each docmt id of a side its row in the directory's table, or -1. options: further model settings.
+        Raises DocmtError for weights that do not match the config.
+        """
+        has_two_tables = "source_tokens" in self.tables
+        config = ModelConfig.from_dict(
+            {
+                "system": "sentence",
+                "family": self.family,
+                "vocabulary_size": len(rows["target"]),
+                "source_vocabulary_size": len(rows["source"]) if has_two_tables else 0,
+                **self.sizes,
+                **options,
+            }
+        )
+        return build_from_weights(config, self._rename_weights(config, rows), self.weights.directory)
+
+    def _rename_weights(self, config: ModelConfig, rows: Mapping[Side, Sequence[int]]) -> dict[str, Tensor]:
+        """Return the weights under docmt's names."""
+        hf_format, result = get_hf_format(self.family), dict[str, Tensor]()
+        family = FAMILIES[config.family]
+        first, last = family.ids_without_logits
+        predicted = rows["target"][first : len(rows["target"]) - last]
+        for table, name in self.tables.items():
+            side: Side = "source" if table == "source_tokens" else "target"
+            result[f"{table}.weight"] = self.weights.read_rows(name, predicted if table == SOFTMAX else rows[side])
+        tables = {f"{name}.weight" for names in hf_format.token_tables.values() for name in names}
+        for name in self.weights.shapes:
+            if name in tables:
+                continue
+            if re.search(hf_format.ignored_weights, name):
+                self._check_positions(name)
+                continue
+            docmt_name, tensor = apply_renames(name, hf_format.weight_names), self.weights.read_tensor(name)
+            if docmt_name.endswith("_positions.table.weight"):
+                tensor = tensor[hf_format.first_position :]
+            result[docmt_name] = tensor
+        target_rows = self.rows[1]
+        bias = result.pop(BIAS, torch.zeros(1, target_rows)).flatten()
+        if len(bias) != target_rows:
+            raise DocmtError(
+                f"{self.weights.directory} has a bias of {len(bias)} logits but {target_rows} embeddings. Copy it again"
+            )
+        if family.head_bias:
+            result[BIAS] = select_rows(bias, predicted)
+        elif bias.any():
+            raise DocmtError(f"{self.weights.directory} has a bias of logits. Family {config.family} has none")
+        return result
+
+    def _check_positions(self, name: str) -> None:
+        """Raise DocmtError if a table of positions differs from docmt's computed one."""
+        table, family = self.weights.read_tensor(name)[_FIRST_POSITION:], FAMILIES[self.family]
+        computed = build_sinusoids(*table.shape, _FIRST_POSITION, frequencies=family.frequencies)
+        if not torch.allclose(table, computed, atol=0.01):  # a loose tolerance, because it may have been rounded
+            raise DocmtError(
+                f"{self.weights.directory} has learned positions in {name}, but models of family {self.family} "
+                "compute them. Use another model"
+            )
+
+
+def _table_name(tables: Mapping[str, str], side: str) -> str:
+    """Return the weight name of a side's embeddings."""
+    return tables.get("tokens") or tables[f"{side}_tokens"]
+
+
+def check_rows(weights: Weights, table: str, entry: str, rows: int) -> None:
+    """Raise DocmtError if a table of embeddings has another size than config.json says in `entry`."""
+    if (actual := weights.shapes[table][0]) != rows:
+        raise DocmtError(
+            f"{weights.directory} has {actual} rows in {table}, but {CONFIG_FILE} has {entry} = {rows}. Copy the whole "
+            "directory again"
+        )
+
+
+def find_tables(weights: Weights, hf_format: HuggingFace, *, tied: bool) -> dict[str, str]:
+    """Return the weight names by docmt's table names, and by `softmax` if it has a separate matrix.
+
+    tied: config.json allows that the softmax shares the embeddings. Raises DocmtError if copies of one table differ.
+    """
+    result: dict[str, str] = {}
+    stored = {table: [f"{name}.weight" for name in names] for table, names in hf_format.token_tables.items()}
+    stored = {table: [name for name in names if name in weights.shapes] for table, names in stored.items()}
+    embeddings = [name for name in stored["tokens"] if not name.startswith(HEAD)]
+    if not embeddings:
+        name = hf_format.token_tables["tokens"][0]
+        raise DocmtError(f"{weights.directory} has no weights for {name}. Save a whole {hf_format.architecture}")
+    are_equal = all(weights.are_equal(embeddings[0], name) for name in embeddings[1:])
+    has_two_tables = len(hf_format.token_tables) > 1 and not are_equal
+    for table, names in stored.items():
+        if (table == "tokens") == has_two_tables:
+            continue
+        first, *copies = names
+        result[table] = first
+        for name in copies:
+            if weights.are_equal(first, name):
+                continue
+            if not name.startswith(HEAD) or (tied and not hf_format.scaled_types):
+                raise DocmtError(
+                    f"{weights.directory} has {name} that differs from {first}, of which it should be a copy. Save the "
+                    "model again, or untie them (tie_word_embeddings false)"
+                )
+            result[SOFTMAX] = name
+    return result
+
+
+_TABLE, _POSITIONS, _TYPES = "source_tokens.weight", "source_positions.table.weight", "types.weight"
+_MASKS = ("[MASK]", "<mask>")
+
+
+@dataclass(frozen=True)
+class PretrainedEncoder:
+    """An encoder in a transformers directory."""
+
+    config: ModelConfig
+    """Sizes of the encoder alone"""
+    weights: Weights
+    names: Mapping[str, str]
+    """Weight names in the directory by docmt's names"""
+
+    @classmethod
+    def open(
+        cls, directory: Path, family: str, values: Mapping[str, Any], allow_pickle: bool = False
+    ) -> PretrainedEncoder:
+        """Open a directory. values: its config.json. allow_pickle: see `open_weights`.
+
+        Raises DocmtError for incomplete files.
+        """
+        hf_format = get_hf_format(family)
+        sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory, allow_pickle)
+        names = {
+            apply_renames(name, hf_format.weight_names): name
+            for name in weights.shapes
+            if not re.search(hf_format.ignored_weights, name)
+        }
+        if missing := [name for name in (_TABLE, _POSITIONS, _TYPES) if name not in names]:
+            name = missing[0].partition(".")[0]
+            raise DocmtError(f"{directory} has no weights for {name}. Copy the whole directory again")
+        check_rows(weights, names[_TABLE], "vocab_size", sizes["source_vocabulary_size"])
+        sizes["max_positions"] -= hf_format.first_position
+        return cls(ModelConfig.from_dict({"system": "sentence", "family": family, **sizes}), weights, names)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Return the number of embeddings twice, as if for source and target."""
+        return (self.config.source_vocabulary_size,) * 2
+
+    def save(self, output: Path, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer, card: ModelCard) -> None:
+        """Write a directory to start a training from.
+
+        tokenizer: with the ids of the result, possibly restricted. whole: with the whole vocabulary. Raises DocmtError
+        for weights that do not match the config.
+        """
+        config = replace(self.config, source_vocabulary_size=tokenizer.source_vocabulary_size)
+        weights = self._rename_weights(tokenizer, whole)
+        build_from_weights(
+            config, weights, self.weights.directory, ("its config.json needs", "Copy the whole directory again")
+        )
+        save_encoder(output, config, weights, tokenizer, card)
+
+    def _rename_weights(self, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer) -> dict[str, Tensor]:
+        """Return the weights under docmt's names."""
+        rows = tokenizer.rows("source")
+        for mask in (whole.find_id(text, "source") for text in _MASKS):
+            if mask is not None:  # word dropout then uses the mask of pretraining
+                rows[-1] = whole.rows("source")[mask]
+        result = {name: self.weights.read_tensor(stored) for name, stored in self.names.items() if name != _TABLE}
+        result[_TABLE] = self.weights.read_rows(self.names[_TABLE], rows)
+        # All tokens are of the first type, so its vector is added to the positions.
+        first = get_hf_format(self.config.family).first_position
+        result[_POSITIONS] = result[_POSITIONS][first:] + result.pop(_TYPES)[0]
+        return result

@@ -1,26 +1,30 @@
 """Readers of tokenizers in Hugging Face directories.
 
 Supported are Marian, mBART, mBART-50, M2M100, NLLB-200, BART, T5, mT5 and MADLAD, and the encoders BERT, RoBERTa and
-XLM-R, as a tokenizer.json or as the older SentencePiece models and vocabularies. The directory's files decide, even
+XLM-R, as a tokenizer.json or as the older SentencePiece models. The directory's files decide, even
 where a version of transformers deviates (MBartTokenizer of version 5 does not normalise, but mBART was trained so).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docmt.checkpoint.weights import read_symbols
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json, read_bytes, read_json
 from docmt.text.bpe import parse_tokenizer_json
-from docmt.text.pretrained import PretrainedTokenizer, Vocabulary
+from docmt.text.pretrained import (
+    JsonSubwordModel,
+    PretrainedTokenizer,
+    SpmSubwordModel,
+    SubwordModel,
+    Vocabulary,
+    restrict_tokenizer_json,
+)
 from docmt.text.sentencepiece_tokenizer import PieceKind, SpmPiece, read_pieces, restrict_spm
-from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel, SubwordModel, restrict_tokenizer_json
 from docmt.text.tokenizer import SIDES, Side
 
 _ADVICE = "Copy the whole directory again"
@@ -236,7 +240,10 @@ def read_sides(directory: Path, settings: TokenizerSettings) -> dict[Side, Token
         if all((directory / file).is_file() for file in files):
             return read(directory, settings)
     layouts = ", ".join(" with ".join(files) for files in _LAYOUTS)
-    raise DocmtError(f"{directory} has no tokenizer that docmt can read ({layouts}). {_ADVICE}")
+    raise DocmtError(
+        f"{directory} has no tokenizer that docmt can read ({layouts}). {_ADVICE}, or save its tokenizer again, with a "
+        "tokenizer.json"
+    )
 
 
 def _read_marian(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
@@ -291,41 +298,6 @@ def _read_t5(directory: Path, settings: TokenizerSettings) -> dict[Side, Tokeniz
     return dict.fromkeys(SIDES, _side_from_spm(path, ids, settings.marks))
 
 
-def _read_bart(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
-    """Read byte-level BPE in two files: the vocabulary, and one merge a line in the order of ranks."""
-    path = directory / "merges.txt"
-    lines = read_symbols(path, "the list of merges")
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    before = {**byte_level, "add_prefix_space": settings.config.get("add_prefix_space") is True}
-    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    model = {"type": "BPE", "vocab": _read_vocabulary(directory / "vocab.json"), "merges": merges}
-    values = {"version": "1.0", "model": model, "pre_tokenizer": before, "decoder": byte_level}
-    return dict.fromkeys(SIDES, _side_from_json(path, json.dumps(values).encode(), settings))
-
-
-def _read_bert(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
-    """Read WordPiece in one file, one piece a line."""
-    path = directory / "vocab.txt"
-    normalizer = {
-        "type": "BertNormalizer",
-        "clean_text": True,
-        "handle_chinese_chars": settings.config.get("tokenize_chinese_chars", True),
-        "strip_accents": settings.config.get("strip_accents"),  # null: like "lowercase"
-        "lowercase": settings.config.get("do_lower_case", True),
-    }
-    model = {
-        "type": "WordPiece",
-        "unk_token": settings.special["unk"],
-        "continuing_subword_prefix": "##",
-        "max_input_chars_per_word": 100,
-        "vocab": {piece: row for row, piece in enumerate(read_symbols(path, "the vocabulary"))},
-    }
-    decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
-    splitter = {"type": "BertPreTokenizer"}
-    values = {"version": "1.0", "model": model, "normalizer": normalizer, "pre_tokenizer": splitter, "decoder": decoder}
-    return dict.fromkeys(SIDES, _side_from_json(path, json.dumps(values).encode(), settings))
-
-
 def _read_tokenizer_json(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
     path = directory / "tokenizer.json"
     return dict.fromkeys(SIDES, _side_from_json(path, read_bytes(path), settings))
@@ -337,8 +309,6 @@ _LAYOUTS: dict[tuple[str, ...], Callable[[Path, TokenizerSettings], dict[Side, T
     ("tokenizer.json",): _read_tokenizer_json,
     ("sentencepiece.bpe.model",): _read_fairseq,
     ("spiece.model",): _read_t5,
-    ("vocab.json", "merges.txt"): _read_bart,
-    ("vocab.txt",): _read_bert,
 }
 """Readers by their files. The first one with all files is used."""
 

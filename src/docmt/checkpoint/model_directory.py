@@ -19,6 +19,7 @@ from docmt.checkpoint.model_names import (
     HUB_ID_KEY,
     HUB_REVISION_KEY,
     LICENSE_KEY,
+    count_parameters,
     find_named_model,
     is_non_commercial,
     suggest_pull,
@@ -50,6 +51,7 @@ from docmt.core.files import (
 from docmt.core.plain_text import code_cell, escape_markdown, markdown_table
 from docmt.core.settings import MANY, check_number
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.products import Precision, prepare_products
 from docmt.text import Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SpecialTokens
 
@@ -63,8 +65,6 @@ RUN_RECIPE = "recipe.yaml"
 """File with the configuration of a run, in its directory."""
 DRAFTER_FOLDER = "drafter"
 """Folder of the model that writes drafts, in a run or model directory."""
-DRAFTING_FILE = "drafting.json"
-"""Search settings of a model that writes drafts (docmt 0.3.0)."""
 ALIGNMENT_KEY = "alignment"
 """Entry of a config with the layer that aligns words."""
 EDITABLE_ENTRIES = frozenset({"dropout", "attention_dropout", "instance_tokens", "instance_sentences"})
@@ -179,7 +179,7 @@ def save_model(
         weights = convert_weights(directory, weights, stored)
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, weights)
-        describe_model(temporary, model, tokenizer, card, alignment)
+        describe_model(temporary, model.config, tokenizer, card, alignment)
         if drafter is not None:
             copy_model(drafter, temporary / DRAFTER_FOLDER)
 
@@ -199,17 +199,17 @@ def save_encoder(
     """
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, weights)
-        _write_description(temporary, config, sum(tensor.numel() for tensor in weights.values()), tokenizer, card)
+        describe_model(temporary, config, tokenizer, card)
 
 
 def copy_model(directory: Path, folder: Path) -> None:
-    """Copy the files of a model directory into a folder (not atomic), with its drafting settings if any.
+    """Copy the files of a model directory into a folder (not atomic).
 
     Raises DocmtError if files are missing or damaged, and OSError if the system refuses to write.
     """
     model_path = find_model(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (WEIGHTS_FILE, CONFIG_FILE, CARD_FILE, DRAFTING_FILE):
+    for name in (WEIGHTS_FILE, CONFIG_FILE, CARD_FILE):
         if name in (WEIGHTS_FILE, CONFIG_FILE) or (model_path / name).exists():
             check_regular(model_path / name)
             shutil.copyfile(model_path / name, folder / name)
@@ -217,25 +217,9 @@ def copy_model(directory: Path, folder: Path) -> None:
 
 
 def describe_model(
-    folder: Path,
-    model: TranslationModel,
-    tokenizer: Tokenizer,
-    card: ModelCard,
-    alignment: AlignmentLayer | None = None,
+    folder: Path, model: ModelConfig, tokenizer: Tokenizer, card: ModelCard, alignment: AlignmentLayer | None = None
 ) -> None:
     """Write config, tokenizer and card beside the weights in a folder (not atomic)."""
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    _write_description(folder, model.config, parameters, tokenizer, card, alignment)
-
-
-def _write_description(
-    folder: Path,
-    model: ModelConfig,
-    parameters: int,
-    tokenizer: Tokenizer,
-    card: ModelCard,
-    alignment: AlignmentLayer | None = None,
-) -> None:
     config: dict[str, Any] = {
         "docmt_version": DOCMT_VERSION,
         "source_language": card.source_language,
@@ -252,6 +236,7 @@ def _write_description(
     }
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(folder)
+    parameters = count_parameters(folder)
     text = card.markdown(model, parameters).encode("utf-8", "backslashreplace")  # for file names that are not UTF-8
     (folder / CARD_FILE).write_bytes(text)
 
@@ -350,7 +335,7 @@ def load_languages(directory: Path | str) -> tuple[str, str]:
 
 
 def load_alignment_layer(directory: Path | str) -> AlignmentLayer | None:
-    """Return the layer that aligns words, or None for a model without a chosen one (converted, or docmt 0.3.0).
+    """Return the layer that aligns words, or None for a model without a chosen one.
 
     Raises DocmtError if the file is missing or damaged.
     """
@@ -385,27 +370,21 @@ def find_model(directory: Path | str) -> Path:
         raise DocmtError(f"{directory} is not a model directory but a file. Name the model first, then the files")
     checkpoints = directory / RUN_CHECKPOINTS
     for path in (directory, directory / RUN_MODEL, *(checkpoints / name for name in _UNFINISHED_MODELS)):
-        # A checkpoint without a config is from an earlier version, and not a model directory.
-        if (path / CONFIG_FILE).is_file() or (path.parent != checkpoints and (path / WEIGHTS_FILE).is_file()):
+        if any((path / name).is_file() for name in (CONFIG_FILE, WEIGHTS_FILE)):
             return path
     if not directory.exists():
         if (named := find_named_model(str(directory))) is not None:
             return named
         command = suggest_pull(str(directory))
-        if directory.name != str(directory) and command:  # a path, or a name on the hub
-            raise DocmtError(
-                f"there is no directory {directory}. Name a model directory or a run directory, or get a model of the "
-                f"hub with `{command}`"
-            )
-        if command:
+        if command and directory.name == str(directory):
             raise DocmtError(
                 f"there is no model {directory} here. Get it with `{command}`, or name a model directory (docmt models "
                 "lists what is there)"
             )
-        raise DocmtError(
-            f"there is no directory {directory}. Name a model directory or a run directory, or a model that "
-            "`docmt models` lists; docmt pull gets one"
-        )
+        other = "a model that `docmt models` lists; docmt pull gets one"
+        if command:
+            other = f"get a model of the hub with `{command}`"
+        raise DocmtError(f"there is no directory {directory}. Name a model directory or a run directory, or {other}")
     if checkpoints.is_dir() or (directory / RUN_RECIPE).is_file():
         raise DocmtError(
             f"the run {directory} has no model yet: {directory / RUN_MODEL} and checkpoints with a {CONFIG_FILE} are "
@@ -436,12 +415,9 @@ def find_drafter(directory: Path | str) -> Path:
 
 
 def have_same_drafter(first: Path | str, second: Path | str) -> bool:
-    """Return whether two models read drafts of the same model and search."""
-    drafters = find_drafter(first), find_drafter(second)
-    files = [path / DRAFTING_FILE for path in drafters]
-    searches = [read_json(path) if path.exists() else None for path in files]
-    weights = [file_checksum(path / WEIGHTS_FILE) for path in drafters]
-    return weights[0] == weights[1] and searches[0] == searches[1]
+    """Return whether two models read drafts of the same model."""
+    weights = [file_checksum(find_drafter(path) / WEIGHTS_FILE) for path in (first, second)]
+    return weights[0] == weights[1]
 
 
 def warn_if_unfinished(directory: Path, model_path: Path) -> None:
@@ -459,3 +435,77 @@ def load_model_weights(directory: Path | str) -> dict[str, Tensor]:
     weights = read_weights(model_path / WEIGHTS_FILE)
     warn_if_unfinished(Path(directory), model_path)
     return weights
+
+
+def read_tokenizer_and_languages(paths: Sequence[Path]) -> tuple[Tokenizer, tuple[str, str]]:
+    """Return the tokenizer and language codes of a model or of the members of an ensemble, without loading weights.
+
+    Raises DocmtError for members with different tokenizers or languages.
+    """
+    tokenizer, languages = load_model_tokenizer(paths[0]), load_languages(paths[0])
+    for number, path in enumerate(paths[1:], 1):
+        if not load_model_tokenizer(path).has_same_vocabulary(tokenizer):
+            raise DocmtError(
+                f"{paths[0]} and {path} cannot form an ensemble: their tokenizers differ. Choose models trained on one "
+                "store."
+            )
+        if languages_differ(languages, member_languages := load_languages(path)):
+            raise DocmtError(
+                f"{', '.join(map(str, paths[:number]))} and {path} cannot form an ensemble: they translate "
+                f"{'-'.join(languages)} and {'-'.join(member_languages)}."
+            )
+        languages = languages[0] or member_languages[0], languages[1] or member_languages[1]
+    return tokenizer, languages
+
+
+def load_checked(path: Path, device: torch.device, precision: Precision, tokenizer: Tokenizer) -> TranslationModel:
+    """Load the model of a directory in this precision. Raises DocmtError if the tokenizer has another vocabulary."""
+    model = prepare_products(load_model(path, device=device), precision)
+    if tokenizer.vocabulary_size != model.config.vocabulary_size:
+        raise DocmtError(
+            f"the tokenizer in {path} has {tokenizer.vocabulary_size} entries but the model has "
+            f"{model.config.vocabulary_size}. Copy the directory again."
+        )
+    return model
+
+
+def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
+    """Raise DocmtError unless the model translates without drafts, into the words of this tokenizer."""
+    if load_model_config(directory).system_options.context_spec().drafts:
+        raise DocmtError(f"{directory} reads drafts itself. Draft with a model that does not, like a sentence model.")
+    if not load_model_tokenizer(directory).has_same_vocabulary(tokenizer):
+        raise DocmtError(
+            f"the drafting model {directory} has another tokenizer than the model that reads the drafts. Draft with a "
+            "model trained on the same store, or prepare the data with its tokenizer (`docmt prepare --tokenizer "
+            f"{directory}`)."
+        )
+
+
+def find_common_drafter(readers: Sequence[Path]) -> Path:
+    """Return the model that drafts for these models, which read drafts.
+
+    Raises DocmtError where it is missing or damaged, and for readers of the drafts of different models.
+    """
+    for path in readers[1:]:
+        if not have_same_drafter(readers[0], path):
+            raise DocmtError(
+                f"{readers[0]} and {path} cannot form an ensemble: they read drafts of different models. Choose models "
+                "trained on one store with the same drafts."
+            )
+    drafter_path = find_drafter(readers[0])
+    if languages_differ(languages := load_languages(readers[0]), drafter_languages := load_languages(drafter_path)):
+        raise DocmtError(
+            f"the drafter {drafter_path} translates from {drafter_languages[0]} to {drafter_languages[1]}, but "
+            f"{readers[0]} translates from {languages[0]} to {languages[1]}. Copy the model directory again."
+        )
+    return drafter_path
+
+
+def list_model_files(paths: Sequence[Path], with_drafter: bool) -> list[Path]:
+    """Return the files of these models, and of the drafter that some of them read, that determine translations."""
+    folders = [find_model(path) for path in paths]
+    if with_drafter:
+        readers = [path for path in paths if load_model_config(path).system_options.context_spec().drafts]
+        folders += [find_drafter(readers[0])]
+    files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
+    return [path for path in files if path.name != CARD_FILE]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -105,6 +105,32 @@ def find_named_model(name: str) -> Path | None:
     return matches[0] if matches else None
 
 
+def parse_model_paths(model: Path | str | Sequence[Path | str]) -> list[Path]:
+    """Return the directories in a path or name, in several with commas between them, or in a list.
+
+    An existing path with a comma is one directory. Raises DocmtError for a comma without a name, and for values that
+    are not paths.
+    """
+    for name in model if isinstance(model, list | tuple) else [model]:
+        if not isinstance(name, str | Path):
+            raise DocmtError(f"{name!r} is not a model. Give the path of a model or run directory, or a list of paths.")
+    if isinstance(model, Path) or (isinstance(model, str) and ("," not in model or Path(model).exists())):
+        return [_find_path(model)]
+    names = [str(name).strip() for name in (model.split(",") if isinstance(model, str) else model)]
+    if not names or not all(names):
+        raise DocmtError(f"{str(model)!r} lacks the name of a model. Give directories separated by single commas.")
+    return [_find_path(name) for name in names]
+
+
+def _find_path(name: Path | str) -> Path:
+    """Return the directory of a model that has a name, or the path as it is.
+
+    It is looked up once, as another model of a pair may be pulled while this one is read.
+    """
+    path = Path(name)
+    return path if path.exists() else find_named_model(str(name)) or path
+
+
 def find_package_model(name: str) -> Path | None:
     """Return the directory of a model in the package by name, even if a pulled model has that pair, or None."""
     return path if (path := PACKAGE_MODELS / name).is_dir() else None
@@ -188,9 +214,14 @@ def _text(facts: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def count_parameters(path: Path) -> int:
+    """Return the number of weights in a model directory. Raises DocmtError if they are missing or damaged."""
+    return sum(map(prod, read_shapes(path / WEIGHTS_FILE).values()))
+
+
 def describe_installed(path: Path) -> InstalledModel:
     """Return the facts of a model directory. Raises DocmtError if it is damaged."""
-    facts, shapes = read_json(path / CONFIG_FILE), read_shapes(path / WEIGHTS_FILE)
+    facts = read_json(path / CONFIG_FILE)
     model = facts.get("model")
     is_encoder = isinstance(model, dict) and model.get("vocabulary_size") == 0
     return InstalledModel(
@@ -198,7 +229,7 @@ def describe_installed(path: Path) -> InstalledModel:
         path,
         *_languages(facts),
         system=_ENCODER if is_encoder else _text(model if isinstance(model, dict) else {}, "system"),
-        parameters=sum(map(prod, shapes.values())),
+        parameters=count_parameters(path),
         size=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
         licence=_text(facts, LICENSE_KEY),
         hub_id=_text(facts, HUB_ID_KEY),

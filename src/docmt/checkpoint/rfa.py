@@ -17,7 +17,7 @@ from torch import Tensor
 
 import docmt.checkpoint.fairseq as fairseq
 from docmt.checkpoint.model_directory import check_not_existing
-from docmt.checkpoint.weights import apply_renames, build_from_weights
+from docmt.checkpoint.weights import apply_renames
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families import FAMILIES
@@ -85,9 +85,9 @@ def convert_rfa(
     linear = _FEATURES["cross"][0] in weights
     sizes = {"source_size": source_rows + _UNPREDICTED_ROWS, "target_size": target_rows + _UNPREDICTED_ROWS}
     config = replace(read_architecture(values, linear=linear, **sizes), instance_tokens=instance_tokens)
-    model = build_from_weights(config, rename_weights(weights, config, values), checkpoint)
-    origin = f"{checkpoint.name}, a checkpoint of the code of Wu et al. (2022)"
-    return fairseq.save_converted(output, model, DictionaryTokenizer(target, source), origin, values)
+    weights, tokenizer = rename_weights(weights, config, values), DictionaryTokenizer(target, source)
+    code = "the code of Wu et al. (2022)"
+    return fairseq.save_converted(output, checkpoint, code, config, weights, tokenizer, values)
 
 
 def read_architecture(values: Mapping[str, Any], *, linear: bool, source_size: int, target_size: int) -> ModelConfig:

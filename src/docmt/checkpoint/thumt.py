@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from docmt.checkpoint.fairseq import (
+    check_arguments,
     check_no_duplicates,
     read_arguments,
     read_choice,
@@ -26,7 +27,7 @@ from docmt.checkpoint.fairseq import (
     save_converted,
 )
 from docmt.checkpoint.model_directory import check_not_existing
-from docmt.checkpoint.weights import apply_renames, build_from_weights, read_symbols, read_tensors
+from docmt.checkpoint.weights import apply_renames, read_symbols, read_tensors
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, Tokenizer
@@ -102,9 +103,9 @@ def convert_thumt(
     for name in ("source_tokens.weight", "target_tokens.weight"):
         if name in weights:  # one row for <s> in front, two for <eod> and <mask> at the end
             weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
-    model = build_from_weights(replace(config, instance_tokens=instance_tokens), weights, checkpoint)
-    origin = f"{checkpoint.name}, a checkpoint of the code of Zhang et al. (2018)"
-    return save_converted(output, model, tokenizer, origin, {})
+    config = replace(config, instance_tokens=instance_tokens)
+    code = "the code of Zhang et al. (2018)"
+    return save_converted(output, checkpoint, code, config, weights, tokenizer, {})
 
 
 def read_variables(path: Path) -> dict[str, Tensor]:
@@ -126,9 +127,7 @@ def read_architecture(
     values: Mapping[str, Any], variables: Collection[str], tokenizer: Tokenizer, context_sentences: int
 ) -> ModelConfig:
     """Return the config of a model with these hyperparameters. Raises DocmtError for unsupported ones."""
-    for name, required in _FIXED.items():
-        if (value := values.get(name, required)) != required:
-            raise DocmtError(f"the checkpoint was trained with {name} = {value!r}. docmt's model needs {required!r}")
+    check_arguments(values, _FIXED)
     context = [values.get(f"context_{side}_attention", True) for side in ("encoder", "decoder")]
     if not any("ctxenc" in name or "ctxdec" in name for name in variables):
         context = [False, False]  # the sentence model lacks these parameters

@@ -1,15 +1,23 @@
-"""Reading, checking and writing of weights in safetensors, and vocabulary files of other toolkits."""
+"""Reading, checking and writing of weights: safetensors, and pickled files of PyTorch, which may hold code.
+
+A pickle names the functions that it wants to call. Before anything is loaded, these names and the operations are
+compared with the few that files of weights have. The loader is then PyTorch's restricted one (`weights_only`).
+"""
 
 from __future__ import annotations
 
+import io
 import math
 import os
+import pickle
+import pickletools
 import re
+import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +26,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_checksum, check_regular, read_bytes
+from docmt.core.files import check_checksum, check_regular, read_bytes, read_error, read_json
+from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 
@@ -245,3 +254,196 @@ def apply_renames(name: str, names: Sequence[tuple[str, str]]) -> str:
     for pattern, replacement in names:
         name = re.sub(pattern, replacement, name)
     return name
+
+
+PICKLE_FILE = "pytorch_model.bin"
+INDEX_SUFFIX = ".index.json"
+"""Ending of the index of shards"""
+_SKIPPED_TYPES, _POSITION_BUFFER = ("I64",), "position_ids"  # some files hold position numbers beside weights
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of a directory, read from their files on demand."""
+
+    directory: Path
+    shapes: Mapping[str, Sequence[int]]
+    stored: Mapping[str, Path | Tensor]
+    """The file of each tensor, or itself, mapped into memory, if its file is pickled"""
+
+    def read_tensor(self, name: str) -> Tensor:
+        """Return one tensor as float32, in memory of its own."""
+        stored = self.stored[name]
+        if isinstance(stored, Tensor):
+            return stored.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+        with open_tensors(stored) as file:
+            tensor: Tensor = file.get_tensor(name)
+        return tensor.float()
+
+    def read_rows(self, name: str, rows: Sequence[int]) -> Tensor:
+        """Return rows of a table as float32 [rows, d]. Row -1 is zero."""
+        return select_rows(self.read_tensor(name), rows)
+
+    def are_equal(self, first: str, second: str) -> bool:
+        """Return whether two tables are equal."""
+        equal_shapes = self.shapes[first] == self.shapes[second]
+        return equal_shapes and torch.equal(self.read_tensor(first), self.read_tensor(second))
+
+
+def select_rows(table: Tensor, rows: Sequence[int]) -> Tensor:
+    """Return rows of a table or vector. Row -1 is zero."""
+    indices = torch.tensor(rows)
+    selected = table[indices.clamp(min=0)]
+    selected[indices < 0] = 0.0
+    return selected
+
+
+def open_weights(directory: Path, allow_pickle: bool = False) -> Weights:
+    """Return the weights of a directory.
+
+    allow_pickle: if there are no safetensors, read pickled weights, after a check of what they call.
+    Raises DocmtError if there are no such files or some are missing.
+    """
+    for name in (WEIGHTS_FILE, PICKLE_FILE):
+        index = directory / f"{name}{INDEX_SUFFIX}"
+        if not (directory / name).is_file() and not index.is_file():
+            continue
+        if name == PICKLE_FILE and not allow_pickle:
+            file = name if (directory / name).is_file() else index.name
+            raise DocmtError(
+                f"{directory} has its weights in {file}, which may hold code and is not opened. Add --allow-pickle to "
+                f"read it after a check, or save it with `save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
+            )
+        weight_map = {} if (directory / name).is_file() else read_weight_map(index)
+        weights = _open_files(directory, sorted({*weight_map.values()} or {name}), name == PICKLE_FILE)
+        stored = weights.shapes.keys()
+        if missing := sorted(key for key in weight_map.keys() - stored if not key.endswith(_POSITION_BUFFER)):
+            raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {index.name} names. Copy it again")
+        return weights
+    raise DocmtError(
+        f"{directory} has neither {WEIGHTS_FILE} nor {WEIGHTS_FILE}{INDEX_SUFFIX}. Copy the whole directory again, or "
+        "save it with `save_pretrained` of transformers"
+    )
+
+
+def read_weight_map(index: Path) -> dict[str, str]:
+    """Return the file name of each tensor in an index of shards. Raises DocmtError if it is damaged."""
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise DocmtError(f"{index} has no weight_map. Copy it again from its source")
+    return {key: Path(name).name for key, name in weight_map.items()}
+
+
+def _open_files(directory: Path, names: Sequence[str], pickled: bool) -> Weights:
+    """Return the weights of files. Raises DocmtError if they are missing or damaged."""
+    shapes: dict[str, Sequence[int]] = {}
+    stored: dict[str, Path | Tensor] = {}
+    for path in (directory / name for name in names):
+        if pickled:
+            floats = {key: each for key, each in read_pickled_weights(path).items() if each.is_floating_point()}
+            shapes |= {key: list(tensor.shape) for key, tensor in floats.items()}
+            stored |= floats
+        else:
+            file_shapes = read_shapes(path, skipped=_SKIPPED_TYPES)
+            shapes |= file_shapes
+            stored |= dict.fromkeys(file_shapes, path)
+    return Weights(directory, shapes, stored)
+
+
+_GLOBALS = frozenset(
+    [
+        "collections OrderedDict",
+        "torch._utils _rebuild_tensor_v2",
+        *(f"torch {kind}Storage" for kind in ("Float", "Half", "BFloat16", "Long")),
+    ]
+)
+_OPERATION_NAMES = """
+    PROTO STOP MARK GLOBAL REDUCE BUILD BINPERSID NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE
+    SHORT_BINUNICODE EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS BINPUT
+    LONG_BINPUT BINGET LONG_BINGET
+"""
+_OPERATIONS = frozenset(_OPERATION_NAMES.split())
+_ZIP_START = b"PK\x03\x04"
+_LEGACY_PICKLES = 5  # before PyTorch 1.6: magic number, version, system, state, keys of storages
+_LEGACY_START = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # the pickled magic number
+_LARGEST_PICKLE = 2**26  # bytes; that of a model of 1000 tensors has about 100,000
+_DAMAGED = (ValueError, KeyError, IndexError, EOFError, AttributeError, zipfile.BadZipFile, NotImplementedError)
+
+
+def read_pickled_weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a pickled file by name, on the CPU, mapped into memory where the format allows it.
+
+    Raises DocmtError, before anything is loaded, for a pickle with anything but tensors in dictionaries, and for a
+    damaged file.
+    """
+    is_zip = check_pickle(path)
+    try:
+        values = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+    except (RuntimeError, pickle.UnpicklingError, TypeError, OSError, AssertionError, *_DAMAGED) as error:
+        raise _damage_error(path, error) from error
+    if not isinstance(values, dict):
+        raise DocmtError(f"{path} holds a {type(values).__name__}, not weights by name. Use another file")
+    for name, tensor in values.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            raise DocmtError(f"{path} holds {type(tensor).__name__} as {quote(name)}. docmt reads tensors only")
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise DocmtError(f"{path} has {name} with more elements than bytes are stored. Copy it again")
+    return values
+
+
+def check_pickle(path: Path) -> bool:
+    """Check that a pickled file can hold tensors only. Return whether it is in PyTorch's zip format.
+
+    Nothing in it is run. Raises DocmtError naming the first operation or function that does not belong there.
+    """
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_LEGACY_START))
+            if start.startswith(_ZIP_START):
+                _check_operations(path, io.BytesIO(_read_zipped_pickle(path, file)), 1)
+                return True
+            if start != _LEGACY_START:
+                raise DocmtError(f"{path} is not a file of PyTorch weights. Copy it again from its source")
+            file.seek(0)
+            _check_operations(path, file, _LEGACY_PICKLES)
+            return False
+    except OSError as error:
+        raise read_error(path, error, advice="copy it again from its source") from error
+    except (RuntimeError, *_DAMAGED) as error:
+        raise _damage_error(path, error) from error
+
+
+def _read_zipped_pickle(path: Path, file: BinaryIO) -> bytes:
+    """Return the only pickle of a file in zip format."""
+    with zipfile.ZipFile(file) as archive:
+        entries = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".pkl")]
+        if len(entries) != 1 or Path(entries[0].filename).name != "data.pkl":
+            raise DocmtError(f"{path} has {len(entries)} pickles where weights have one. It is not opened")
+        if entries[0].compress_type != zipfile.ZIP_STORED or entries[0].file_size > _LARGEST_PICKLE:
+            raise DocmtError(f"{path} has a compressed or overlong pickle, as weights never have. It is not opened")
+        data = archive.read(entries[0])
+    # A file can have two directories, of which one reader sees the first and another one the second.
+    if torch._C.PyTorchFileReader(str(path)).get_record("data.pkl") != data:
+        raise DocmtError(f"{path} has a pickle beside the one that its directory names. It is not opened")
+    return data
+
+
+def _check_operations(path: Path, file: BinaryIO, pickles: int) -> None:
+    """Raise DocmtError for the first operation that weights do not need, in pickles that follow each other."""
+    start = file.tell()
+    for _ in range(pickles):
+        for operation, argument, _ in pickletools.genops(file):
+            if operation.name == "GLOBAL" and argument not in _GLOBALS:
+                name = quote(str(argument).replace(" ", "."))
+                raise DocmtError(f"{path} may run code: it has {name}, which weights do not need. It is not opened")
+            if operation.name not in _OPERATIONS:
+                unusual = f"the pickle operation {operation.name}"
+                raise DocmtError(f"{path} has {unusual}, as weights never have. It is not opened")
+            if file.tell() - start > _LARGEST_PICKLE:
+                raise DocmtError(f"{path} has an overlong pickle, as weights never have. It is not opened")
+
+
+def _damage_error(path: Path, error: Exception) -> DocmtError:
+    reason = str(error).partition("\n")[0][:200]
+    return DocmtError(f"{path} is damaged ({reason}). Copy it again from its source")

@@ -35,7 +35,8 @@ def resolve_model_names(config: Config, *fields: str) -> Config:
 
 def read_languages(model: str) -> tuple[str, str]:
     """Return the language codes of a model, whose weights are not loaded. Raises DocmtError as `Translator` does."""
-    from docmt.checkpoint.members import parse_model_paths, read_tokenizer_and_languages  # torch takes seconds
+    from docmt.checkpoint.model_directory import read_tokenizer_and_languages  # torch takes seconds
+    from docmt.checkpoint.model_names import parse_model_paths
 
     return read_tokenizer_and_languages(parse_model_paths(model))[1]
 
@@ -77,8 +78,8 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
     Raises DocmtError for a model that is missing, damaged, or incompatible with the options. An error after hours of
     work with other models would be too late.
     """
-    from docmt.checkpoint.members import parse_model_paths, read_tokenizer_and_languages
-    from docmt.checkpoint.model_directory import find_model, load_model_config
+    from docmt.checkpoint.model_directory import find_model, load_model_config, read_tokenizer_and_languages
+    from docmt.checkpoint.model_names import parse_model_paths
     from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
     from docmt.decoding.scheduler import check_context
 

@@ -5,8 +5,8 @@ A crash, a kill or a full disk never leaves a partly written file.
 Checksums detect bits changed by a disk or a copy. They are CRC-32, which detects every burst of up to 32 changed bits
 and misses other damage once in 4 billion times. It is 6 times as fast as SHA-256 (decision 0022) but no protection
 against forgery. The description beside the files (config.json of a model, state.json of a checkpoint,
-tokenizer_config.json) has an entry "crc32" that maps file names to checksums. Files of earlier versions have none and
-are not checked.
+tokenizer_config.json) has an entry "crc32" that maps file names to checksums. Files without an
+entry are not checked.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Leftover:
     target: str
     """final name; of a very long one its beginning and a checksum (see `shorten_name`)"""
     pid: int
-    """process that wrote it; 0 if the name has none"""
+    """process that wrote it"""
     host: str
     """checksum of the host name of that process"""
     is_backup: bool
@@ -139,7 +139,7 @@ class Leftover:
 
     def is_abandoned(self) -> bool:
         """Return whether its process has ended, or it has not been modified for a day."""
-        if self.pid and self.host == host_id() and not is_running(self.pid):
+        if self.host == host_id() and not is_running(self.pid):
             return True
         try:
             return time.time() - self.path.lstat().st_mtime > _STALE_AFTER
@@ -155,8 +155,7 @@ class Leftover:
             _remove(self.path)
 
 
-# .NAME.PID-HOST.RANDOM.tmp; earlier versions wrote no PID and HOST.
-_LEFTOVER_NAME = re.compile(r"\.(.+?)(?:\.(\d+)-([0-9a-f]{8}))?\.\w+\.(tmp|old)", re.DOTALL)
+_LEFTOVER_NAME = re.compile(r"\.(.+?)\.(\d+)-([0-9a-f]{8})\.\w+\.(tmp|old)", re.DOTALL)  # see `_temporary_path`
 _MAX_STEM_BYTES = _MAX_NAME_BYTES - len(".") - len(".4194304-00000000.00000000.tmp") - 3  # room for longer PIDs
 
 
@@ -167,7 +166,7 @@ def find_leftovers(folder: Path, start: str = ".") -> list[Leftover]:
         for entry in entries:
             if entry.name.startswith(start) and (match := _LEFTOVER_NAME.fullmatch(entry.name)):
                 target, pid, host, kind = match.groups()
-                leftovers.append(Leftover(folder / entry.name, target, int(pid or 0), host or "", kind == "old"))
+                leftovers.append(Leftover(folder / entry.name, target, int(pid), host, kind == "old"))
     return leftovers
 
 
@@ -176,7 +175,7 @@ def remove_leftovers(path: Path) -> None:
     stem = shorten_name(path.name)
     with suppress(OSError):
         for leftover in find_leftovers(path.parent, f".{stem}."):
-            if leftover.target == stem and leftover.pid and leftover.is_abandoned():
+            if leftover.target == stem and leftover.is_abandoned():
                 with suppress(OSError):
                     leftover.clean_up()
 

@@ -1,19 +1,21 @@
 """Reading and writing of UTF-8 text, byte for byte, and tables in plain text and Markdown.
 
-Files compressed by gzip or Zstandard are decompressed, whatever their names. Files with names in .gz or .zst are
-written compressed.
+Files compressed by gzip (x.gz) or Zstandard (x.zst) are recognised by their beginning and decompressed, whatever their
+names. Files with names in .gz or .zst are written compressed.
 """
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
-from docmt.core.compression import DamagedError, compress, find_suffix, open_decompressed
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import atomic_path, encode_utf8, open_for_reading, read_error, write_all, write_error
 from docmt.core.logging import discard_output
@@ -24,6 +26,13 @@ STANDARD = "-"
 BYTE_ORDER_MARK = "\ufeff"
 # Markdown markup, and starts of tags (`<b`), links (`](`) and character references (`&lt;`).
 _MARKDOWN = re.compile(r"[\\`*_|~]|<(?=[a-zA-Z/!?])|\](?=\()|&(?=#?\w+;)")
+GZIP_SUFFIX = ".gz"
+ZSTD_SUFFIX = ".zst"
+SUFFIXES = (GZIP_SUFFIX, ZSTD_SUFFIX)
+_MAGIC = {GZIP_SUFFIX: re.compile(rb"\x1f\x8b"), ZSTD_SUFFIX: re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")}
+"""How files begin. pzstd writes a frame that is skipped before each frame of data."""
+_MAX_WINDOW = 1 << 31  # of `zstd --long=31`
+_BLOCK_BYTES = 1 << 17
 
 
 def read_lines(path: Path | str) -> Iterator[tuple[int, str]]:
@@ -164,6 +173,109 @@ def _write_standard_output(data: bytes) -> None:
         if not isinstance(error, BrokenPipeError):
             reason = error.strerror or error
             raise DocmtError(f"cannot write to standard output: {reason}; write to a file instead") from error
+
+
+class DamagedError(Exception):
+    """A compressed file ends too early, is damaged, or is not compressed as its name says."""
+
+
+def find_suffix(path: Path | str) -> str:
+    """Return the suffix of compression in a name (".gz", ".zst"), or an empty string."""
+    return next((suffix for suffix in SUFFIXES if str(path).endswith(suffix)), "")
+
+
+def plain_name(path: Path | str) -> str:
+    """Return a path without the suffix of compression."""
+    return str(path).removesuffix(find_suffix(path))
+
+
+@contextmanager
+def open_decompressed(file: io.BufferedReader, path: Path | str) -> Iterator[io.BufferedReader]:
+    """Yield the decompressed contents of an open file; a file that is not compressed is yielded as it is.
+
+    path: its name. Raises DamagedError, also while the contents are read.
+    """
+    start = file.peek(4)
+    suffix = next((suffix for suffix, magic in _MAGIC.items() if magic.match(start)), "")
+    named = find_suffix(path) or suffix
+    problem = f"damaged, truncated, or not compressed by {'gzip' if named == GZIP_SUFFIX else 'Zstandard'}"
+    if named != suffix:
+        raise DamagedError(problem)
+    try:
+        if suffix == GZIP_SUFFIX:
+            yield io.BufferedReader(gzip.GzipFile(fileobj=file))
+        elif suffix == ZSTD_SUFFIX:
+            yield io.BufferedReader(_ZstdFile(file), _BLOCK_BYTES)
+        else:
+            yield file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DamagedError(problem) from error
+
+
+def compress(data: bytes, suffix: str) -> bytes:
+    """Return data compressed as a suffix of a name says; unchanged for other suffixes. Equal data give equal bytes."""
+    if suffix == GZIP_SUFFIX:
+        return gzip.compress(data, mtime=0)
+    if suffix == ZSTD_SUFFIX:
+        import zstandard
+
+        return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+    return data
+
+
+@contextmanager
+def open_compressing(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
+    """Yield a file whose data are written to `file` compressed, as `compress` does with the whole."""
+    if suffix == GZIP_SUFFIX:
+        # Without a name and a time stamp, equal texts give equal files.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as target:
+            yield cast(BinaryIO, target)
+    elif suffix == ZSTD_SUFFIX:
+        import zstandard
+
+        with zstandard.ZstdCompressor(write_checksum=True).stream_writer(file, closefd=False) as target:
+            yield target
+    else:
+        yield file
+
+
+class _ZstdFile(io.RawIOBase):
+    """Reader of Zstandard frames, which (unlike that of the library) raises EOFError for a truncated one."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._blocks = _decompress_frames(file)
+        self._output = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer. Return the number of bytes, 0 at the end."""
+        while not self._output and (block := next(self._blocks, None)) is not None:
+            self._output = memoryview(block)
+        count = min(len(buffer), len(self._output))
+        buffer[:count], self._output = self._output[:count], self._output[count:]
+        return count
+
+
+def _decompress_frames(file: io.BufferedReader) -> Iterator[bytes]:
+    """Yield the decompressed data of frames, some of them empty. Raises EOFError for a truncated or damaged frame."""
+    import zstandard
+
+    decompressor, data = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW), b""
+    frame: Any = None
+    try:
+        while data := data or file.read(_BLOCK_BYTES):
+            frame = frame or decompressor.decompressobj()
+            yield frame.decompress(data)
+            data = b""
+            if frame.eof:
+                data, frame = frame.unused_data, None
+    except zstandard.ZstdError as error:
+        raise EOFError from error
+    if frame is not None:
+        raise EOFError
 
 
 def escape_markdown(text: str) -> str:

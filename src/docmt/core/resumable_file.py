@@ -19,7 +19,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from docmt.core.compression import find_suffix, open_compressing
 from docmt.core.errors import DocmtError
 from docmt.core.files import (
     atomic_path,
@@ -32,6 +31,7 @@ from docmt.core.files import (
     write_all,
     write_error,
 )
+from docmt.core.plain_text import find_suffix, open_compressing
 
 Note = dict[str, Any]
 """State of the writer after a part of the text."""

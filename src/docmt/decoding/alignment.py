@@ -34,8 +34,7 @@ from docmt.model.contexts import FullContext
 from docmt.model.kernels import AttentionPattern
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens, Tokenizer
-from docmt.text.token_spans import locate_tokens
-from docmt.text.tokenizer import SIDES
+from docmt.text.tokenizer import SIDES, locate_tokens
 
 Weights = NDArray[np.float32]
 """Attention weights [t, s] of a sentence pair; those of boundary tokens and of other sentences are left out, so a row
@@ -44,7 +43,7 @@ NO_WEIGHTS: Weights = np.zeros((0, 0), dtype=np.float32)
 
 
 def default_alignment_layer(model: TranslationModel) -> AlignmentLayer:
-    """Return the layer for a model without a chosen one (converted, or of earlier versions).
+    """Return the layer for a model without a chosen one (such as a converted one).
 
     It is the middle one, such as the third of six: there Chen et al. (2020) see the best alignments.
     """

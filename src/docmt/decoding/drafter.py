@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from docmt.checkpoint.members import check_drafter, find_common_drafter, load_checked
+from docmt.checkpoint.model_directory import check_drafter, find_common_drafter, load_checked
 from docmt.core.errors import DocmtError
 from docmt.data.instances import locate_sentence
 from docmt.decoding.document_stream import DocumentStream, translate_documents

@@ -14,8 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.members import load_checked, read_tokenizer_and_languages
-from docmt.checkpoint.model_directory import choose_device, find_model
+from docmt.checkpoint.model_directory import choose_device, find_model, load_checked, read_tokenizer_and_languages
 from docmt.checkpoint.model_names import warn_if_non_commercial
 from docmt.core.errors import DocmtError
 from docmt.model import ModelInput, TranslationModel

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeVar, overload
 
 import torch
 
-from docmt.checkpoint.members import list_model_files, parse_model_paths
-from docmt.checkpoint.model_directory import load_alignment_layer
+from docmt.checkpoint.model_directory import list_model_files, load_alignment_layer
+from docmt.checkpoint.model_names import parse_model_paths
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import file_checksum
 from docmt.core.progress import progress

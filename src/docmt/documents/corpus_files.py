@@ -17,10 +17,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from docmt.core.compression import find_suffix, open_compressing
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_path
-from docmt.core.plain_text import BYTE_ORDER_MARK, read_lines
+from docmt.core.plain_text import BYTE_ORDER_MARK, find_suffix, open_compressing, read_lines
 from docmt.documents.document import summarize
 from docmt.documents.input_formats import (
     DOCUMENT_MARK,

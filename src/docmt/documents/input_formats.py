@@ -31,9 +31,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import BYTE_ORDER_MARK, STANDARD, read_lines
+from docmt.core.plain_text import BYTE_ORDER_MARK, STANDARD, plain_name, read_lines
 
 DOCUMENT_MARK = "<d>"
 """The line that opens a document in a text file of one sentence a line."""

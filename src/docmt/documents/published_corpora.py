@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.core.compression import DamagedError, open_decompressed, plain_name
 from docmt.core.errors import DocmtError
 from docmt.core.files import open_for_reading, read_error
+from docmt.core.plain_text import DamagedError, open_decompressed, plain_name
 from docmt.documents.input_formats import LONE_SURROGATE, FileDocument, has_jsonl_name
 from docmt.documents.input_formats import Row as SentenceRow
 from docmt.documents.row_files import Row, is_parquet, is_tsv, read_rows

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, read_error
-from docmt.core.plain_text import BYTE_ORDER_MARK, decode_utf8, read_raw_lines
+from docmt.core.plain_text import BYTE_ORDER_MARK, decode_utf8, plain_name, read_raw_lines
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema, Table

@@ -92,7 +92,7 @@ def sentence_spans(text: str, language: str = "en", join_lines: bool = False) ->
     `language` is a code such as "de" or "de-AT". English rules are used for languages unknown to sentencex.
     `join_lines`: see `_find_blocks`. Raises DocmtError for lone surrogates.
     """
-    language = _base_language(language)
+    language = base_language(language)
     spans: list[tuple[int, int]] = []
     for block_start, block_end in _find_blocks(text, language, join_lines):
         block = text[block_start:block_end]
@@ -108,11 +108,11 @@ def sentence_spans(text: str, language: str = "en", join_lines: bool = False) ->
 
 def knows_language(language: str) -> bool:
     """Return whether there are segmentation rules for this language. Others use those of English."""
-    return _base_language(language) in _KNOWN_LANGUAGES
+    return base_language(language) in _KNOWN_LANGUAGES
 
 
-def _base_language(language: str) -> str:
-    """Return a language code without country or script."""
+def base_language(language: str) -> str:
+    """Return a language code without country or script: de for de_AT."""
     return re.split("[-_]", language.lower(), maxsplit=1)[0]
 
 

@@ -15,9 +15,8 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
-from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import read_lines
+from docmt.core.plain_text import plain_name, read_lines
 from docmt.documents.input_formats import LONE_SURROGATE
 from docmt.formats.language_codes import is_same_language
 

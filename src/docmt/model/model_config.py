@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import build, check_fields, check_number, field_range, flatten, short_repr, to_mapping
-from docmt.model.earlier_versions import with_current_names
 from docmt.model.families import FAMILIES, Family
 from docmt.model.families.conventions import ENCODER_SIZES
 from docmt.model.systems import (
@@ -214,7 +213,6 @@ class ModelConfig(TransformerConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
         """Read the config of a model directory. Raises DocmtError for unknown fields."""
-        values = with_current_names(values)
         defaults = flatten(to_mapping(cls()))
         for name, value in flatten(values).items():
             if isinstance(value, str) and not isinstance(defaults.get(name, ""), str):

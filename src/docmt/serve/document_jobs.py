@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
-from docmt.core.compression import plain_name
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8
+from docmt.core.plain_text import plain_name
 from docmt.documents import Document
 from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess

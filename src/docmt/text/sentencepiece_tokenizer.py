@@ -277,13 +277,14 @@ def spm_to_json(data: bytes, *, strip: bool = False) -> dict[str, Any]:
         normalizers += [_replace_step(r"\A +| +\z", "", regex=True), _replace_step(" {2,}", " ", regex=True)]
     if blank_before:
         normalizers.append({"type": "Prepend", "prepend": SPACE})
+    unigram = {"type": "Unigram", "vocab": [[piece.text, piece.score] for piece in pieces], "unk_id": None}
     return {
         "version": "1.0",
         "normalizer": {"type": "Sequence", "normalizers": [*normalizers, _replace_step(" ", SPACE)]},
         "pre_tokenizer": None,
         "decoder": {"type": "Sequence", "decoders": steps},
         "model": {
-            **(_bpe_model(pieces) if trainer.get(_MODEL_TYPE) == _BPE else _unigram_model(pieces)),
+            **(_bpe_model(pieces) if trainer.get(_MODEL_TYPE) == _BPE else unigram),
             "byte_fallback": trainer.get(_BYTE_FALLBACK) == _YES,
         },
         "added_tokens": [],
@@ -292,10 +293,6 @@ def spm_to_json(data: bytes, *, strip: bool = False) -> dict[str, Any]:
 
 def _replace_step(pattern: str, content: str, *, regex: bool = False) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {"Regex" if regex else "String": pattern}, "content": content}
-
-
-def _unigram_model(pieces: list[SpmPiece]) -> dict[str, Any]:
-    return {"type": "Unigram", "vocab": [[piece.text, piece.score] for piece in pieces], "unk_id": None}
 
 
 def _bpe_model(pieces: list[SpmPiece]) -> dict[str, Any]:

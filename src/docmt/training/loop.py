@@ -17,8 +17,14 @@ import torch
 from lightning_fabric import Fabric
 
 from docmt.checkpoint.averaging import average_weights, select_updates
-from docmt.checkpoint.members import check_drafter
-from docmt.checkpoint.model_directory import describe_model, find_drafter, find_model, load_model_config, save_model
+from docmt.checkpoint.model_directory import (
+    check_drafter,
+    describe_model,
+    find_drafter,
+    find_model,
+    load_model_config,
+    save_model,
+)
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
@@ -414,7 +420,7 @@ class Training:
     def _describe_checkpoint(self, folder: Path) -> None:
         """Write the files that make a checkpoint a model directory."""
         facts = {**self._facts(), "weights": f"those after update {self.state.update} of an unfinished training"}
-        describe_model(folder, self.model, self.corpus.tokenizer, build_card(self.config, self.corpus, facts))
+        describe_model(folder, self.model.config, self.corpus.tokenizer, build_card(self.config, self.corpus, facts))
 
     def _facts(self) -> dict[str, Any]:
         state = self.state

@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parser().parse(arguments)
     # imported here because torch loads slowly
     from docmt.checkpoint import export_ctranslate2
-    from docmt.checkpoint.members import parse_model_paths
+    from docmt.checkpoint.model_names import parse_model_paths
 
     if len(paths := parse_model_paths(options.model)) > 1:
         raise DocmtError(f"{options.model} is an ensemble: export one model, such as {paths[0]}")

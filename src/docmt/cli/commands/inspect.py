@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     if options.curves:
         return _compare_runs(options)
-    from docmt.checkpoint.members import parse_model_paths  # imported here because torch loads slowly
+    from docmt.checkpoint.model_names import parse_model_paths  # imported here because torch loads slowly
 
     if len(paths := parse_model_paths(options.model)) > 1:
         raise DocmtError(f"{options.model} is an ensemble: inspect one model at a time, such as {paths[0]}")

@@ -55,8 +55,7 @@ def run(arguments: Sequence[str]) -> int:
     """Download and convert a model."""
     options = parser().parse(arguments)
     # imported here because torch loads slowly
-    from docmt.checkpoint.hub_pull import choose_directory, find_pair, is_pulled, pull_model
-    from docmt.checkpoint.hub_repository import open_repository
+    from docmt.checkpoint.hub import choose_directory, find_pair, is_pulled, open_repository, pull_model
     from docmt.checkpoint.model_names import describe_installed, is_non_commercial
 
     model = open_repository(options.model, options.revision)

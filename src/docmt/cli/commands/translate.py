@@ -32,10 +32,9 @@ from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
 from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
-from docmt.core.compression import find_suffix, plain_name
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
-from docmt.core.plain_text import STANDARD, decode_utf8, read_bytes, write_text
+from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_text
 from docmt.core.progress import plain_progress
 from docmt.core.settings import flag_of, option
 from docmt.decoding import SearchConfig

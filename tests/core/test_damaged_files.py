@@ -20,8 +20,7 @@ from docmt.core.files import write_text
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, PretrainedTokenizer, load_tokenizer, train_tokenizer
-from docmt.text.pretrained import Vocabulary
-from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
+from docmt.text.pretrained import JsonSubwordModel, SpmSubwordModel, Vocabulary
 from docmt.training import TrainConfig
 from docmt.training.finetune import trainable_parameters
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer

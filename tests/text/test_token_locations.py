@@ -4,7 +4,7 @@ import pytest
 
 from docmt.documents.words import find_words
 from docmt.text import BpeTokenizer, MosesBpeTokenizer
-from docmt.text.token_spans import locate_tokens
+from docmt.text.tokenizer import locate_tokens
 
 CORPUS = ["a few words that are written, and others", "It's said: \"don't go\" & l'été (œuvre).", "漢字かな"] * 20
 

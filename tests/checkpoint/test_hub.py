@@ -22,7 +22,7 @@ from tiny_pretrained import convert_pretrained, save_marian
 
 from docmt import Translator, load_model
 from docmt.checkpoint import convert_huggingface
-from docmt.checkpoint.hub_pull import find_pair
+from docmt.checkpoint.hub import find_pair
 
 ID = "Helsinki-NLP/opus-mt-en-fr"
 FULL = pytest.mark.full
@@ -213,6 +213,7 @@ def test_an_unknown_language_is_an_error_before_the_weights_are_there(pull, serv
     assert outcome.returncode == 0 and left(home) == ["opus-mt-en-fr.fra"]
 
 
+@FULL
 def test_a_prefix_for_another_model_than_t5_is_an_error_before_the_weights_are_there(pull, server, home):
     refused(pull(ID, "--prefix", "translate: "), "--prefix is for T5 models. Remove it", home)
     assert not [path for path in server.paths() if "safetensors" in path]
@@ -231,12 +232,14 @@ def test_a_t5_model_gets_its_prefix(pull, server, home, tmp_path):
     assert with_prefix == expected != load_model(without).config == load_model(tmp_path / "again").config
 
 
+@FULL
 def test_a_file_of_another_size_is_refused(pull, server, home, files):
     server.sizes["model.safetensors"] = len(files["model.safetensors"]) + 1
     refused(pull(ID), f"bytes, not the .* of {ID}. Remove it and pull again", home)
 
 
-@pytest.mark.parametrize("answer", [b"[]", pytest.param(b"{}", marks=FULL), b"<html>"])
+@FULL
+@pytest.mark.parametrize("answer", [b"[]", b"{}", b"<html>"])
 def test_an_answer_that_is_not_of_the_hub(answer, pull, server, home):
     server.answer = answer
     refused(pull(ID), f"{ID} was not downloaded|has no config", home)
@@ -259,6 +262,7 @@ def test_offline_the_cache_is_enough_and_nothing_is_asked(pull, server, home, tm
     assert json.loads((tmp_path / "again" / "config.json").read_text())["hub_revision"] == COMMIT
 
 
+@FULL
 def test_a_licence_without_commercial_use_is_said_at_pull_and_use(pull, server, home, tmp_path):
     server.repositories[ID]["README.md"] = CARD.replace(b"apache-2.0", b"cc-by-nc-4.0")
     outcome = pull(ID)
