@@ -26,3 +26,18 @@ def test_a_page_has_short_lines_sentences_and_paragraphs(page):
         for sentence in re.split(r"(?<=[.!?])\s", text):
             assert len(sentence.split()) <= LONGEST_SENTENCE, sentence
         assert [line for line in lines if len(line) > LONGEST_LINE] == []
+
+
+def drawings():
+    """Lines of the drawings of the architecture page: a file, and the names of what they say of it."""
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text(encoding="utf-8")
+    for block in re.findall(r"^```text\n(.*?)^```", page, flags=re.S | re.M):
+        for line in block.splitlines():
+            if match := re.match(r"([a-z_]+(?:/[a-z_0-9]+)*\.py) +(.*)", line):
+                yield match[1], re.findall(r"\b(?:[A-Z][a-z]+(?:[A-Z][a-z]+)+|[a-z]+(?:_[a-z]+)+)\b", match[2])
+
+
+@pytest.mark.parametrize(("file", "names"), drawings())
+def test_a_drawing_names_code_that_exists(file, names):
+    code = (ROOT / "src" / "docmt" / file).read_text(encoding="utf-8")
+    assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
