@@ -269,7 +269,7 @@ def test_a_system_is_short(path):
 
 def runs_of_lines(code):
     """All runs of more than `LONGEST_REPETITION` lines that follow each other, blank ones and imports left out."""
-    lines = [line.strip() for line in code.splitlines() if line.strip() and not line.startswith("from ")]
+    lines = [line.strip() for line in code.splitlines() if line.strip() and not line.strip().startswith("from ")]
     size = LONGEST_REPETITION + 1
     return {tuple(lines[i : i + size]) for i in range(len(lines) - size + 1)}
 
