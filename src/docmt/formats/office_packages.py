@@ -116,7 +116,7 @@ class OfficeFile(UnitFile):
         super().__init__()
         if data.startswith(_OLE_MARK):
             raise DocmtError(f"{path} is encrypted or of an old format. Save it as {suffix} without a password.")
-        self.path = path
+        self.path, self._suffix = path, suffix
         self.package = ZipPackage(data, path)
         if any(name.lower().endswith("vbaproject.bin") for name in self.package.names):
             raise DocmtError(f"{path} has macros, which docmt refuses. Save it as {suffix} without macros.")
@@ -151,6 +151,12 @@ class OfficeFile(UnitFile):
             for name in sorted(self.package.names, key=_number_key)
             if self._types[name] == kind
         ]
+
+    def find_main(self, types: Sequence[str], kind: str, part: str) -> str:
+        """Return the name of the main part. Raises DocmtError if there is none. kind, part: names for the message."""
+        if names := self.find_parts(*types):
+            return names[0]
+        raise DocmtError(f"{self.path} is not a {kind}: it has no {part} part. Save it as {self._suffix} again.")
 
     def read_relationships(self, name: str) -> list[tuple[str, str, str]]:
         """Return (id, last word of the type, name of the target part) of the relationships of a part."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from docmt.core.errors import DocmtError
 from docmt.formats.office_packages import RELATIONSHIPS, SLIDE
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig
@@ -22,9 +21,7 @@ _SHAPE, _COMMENT_TEXT = f"{{{SLIDE}}}cNvPr", f"{{{SLIDE}}}text"
 def read(data: bytes, path: str, config: ReadConfig) -> Presentation:
     """Return the units of a pptx file: slides in their order, notes, charts, SmartArt, comments, properties."""
     file = Presentation(data, path, "pptx")
-    main = next(iter(file.find_parts(*_MAIN_TYPES)), None)
-    if main is None:
-        raise DocmtError(f"{path} is not a presentation: it has no presentation part. Save it as pptx again.")
+    main = file.find_main(_MAIN_TYPES, "presentation", "presentation")
     targets = {id: part for id, _, part in file.read_relationships(main)}
     for element in file.open_part(main).file.root.iter(_SLIDE_ID):
         slide = targets.get(element.attributes.get(f"{{{RELATIONSHIPS}}}id", ""))

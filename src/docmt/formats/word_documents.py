@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.office_packages import (
@@ -80,8 +79,7 @@ _AFTER_UPDATE = re.compile(
 def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
     """Return the units of a docx file: body, notes, comments, headers, footers, charts, SmartArt, properties."""
     file = WordDocument(data, path, "docx")
-    if not file.find_parts(*_MAIN_TYPES):
-        raise DocmtError(f"{path} is not a Word document: it has no document part. Save it as docx again.")
+    file.find_main(_MAIN_TYPES, "Word document", "document")
     styles = _read_code_styles(file)
     for name in file.find_parts(*_MAIN_TYPES, *_STORY_TYPES):
         part = file.open_part(name)

@@ -50,10 +50,7 @@ _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 def read(data: bytes, path: str, config: ReadConfig) -> Workbook:
     """Return the units of an xlsx file: cells in the order of sheets, comments, drawings, charts, properties."""
     file = Workbook(data, path, "xlsx")
-    main = next(iter(file.find_parts(*_MAIN_TYPES)), None)
-    if main is None:
-        raise DocmtError(f"{path} is not a workbook: it has no workbook part. Save it as xlsx again.")
-    file.read_sheets(main)
+    file.read_sheets(file.find_main(_MAIN_TYPES, "workbook", "workbook"))
     file.add_properties()
     return file
 
