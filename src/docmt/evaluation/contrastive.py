@@ -348,8 +348,8 @@ def _find_form(sentence: str, form: str) -> float:
     text, word = (unicodedata.normalize("NFC", string).replace("’", "'").strip() for string in (sentence, form))
     start = r"(?<!\w)" if re.match(r"\w", word) else ""
     end = r"(?!\w)" if re.search(r"\w$", word) else ""
-    found = re.search(start + re.escape(word) + end, text, re.IGNORECASE)
-    return found.start() if found else math.inf
+    match = re.search(start + re.escape(word) + end, text, re.IGNORECASE)
+    return match.start() if match else math.inf
 
 
 def _total_score(scored: Translation, item: SuiteItem, config: SuiteConfig) -> tuple[float, int]:

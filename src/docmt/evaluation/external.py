@@ -151,7 +151,7 @@ def score_externally(
     answer = _run_metric(config.arguments(), "".join(lines), len(lines))
     scores, limit, lengths = iter(answer.scores), answer.limit, answer.subwords or []
     too_long = [
-        where for where, length in zip(locations, lengths, strict=False) if limit is not None and length > limit
+        location for location, length in zip(locations, lengths, strict=False) if limit is not None and length > limit
     ]
     context_signature = f"{config.context}.{config.hypothesis_context}" if config.context else "0"
     signature = f"{answer.signature}|context:{context_signature}"

@@ -396,15 +396,7 @@ def evaluate_documents(
     """
     config = config or MetricConfig()
     check_document_counts(len(hypotheses), len(references))
-    sentences = sum(map(len, references))
-    if sentences == 0:
-        raise DocmtError("the reference has no sentences. Give a corpus with text")
-    for number, other in enumerate(more_references, 2):
-        if [len(document) for document in other] != [len(document) for document in references]:
-            raise DocmtError(
-                f"reference {number} and reference 1 differ in documents or sentence counts. "
-                "All references must translate the same sentences"
-            )
+    _check_references(references, more_references)
     undefined = _describe_unequal_counts(hypotheses, references)
     if config.unit == "instance" and undefined:
         raise DocmtError(f"d-BLEU over instances needs paired sentences, but {undefined}. Set metrics.unit to document")
@@ -429,7 +421,7 @@ def evaluate_documents(
     return Evaluation(
         config=config,
         documents=len(references),
-        sentences=sentences,
+        sentences=sum(map(len, references)),
         s_bleu=s_bleu,
         d_bleu=d_bleu,
         chrf=chrf,
@@ -439,6 +431,18 @@ def evaluate_documents(
         length_ratio=float(lengths.ratio),
         undefined=undefined,
     )
+
+
+def _check_references(references: Documents, more_references: Sequence[Documents]) -> None:
+    """Raise DocmtError for references without sentences, and for further ones of another shape."""
+    if not any(map(len, references)):
+        raise DocmtError("the reference has no sentences. Give a corpus with text")
+    for number, other in enumerate(more_references, 2):
+        if [len(document) for document in other] != [len(document) for document in references]:
+            raise DocmtError(
+                f"reference {number} and reference 1 differ in documents or sentence counts. "
+                "All references must translate the same sentences"
+            )
 
 
 def document_bleu(hypotheses: Documents, references: Documents) -> MetricScore:

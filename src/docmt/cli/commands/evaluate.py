@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
 from docmt.cli.model_arguments import check_models, check_unique, is_model_path, short_names
-from docmt.cli.options import Parser, SearchOptions, changed, translator_of
+from docmt.cli.options import ModelOptions, Parser, changed, translator_of
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
@@ -37,6 +37,7 @@ from docmt.core.plain_text import STANDARD, align_columns, escape_markdown, mark
 from docmt.core.progress import is_terminal, progress
 from docmt.core.settings import flag_of, option
 from docmt.data.instances import cut_dbleu_units
+from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import Corpus, read_reference
 from docmt.evaluation import (
@@ -95,7 +96,7 @@ class ScoredSystem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(SearchOptions):
+class EvaluateOptions(ModelOptions):
     """The options of the command."""
 
     hypothesis: list[str] = option([], metavar="FILE")
@@ -124,6 +125,8 @@ class EvaluateOptions(SearchOptions):
     """significance tests and confidence intervals"""
     external: ExternalConfig = field(default_factory=ExternalConfig)
     """an external metric, such as COMET"""
+    search: SearchConfig = option(SearchConfig(), skip=(*FOR_TRANSLATE, "temperature", "sequential"))
+    """beam search"""
 
     def named_systems(self) -> list[ScoredSystem]:
         """Return the systems with unique names. Raises DocmtError if there is none, or one is repeated."""
