@@ -46,7 +46,7 @@ class Settings:
     """batches that are laid out after the first"""
     open_seconds: float | None = 2.0
     """target: opening the largest store"""
-    memory_mib: float | None = 300.0
+    memory_mib: float | None = 2000.0
     """target: private memory of a process at any step, above that of its imports"""
 
 

@@ -14,7 +14,7 @@ from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
 from docmt.training import train
 
-pytestmark = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")
+pytestmark = [pytest.mark.full, pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")]
 
 
 @pytest.fixture
@@ -36,7 +36,6 @@ def go_on(config, steps, count, folder):
     train_all([config], count, folder, resume=True)
 
 
-@pytest.mark.full
 def test_a_run_goes_on_in_any_number_of_processes(sharded, tmp_path):
     whole = replace(sharded, run=tmp_path / "whole", strategy="ddp")
     train(whole)
@@ -74,7 +73,6 @@ def test_a_damaged_shard_is_one_sentence(sharded):
         train(sharded, resume=True)
 
 
-@pytest.mark.full
 def test_two_processes_of_a_sharded_model_translate_the_dev_split(sharded, tmp_path):
     config = replace(sharded, validation=replace(sharded.validation, best_by="d_bleu", beam=2))
     one = replace(config, run=tmp_path / "one", strategy="ddp")

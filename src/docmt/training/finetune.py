@@ -137,7 +137,7 @@ def describe_new_weights(names: Collection[str], model: nn.Module) -> str:
         if part and (word := _PART_NAMES.get(part, part)) not in labels:
             labels.append(word)
     parts = "; ".join(f"{module} ({', '.join(labels)})" if labels else module for module, labels in modules.items())
-    return f"{len(names)} new tensors ({format_count(total)} weights): {parts}"
+    return f"{len(names)} new tensors ({format_weights(total)} weights): {parts}"
 
 
 def _format_layers(numbers: Collection[int]) -> str:
@@ -148,7 +148,7 @@ def _format_layers(numbers: Collection[int]) -> str:
     return ", ".join(f"{run[0] + 1}-{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)
 
 
-def format_count(number: int) -> str:
+def format_weights(number: int) -> str:
     """Return a number of weights as text."""
     return f"{number / 1e6:.1f} million" if number >= 1e6 else f"{number:,}"
 

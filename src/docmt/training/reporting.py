@@ -18,7 +18,7 @@ from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, find_mod
 from docmt.checkpoint.model_names import load_licence
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
-from docmt.training.finetune import format_count
+from docmt.training.finetune import format_weights
 from docmt.training.run_directory import TrainingState
 from docmt.training.train_config import StopConfig, TrainConfig
 from docmt.training.trained_weights import is_sharded
@@ -35,8 +35,8 @@ def describe_start(
     """Yield lines on model, data, batches and limits of a training that starts or resumes."""
     total = sum(parameter.numel() for parameter in model.parameters())
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    note = "" if trained == total else f", of which {format_count(trained)} are trained"
-    yield f"training from update {state.update}: {_describe_model(config.model)}, {format_count(total)} weights{note}"
+    note = "" if trained == total else f", of which {format_weights(trained)} are trained"
+    yield f"training from update {state.update}: {_describe_model(config.model)}, {format_weights(total)} weights{note}"
     dev = _describe_split(corpus.dev) if corpus.dev is not None else "none"
     direction = ", target to source" if config.reverse else ""
     yield f"data {config.store}{direction}: train {_describe_split(corpus.train)}; dev {dev}"
