@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import compress, read_text, write_text
@@ -277,16 +275,6 @@ def test_wrapped_text_is_noticed(tmp_path: Path, text: str, wrapped: bool) -> No
     (tmp_path / "x").write_text(text)
     assert read_input(tmp_path / "x").looks_wrapped == wrapped
     assert not read_input(tmp_path / "x", join_lines=True).looks_wrapped
-
-
-@given(st.data())
-def test_fewer_sentences_of_the_same_text(data: st.DataObject) -> None:
-    sentences = data.draw(st.lists(st.sampled_from(["A b.", "42", ""]), max_size=6))
-    document = Document.from_sentences(sentences, id="x")
-    selected = sorted(data.draw(st.sets(st.integers(0, len(sentences) - 1)))) if sentences else []
-    fewer = document.select_sentences(selected)
-    assert (fewer.text(), fewer.id) == (document.text(), "x")
-    assert fewer.sentences == tuple(sentences[number] for number in selected)
 
 
 def test_languages_with_rules() -> None:

@@ -12,7 +12,7 @@ from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import FORMATS
-from docmt.formats.open_documents import OpenDocument, read
+from docmt.formats.open_documents import OpenDocumentFile, read
 from docmt.formats.projection import Passage, project_codes
 from docmt.formats.units import ReadConfig, Unit, UnitFile, read_units
 
@@ -489,7 +489,7 @@ def test_generated_files_keep_their_bytes_and_take_new_texts(paragraphs, kind):
 
 def check_round_trip(data, path):
     file = load(data, path)
-    assert isinstance(file, OpenDocument)
+    assert isinstance(file, OpenDocumentFile)
     assert file.write(file.units) == data
     new = [pseudo(unit) for unit in file.units]
     again = load(file.write(new, "cs"), path)

@@ -21,7 +21,6 @@ from docmt.formats.units import UnitFile, read_units
 Layout = Literal["auto", "lines", "text"]
 Segment = tuple[str, Sequence[str]]
 """A line or unit: its text, and its sentences."""
-_PAIRED_BY_UNITS = frozenset({"markdown", "html", "xhtml", "epub", "docx", "pptx", "xlsx", "odf", "srt", "vtt"})
 _MAX_EXAMPLES = 3
 
 
@@ -59,7 +58,7 @@ def read_translation(
         return _pair_running_text(source, target, languages)
     if target is not None:
         formats = [find_format_of_name(path) or find_format(STANDARD, read_bytes(path)) for path in (source, target)]
-        if any(each and each.name in _PAIRED_BY_UNITS for each in formats):
+        if any(each and each.is_checked for each in formats):
             return _pair_units((source, target), formats, layout, languages)
     check_name(source)
     named_documents = list(read_documents(source, "source"))

@@ -91,12 +91,6 @@ class Document:
         end = self.gaps[-1] if last == len(self.sentences) else ""
         return replace(self, sentences=self.sentences[first:last], gaps=(*self.gaps[first:last], end))
 
-    def select_sentences(self, indices: Sequence[int]) -> Document:
-        """Return the same text with these sentences only (indices in order). The others become parts of gaps."""
-        text, spans = self.text(), self.spans()
-        gaps = tuple(text[start:end] for start, end in complement_spans([spans[index] for index in indices], len(text)))
-        return replace(self, sentences=tuple(self.sentences[index] for index in indices), gaps=gaps)
-
     @classmethod
     def from_text(
         cls,

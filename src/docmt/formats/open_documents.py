@@ -70,7 +70,7 @@ class _Part:
     """span of the attribute that repeats the text of a cell, and the units of the cell"""
 
 
-class OpenDocument(UnitFile):
+class OpenDocumentFile(UnitFile):
     """An odt, odp or ods file."""
 
     def __init__(self, data: bytes, path: str) -> None:
@@ -128,15 +128,15 @@ class OpenDocument(UnitFile):
         return self._package.replace(contents)
 
 
-def read(data: bytes, path: str, config: ReadConfig) -> OpenDocument:
+def read(data: bytes, path: str, config: ReadConfig) -> OpenDocumentFile:
     """Return the units of an odt, odp or ods file. Raises DocmtError for damaged and encrypted ones."""
-    return OpenDocument(data, path)
+    return OpenDocumentFile(data, path)
 
 
 class _PartReader:
     """Reader of the units of one part."""
 
-    def __init__(self, document: OpenDocument, part: _Part, styles: _Styles) -> None:
+    def __init__(self, document: OpenDocumentFile, part: _Part, styles: _Styles) -> None:
         self._document, self._part, self._styles = document, part, styles
         body = part.file.root.find(_OFFICE + "body")
         kinds = [element.name for element in body.elements] if body is not None else []
