@@ -10,12 +10,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib import import_module
 from types import FrameType
 from typing import NoReturn
 
-from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
+from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, did_you_mean, is_out_of_memory
 from docmt.core.logging import discard_output, show_log, standard_streams
 
 _log = logging.getLogger("docmt.cli")
@@ -122,8 +121,8 @@ def _run(arguments: list[str]) -> int:
     command = arguments[0]
     if command not in COMMANDS:
         kind = "option" if command.startswith("-") else "command"
-        close = get_close_matches(command, COMMANDS, n=1)
-        advice = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(COMMANDS)}, or --help"
+        choice = f"choose one of {', '.join(COMMANDS)}, or --help"
+        advice = did_you_mean(command, {name: name for name in COMMANDS}, choice)
         raise DocmtError(f"unknown {kind} {command!r}: {advice}")
     status: int = import_module(f"docmt.cli.commands.{command}").run(arguments[1:])
     return status

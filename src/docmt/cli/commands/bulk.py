@@ -31,7 +31,7 @@ from docmt.cli.options import ModelOptions, Parser, translator_of
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
-from docmt.core.settings import MANY, flag_of, option, quote
+from docmt.core.settings import MANY, Needs, flag_of, option, quote
 from docmt.decoding.search_config import SearchConfig
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class BulkOptions(ModelOptions):
     search: SearchConfig = SearchConfig()
     """beam search"""
 
+    option_rules = (Needs("samples", "search.sampling", "has no effect without {}: add it, with --search.beam 1"),)
+
 
 def parser() -> Parser[BulkOptions]:
     """Return the parser of the command."""
@@ -92,8 +94,6 @@ def parser() -> Parser[BulkOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     options = parser().parse(arguments)
-    if options.samples > 1 and not options.search.sampling:
-        raise DocmtError("--samples has no effect without --search.sampling: add it, with --search.beam 1")
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:
         return _print_status(options.input, options.json)

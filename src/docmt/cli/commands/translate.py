@@ -36,7 +36,7 @@ from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
 from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_text
 from docmt.core.progress import plain_progress
-from docmt.core.settings import flag_of, option
+from docmt.core.settings import Excludes, check_fields, flag_of, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
 from docmt.documents import InputFile, read_input
@@ -71,9 +71,10 @@ class InputConfig:
     join_lines: bool = False
     """join hard-wrapped lines of a paragraph (otherwise every line ends a sentence)"""
 
+    option_rules = (Excludes("join_lines", "layout lines", "needs running text, not {}: leave one of them out"),)
+
     def __post_init__(self) -> None:
-        if self.join_lines and self.layout == "lines":
-            raise DocmtError("input.join_lines needs running text, but --input.layout is lines: leave one of them out")
+        check_fields(self, "input.")
 
 
 @dataclass(frozen=True, kw_only=True)
