@@ -30,7 +30,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
     ("arguments", "message"),
     [
         (["tranlsate"], r"unknown command 'tranlsate': did you mean translate\?"),
-        (["fly"], r"unknown command 'fly': choose one of prepare, train, translate"),
+        (["fly"], r"unknown command 'fly': choose one of prepare, train, average"),
         (["--verbose"], r"unknown option '--verbose': choose one of prepare"),
         (["train"], r"--store and --run are missing; a whole command is: docmt train"),
         (["train", "--run", "x"], r"--store is missing; a whole command is"),
@@ -382,6 +382,7 @@ def test_the_commands_are_listed():
     assert outcome.status == 0
     for command, summary in COMMANDS.items():
         assert re.search(rf"^  {command} +{re.escape(summary)}$", outcome.out, re.M)
+    assert re.findall(r"^(\w+):$", outcome.out, re.M) == ["train", "use", "measure", "files"]
     assert call() == (2, outcome.out, "")
     assert call("help") == call("-h") == outcome
     assert re.fullmatch(r"docmt \d+\.\d+\S*\n", call("--version").out)

@@ -2,13 +2,12 @@
 
 import os
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from commands import call, fails
 
-from docmt.cli.app import COMMANDS
+from docmt.cli.app import COMMANDS, load_command
 from docmt.cli.options import SHORT_NAMES, Parser
 from docmt.core.errors import DocmtError
 from docmt.core.settings import option
@@ -130,7 +129,7 @@ def test_a_short_name_means_one_option():
     """A new option cannot take a short name away: here somebody has to decide."""
     used = set()
     for command in COMMANDS:
-        parser = import_module(f"docmt.cli.commands.{command}").parser()
+        parser = load_command(command)[0]()
         for each in parser.options:
             group, _, last = each.name.rpartition(".")
             if last in SHORT_NAMES.get(group, "").split():

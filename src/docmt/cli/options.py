@@ -12,7 +12,7 @@ import re
 import shutil
 import textwrap
 import typing
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
@@ -89,7 +89,6 @@ _OTHER_NAMES = {
 _SWITCH_VALUES = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _NOT_IN_RECIPES = ("help", "config", "print_config")
 _WIDEST, _COLUMN, _EXAMPLES = 100, 30, 2  # of the help
-GENERAL = "general"  # the topic of the help for options without a group
 
 
 @dataclass
@@ -127,11 +126,6 @@ class Option:
     def short_name(self) -> str:
         """The name without its group, if it may be written so; otherwise empty."""
         return self.last_name if self.last_name in SHORT_NAMES.get(self.group, "").split() else ""
-
-    @property
-    def help(self) -> str:
-        """The string below the field."""
-        return field_docs(self.owner).get(self.last_name, "")
 
     @property
     def value_kind(self) -> Any:
@@ -243,10 +237,9 @@ class Parser(Generic[Options]):
         for option in self.options:
             if option.name.startswith("model.") and option.name.count(".") > 1:  # --group.top-attention
                 names.setdefault(option.name.removeprefix("model."), option)
-        short = [option for option in self.options if option.short_name]
-        counts = Counter(option.short_name for option in short)
-        for option in short:
-            if counts[option.short_name] == 1:
+        short_names = [option.short_name for option in self.options if option.short_name]
+        for option in self.options:
+            if short_names.count(option.short_name) == 1:
                 names.setdefault(option.short_name, option)
         return names
 
@@ -305,13 +298,13 @@ class Parser(Generic[Options]):
     @property
     def topics(self) -> list[str]:
         """The groups of options, `general` for those without one."""
-        return list(dict.fromkeys(option.group or GENERAL for option in self.options))
+        return list(dict.fromkeys(option.group or "general" for option in self.options))
 
     def _select_options(self, topic: str) -> list[Option]:
         if topic == "all":
             return self.options
         if (topic := topic.replace("-", "_").lstrip("_")) in self.topics:
-            return [option for option in self.options if (option.group or GENERAL) == topic]
+            return [option for option in self.options if (option.group or "general") == topic]
         if option := self.names.get(topic):
             return [option]
         hint = did_you_mean(
@@ -457,17 +450,15 @@ class Parser(Generic[Options]):
             if option not in self.names:
                 return error
             error = OptionError(option, problem)
-        location = locations.get(error.option)
-        option = f"{location}: {error.option}" if location else ""
-        return DocmtError(error.describe(lambda name: self._write(name, locations), option))
 
-    def _write(self, name: str, locations: Mapping[str, str]) -> str:
-        """Return a name, perhaps with a value behind it, as people write it in a recipe or on the command line."""
-        name, space, value = name.partition(" ")
-        option = self.names.get(name)
-        if option is not None and not option.flags:
-            return option.metavar
-        return (name if name in locations else flag_of(name)) + space + value
+        def write(name: str) -> str:
+            name, space, value = name.partition(" ")
+            if (option := self.names.get(name)) and not option.flags:
+                return option.metavar
+            return (name if name in locations else flag_of(name)) + space + value
+
+        location = locations.get(error.option)
+        return DocmtError(error.describe(write, f"{location}: {error.option}" if location else ""))
 
     def parse(self, arguments: Sequence[str], recipes: Sequence[Path] = ()) -> Options:
         """Return the options as the dataclass that declares them.
@@ -526,7 +517,7 @@ def _is_flag(token: str) -> bool:
 
 def _describe(option: Option) -> str:
     """Return the help of an option with its default, and with its choices unless the help names all of them."""
-    text, default = option.help.rstrip("."), option.default
+    text, default = field_docs(option.owner).get(option.last_name, "").rstrip("."), option.default
     choices = list(map(str, typing.get_args(option.value_kind))) if option.has_choices else []
     if not all(re.search(rf"\b{re.escape(choice)}\b", text) for choice in choices):
         text = f"{text}: {', '.join(choices)}"
