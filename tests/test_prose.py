@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+CHANGELOG = ROOT / "CHANGELOG.md"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", CHANGELOG, *sorted(ROOT.glob("docs/**/*.md"))]
 LONGEST_PARAGRAPH, LONGEST_SENTENCE, LONGEST_LINE = 60, 40, 120  # words, words, characters
+LONGEST_RELEASE = 60  # lines
 
 
 def paragraphs(page):
@@ -41,3 +43,8 @@ def drawings():
 def test_a_drawing_names_code_that_exists(file, names):
     code = (ROOT / "src" / "docmt" / file).read_text(encoding="utf-8")
     assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
+
+
+def test_the_newest_release_can_be_read():
+    newest = re.split(r"^## ", CHANGELOG.read_text(encoding="utf-8"), flags=re.M)[2]
+    assert newest.strip().count("\n") < LONGEST_RELEASE

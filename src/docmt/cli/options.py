@@ -307,9 +307,8 @@ class Parser(Generic[Options]):
             return [option for option in self.options if (option.group or "general") == topic]
         if option := self.names.get(topic):
             return [option]
-        hint = did_you_mean(
-            topic, dict(zip(self.topics, self.topics, strict=True)), f"choose one of {', '.join([*self.topics, 'all'])}"
-        )
+        choice = f"choose one of {', '.join([*self.topics, 'all'])}"
+        hint = did_you_mean(topic, {name: name for name in self.topics}, choice)
         raise DocmtError(f"--help: {self.program} has no options called {topic!r}; {hint}")
 
     def _format_options(self, options: Sequence[Option], width: int, *, short: bool) -> str:
