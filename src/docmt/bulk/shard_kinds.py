@@ -84,7 +84,7 @@ class ShardKind(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return JSON values from which `docmt.bulk.planning.open_kind` makes an equal kind."""
+        """Return JSON values from which `docmt.bulk.worker.open_kind` makes an equal kind."""
 
     @abstractmethod
     def split(self, count: CountTokens, limit: int) -> Iterator[Part]:

@@ -1,15 +1,18 @@
-"""Shards of rows: JSONL and Parquet, in which a row is a document."""
+"""Shards of rows: JSONL and Parquet, in which a row is a document, and a check that their ids differ."""
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.bulk.id_checker import IdChecker, digest_id
+import numpy as np
+
 from docmt.bulk.shard_kinds import (
     CountTokens,
     Part,
@@ -37,6 +40,9 @@ TEXT_COLUMNS = ("source", "text", "sentences")
 DEFAULT_ID_COLUMN = "id"
 _PATH, _NUMBER = "docmt.path", "docmt.number"
 _DIGITS = 4  # of scores, whose last digits depend on the processor
+_DIGEST_BYTES = 8
+_FIRST_LOOK = 1 << 16  # ids, after which there is a look at every doubling
+_MOST_SUSPECTS = 1000  # are enough: different ids of one digest are rare
 
 
 @dataclass(frozen=True)
@@ -278,3 +284,29 @@ class ParquetRows(ShardRows):
             del names["translation"]
         others = [field for field in schema if field.name not in ours]
         return format_parquet(records, pyarrow.schema([*others, *map(pyarrow.field, names, names.values())]))
+
+
+def digest_id(id: str) -> int:
+    """Return a digest of an id, in which two of ten million ids agree by chance once in 400,000 jobs."""
+    return int.from_bytes(blake2b(id.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest())
+
+
+class IdChecker:
+    """A check that the ids of millions of documents differ, in 8 bytes of memory for each."""
+
+    def __init__(self) -> None:
+        self._digests, self._next_look = array("Q"), _FIRST_LOOK
+
+    def add(self, id: str) -> set[int]:
+        """Add an id. Now and then, return the digests that came twice, so that long input is not read in vain."""
+        self._digests.append(digest_id(id))
+        if len(self._digests) < self._next_look:
+            return set()
+        self._next_look *= 2
+        return self.find_repeated()
+
+    def find_repeated(self) -> set[int]:
+        """Return digests that came twice, some of them if there are many."""
+        digests = np.array(self._digests)
+        digests.sort()
+        return set(digests[1:][digests[1:] == digests[:-1]][:_MOST_SUSPECTS].tolist())

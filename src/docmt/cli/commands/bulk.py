@@ -35,7 +35,7 @@ from docmt.core.settings import MANY, Needs, flag_of, option, quote
 from docmt.decoding.search_config import SearchConfig
 
 if TYPE_CHECKING:
-    from docmt.bulk.status import JobStatus
+    from docmt.bulk.job_directory import JobStatus
     from docmt.decoding import Translator
 
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for models without a source language
@@ -114,8 +114,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _print_status(directories: Sequence[str], json: str | None) -> int:
-    from docmt.bulk.job_directory import JobDirectory
-    from docmt.bulk.status import read_status
+    from docmt.bulk.job_directory import JobDirectory, read_status
 
     if len(directories) != 1:
         raise DocmtError("docmt bulk status needs one directory: that after -o of docmt bulk")
@@ -139,7 +138,7 @@ def _parse_share(text: str) -> tuple[int, int]:
 
 def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Run workers as actors, whose working directories may differ from that of this process."""
-    from docmt.bulk.ray_actors import run_actors
+    from docmt.bulk.workers import run_actors
 
     input = [str(Path(path).absolute()) for path in options.input]
     models = [str(Path(model).absolute()) if Path(model).exists() else model for model in options.model.split(",")]
@@ -149,12 +148,10 @@ def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Plan the job, if nobody has, and translate its shards. Return its status."""
-    from docmt.bulk.job_directory import JobDirectory
-    from docmt.bulk.planning import choose_kind, describe_input
+    from docmt.bulk.job_directory import JobDirectory, read_status
     from docmt.bulk.shard_files import FileShards
     from docmt.bulk.shard_rows import RowConfig
-    from docmt.bulk.status import read_status
-    from docmt.bulk.worker import Worker
+    from docmt.bulk.worker import Worker, choose_kind, describe_input
     from docmt.bulk.workers import sign_of_life
     from docmt.decoding.file_translation import FileConfig
 
