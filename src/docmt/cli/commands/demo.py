@@ -149,16 +149,15 @@ def _mark_changes(target: str, other: str) -> tuple[Text, Text]:
 
 def _compare(config: DemoConfig, console: Console) -> None:
     """Translate test documents with both models and show the results."""
-    results: dict[str, dict[str, float]] = {}
-    translations: dict[str, list[Translation]] = {}
     tests = read_pronouns(config.folder / "corpus" / "test.pronouns.jsonl")
+    sources = [Document.from_sentences(test.document.source, id=test.document.id) for test in tests]
+    table = Table("system", "s-BLEU", "d-BLEU", "pronouns right (%)", title=f"{len(tests)} unseen documents")
+    results = {}
     for system in SYSTEMS:
         translator = decoding.Translator(config.folder / system, search=SearchConfig(beam=4))
-        sources = [Document.from_sentences(test.document.source, id=test.document.id) for test in tests]
-        translations[system] = translator.translate_all(sources)
-        results[system] = _scores(tests, translations[system])
-    _show_document(console, tests, translations)
-    _show_table(console, results, f"{len(tests)} unseen documents")
+        scores = results[system] = _scores(tests, translator.translate_all(sources))
+        table.add_row(system, *(f"{score:.1f}" for score in scores.values()))
+    console.print(table)
     write_text(config.folder / RESULTS, json.dumps(results, indent=2) + "\n")
 
 
@@ -253,51 +252,6 @@ def _scores(tests: Sequence[SyntheticDocument], translations: Sequence[Translati
         "d_bleu": round(scores.d_bleu.score, 2),
         "pronoun_accuracy": round(100 * score_pronouns(tests, hypotheses), 2),
     }
-
-
-def _show_document(
-    console: Console, tests: Sequence[SyntheticDocument], translations: dict[str, list[Translation]]
-) -> None:
-    """Print the test document with the most pronouns, and mark right and wrong pronouns."""
-    number = max(range(len(tests)), key=lambda i: len(tests[i].pronouns))
-    test = tests[number]
-    table = Table(title="an unseen document (pronouns: \\[right], >wrong<)", show_lines=True)
-    for heading in ("English", *SYSTEMS):
-        table.add_column(heading)
-    for row, source in enumerate(test.document.source):
-        cells: list[Text] = [Text(source)]
-        for system in SYSTEMS:
-            cells.append(_mark_pronouns(translations[system][number].document.sentences[row], test, row))
-        table.add_row(*cells)
-    console.print(table)
-
-
-def _mark_pronouns(sentence: str, test: SyntheticDocument, row: int) -> Text:
-    """Return a sentence with right pronouns in green brackets and wrong ones in red angle brackets."""
-    pronouns = [pronoun for pronoun in test.pronouns if pronoun.sentence == row]
-    text = Text()
-    for position, word in enumerate(sentence.split(" ")):
-        text.append(" " if position else "")
-        bare = word.strip(".,;:!?").casefold()
-        matches = [p for p in pronouns if bare in {candidate.casefold() for candidate in p.candidates}]
-        if not matches:
-            text.append(word)
-        elif bare == matches[0].form.casefold():
-            text.append(f"[{word}]", style="bold green")
-        else:
-            text.append(f">{word}<", style="bold red")
-    return text
-
-
-def _show_table(console: Console, results: dict[str, dict[str, float]], title: str) -> None:
-    table = Table(title=title)
-    for heading in ("system", "s-BLEU", "d-BLEU", "pronouns right"):
-        table.add_column(heading, justify="left" if heading == "system" else "right")
-    for system, scores in results.items():
-        table.add_row(
-            system, f"{scores['s_bleu']:.1f}", f"{scores['d_bleu']:.1f}", f"{scores['pronoun_accuracy']:.1f} %"
-        )
-    console.print(table)
 
 
 def _say(console: Console, text: Any) -> None:
