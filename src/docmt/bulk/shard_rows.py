@@ -13,17 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from docmt.bulk.shard_kinds import (
-    CountTokens,
-    Part,
-    Result,
-    ShardFile,
-    ShardKind,
-    Task,
-    Written,
-    describe_error,
-    group_by_tokens,
-)
+from docmt.bulk.shard_kinds import CountTokens, Part, Result, ShardKind, Task, Written, describe_error, group_by_tokens
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import ZSTD_SUFFIX, compress, write_bytes
 from docmt.core.settings import quote
@@ -171,12 +161,12 @@ class ShardRows(ShardKind):
             return str(value)
         return f"{row.path if self.config.has_full_ids else Path(row.path).name}:{row.number}"
 
-    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> Written:
+    def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:
         """Write part-NAME, with a record for each translation."""
         records = [record for task, (versions,) in results for record in self._make_records(task, versions)]
-        part = f"part-{shard.name}{self.suffix}"
-        write_bytes(output / part, self.format_records(records, shard.data))
-        return Written([part], [])
+        part = f"part-{name}{self.suffix}"
+        write_bytes(output / part, self.format_records(records, data))
+        return [part], []
 
     def _make_records(self, task: Task, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
         (document,) = task.documents

@@ -6,7 +6,7 @@ import logging
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
 from docmt.bulk.shard_files import FileShards, list_files
-from docmt.bulk.shard_kinds import CountTokens, ShardFile, ShardKind, Task, Versions, describe_error
+from docmt.bulk.shard_kinds import CountTokens, ShardKind, Task, Versions, describe_error
 from docmt.bulk.shard_rows import JsonlRows, ParquetRows, RowConfig
 from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error
 from docmt.core.files import json_checksum, read_error
@@ -24,7 +24,7 @@ from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import Translation, non_finite_error
+from docmt.decoding.translation_results import non_finite_error
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.row_files import is_parquet
@@ -81,12 +81,13 @@ class Worker:
             return [len(text) // _TOKEN_CHARACTERS for text in texts]
 
     def work(self, plan: Plan, share: tuple[int, int] = (1, 1), folders: Sequence[Path] = ()) -> None:
-        """Translate shards until all of the share are done; see `select_shards`. folders: see `open_kind`.
+        """Translate shards until all of a share are done: of (i, n), every n-th from the i-th on, i from 1.
 
-        Raises DocmtError if the worker cannot go on. Its claim is released then, as after Ctrl-C.
+        folders: see `open_kind`. Raises DocmtError if the worker cannot go on. Its claim is released then, as after
+        Ctrl-C.
         """
         kind = open_kind(plan.kind, folders)
-        shards = {shard.name: shard for shard in select_shards(plan, share)}
+        shards = {shard.name: shard for shard in plan.shards[share[0] - 1 :: share[1]]}
         if deleted := self._job.reopen(self._name, shards):
             first = self._job.path / deleted[0]
             _log.warning("deleted results: %s (first: %s): their shards are translated again", len(deleted), first)
@@ -135,10 +136,10 @@ class Worker:
         if not claim.is_held:  # another worker has it, because this one seemed dead
             return
         results = [(task, outcome) for task, outcome in outcomes if not isinstance(outcome, DocmtError)]
-        written = kind.write(self._job.output, ShardFile(shard.name, data), results, self._translator.align)
-        failures = [*((task, task.error) for task in tasks if task.error), *errors, *written.failures]
+        files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
+        failures = [*((task, task.error) for task in tasks if task.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        facts = ShardFacts(len(tasks), len(failures), shard.tokens, seconds, warnings, written.files)
+        facts = ShardFacts(len(tasks), len(failures), shard.tokens, seconds, warnings, files)
         self._job.finish(claim, facts, [task.failure(reason) for task, reason in failures])
 
     def _choose_translator(self, shard: Shard) -> Translator:
@@ -179,7 +180,7 @@ class Worker:
                 raise
             raise DocmtError(describe_error(error)) from error
         groups = zip(*[iter(translations)] * self._samples, strict=True)
-        versions = (tuple(version for each in group for version in _list_versions(each)) for group in groups)
+        versions = (tuple(version for each in group for version in (each, *each.alternatives)) for group in groups)
         return [[next(versions) for _ in task.documents] for _, task in tasks]
 
     def _check_translator(self) -> None:
@@ -190,11 +191,6 @@ class Worker:
             raise DocmtError(f"this worker cannot translate any more ({error}): start it again") from error
         if not translation.has_finite_scores:
             raise non_finite_error()
-
-
-def _list_versions(translation: Translation) -> list[Translation]:
-    """Return the translation and its alternatives."""
-    return [translation, *translation.alternatives]
 
 
 def _count_warnings(results: Sequence[tuple[Task, Versions]]) -> dict[str, int]:
@@ -311,8 +307,3 @@ def check_settings(job: JobDirectory, plan: Plan, settings: Mapping[str, Any]) -
         raise DocmtError(
             f"{job.path} was planned with another {', '.join(others)}: use the same, or choose another -o DIR"
         )
-
-
-def select_shards(plan: Plan, share: tuple[int, int]) -> Iterator[Shard]:
-    """Yield every n-th shard, from the i-th on: share (i, n), i from 1."""
-    yield from plan.shards[share[0] - 1 :: share[1]]
