@@ -149,7 +149,7 @@ def test_a_sentence_has_the_least_and_the_most_words_that_are_allowed():
     ("options", "message"),
     [
         ({}, "search.sampling needs search.beam 1: set it, or leave sampling out"),
-        ({"beam": 1, "implementation": "thumt"}, "search.sampling needs search.implementation docmt: leave one of them out"),
+        ({"beam": 1, "implementation": "thumt"}, "does not go together with search.implementation thumt"),
         ({"beam": 1, "sequential": True}, "search.sequential has no effect with search.sampling"),
         ({"beam": 1, "n_best": 2}, "search.n_best is 2 but the beam is 1"),
         ({"beam": 1, "seed": -1}, "search.seed is -1: choose a number from 0 to"),

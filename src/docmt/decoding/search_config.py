@@ -16,6 +16,8 @@ USUAL_DRAFT_BEAM = 4
 """Beam size of drafts, first translations that other systems read."""
 FOR_TRANSLATE = ("n_best", "sampling", "seed")
 """Settings of the search that `docmt translate` has, and no other command."""
+_PUBLISHED = ("gtransformer", "thumt", "rfa", "huggingface")  # implementations of others
+_NOT_TOGETHER = "does not go together with {}: leave one of them out"
 Number = TypeVar("Number", float, "Tensor")
 
 
@@ -50,10 +52,10 @@ class SearchConfig:
     option_rules = (
         Excludes("min_length", "implementation thumt"),
         Excludes("sequential", "sampling"),
-        Needs("sequential", "implementation docmt", "needs {}: leave it out"),
+        *(Excludes("sequential", f"implementation {name}") for name in _PUBLISHED),
         Needs("seed", "sampling"),
         Needs("sampling", "beam 1", "needs {}: set it, or leave sampling out"),
-        Needs("sampling", "implementation docmt", "needs {}: leave one of them out"),
+        *(Excludes("sampling", f"implementation {name}", _NOT_TOGETHER) for name in _PUBLISHED),
     )
 
     def __post_init__(self) -> None:
