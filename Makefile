@@ -16,7 +16,7 @@ demo: setup
 	$(BIN)/docmt demo
 
 demo-training: setup
-	$(BIN)/docmt demo --training
+	PATH=$(BIN):$$PATH sh recipes/demo-training.sh
 
 # One thread for each of the processes that share the tests: more would fight for the same cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal

@@ -1,106 +1,31 @@
-"""The demonstration at a size that takes seconds."""
+"""The demonstrations: a document of the package, and trainings at a size that takes seconds."""
 
-import json
-import signal
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import docx
 import pytest
-from commands import assert_one_sentence, call, fails, start, wait_for_lines
+from commands import call, fails
 
-from docmt.cli.commands import demo
-from docmt.synthetic import write_corpus
-from docmt.training.loop import Training
-
-SMALL = ("--documents", 60, "--steps", 2)
-
-
-@pytest.fixture
-def three_tests(monkeypatch):
-    def write(folder, **sizes):
-        write_corpus(folder, **{**sizes, "test": 3})
-
-    monkeypatch.setattr("docmt.cli.commands.demo.write_corpus", write)
+SCRIPT = Path(__file__).parents[2] / "recipes" / "demo-training.sh"
 
 
 @pytest.mark.full
-def test_the_demonstration_in_small(tmp_path, monkeypatch, three_tests):
-    output = tmp_path / "demo"
-
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("docmt.cli.commands.demo._compare", interrupted)
-        outcome = call("demo", "--training", *SMALL, "--output", output)
-    assert outcome.status == 130
-    assert "interrupted; run the same command again to continue" in outcome.out
-    models = [output / name / "model" / "model.safetensors" for name in ("sentence", "group")]
-    written = [model.stat().st_mtime_ns for model in models]
-    fails("demo", "--training", "--output", output, message="has a demo of another size .*documents 60.*: remove it")
-    outcome = call("demo", "--training", *SMALL, "--output", output)
-    assert outcome.status == 0, outcome.err
-    assert "continuing the demonstration in" in outcome.out
-    assert [model.stat().st_mtime_ns for model in models] == written, "what is trained is not trained again"
-    results = json.loads((output / "results.json").read_text())
-    assert set(results) == {"sentence", "group"}
-    for scores in results.values():
-        assert set(scores) == {"s_bleu", "d_bleu", "pronoun_accuracy"}
-        assert all(0 <= score <= 100 for score in scores.values())
-    assert "try: docmt translate" in outcome.out.replace("\n", " ")
-    assert "3 unseen documents" in outcome.out
-    fails(
-        "demo",
-        "--training",
-        *SMALL,
-        "--output",
-        output,
-        message="already exists: remove it, or choose another --output",
-    )
-
-
-def here(config):
-    """Trains the two models one after the other, in this process."""
-    if any(demo._train(config, system) for system in demo.SYSTEMS):
-        raise KeyboardInterrupt
-
-
-@pytest.mark.full
-def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, three_tests):
-    """The first is interrupted after one update; all that was done stays."""
-    monkeypatch.setattr("docmt.cli.commands.demo._train_side_by_side", here)
-    original = Training._stop_reason
-
-    def at_once(self, wish):
-        wish.requested = self.state.update == 1
-        return original(self, wish)
-
-    output = tmp_path / "demo"
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "_stop_reason", at_once)
-        outcome = call("demo", "--training", *SMALL, "--output", output)
-    assert outcome.status == 130, outcome.err
-    state = output / "sentence" / "checkpoints" / "last" / "state.json"
-    assert json.loads(state.read_text())["update"] == 1
-    corpus = (output / "corpus" / "train.en").stat().st_mtime_ns
-    outcome = call("demo", "--training", *SMALL, "--output", output)
-    assert outcome.status == 0, outcome.err
-    assert "training from update 1" in (output / "sentence" / "train.log").read_text()
-    assert (output / "corpus" / "train.en").stat().st_mtime_ns == corpus
-    assert (output / "results.json").is_file()
-
-
-@pytest.mark.full
-def test_a_signal_ends_both_trainings(tmp_path):
-    """It reaches only the process that began them."""
-    output = tmp_path / "demo"
-    process = start("demo", "--training", "--documents", 60, "--steps", 100_000, "--output", output)
-    for system in demo.SYSTEMS:
-        wait_for_lines(output / system / "train.log", 2, process)
-    process.send_signal(signal.SIGTERM)
-    told, _ = process.communicate(timeout=120)
-    assert (process.returncode, "interrupted; run the same command again to continue" in told) == (130, True)
-    for system in demo.SYSTEMS:
-        assert (output / system / "checkpoints" / "last").is_dir()
+def test_the_trainings_in_small(tmp_path):
+    """A second time, nothing is trained again."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment |= {"DOCUMENTS": "60", "STEPS": "2", "OUT": "demo"}
+    models = [tmp_path / "demo" / system / "model" / "model.safetensors" for system in ("sentence", "group")]
+    written = []
+    for number in range(2):
+        process = subprocess.run(["sh", SCRIPT], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert process.returncode == 0, process.stderr
+        assert "d-BLEU" in process.stdout and "try: docmt translate demo/group" in process.stdout
+        assert process.stdout.count("is trained") == 2 * number
+        written.append([model.stat().st_mtime_ns for model in models])
+    assert written[0] == written[1]
 
 
 def test_the_document_of_the_package_is_translated(tmp_path, monkeypatch):
@@ -130,21 +55,4 @@ def test_the_document_of_the_package_is_translated(tmp_path, monkeypatch):
 def test_a_package_without_models(home, package, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fails("demo", message="has no model en-fr in its package: get one with `docmt pull Helsinki-NLP/opus")
-    fails("demo", "--steps", 9, message="--steps has no effect without --training: leave it out, or add --training")
     assert [path.name for path in tmp_path.iterdir()] == []
-
-
-def test_a_demonstration_that_cannot_be_leaves_nothing(tmp_path):
-    output = tmp_path / "demo"
-    fails("demo", "--training", "--steps", 0, "--output", output, message="--steps is 0: choose a number from 1 to")
-    assert not output.exists()
-    outcome = call("demo", "--training", "--documents", 0, "--output", output)
-    assert outcome.status == 2
-    assert_one_sentence(outcome.err, "--documents is 0: choose a number from 1 to")
-    assert not output.exists()
-
-
-def test_another_folder_is_left_alone(tmp_path):
-    (tmp_path / "thesis.txt").write_text("years of work")
-    fails("demo", "--training", "--output", tmp_path, message="already exists: remove it, or choose another --output")
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

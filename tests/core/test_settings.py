@@ -10,7 +10,6 @@ from typing import Literal
 
 import pytest
 
-from docmt.cli.commands.demo import DemoConfig
 from docmt.cli.commands.translate import InputConfig
 from docmt.core.errors import DocmtError
 from docmt.core.settings import (
@@ -169,7 +168,7 @@ def reachable(settings):
             yield from reachable(kind)
 
 
-@pytest.mark.parametrize("settings", [PrepareConfig, TrainConfig, SearchConfig, MetricConfig, InputConfig, DemoConfig])
+@pytest.mark.parametrize("settings", [PrepareConfig, TrainConfig, SearchConfig, MetricConfig, InputConfig])
 def test_every_number_of_every_command_has_a_finite_range(settings):
     for each in reachable(settings):
         kinds = typing.get_type_hints(each)
