@@ -56,3 +56,5 @@ def test_a_package_without_models(home, package, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fails("demo", message="has no model en-fr in its package: get one with `docmt pull Helsinki-NLP/opus")
     assert [path.name for path in tmp_path.iterdir()] == []
+    (tmp_path / "file").touch()
+    fails("demo", "-o", "file", message="-o file is a file: name a directory")

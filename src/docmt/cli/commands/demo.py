@@ -51,6 +51,8 @@ def parser() -> Parser[DemoOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Translate the document of the package and show both sides. Raises DocmtError if the package has no model."""
     options, started, console = parser().parse(arguments), time.monotonic(), Console()
+    if options.output.is_file():
+        raise DocmtError(f"-o {options.output} is a file: name a directory")
     # imported here because torch loads slowly
     from docmt.checkpoint.model_names import find_named_model, find_package_model
 
