@@ -2,13 +2,13 @@
 # Train a sentence model and a G-Transformer (group) on a synthetic corpus, each with one core, and compare them. The
 # German word for "it" depends on the sentences before. The same command continues what was interrupted.
 set -eu
-out=${OUT:-docmt-demo-training} documents=${DOCUMENTS:-8000} steps=${STEPS:-800}
+out=${OUT:-docmt-demo-training} documents=${DOCUMENTS:-8000} tests=${TESTS:-100} steps=${STEPS:-800}
 recipe=$(dirname "$0")/demo.yaml
 export OMP_NUM_THREADS=1 # their tensors are too small for more threads
 
 if [ ! -f "$out/store/statistics.json" ]; then
     python -c "from pathlib import Path; from docmt.synthetic import write_corpus; \
-write_corpus(Path('$out/corpus'), train=$documents, dev=100, test=100, seed=1)"
+write_corpus(Path('$out/corpus'), train=$documents, dev=$tests, test=$tests, seed=1)"
     docmt prepare --store "$out/store" --train "$out/corpus/train.en" "$out/corpus/train.de" --overwrite \
         --dev "$out/corpus/dev.en" "$out/corpus/dev.de" --source-language en --target-language de --vocabulary-size 2000
 fi

@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).parents[2] / "recipes" / "demo-training.sh"
 def test_the_trainings_in_small(tmp_path):
     """A second time, nothing is trained again."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    environment |= {"DOCUMENTS": "60", "STEPS": "2", "OUT": "demo"}
+    environment |= {"DOCUMENTS": "60", "TESTS": "3", "STEPS": "2", "OUT": "demo"}
     models = [tmp_path / "demo" / system / "model" / "model.safetensors" for system in ("sentence", "group")]
     written = []
     for number in range(2):
