@@ -45,7 +45,7 @@ def drawings():
                 yield match[1], re.findall(r"\b(?:[A-Z][a-z]+(?:[A-Z][a-z]+)+|[a-z]+(?:_[a-z]+)+)\b", match[2])
 
 
-@pytest.mark.parametrize(("file", "names"), drawings())
+@pytest.mark.parametrize(("file", "names"), list(drawings()))
 def test_a_drawing_names_code_that_exists(file, names):
     code = (ROOT / "src" / "docmt" / file).read_text(encoding="utf-8")
     assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
