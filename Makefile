@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-all lint docs bench clean
+.PHONY: setup demo demo-training test test-all lint docs bench clean
 
 setup: .venv/.installed
 
@@ -14,6 +14,9 @@ setup: .venv/.installed
 
 demo: setup
 	$(BIN)/docmt demo
+
+demo-training: setup
+	PATH=$(BIN):$$PATH sh recipes/demo-training.sh
 
 # One thread for each of the processes that share the tests: more would fight for the same cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
@@ -38,4 +41,4 @@ bench: setup
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache docs/_build docmt-demo
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache docs/_build docmt-demo docmt-demo-training

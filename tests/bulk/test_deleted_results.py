@@ -11,8 +11,7 @@ from bulk_jobs import QUICK, bulk, is_clean, read_parts
 from commands import call
 
 from docmt.bulk import job_directory
-from docmt.bulk.job_directory import JobDirectory
-from docmt.bulk.status import read_status
+from docmt.bulk.job_directory import JobDirectory, read_status
 from docmt.decoding import Translator
 
 NAMES = {"000001", "000002", "000003"}

@@ -9,7 +9,7 @@ import pytest
 from bulk_jobs import QUICK, read_parts
 from commands import call, fails
 
-from docmt.bulk import ray_actors
+from docmt.bulk import workers
 from docmt.core.errors import DocmtError
 
 
@@ -17,7 +17,7 @@ def test_ray_is_an_extra(model, corpus, tmp_path, monkeypatch):
     def fail():
         raise DocmtError("--ray needs the library ray: pip install 'docmt[ray]'")
 
-    monkeypatch.setattr(ray_actors, "_import_ray", fail)
+    monkeypatch.setattr(workers, "_import_ray", fail)
     fails("bulk", model, corpus, "-o", tmp_path / "job", "--ray", "2", *QUICK, message="--ray needs the library ray")
 
 

@@ -68,6 +68,16 @@ def test_a_layout_of_text_for_a_page_is_warned_of(run, page, tmp_path):
     assert "markup" not in call("translate", run, text, "--layout", "lines", *QUICK).err
 
 
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [(b'# x\nmsgid "New"\nmsgstr ""\n', "po"), (b'{\n  "title": "New"\n}\n', "json"), (b"It is [new].\n", "")],
+)
+def test_standard_input_that_looks_like_markup_is_warned_of(run, data, name):
+    outcome = call("translate", run, *QUICK, stdin=data)
+    warning = f"standard input looks like {name} but is translated as text: add --format {name}"
+    assert outcome.status == 0 and (warning in outcome.err if name else "looks like" not in outcome.err)
+
+
 @pytest.mark.parametrize("name", ["page.html", "page.md", "page.txt"])
 def test_addresses_come_out_as_they_are(run, tmp_path, name):
     page, out = tmp_path / name, tmp_path / f"new-{name}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import pickle
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Literal
 
 import pytest
 
-from docmt.cli.commands.demo import DemoConfig
 from docmt.cli.commands.translate import InputConfig
 from docmt.core.errors import DocmtError
 from docmt.core.settings import (
+    Excludes,
+    Needs,
+    OptionError,
     build,
+    check_fields,
     check_number,
     field_docs,
     field_range,
@@ -21,6 +25,7 @@ from docmt.core.settings import (
     first_difference,
     flatten,
     nest,
+    ranged,
     read_yaml,
     to_mapping,
 )
@@ -163,7 +168,7 @@ def reachable(settings):
             yield from reachable(kind)
 
 
-@pytest.mark.parametrize("settings", [PrepareConfig, TrainConfig, SearchConfig, MetricConfig, InputConfig, DemoConfig])
+@pytest.mark.parametrize("settings", [PrepareConfig, TrainConfig, SearchConfig, MetricConfig, InputConfig])
 def test_every_number_of_every_command_has_a_finite_range(settings):
     for each in reachable(settings):
         kinds = typing.get_type_hints(each)
@@ -201,3 +206,47 @@ def test_the_help_is_below_the_field():
 def test_a_range_is_checked_where_the_settings_are_made(value):
     with pytest.raises(DocmtError, match=r"search.beam is .*: (choose a number from 1 to 10,000|give a whole number)"):
         SearchConfig(beam=value)
+
+
+@dataclass(frozen=True)
+class Draws:
+    beam: int = ranged(5, 1, 9)
+    sampling: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    seed: int = ranged(1, 0, 9)
+    kind: Literal["a", "b"] = "a"
+    files: list[str] = field(default_factory=list)
+    draws: Draws = Draws()
+    option_rules = (
+        Needs("seed", "draws.sampling"),
+        Needs("draws.sampling", "draws.beam 1", "needs {}"),
+        Excludes("draws", "kind b"),
+        Excludes("files", "kind b", "are read only without {}"),
+    )
+
+    def __post_init__(self):
+        check_fields(self, "o.")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"seed": 2}, "o.seed has no effect without o.draws.sampling: leave it out, or add o.draws.sampling"),
+        ({"draws": Draws(sampling=True)}, "o.draws.sampling needs o.draws.beam 1"),
+        ({"draws": Draws(beam=2), "kind": "b"}, "o.draws.beam has no effect with o.kind b: leave it out"),
+        ({"files": ["x"], "kind": "b"}, "o.files are read only without o.kind b"),
+    ],
+)
+def test_options_that_do_not_go_together(values, message):
+    with pytest.raises(OptionError, match=f"^{message}$") as caught:
+        Job(**values)
+    error = pickle.loads(pickle.dumps(caught.value))  # a worker's error reaches the process that waits for it
+    assert (str(error), error.option) == (message, message.split()[0])
+
+
+def test_options_that_go_together():
+    assert Job(seed=2, draws=Draws(beam=1, sampling=True)).seed == 2
+    assert Job(kind="b", seed=1).kind == "b"

@@ -148,7 +148,7 @@ def test_a_sentence_has_the_least_and_the_most_words_that_are_allowed():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "search.sampling needs search.beam 1, but the beam is 5. Set search.beam to 1."),
+        ({}, "search.sampling needs search.beam 1: set it, or leave sampling out"),
         ({"beam": 1, "implementation": "thumt"}, "does not go together with search.implementation thumt"),
         ({"beam": 1, "sequential": True}, "search.sequential has no effect with search.sampling"),
         ({"beam": 1, "n_best": 2}, "search.n_best is 2 but the beam is 1"),

@@ -8,13 +8,12 @@ import sys
 import time
 import traceback
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
 from commands import Outcome, call
 
-from docmt.cli.app import main
+from docmt.cli.app import load_command, main
 
 CONTROLS = re.compile(r"[^\n\x20-\x7e\xa0-\U0010ffff]|[\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What does things to a terminal: controls, marks that turn the direction of writing, separators, half characters."""
@@ -81,7 +80,7 @@ def is_refused(*arguments, stdin=b""):
 
 def options_of(command):
     """The options of a command, without those that only print something."""
-    options = import_module(f"docmt.cli.commands.{command}").parser().options
+    options = load_command(command)[0]().options
     return [option for option in options if option.flags and option.name not in ("help", "print_config", "list")]
 
 

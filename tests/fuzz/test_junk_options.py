@@ -28,7 +28,7 @@ NEEDED = {
     "average": ["none", "none", "-o", "m"],
     "convert": ["fairseq-gtransformer", "none.pt", "--dictionary", "none.txt", "-o", "m"],
     "reproduce": ["figure3", "--store", "none", "--output", "o"],
-    "demo": ["--output", "full"],
+    "demo": ["--output", "full/file"],
     "pull": ["none"],
     "serve": ["none"],
     "bulk": ["none", "none.jsonl", "-o", "d"],

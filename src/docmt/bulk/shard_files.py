@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from docmt.bulk.shard_kinds import (
     CountTokens,
+    Failure,
     Part,
     Result,
-    ShardFile,
     ShardKind,
     Task,
     Written,
@@ -108,24 +108,24 @@ class FileShards(ShardKind):
                 reason += f" {_NO_OPTION}"
             return Task(path, [], values, reason)
 
-    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> Written:
+    def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:
         """Write each file to its path in the output folder."""
-        written = Written([], [])
+        files, failures = list[str](), list[Failure]()
         for task, versions in results:
             assert task.file is not None
             try:
-                data, _ = task.file.render([best for best, *_ in versions], align)
+                translated, _ = task.file.render([best for best, *_ in versions], align)
             except Exception as error:  # of a file that cannot be put together again
-                written.failures.append((task, describe_error(error)))
+                failures.append((task, describe_error(error)))
                 continue
             path = output / task.values["path"]
             make_directory(path.parent)
-            write_bytes(path, data)
-            written.files.append(task.values["path"])
+            write_bytes(path, translated)
+            files.append(task.values["path"])
         # An earlier worker may have written a file that now fails, and have been killed before the shard was done.
-        for name in {self._output_name(*each) for each in json.loads(shard.data)} - set(written.files):
-            (output / name).unlink(missing_ok=True)
-        return written
+        for file in {self._output_name(*each) for each in json.loads(data)} - set(files):
+            (output / file).unlink(missing_ok=True)
+        return files, failures
 
     def _output_name(self, number: int, name: str) -> str:
         return str(Path(self._names[number], name))

@@ -44,8 +44,6 @@ class Task:
 Versions = Sequence[Sequence["Translation"]]
 """The translations of each document of a task, best first."""
 Result = tuple[Task, Versions]
-
-
 Failure = tuple[Task, str]
 """A task that failed, and why."""
 
@@ -53,13 +51,6 @@ Failure = tuple[Task, str]
 def describe_error(error: Exception) -> str:
     """Return why a task failed; errors that are no DocmtErrors are named."""
     return str(error) if isinstance(error, DocmtError) else f"{type(error).__name__}: {error}"
-
-
-class ShardFile(NamedTuple):
-    """A shard that a worker has claimed."""
-
-    name: str
-    data: bytes
 
 
 class Part(NamedTuple):
@@ -70,13 +61,8 @@ class Part(NamedTuple):
     tokens: int
 
 
-class Written(NamedTuple):
-    """What is written of a shard."""
-
-    files: list[str]
-    """paths below the output folder"""
-    failures: list[Failure]
-    """tasks that cannot be written"""
+Written = tuple[list[str], list[Failure]]
+"""The files that are written of a shard, below the output folder, and the tasks that cannot be written."""
 
 
 class ShardKind(ABC):
@@ -84,7 +70,7 @@ class ShardKind(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return JSON values from which `docmt.bulk.planning.open_kind` makes an equal kind."""
+        """Return JSON values from which `docmt.bulk.worker.open_kind` makes an equal kind."""
 
     @abstractmethod
     def split(self, count: CountTokens, limit: int) -> Iterator[Part]:
@@ -95,8 +81,8 @@ class ShardKind(ABC):
         """Return the tasks of a shard."""
 
     @abstractmethod
-    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> Written:
-        """Write the translations of a shard. align: `Translator.align`."""
+    def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:
+        """Write the translations of a shard. name, data: of its file. align: `Translator.align`."""
 
 
 def group_by_tokens(

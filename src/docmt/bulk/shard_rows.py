@@ -1,26 +1,19 @@
-"""Shards of rows: JSONL and Parquet, in which a row is a document."""
+"""Shards of rows: JSONL and Parquet, in which a row is a document, and a check that their ids differ."""
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.bulk.id_checker import IdChecker, digest_id
-from docmt.bulk.shard_kinds import (
-    CountTokens,
-    Part,
-    Result,
-    ShardFile,
-    ShardKind,
-    Task,
-    Written,
-    describe_error,
-    group_by_tokens,
-)
+import numpy as np
+
+from docmt.bulk.shard_kinds import CountTokens, Part, Result, ShardKind, Task, Written, describe_error, group_by_tokens
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import ZSTD_SUFFIX, compress, write_bytes
 from docmt.core.settings import quote
@@ -37,6 +30,9 @@ TEXT_COLUMNS = ("source", "text", "sentences")
 DEFAULT_ID_COLUMN = "id"
 _PATH, _NUMBER = "docmt.path", "docmt.number"
 _DIGITS = 4  # of scores, whose last digits depend on the processor
+_DIGEST_BYTES = 8
+_FIRST_LOOK = 1 << 16  # ids, after which there is a look at every doubling
+_MOST_SUSPECTS = 1000  # are enough: different ids of one digest are rare
 
 
 @dataclass(frozen=True)
@@ -165,12 +161,12 @@ class ShardRows(ShardKind):
             return str(value)
         return f"{row.path if self.config.has_full_ids else Path(row.path).name}:{row.number}"
 
-    def write(self, output: Path, shard: ShardFile, results: Sequence[Result], align: Align) -> Written:
+    def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:
         """Write part-NAME, with a record for each translation."""
         records = [record for task, (versions,) in results for record in self._make_records(task, versions)]
-        part = f"part-{shard.name}{self.suffix}"
-        write_bytes(output / part, self.format_records(records, shard.data))
-        return Written([part], [])
+        part = f"part-{name}{self.suffix}"
+        write_bytes(output / part, self.format_records(records, data))
+        return [part], []
 
     def _make_records(self, task: Task, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
         (document,) = task.documents
@@ -278,3 +274,29 @@ class ParquetRows(ShardRows):
             del names["translation"]
         others = [field for field in schema if field.name not in ours]
         return format_parquet(records, pyarrow.schema([*others, *map(pyarrow.field, names, names.values())]))
+
+
+def digest_id(id: str) -> int:
+    """Return a digest of an id, in which two of ten million ids agree by chance once in 400,000 jobs."""
+    return int.from_bytes(blake2b(id.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest())
+
+
+class IdChecker:
+    """A check that the ids of millions of documents differ, in 8 bytes of memory for each."""
+
+    def __init__(self) -> None:
+        self._digests, self._next_look = array("Q"), _FIRST_LOOK
+
+    def add(self, id: str) -> set[int]:
+        """Add an id. Now and then, return the digests that came twice, so that long input is not read in vain."""
+        self._digests.append(digest_id(id))
+        if len(self._digests) < self._next_look:
+            return set()
+        self._next_look *= 2
+        return self.find_repeated()
+
+    def find_repeated(self) -> set[int]:
+        """Return digests that came twice, some of them if there are many."""
+        digests = np.array(self._digests)
+        digests.sort()
+        return set(digests[1:][digests[1:] == digests[:-1]][:_MOST_SUSPECTS].tolist())

@@ -1,9 +1,10 @@
-"""A worker of a bulk job: it claims shards until none is left."""
+"""A worker of a bulk job: it plans the job, if nobody has, and claims shards until none is left."""
 
 from __future__ import annotations
 
 import logging
 import time
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,25 +12,32 @@ from functools import partial
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
-from docmt.bulk.planning import check_settings, make_plan, open_kind, select_shards
-from docmt.bulk.shard_kinds import ShardFile, ShardKind, Task, Versions, describe_error
+from docmt.bulk.shard_files import FileShards, list_files
+from docmt.bulk.shard_kinds import CountTokens, ShardKind, Task, Versions, describe_error
+from docmt.bulk.shard_rows import JsonlRows, ParquetRows, RowConfig
 from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error
+from docmt.core.files import json_checksum, read_error
+from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
-from docmt.decoding.translation_results import Translation, non_finite_error
+from docmt.core.settings import quote
+from docmt.decoding.file_translation import FileConfig
+from docmt.decoding.translation_results import non_finite_error
 from docmt.documents import Document
+from docmt.documents.input_formats import has_jsonl_name
+from docmt.documents.row_files import is_parquet
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from docmt.decoding import Translator
 
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
 _LOOKS = 150  # after which a shard that is nowhere counts as lost; NFS shows a rename a minute late
 _TOKEN_CHARACTERS = 4
+_SAMPLE_BYTES = 1 << 16
+_ROW_KINDS = {kind.format: kind for kind in (JsonlRows, ParquetRows)}
 _log = logging.getLogger(__name__)
 
 
@@ -73,12 +81,13 @@ class Worker:
             return [len(text) // _TOKEN_CHARACTERS for text in texts]
 
     def work(self, plan: Plan, share: tuple[int, int] = (1, 1), folders: Sequence[Path] = ()) -> None:
-        """Translate shards until all of the share are done; see `select_shards`. folders: see `open_kind`.
+        """Translate shards until all of a share are done: of (i, n), every n-th from the i-th on, i from 1.
 
-        Raises DocmtError if the worker cannot go on. Its claim is released then, as after Ctrl-C.
+        folders: see `open_kind`. Raises DocmtError if the worker cannot go on. Its claim is released then, as after
+        Ctrl-C.
         """
         kind = open_kind(plan.kind, folders)
-        shards = {shard.name: shard for shard in select_shards(plan, share)}
+        shards = {shard.name: shard for shard in plan.shards[share[0] - 1 :: share[1]]}
         if deleted := self._job.reopen(self._name, shards):
             first = self._job.path / deleted[0]
             _log.warning("deleted results: %s (first: %s): their shards are translated again", len(deleted), first)
@@ -127,10 +136,10 @@ class Worker:
         if not claim.is_held:  # another worker has it, because this one seemed dead
             return
         results = [(task, outcome) for task, outcome in outcomes if not isinstance(outcome, DocmtError)]
-        written = kind.write(self._job.output, ShardFile(shard.name, data), results, self._translator.align)
-        failures = [*((task, task.error) for task in tasks if task.error), *errors, *written.failures]
+        files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
+        failures = [*((task, task.error) for task in tasks if task.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        facts = ShardFacts(len(tasks), len(failures), shard.tokens, seconds, warnings, written.files)
+        facts = ShardFacts(len(tasks), len(failures), shard.tokens, seconds, warnings, files)
         self._job.finish(claim, facts, [task.failure(reason) for task, reason in failures])
 
     def _choose_translator(self, shard: Shard) -> Translator:
@@ -171,7 +180,7 @@ class Worker:
                 raise
             raise DocmtError(describe_error(error)) from error
         groups = zip(*[iter(translations)] * self._samples, strict=True)
-        versions = (tuple(version for each in group for version in _list_versions(each)) for group in groups)
+        versions = (tuple(version for each in group for version in (each, *each.alternatives)) for group in groups)
         return [[next(versions) for _ in task.documents] for _, task in tasks]
 
     def _check_translator(self) -> None:
@@ -184,11 +193,6 @@ class Worker:
             raise non_finite_error()
 
 
-def _list_versions(translation: Translation) -> list[Translation]:
-    """Return the translation and its alternatives."""
-    return [translation, *translation.alternatives]
-
-
 def _count_warnings(results: Sequence[tuple[Task, Versions]]) -> dict[str, int]:
     """Return the number of documents with each warning."""
     counts = Counter[str]()
@@ -196,3 +200,110 @@ def _count_warnings(results: Sequence[tuple[Task, Versions]]) -> dict[str, int]:
         for document in versions:
             counts.update({name for version in document for names in version.warnings() for name in names})
     return dict(sorted(counts.items()))
+
+
+# The plan
+
+
+def choose_kind(paths: Sequence[Path], rows: RowConfig, files: FileConfig) -> ShardKind:
+    """Return how the input of a job is read. Raises DocmtError for input that bulk jobs do not read."""
+    formats = {_find_format(path): path for path in paths}
+    if len(formats) > 1:
+        one, other, *_ = formats.values()
+        raise DocmtError(f"{one} and {other} are input of different kinds: translate them in two jobs")
+    format, path = next(iter(formats.items()))
+    if format == FileShards.format:
+        return FileShards(files, paths)
+    has_full_ids = len({path.name for path in paths}) < len(paths)
+    return _ROW_KINDS[format](replace(rows, has_full_ids=has_full_ids), f".{format}{find_suffix(path)}", paths)
+
+
+def _find_format(path: Path) -> str:
+    if path.is_dir():
+        return FileShards.format
+    if is_parquet(path):
+        return ParquetRows.format
+    if has_jsonl_name(path):
+        return JsonlRows.format
+    raise DocmtError(f"{path} is no input of a bulk job: give JSONL or Parquet with a document a row, or a folder")
+
+
+def open_kind(values: Mapping[str, Any], folders: Sequence[Path] = ()) -> ShardKind:
+    """Return the kind that a plan describes. folders: where the input is, if not where the planner had it."""
+    settings = dict(values)
+    format = settings.pop("format")
+    if format == FileShards.format:
+        return FileShards.from_description(settings, folders)
+    suffix = settings.pop("suffix")
+    return _ROW_KINDS[format](RowConfig(**settings), suffix)
+
+
+def describe_input(paths: Sequence[Path]) -> list[list[Any]]:
+    """Return the name of each file or folder, with what tells it from others. Raises DocmtError if one is missing.
+
+    A file has its size and the checksum of its beginning and end; a folder that of the names and sizes of its files.
+    """
+    try:
+        return [
+            [path.name, json_checksum([(str(name), _find_size(path / name)) for name in list_files(path)])]
+            if path.is_dir()
+            else [path.name, *_describe_file(path)]
+            for path in paths
+        ]
+    except OSError as error:
+        raise read_error(error.filename, error) from error
+
+
+def _find_size(path: Path) -> int:
+    """Return the size of a file, or -1: that it cannot be read is told when it is translated."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _describe_file(path: Path) -> tuple[int, int]:
+    """Return the size of a file, and the CRC-32 of its first and last bytes: a whole corpus would take minutes."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        beginning = file.read(_SAMPLE_BYTES)
+        file.seek(max(size - _SAMPLE_BYTES, 0))
+        return size, zlib.crc32(file.read(_SAMPLE_BYTES), zlib.crc32(beginning))
+
+
+def make_plan(
+    job: JobDirectory, claim: Claim, kind: ShardKind, settings: dict[str, Any], count: CountTokens, shard_tokens: int
+) -> Plan | None:
+    """Split the input into shards of about so many source tokens, and write them and the plan.
+
+    Return None if the claim was returned because this worker seemed dead. Raises DocmtError for input that cannot be
+    read, or without documents.
+    """
+    job.clear_shards()
+    shards: list[Shard] = []
+    with progress("planning (documents)") as bar:
+        for number, part in enumerate(kind.split(count, shard_tokens), 1):
+            if not claim.is_held:
+                return None
+            name = f"{number:06d}"
+            job.write_shard(name, part.data)
+            shards.append(Shard(name, part.documents, part.tokens, f"{zlib.crc32(part.data):08x}"))
+            bar.advance(part.documents)
+    if not shards:
+        raise DocmtError("there are no documents in the input: name files with a document a row")
+    if not claim.is_held:
+        return None
+    plan = Plan(settings, shards, kind.describe())
+    job.write_plan(plan)
+    job.drop(claim)
+    return plan
+
+
+def check_settings(job: JobDirectory, plan: Plan, settings: Mapping[str, Any]) -> None:
+    """Raise DocmtError if a worker has other settings than the plan, apart from those that it lacks."""
+    names = [name for name, value in settings.items() if plan.settings.get(name) != value]
+    if names:
+        others = [f"{name} ({quote(plan.settings.get(name))})" if name.startswith("-") else name for name in names]
+        raise DocmtError(
+            f"{job.path} was planned with another {', '.join(others)}: use the same, or choose another -o DIR"
+        )

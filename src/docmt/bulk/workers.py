@@ -1,4 +1,4 @@
-"""Signs of life of the workers of a bulk job, without a common clock.
+"""Workers of a bulk job: their signs of life, without a common clock, and workers that Ray starts.
 
 Every worker has a file in a folder that all share. A thread renews its modification time, which the file system sets.
 A worker counts as dead if its file is old by the clock of the file system, and does not change while another worker
@@ -7,22 +7,28 @@ watches it. So neither clocks that differ nor a clock that jumps end the claim o
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
+from docmt.core.errors import DocmtError
 from docmt.core.files import host_id, is_running, write_error
 
 CLAIM_SECONDS = 300.0
 """Age of a sign of life after which a worker may count as dead. NFS shows other machines a change a minute late."""
 _RENEWALS = 10
 """Signs of life in that time."""
+_RESTARTS = 20  # of an actor: a document that ends its process must not restart it for ever
 _NAME = re.compile(r"\d+-[0-9a-f]{8}-[0-9a-f]{8}")
+_log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -103,3 +109,59 @@ def _has_ended(name: str) -> bool:
     """Return whether a worker was a process of this machine that does not run any more."""
     pid, host, _ = name.split("-")
     return host == host_id() and not is_running(int(pid))
+
+
+# Actors of Ray, which starts them on the machines of a cluster and restarts dead ones
+
+
+def run_actors(work: Callable[[], Result], actors: int, use_gpus: bool) -> Result:
+    """Run the same work in every actor. Return the result of the last one that ended.
+
+    The cluster is that of RAY_ADDRESS or of this machine, or else a new one of this machine, which ends with the call.
+    use_gpus: give each actor a GPU if the cluster has any. Raises DocmtError of the work, or if no actor ends well.
+    """
+    ray = _import_ray()
+    is_new = not ray.is_initialized()
+    if is_new:
+        ray.init(include_dashboard=False, logging_level=logging.WARNING)
+    try:
+        gpus = 1 if use_gpus and ray.cluster_resources().get("GPU") else 0
+        make = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=_RESTARTS, max_task_retries=_RESTARTS)(_Actor)
+        handles = [make.remote() for _ in range(actors)]
+        return _wait(ray, [handle.work.remote(work) for handle in handles])
+    finally:
+        if is_new:
+            ray.shutdown()
+
+
+class _Actor:
+    """A process of Ray."""
+
+    def work(self, work: Callable[[], Any]) -> Any:
+        """Return the result of the work."""
+        return work()
+
+
+def _wait(ray: Any, tasks: list[Any]) -> Any:
+    """Return the result of the last task that ended. Actors that are lost are logged, as others do their shards."""
+    results, lost = [], DocmtError("")
+    while tasks:
+        (ended, *_), tasks = ray.wait(tasks)
+        try:
+            results.append(ray.get(ended))
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except ray.exceptions.RayError as error:
+            lost = DocmtError(f"an actor of Ray is lost ({str(error).splitlines()[0]}): start the job again")
+            _log.warning("%s", lost)
+    if not results:
+        raise lost
+    return results[-1]
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise DocmtError("--ray needs the library ray: pip install 'docmt[ray]'") from error
+    return ray

@@ -6,43 +6,60 @@ import ctypes
 import errno
 import logging
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
+from dataclasses import dataclass
 from importlib import import_module
 from types import FrameType
-from typing import NoReturn
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
-from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
+from docmt.cli.options import Option, Parser
+from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, did_you_mean, is_out_of_memory
 from docmt.core.logging import discard_output, show_log, standard_streams
+from docmt.core.settings import flag_of, option
 
 _log = logging.getLogger("docmt.cli")
 
-COMMANDS = {
-    "prepare": "Learn a tokenizer and prepare parallel documents for training",
-    "train": "Train a model on a prepared store",
-    "translate": "Translate files with a model",
-    "bulk": "Translate a corpus of documents with any number of workers, each document once",
-    "serve": "Translate for other programs and for people with a browser",
-    "extract": "Write the text of a file, and a translation, to bilingual XLIFF",
-    "merge": "Put an edited translation from XLIFF back into its file",
-    "score": "Compute log-probabilities of supplied translations",
-    "evaluate": "Score translations or models with BLEU and chrF, and compare systems",
-    "probe": "Measure with test suites and references whether models use context",
-    "check": "Report inconsistencies and errors in a translation, without a reference",
-    "inspect": "Describe a model, its attention, or the curves of trainings",
-    "pull": "Download a pretrained model and convert it",
-    "models": "List the models that are there, or those to pull",
-    "average": "Average the weights of several models or checkpoints",
-    "convert": "Convert a checkpoint of another toolkit to a model directory",
-    "export": "Export a sentence model to CTranslate2",
-    "reproduce": "Run the experiments of a published table or figure",
-    "demo": "Train two small models on a synthetic corpus, or try those of the package",
-    "completion": "Print a completion script for bash, zsh or fish",
+GROUPS = {
+    "train": {
+        "prepare": "Learn a tokenizer and prepare parallel documents for training",
+        "train": "Train a model on a prepared store",
+        "average": "Average the weights of several models or checkpoints",
+        "convert": "Convert a checkpoint of another toolkit to a model directory",
+        "reproduce": "Run the experiments of a published table or figure",
+    },
+    "use": {
+        "translate": "Translate files with a model",
+        "bulk": "Translate a corpus of documents with any number of workers, each document once",
+        "serve": "Translate for other programs and for people with a browser",
+        "pull": "Download a pretrained model and convert it",
+        "models": "List the models that are there, or those to pull",
+        "export": "Export a sentence model to CTranslate2",
+        "demo": "Translate a document of the package, and show what context changes",
+        "completion": "Print a completion script for bash, zsh or fish",
+    },
+    "measure": {
+        "evaluate": "Score translations or models with BLEU and chrF, and compare systems",
+        "probe": "Measure with test suites and references whether models use context",
+        "score": "Compute log-probabilities of supplied translations",
+        "check": "Report inconsistencies and errors in a translation, without a reference",
+        "inspect": "Describe a model, its attention, or the curves of trainings",
+    },
+    "files": {
+        "extract": "Write the text of a file, and a translation, to bilingual XLIFF",
+        "merge": "Put an edited translation from XLIFF back into its file",
+    },
 }
-_TRAINING_COMMANDS = {"train", "reproduce", "demo"}
+"""The summary of each command, by group."""
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+# Modules with several commands, whose functions have the names of the commands.
+_MODULES = dict.fromkeys(("extract", "merge"), "docmt.cli.commands.xliff")
+_MODULES |= dict.fromkeys(("pull", "models", "convert", "export"), "docmt.cli.commands.models")
+_MODULES |= {"completion": "docmt.cli.app"}
+_TRAINING_COMMANDS = {"train", "reproduce"}
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _TRIM_BYTES = 2**30  # free heap that is not returned to the system
@@ -122,16 +139,26 @@ def _run(arguments: list[str]) -> int:
     command = arguments[0]
     if command not in COMMANDS:
         kind = "option" if command.startswith("-") else "command"
-        close = get_close_matches(command, COMMANDS, n=1)
-        advice = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(COMMANDS)}, or --help"
+        choice = f"choose one of {', '.join(COMMANDS)}, or --help"
+        advice = did_you_mean(command, {name: name for name in COMMANDS}, choice)
         raise DocmtError(f"unknown {kind} {command!r}: {advice}")
-    status: int = import_module(f"docmt.cli.commands.{command}").run(arguments[1:])
-    return status
+    return load_command(command)[1](arguments[1:])
+
+
+def load_command(name: str) -> tuple[Callable[[], Parser[Any]], Callable[[Sequence[str]], int]]:
+    """Return the functions that make the parser of a command and run it."""
+    if name in _MODULES:
+        module = import_module(_MODULES[name])
+        return getattr(module, f"{name}_parser"), getattr(module, f"run_{name}")
+    module = import_module(f"docmt.cli.commands.{name}")
+    return module.parser, module.run
 
 
 def _format_usage() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    lines = []
+    for group, commands in GROUPS.items():
+        lines += [f"{group}:", *(f"  {name:<{width}}  {summary}" for name, summary in commands.items()), ""]
     return "\n".join(
         [
             "docmt: document-level machine translation",
@@ -139,7 +166,6 @@ def _format_usage() -> str:
             "usage: docmt COMMAND [--help] ...",
             "",
             *lines,
-            "",
             "Options can also be in a YAML file: docmt train recipe.yaml",
         ]
     )
@@ -186,6 +212,110 @@ def limit_compiled_products() -> None:
     """
     for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
         os.environ.setdefault(name, "192")
+
+
+# docmt completion
+
+
+@dataclass(frozen=True)
+class CompletionOptions:
+    """docmt completion bash|zsh|fish
+
+    Print a script that makes a shell complete commands, options (with their short names) and values.
+
+    usage:
+        SHELL
+
+    examples:
+        docmt completion bash > ~/.local/share/bash-completion/completions/docmt
+        docmt completion zsh > ~/.zfunc/_docmt       # with fpath+=(~/.zfunc) before compinit in ~/.zshrc
+        docmt completion fish > ~/.config/fish/completions/docmt.fish
+    """
+
+    shell: Literal["bash", "zsh", "fish"] = option(positional=True, metavar="SHELL")
+    """bash, zsh or fish"""
+
+
+def completion_parser() -> Parser[CompletionOptions]:
+    """Return the parser of docmt completion."""
+    return Parser("completion", CompletionOptions, CompletionOptions.__doc__)
+
+
+def run_completion(arguments: Sequence[str]) -> int:
+    """Print the completion script of a shell."""
+    shell = completion_parser().parse(arguments).shell
+    flags = {command: _values_of_flags(load_command(command)[0]()) for command in COMMANDS}
+    if shell == "fish":
+        print(_format_fish(flags, COMMANDS), end="")
+    else:
+        print(_format_bash(flags, zsh=shell == "zsh"), end="")
+    return 0
+
+
+def _values_of_flags(parser: Parser[Any]) -> dict[str, list[str] | None]:
+    """Return the values of every flag, with short names. None stands for any value, such as a file."""
+    names = {flag_of(name): option for name, option in parser.names.items()}
+    names |= {flag: option for option in parser.options for flag in option.flags}
+    return {flag: _values(option) for flag, option in names.items() if option.flags}
+
+
+def _values(option: Option) -> list[str] | None:
+    if option.default is None and option.is_switch:  # --help
+        return []
+    if option.is_switch:
+        return ["true", "false"]
+    return [str(value) for value in get_args(option.kind)] if get_origin(option.kind) is Literal else None
+
+
+_BASH = """\
+_docmt() {{
+    local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words=""
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        words="{commands} --help --version"
+    else
+        case "${{COMP_WORDS[1]}} $before" in
+{values}
+        esac
+        if [ -z "$words" ]; then
+            case "$current" in
+            -*) case "${{COMP_WORDS[1]}}" in
+{flags}
+                esac ;;
+            esac
+        fi
+    fi
+    [ -z "$words" ] || COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _docmt docmt
+"""
+
+
+def _format_bash(commands: dict[str, dict[str, list[str] | None]], zsh: bool) -> str:
+    """Return the script for bash, or for zsh with `bashcompinit`."""
+    values = [
+        f'        "{command} {flag}") words="{" ".join(choices)}" ;;'
+        for command, flags in commands.items()
+        for flag, choices in flags.items()
+        if choices
+    ]
+    flags = [f'                {command}) words="{" ".join(flags)}" ;;' for command, flags in commands.items()]
+    head = "#compdef docmt\nautoload -U +X bashcompinit && bashcompinit\n" if zsh else ""
+    return head + _BASH.format(commands=" ".join(commands), values="\n".join(values), flags="\n".join(flags))
+
+
+def _format_fish(commands: dict[str, dict[str, list[str] | None]], summaries: dict[str, str]) -> str:
+    lines = [
+        f"complete -c docmt -n __fish_use_subcommand -f -a {command} -d {shlex.quote(summary)}"
+        for command, summary in summaries.items()
+    ]
+    for command, flags in commands.items():
+        start = f"complete -c docmt -n '__fish_seen_subcommand_from {command}'"
+        for flag, choices in flags.items():
+            name = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
+            value = f" -x -a {shlex.quote(' '.join(choices))}" if choices else ("" if choices == [] else " -r")
+            lines.append(f"{start} {name}{value}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -7,26 +7,26 @@ docstring of its module.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 import shutil
 import textwrap
 import typing
-from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import yaml
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, did_you_mean
 from docmt.core.logging import set_quiet
 from docmt.core.settings import (
     MANY,
+    OptionError,
     build,
     check_fields,
     convert_or_raise,
@@ -74,26 +74,21 @@ SHORT_NAMES = {
     "stop": "max_steps max_epochs max_minutes patience",
     "adapters": "rank alpha modules",
 }
-# What other toolkits call an option.
-_SYNONYMS = {
+# Names that other toolkits or commands have: the name here, or what to do instead.
+_OTHER_NAMES = {
     "nbest": "n_best",
     "batch_size": "batch_tokens",
     "max_tokens": "batch_tokens",
     "beam_size": "beam",
     "lr": "learning_rate",
     "max_length": "max_length_ratio",
+    "metric": "s-BLEU, d-BLEU and chrF are always printed, and TER with --ter",
+    "target_language": "a model has one; docmt inspect MODEL shows it",
+    **dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "docmt probe has it"),
 }
-# Options that a command does not have, and why.
-_EXPLAINED = {
-    "evaluate": dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "docmt probe has it")
-    | {"metric": "s-BLEU, d-BLEU and chrF are always printed, and TER with --ter"},
-    "translate": {"target_language": "a model has one; docmt inspect MODEL shows it"},
-}
-_MIN_SIMILARITY = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
 _SWITCH_VALUES = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _NOT_IN_RECIPES = ("help", "config", "print_config")
 _WIDEST, _COLUMN, _EXAMPLES = 100, 30, 2  # of the help
-GENERAL = "general"  # the topic of the help for options without a group
 
 
 @dataclass
@@ -131,11 +126,6 @@ class Option:
     def short_name(self) -> str:
         """The name without its group, if it may be written so; otherwise empty."""
         return self.last_name if self.last_name in SHORT_NAMES.get(self.group, "").split() else ""
-
-    @property
-    def help(self) -> str:
-        """The string below the field."""
-        return field_docs(self.owner).get(self.last_name, "")
 
     @property
     def value_kind(self) -> Any:
@@ -240,11 +230,6 @@ class Parser(Generic[Options]):
                 )
             )
 
-    @property
-    def groups(self) -> set[str]:
-        """The names before the dots of options."""
-        return {option.group for option in self.options} - {""}
-
     @cached_property
     def names(self) -> dict[str, Option]:
         """Every name by which an option can be written, without dashes."""
@@ -252,10 +237,9 @@ class Parser(Generic[Options]):
         for option in self.options:
             if option.name.startswith("model.") and option.name.count(".") > 1:  # --group.top-attention
                 names.setdefault(option.name.removeprefix("model."), option)
-        short = [option for option in self.options if option.short_name]
-        counts = Counter(option.short_name for option in short)
-        for option in short:
-            if counts[option.short_name] == 1:
+        short_names = [option.short_name for option in self.options if option.short_name]
+        for option in self.options:
+            if short_names.count(option.short_name) == 1:
                 names.setdefault(option.short_name, option)
         return names
 
@@ -265,23 +249,28 @@ class Parser(Generic[Options]):
             option = next((option for option in self.options if flag in option.flags), None)
         else:
             option = self.names.get(flag[2:].replace("-", "_"))
-        return option or self._unknown(flag)
+        if option is None:
+            raise DocmtError(self._explain_unknown(flag, flag_of))
+        return option
 
-    def _unknown(self, flag: str) -> NoReturn:
-        name, see = flag.lstrip("-").replace("-", "_"), f"see {self.program} --help"
-        if name in self.groups:
-            example = next(option.name for option in self.options if option.name.startswith(f"{name}."))
-            raise DocmtError(f"{flag_of(name)} is a group of options, such as {flag_of(example)}; {see}")
-        if explanation := _EXPLAINED.get(self.program.split()[1], {}).get(name.partition(".")[0]):
-            raise DocmtError(f"unknown option {flag}; {explanation}")
-        several = [flag_of(option.name) for option in self.options if option.name.endswith(f".{name}")]
+    def _explain_unknown(self, written: str, write: Callable[[str], str]) -> str:
+        """Return what is wrong with the name of an option that is none, and advice.
+
+        write: writes the full name of an option as `written` is.
+        """
+        name, see = written.lstrip("-").replace("-", "_"), f"see {self.program} --help"
+        if inner := [option.name for option in self.options if option.name.startswith(f"{name}.")]:
+            return f"{written} is a group of options, such as {write(inner[0])}; {see}"
+        several = [write(option.name) for option in self.options if option.name.endswith(f".{name}")]
         if len(several) > 1:
-            raise DocmtError(f"{flag} may be {' or '.join(several)}: write which")
-        close = closest(name, [option.name for option in self.options if option.flags]) if flag[:2] == "--" else ""
-        if not close:
-            raise DocmtError(f"unknown option {flag}; {see}")
-        topic = f" See {self.program} --help {group}" if (group := close.rpartition(".")[0]) else ""
-        raise DocmtError(f"unknown option {flag}; did you mean {flag_of(close)}?{topic}")
+            return f"{written} may be {' or '.join(several)}: write which"
+        group, _, last = name.rpartition(".")
+        meant = _OTHER_NAMES.get(group) or _OTHER_NAMES.get(last, name)
+        if " " not in meant:
+            named = {option.last_name: write(option.name) for option in reversed(self.options) if option.flags}
+            named |= {option.name: write(option.name) for option in self.options if option.flags}
+            meant = see if re.match("-[^-]", written) else did_you_mean(meant, named, see)
+        return f"unknown option {written}; {meant}"
 
     # Help
 
@@ -309,17 +298,17 @@ class Parser(Generic[Options]):
     @property
     def topics(self) -> list[str]:
         """The groups of options, `general` for those without one."""
-        return list(dict.fromkeys(option.group or GENERAL for option in self.options))
+        return list(dict.fromkeys(option.group or "general" for option in self.options))
 
     def _select_options(self, topic: str) -> list[Option]:
         if topic == "all":
             return self.options
         if (topic := topic.replace("-", "_").lstrip("_")) in self.topics:
-            return [option for option in self.options if (option.group or GENERAL) == topic]
+            return [option for option in self.options if (option.group or "general") == topic]
         if option := self.names.get(topic):
             return [option]
-        close = difflib.get_close_matches(topic, self.topics, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join([*self.topics, 'all'])}"
+        choice = f"choose one of {', '.join([*self.topics, 'all'])}"
+        hint = did_you_mean(topic, {name: name for name in self.topics}, choice)
         raise DocmtError(f"--help: {self.program} has no options called {topic!r}; {hint}")
 
     def _format_options(self, options: Sequence[Option], width: int, *, short: bool) -> str:
@@ -426,27 +415,21 @@ class Parser(Generic[Options]):
     def _read_recipe(self, path: str) -> Iterator[tuple[str, Any, str]]:
         """Yield full name, value and location (file and line) of every option that a recipe sets."""
         values, lines = read_yaml_with_lines(path)
-        see, locations = f"{self.program} --help", dict[str, str]()
+        see, locations = f"see {self.program} --help", dict[str, str]()
         if values is None:
-            raise DocmtError(f"the recipe {path} is empty: write options into it, such as those in {see}")
+            raise DocmtError(f"the recipe {path} is empty: write options into it ({see})")
         if not isinstance(values, dict):
-            raise DocmtError(f"the recipe {path} does not consist of `option: value` lines; see {see}")
+            raise DocmtError(f"the recipe {path} does not consist of `option: value` lines; {see}")
         known = {
             name: option for name, option in self.names.items() if option.flags and option.name not in _NOT_IN_RECIPES
         }
         for written, value in flatten(values).items():
             name = written if written in known else written.replace("-", "_")
             location, group = f"{path}, line {lines[written]}", written.rpartition(".")[0]
-            if name in self.groups and name not in known:
-                inner = next(option.name for option in self.options if option.name.startswith(f"{name}."))
-                example = f"put them indented below it, as `{inner.rpartition('.')[2]}: ...`"
-                raise DocmtError(f"{location}: {name} is a group of options; {example}")
             if name not in known and group in known:
                 raise DocmtError(f"{path}, line {lines[group]}: {group} takes one value; write it after the colon")
             if name not in known:
-                close = closest(name, [option.name for option in self.options if option.flags])
-                hint = f"did you mean {close}?" if close else f"see {see}"
-                raise DocmtError(f"{location}: {self.program} has no option {written}; {hint}")
+                raise DocmtError(f"{location}: {self._explain_unknown(written, str)}")
             option = known[name]
             if before := locations.get(option.name):  # under two of its names
                 raise DocmtError(f"{location}: {option.name} is set here and in {before}: write it once")
@@ -459,18 +442,22 @@ class Parser(Generic[Options]):
                 value = value if isinstance(value, list) else [value]
             yield option.name, _SWITCH_VALUES.get(value.lower(), value) if option.is_switch else value, location
 
-    def add_location(self, error: DocmtError, locations: Mapping[str, str]) -> DocmtError:
-        """Return the error with options as flags, or with the line of a recipe if it begins with an option from one."""
-        flags = {name for each in self.options if re.search("[._]", name := each.name) and each.flags} - set(locations)
-        words = re.split(r"(?<![-./\w])([a-z]\w*(?:\.\w+)*)(?![-/\w])", str(error))
-        message = "".join(flag_of(word) if word in flags else word for word in words)
-        error, message = DocmtError(message), message.removeprefix("--")
-        name, _, rest = message.partition(" ")
-        name = name.replace("-", "_")
-        if name in locations:
-            return DocmtError(f"{locations[name]}: {name} {rest}")
-        is_option = any(option.name == name and option.flags for option in self.options)
-        return DocmtError(f"{flag_of(name)} {rest}") if is_option else error
+    def locate(self, error: DocmtError, locations: Mapping[str, str]) -> DocmtError:
+        """Return the error with options as flags, or with the line of the recipe that sets the wrong one."""
+        if not isinstance(error, OptionError):
+            option, _, problem = str(error).partition(" ")
+            if option not in self.names:
+                return error
+            error = OptionError(option, problem)
+
+        def write(name: str) -> str:
+            name, space, value = name.partition(" ")
+            if (option := self.names.get(name)) and not option.flags:
+                return option.metavar
+            return (name if name in locations else flag_of(name)) + space + value
+
+        location = locations.get(error.option)
+        return DocmtError(error.describe(write, f"{location}: {error.option}" if location else ""))
 
     def parse(self, arguments: Sequence[str], recipes: Sequence[Path] = ()) -> Options:
         """Return the options as the dataclass that declares them.
@@ -494,7 +481,7 @@ class Parser(Generic[Options]):
             options = build(self.settings, nest(settings, ""), "")
             check_fields(options, "")
         except DocmtError as error:
-            raise self.add_location(error, locations) from error
+            raise self.locate(error, locations) from error
         if prints:
             print(self._as_recipe(options), end="")
             raise SystemExit(0)
@@ -510,7 +497,7 @@ class Parser(Generic[Options]):
         try:
             explicit = {name: convert_or_raise(self.names[name].kind, value, name) for name, value in values.items()}
         except DocmtError as error:
-            raise self.add_location(error, locations) from error
+            raise self.locate(error, locations) from error
         set_quiet(explicit.pop("quiet", False))
         return explicit
 
@@ -529,7 +516,7 @@ def _is_flag(token: str) -> bool:
 
 def _describe(option: Option) -> str:
     """Return the help of an option with its default, and with its choices unless the help names all of them."""
-    text, default = option.help.rstrip("."), option.default
+    text, default = field_docs(option.owner).get(option.last_name, "").rstrip("."), option.default
     choices = list(map(str, typing.get_args(option.value_kind))) if option.has_choices else []
     if not all(re.search(rf"\b{re.escape(choice)}\b", text) for choice in choices):
         text = f"{text}: {', '.join(choices)}"
@@ -538,16 +525,6 @@ def _describe(option: Option) -> str:
     if default in (None, "", [], False) or not option.flags:
         return text
     return f"{text} (default: {str(default).lower() if isinstance(default, bool) else default})"
-
-
-def closest(name: str, known: Sequence[str]) -> str:
-    """Return the known name that is most likely meant; empty if none is near."""
-    meant = _SYNONYMS.get(name.rpartition(".")[2].replace("-", "_"), name)
-    candidates = {each: each for each in known}
-    for each in known:
-        candidates.setdefault(each.rpartition(".")[2], each)
-    near = difflib.get_close_matches(meant, candidates, n=1, cutoff=_MIN_SIMILARITY)
-    return candidates[near[0]] if near else ""
 
 
 def is_recipe(argument: str) -> bool:

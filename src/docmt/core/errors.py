@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -16,6 +17,7 @@ INTERRUPTED = 130
 MAX_MESSAGE = 2000
 """Maximum length of an error message in characters. The middle of a longer one is left out."""
 OUT_OF_MEMORY = "out of memory: split its long sentences, or use smaller batches (--batch-tokens)"
+_MIN_SIMILARITY = 0.66  # of 1: letters in common
 # Control characters (C0, DEL, C1), line and paragraph separators, bidi and zero-width characters, lone surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -29,6 +31,16 @@ class DocmtError(Exception):
     def __str__(self) -> str:
         text = printable(super().__str__())
         return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
+
+
+def did_you_mean(name: str, known: Mapping[str, str], otherwise: str) -> str:
+    """Return a question with the known name that is most like another one, or `otherwise` if none is near.
+
+    known: known names, each with what the question says for it.
+    """
+    alike = [each for each in known if each[:1] == name[:1]]  # of others, a hint is as often wrong as right
+    near = get_close_matches(name, alike, n=1, cutoff=_MIN_SIMILARITY)
+    return f"did you mean {known[near[0]]}?" if near else otherwise
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -1,4 +1,7 @@
-"""Options as dataclasses: range checks, construction from mappings and YAML files, comparison, field docstrings."""
+"""Options as dataclasses: checks, construction from mappings and YAML files, comparison, field docstrings.
+
+What options exclude or need is a table in their dataclass: `option_rules`, a tuple of `Needs` and `Excludes`.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,15 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field, asdict, field, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib import resources
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import yaml
 
@@ -31,6 +35,25 @@ MAX_VALUE_LENGTH = 80
 """Maximum characters of a value in a message."""
 MAX_YAML_VALUES = 100_000
 """Maximum values of a YAML file, with aliases (*name) expanded."""
+
+
+class OptionError(DocmtError):
+    """A wrong value of an option, or one that does not go together with another option.
+
+    The command line writes the names as flags, or names the line of a recipe.
+    """
+
+    def __init__(self, option: str, problem: str, other: str = "") -> None:
+        """option, other: full names, `search.n_best`. problem: what is wrong with it; {} stands for `other`."""
+        super().__init__(option, problem, other)  # so that it can be sent to another process
+        self.option, self._problem, self._other = option, problem, other
+
+    def __str__(self) -> str:
+        return str(DocmtError(self.describe()))
+
+    def describe(self, write: Callable[[str], str] = str, option: str = "") -> str:
+        """Return the message, with names as `write` returns them. option: text in place of the name of the option."""
+        return f"{option or write(self.option)} {self._problem.replace('{}', write(self._other))}"
 
 
 # Fields and their checks
@@ -83,7 +106,8 @@ def field_types(settings: type) -> dict[str, Any]:
 def check_fields(settings: Any, prefix: str) -> None:
     """Check the ranges of numbers and the values of Literals, and convert text to paths.
 
-    Every number has a range, so that no number overflows later. Raises DocmtError naming the field, after `prefix`.
+    Every number has a range, so that no number overflows later. Then the `option_rules` of the dataclass are checked.
+    Raises OptionError naming the field, after `prefix`.
     """
     cls: type = type(settings)
     for setting in fields(settings):
@@ -93,10 +117,60 @@ def check_fields(settings: Any, prefix: str) -> None:
         elif kind is Path or Path in typing.get_args(kind):
             value = convert_or_raise(kind, value, f"{prefix}{setting.name}")
             object.__setattr__(settings, setting.name, value)  # the dataclass is frozen
+    for rule in getattr(cls, "option_rules", ()):
+        rule.check(settings, prefix)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one option says about another one. An option is set if it differs from its default."""
+
+    option: str
+    """name of a field of the dataclass, or of one in it (`input.join_lines`), or of a group: any option in it"""
+    other: str
+    """name of the other option, alone or with a value (`implementation thumt`)"""
+    problem: str
+    """what the message says after the name of the option; {} stands for the other one"""
+    breaks_if_set: ClassVar[bool]
+
+    def check(self, settings: Any, prefix: str) -> None:
+        """Raise OptionError if the settings break the rule. prefix: of the names of their fields."""
+        name, _, value = self.other.partition(" ")
+        is_set = str(attrgetter(name)(settings)) == value if value else bool(_find_set(settings, name))
+        if is_set is self.breaks_if_set and (option := _find_set(settings, self.option)):
+            raise OptionError(f"{prefix}{option}", self.problem, f"{prefix}{self.other}")
+
+
+@dataclass(frozen=True)
+class Needs(Rule):
+    """The option has no effect, or no meaning, unless the other one is set."""
+
+    problem: str = "has no effect without {}: leave it out, or add {}"
+    breaks_if_set = False
+
+
+@dataclass(frozen=True)
+class Excludes(Rule):
+    """The option has no effect, or no meaning, if the other one is set."""
+
+    problem: str = "has no effect with {}: leave it out"
+    breaks_if_set = True
+
+
+def _find_set(settings: Any, name: str) -> str:
+    """Return the name of an option that is set, or of the first one in a group; otherwise an empty string."""
+    *groups, last = name.split(".")
+    for group in groups:
+        settings = getattr(settings, group)
+    value = getattr(settings, last)
+    default = next(field_default(each) for each in fields(settings) if each.name == last)
+    if not is_dataclass(value):
+        return name if value != default else ""
+    return next((f"{name}.{inner}" for inner, *_ in find_differences(to_mapping(default), to_mapping(value))), "")
 
 
 def check_field(cls: type, name: str, value: Any, prefix: str) -> None:
-    """Raise DocmtError for a number out of the range of a field, or a value that is none of its Literals."""
+    """Raise OptionError for a number out of the range of a field, or a value that is none of its Literals."""
     kind = field_types(cls)[name]
     if typing.get_origin(kind) is Literal:
         check_choice(f"{prefix}{name}", value, typing.get_args(kind))
@@ -104,19 +178,19 @@ def check_field(cls: type, name: str, value: Any, prefix: str) -> None:
         check_number(f"{prefix}{name}", value, field_range(cls, name), whole=kind is int)
 
 
-def check_choice(flag: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Raise DocmtError unless `value` is allowed."""
+def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise OptionError unless `value` is allowed."""
     if value not in allowed:
-        raise DocmtError(f"{flag} is {quote(value)}: choose one of {', '.join(allowed)}")
+        raise OptionError(name, f"is {quote(value)}: choose one of {', '.join(allowed)}")
 
 
-def check_number(flag: str, value: Any, range: tuple[float, float], whole: bool = True) -> None:
-    """Raise DocmtError unless `value` is a number (or whole number) in the range."""
+def check_number(name: str, value: Any, range: tuple[float, float], whole: bool = True) -> None:
+    """Raise OptionError unless `value` is a number (or whole number) in the range."""
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        raise DocmtError(f"{flag} is {quote(value)}: {value_hint(int if whole else float)}")
+        raise OptionError(name, f"is {quote(value)}: {value_hint(int if whole else float)}")
     least, most = range
     if not least <= value <= most:  # NaN fails, too
-        raise DocmtError(f"{flag} is {quote(value)}: choose a number from {least:,} to {most:,}")
+        raise OptionError(name, f"is {quote(value)}: choose a number from {least:,} to {most:,}")
 
 
 def quote(value: object) -> str:
@@ -187,13 +261,13 @@ def _convert_sequence(origin: Any, members: tuple[Any, ...], value: Any) -> Any:
 
 
 def convert_or_raise(kind: Any, value: Any, name: str) -> Any:
-    """Return a value converted to a type. Raises DocmtError naming the option if it is invalid."""
+    """Return a value converted to a type. Raises OptionError if it is invalid."""
     if typing.get_origin(kind) is list and isinstance(value, list) and typing.get_args(kind)[0] in _ACCEPTED:
         return [convert_or_raise(typing.get_args(kind)[0], item, name) for item in value]
     try:
         return convert(kind, value)
     except (ValueError, TypeError, OverflowError) as error:
-        raise DocmtError(f"{name} is {quote(value)}: {value_hint(kind)}") from error
+        raise OptionError(name, f"is {quote(value)}: {value_hint(kind)}") from error
 
 
 def value_hint(kind: Any) -> str:
@@ -241,7 +315,9 @@ def build(cls: type[Settings], values: Any, location: str, prefix: str = "") -> 
     try:
         return cls(**converted)
     except DocmtError as error:
-        raise DocmtError(f"{location}: {error}" if location else str(error)) from error
+        if not location:
+            raise
+        raise DocmtError(f"{location}: {error}") from error
 
 
 def is_required(setting: Field[Any]) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, check_fields, ranged, short_repr
+from docmt.core.settings import MANY, Excludes, Needs, OptionError, check_fields, ranged, short_repr
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,6 +16,8 @@ USUAL_DRAFT_BEAM = 4
 """Beam size of drafts, first translations that other systems read."""
 FOR_TRANSLATE = ("n_best", "sampling", "seed")
 """Settings of the search that `docmt translate` has, and no other command."""
+_PUBLISHED = ("gtransformer", "thumt", "rfa", "huggingface")  # implementations of others
+_NOT_TOGETHER = "does not go together with {}: leave one of them out"
 Number = TypeVar("Number", float, "Tensor")
 
 
@@ -48,32 +49,24 @@ class SearchConfig:
     seed: int = ranged(1, 0, 2**63 - 1)
     """seed of the samples, which do not depend on the batches"""
 
+    option_rules = (
+        Excludes("min_length", "implementation thumt"),
+        Excludes("sequential", "sampling"),
+        *(Excludes("sequential", f"implementation {name}") for name in _PUBLISHED),
+        Needs("seed", "sampling"),
+        Needs("sampling", "beam 1", "needs {}: set it, or leave sampling out"),
+        *(Excludes("sampling", f"implementation {name}", _NOT_TOGETHER) for name in _PUBLISHED),
+    )
+
     def __post_init__(self) -> None:
         check_fields(self, "search.")
-        if self.implementation == "thumt" and self.min_length > 1:
-            raise DocmtError("search.min_length has no effect with search.implementation thumt. Leave it out.")
-        if self.sequential and (self.sampling or self.implementation != "docmt"):
-            other = "search.sampling" if self.sampling else f"search.implementation {self.implementation}"
-            raise DocmtError(f"search.sequential has no effect with {other}. Leave it out.")
-        self._check_sampling()
         if self.n_best > self.beam:
-            raise DocmtError(f"search.n_best is {self.n_best} but the beam is {self.beam}. Choose at most the beam.")
+            raise OptionError("search.n_best", f"is {self.n_best} but the beam is {self.beam}: choose at most the beam")
         if self.implementation != "thumt" and self.max_length_extra < max(self.min_length, 1):
-            raise DocmtError(
-                f"search.max_length_extra is {self.max_length_extra}: choose at least {max(self.min_length, 1)}, "
-                "the least number of tokens of a sentence"
-            )
-
-    def _check_sampling(self) -> None:
-        """Raise DocmtError for settings that do not go together with sampling, or have no effect without it."""
-        if not self.sampling and self.seed != SearchConfig.seed:
-            raise DocmtError("search.seed has no effect without search.sampling. Leave it out, or add search.sampling.")
-        if self.sampling and self.beam != 1:
-            raise DocmtError(f"search.sampling needs search.beam 1, but the beam is {self.beam}. Set search.beam to 1.")
-        if self.sampling and self.implementation != "docmt":
-            raise DocmtError(
-                f"search.sampling does not go together with search.implementation {self.implementation}. "
-                "Leave one of them out."
+            raise OptionError(
+                "search.max_length_extra",
+                f"is {self.max_length_extra}: choose at least {max(self.min_length, 1)}, the least number of tokens of "
+                "a sentence",
             )
 
     def __repr__(self) -> str:

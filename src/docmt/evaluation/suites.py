@@ -28,7 +28,7 @@ SENTENCE_SEPARATOR = "_eos"
 Question = tuple[Sequence[str], Sequence[Sequence[str]], int, int]
 """Source, candidates, index of the right candidate, and index of the tested sentence."""
 SHIPPED = ("pronouns", "phenomena")
-"""Names of the shipped English-German test sets, in the synthetic language of `docmt demo`."""
+"""Names of the shipped English-German test sets, in the synthetic language of `make demo-training`."""
 _TEST_SETS = Path(__file__).with_name("test_sets")
 _LANGUAGES = re.compile(r"[._]([a-z]{2})-([a-z]{2})(?=[._]|$)")
 

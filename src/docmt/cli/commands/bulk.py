@@ -31,11 +31,11 @@ from docmt.cli.options import ModelOptions, Parser, translator_of
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
-from docmt.core.settings import MANY, flag_of, option, quote
+from docmt.core.settings import MANY, Needs, flag_of, option, quote
 from docmt.decoding.search_config import SearchConfig
 
 if TYPE_CHECKING:
-    from docmt.bulk.status import JobStatus
+    from docmt.bulk.job_directory import JobStatus
     from docmt.decoding import Translator
 
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for models without a source language
@@ -79,6 +79,8 @@ class BulkOptions(ModelOptions):
     search: SearchConfig = SearchConfig()
     """beam search"""
 
+    option_rules = (Needs("samples", "search.sampling", "has no effect without {}: add it, with --search.beam 1"),)
+
 
 def parser() -> Parser[BulkOptions]:
     """Return the parser of the command."""
@@ -92,8 +94,6 @@ def parser() -> Parser[BulkOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     options = parser().parse(arguments)
-    if options.samples > 1 and not options.search.sampling:
-        raise DocmtError("--samples has no effect without --search.sampling: add it, with --search.beam 1")
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:
         return _print_status(options.input, options.json)
@@ -114,8 +114,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _print_status(directories: Sequence[str], json: str | None) -> int:
-    from docmt.bulk.job_directory import JobDirectory
-    from docmt.bulk.status import read_status
+    from docmt.bulk.job_directory import JobDirectory, read_status
 
     if len(directories) != 1:
         raise DocmtError("docmt bulk status needs one directory: that after -o of docmt bulk")
@@ -139,7 +138,7 @@ def _parse_share(text: str) -> tuple[int, int]:
 
 def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Run workers as actors, whose working directories may differ from that of this process."""
-    from docmt.bulk.ray_actors import run_actors
+    from docmt.bulk.workers import run_actors
 
     input = [str(Path(path).absolute()) for path in options.input]
     models = [str(Path(model).absolute()) if Path(model).exists() else model for model in options.model.split(",")]
@@ -149,12 +148,10 @@ def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Plan the job, if nobody has, and translate its shards. Return its status."""
-    from docmt.bulk.job_directory import JobDirectory
-    from docmt.bulk.planning import choose_kind, describe_input
+    from docmt.bulk.job_directory import JobDirectory, read_status
     from docmt.bulk.shard_files import FileShards
     from docmt.bulk.shard_rows import RowConfig
-    from docmt.bulk.status import read_status
-    from docmt.bulk.worker import Worker
+    from docmt.bulk.worker import Worker, choose_kind, describe_input
     from docmt.bulk.workers import sign_of_life
     from docmt.decoding.file_translation import FileConfig
 

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 from docmt.analysis.figures import METRICS_FILE, draw_curves, figure_format, read_curves, summarize_run
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
 from docmt.cli.model_arguments import SEARCH_DETAILS
-from docmt.cli.options import ModelOptions, Parser, changed, translator_of
+from docmt.cli.options import ModelOptions, Parser, translator_of
 from docmt.cli.output import Report, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
-from docmt.core.settings import flag_of, option
+from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.words import normalize_characters
@@ -58,6 +58,14 @@ class InspectOptions(ModelOptions):
     """run directories, or metrics.jsonl files"""
     search: SearchConfig = option(SearchConfig(), skip=SEARCH_DETAILS)
     """beam search"""
+
+    option_rules = (
+        Needs("device", "source", "has no effect without {}, because nothing is computed: leave it out"),
+        Needs("precision", "source", "has no effect without {}, because nothing is computed: leave it out"),
+        Needs("search", "source", "has no effect without {}: leave it out"),
+        Needs("context", "source", "has no effect without {}: leave it out"),
+        Excludes("search", "target", "has no effect with {}, because nothing is translated: leave it out"),
+    )
 
     def metrics_files(self) -> dict[Path, Path]:
         """Return the file of metrics of each path of --curves."""
@@ -97,14 +105,6 @@ def _check(options: InspectOptions) -> None:
         raise DocmtError("MODEL is missing; name a model directory, or run directories with --curves")
     if options.figure and not options.curves:
         raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
-    unread = (
-        (not options.source, ("device", "precision"), "without SOURCE, because nothing is computed"),
-        (not options.source, ("search", "context"), "without SOURCE"),
-        (options.target, ("search",), "with TARGET, because nothing is translated"),
-    )
-    for is_unread, names, reason in unread:
-        if is_unread and (unused := changed(options, *names)):
-            raise DocmtError(f"{flag_of(unused[0])} has no effect {reason}: leave it out")
     outputs = options.numbers_files()
     if options.figure:
         figure_format(options.figure)

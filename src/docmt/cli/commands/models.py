@@ -1,42 +1,123 @@
-"""docmt models
-
-List the models that every command takes by name or by language pair: those in the data home (DOCMT_HOME, or else docmt
-in the user's data directory) and those in the package. --available lists models that docmt pull gets.
-
-usage:
-    [--available]
-
-examples:
-    docmt models
-    docmt models --available
-"""
+"""docmt pull, models, convert and export: models from a hub, those that are there, from and to other toolkits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, Literal
 
 from docmt.cli.options import Parser
-from docmt.core.errors import printable
-from docmt.core.settings import read_package_yaml
+from docmt.core.errors import DocmtError, printable
+from docmt.core.settings import field_range, flag_of, option, read_package_yaml
+from docmt.model.systems import Context
+from docmt.model.transformer_config import TransformerConfig
+
+_log = logging.getLogger(__name__)
+
+_ADDED_TOKENS = {"tokenizer.json": " (its encode adds these tokens)", "docmt": " (its encode adds only TOKENS)"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullOptions:
+    """docmt pull OWNER/NAME
+
+    Download a pretrained translation model from the Hugging Face hub and convert it. Then every command takes its name
+    or its language pair in the place of a model directory. It is written to the data home: DOCMT_HOME, or else docmt in
+    the user's data directory. `docmt models --available` lists models.
+
+    usage:
+        OWNER/NAME [--revision REVISION] [-o DIRECTORY] [options]
+
+    examples:
+        docmt pull Helsinki-NLP/opus-mt-en-de
+        docmt pull facebook/nllb-200-distilled-600M --source-language en --target-language de
+    """
+
+    model: str = option(positional=True, metavar="OWNER/NAME")
+    """repository on the hub"""
+    revision: str = option("", metavar="REVISION")
+    """branch, tag or commit (default: main)"""
+    output: Path | None = option(None, flags=("-o",), metavar="DIRECTORY")
+    """new model directory (default: in the data home)"""
+    source_language: str = option("", metavar="CODE")
+    """source language, if the model has several"""
+    target_language: str = option("", metavar="CODE")
+    """target language, if the model has several"""
+    prefix: str = option("", metavar="TEXT")
+    """T5: text before each sentence, such as 'translate English to German:'"""
+    keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
+    """keep only the vocabulary of these files, for a smaller model"""
+
+
+def pull_parser() -> Parser[PullOptions]:
+    """Return the parser of docmt pull."""
+    return Parser("pull", PullOptions, PullOptions.__doc__)
+
+
+def run_pull(arguments: Sequence[str]) -> int:
+    """Download and convert a model."""
+    options = pull_parser().parse(arguments)
+    # imported here because torch loads slowly
+    from docmt.checkpoint.hub import choose_directory, find_pair, is_pulled, open_repository, pull_model
+    from docmt.checkpoint.model_names import describe_installed, is_non_commercial
+
+    model = open_repository(options.model, options.revision)
+    languages = options.source_language, options.target_language
+    directory = options.output or choose_directory(model, *languages)
+    pair = " to ".join(chosen or named for chosen, named in zip(languages, find_pair(model.name), strict=True))
+    licence = f"licence {model.licence}" if model.licence else "no licence stated"
+    _log.info(f"{model.hub_id}: {pair}{', ' * (len(pair) > 4)}{licence}, {model.size / 1e6:,.0f} MB")
+    if is_non_commercial(model.licence):
+        _log.warning(f"the licence of {model.hub_id}, {model.licence}, forbids commercial use")
+    if options.keep_vocabulary is None and not options.prefix and is_pulled(model, directory):
+        print(printable(f"{directory}: is there already, in this revision"))
+        return 0
+    pull_model(
+        model,
+        directory,
+        source_language=options.source_language,
+        target_language=options.target_language,
+        prefix=options.prefix,
+        keep_vocabulary=options.keep_vocabulary or (),
+    )
+    pulled = describe_installed(directory)
+    print(printable(f"{directory}: system {pulled.system}, {pulled.parameters / 1e6:.1f} million parameters"))
+    name = directory if options.output else pulled.pair or pulled.name
+    use = "train --store STORE --run RUN --initialize-from {}" if pulled.is_encoder else "translate {} FILE"
+    _log.info(f"try: docmt {use.format(name)}")
+    return 0
 
 
 @dataclass(frozen=True)
 class ModelsOptions:
-    """The options of the command."""
+    """docmt models
+
+    List the models that every command takes by name or by language pair: those in the data home (DOCMT_HOME, or else
+    docmt in the user's data directory) and those in the package. --available lists models that docmt pull gets.
+
+    usage:
+        [--available]
+
+    examples:
+        docmt models
+        docmt models --available
+    """
 
     available: bool = False
     """list recommended models on the hub instead"""
 
 
-def parser() -> Parser[ModelsOptions]:
-    """Return the parser of the command."""
-    return Parser("models", ModelsOptions, __doc__)
+def models_parser() -> Parser[ModelsOptions]:
+    """Return the parser of docmt models."""
+    return Parser("models", ModelsOptions, ModelsOptions.__doc__)
 
 
-def run(arguments: Sequence[str]) -> int:
+def run_models(arguments: Sequence[str]) -> int:
     """Print a list of models."""
-    options = parser().parse(arguments)
+    options = models_parser().parse(arguments)
     lines = _list_available() if options.available else _list_installed()
     print(printable("\n".join(lines), allowed="\n"))
     return 0
@@ -92,3 +173,174 @@ def _describe_licence(licence: str) -> str:
     from docmt.checkpoint.model_names import is_non_commercial  # imports torch
 
     return f"{licence}, no commercial use" if is_non_commercial(licence) else licence or "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+    """docmt convert FAMILY CHECKPOINT ... -o DIR
+
+    Convert a checkpoint of another toolkit to a docmt model directory. huggingface reads translation models (Marian,
+    NLLB-200, M2M100, mBART, T5, mT5, MADLAD-400, BART) and encoders (BERT, RoBERTa, XLM-R). The others read checkpoints
+    of published code with their dictionaries or vocabularies: fairseq-gtransformer (Bao et al. 2021), fairseq-rfa (Wu
+    et al. 2022) and thumt (Zhang et al. 2018), whose models translate text that is tokenized as their training data
+    was.
+
+    usage:
+        huggingface DIRECTORY -o DIRECTORY [options]
+        fairseq-gtransformer CHECKPOINT -o DIRECTORY [options]
+        fairseq-rfa CHECKPOINT -o DIRECTORY [options]
+        thumt CHECKPOINT -o DIRECTORY [options]
+
+    examples:
+        docmt convert huggingface opus-mt-en-de -o MODEL
+        docmt convert huggingface nllb-200-distilled-600M --source-language eng_Latn --target-language deu_Latn -o MODEL
+        docmt convert fairseq-gtransformer checkpoint_best.pt --dictionary dict.en.txt -o MODEL
+        docmt convert fairseq-rfa checkpoint_best.pt --source-dictionary dict.zh.txt --target-dictionary dict.en.txt -o
+            MODEL
+        docmt convert thumt model.npz --source-vocabulary vocab.zh.txt --target-vocabulary vocab.en.txt -o MODEL
+    """
+
+    family: Literal["huggingface", "fairseq-gtransformer", "fairseq-rfa", "thumt"] = option(
+        positional=True, metavar="FAMILY"
+    )
+    """format of the checkpoint: huggingface, fairseq-gtransformer, fairseq-rfa or thumt"""
+    checkpoint: Path = option(positional=True, metavar="CHECKPOINT")
+    """fairseq .pt or .safetensors file, thumt .npz or .safetensors file, huggingface directory"""
+    dictionary: Path | None = option(None, metavar="FILE")
+    """fairseq-gtransformer: dictionary, dict.*.txt"""
+    source_dictionary: Path | None = option(None, metavar="FILE")
+    """fairseq-rfa: source dictionary, dict.*.txt"""
+    target_dictionary: Path | None = option(None, metavar="FILE")
+    """fairseq-rfa: target dictionary, dict.*.txt"""
+    source_vocabulary: Path | None = option(None, metavar="FILE")
+    """thumt: source vocabulary, one symbol a line, <pad> first"""
+    target_vocabulary: Path | None = option(None, metavar="FILE")
+    """thumt: target vocabulary, one symbol a line, <pad> first"""
+    source_language: str = option("", metavar="CODE")
+    """huggingface: source language, by the code of a multilingual model, such as deu_Latn"""
+    target_language: str = option("", metavar="CODE")
+    """huggingface: target language, by the code of a multilingual model, such as deu_Latn"""
+    prefix: str = option("", metavar="TEXT")
+    """T5: text before each sentence, such as 'translate English to German:'"""
+    keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
+    """huggingface: keep only the vocabulary of these files, for a smaller model"""
+    allow_pickle: bool = False
+    """huggingface: read pytorch_model.bin, after a check that it calls nothing but what tensors need"""
+    layout: Literal["native", "published"] = "native"
+    """mBART: boundary tokens of the model (native) or of its G-Transformer (published)"""
+    output: Path = option(flags=("-o",), metavar="DIRECTORY")
+    """new model directory"""
+    arguments: Path | None = option(None, metavar="FILE")
+    """JSON file with training arguments, if not in the checkpoint (default: args.json beside it)"""
+    sentences: bool = False
+    """fairseq-gtransformer: convert a model of single sentences (doc_mode full)"""
+    context_sentences: int = option(2, range=field_range(Context, "sentences"))
+    """thumt: sentences in a context line of the training data"""
+    instance_tokens: int = option(512, range=field_range(TransformerConfig, "instance_tokens"))
+    """upper limit of the tokens of an instance, as in training"""
+
+
+def run_convert(arguments: Sequence[str]) -> int:
+    """Convert a checkpoint of another toolkit to a model directory."""
+    options = convert_parser().parse(arguments)
+    # imported here because torch loads slowly
+    from docmt.checkpoint import convert_gtransformer, convert_huggingface, convert_rfa, convert_thumt
+
+    converters: dict[str, Callable[..., Any]] = {
+        "fairseq-gtransformer": convert_gtransformer,
+        "fairseq-rfa": convert_rfa,
+        "thumt": convert_thumt,
+        "huggingface": convert_huggingface,
+    }
+    model = converters[options.family](options.checkpoint, **_converter_arguments(options, converters))
+    if model is None:
+        print(f"{printable(str(options.output))}: an encoder, for docmt train --initialize-from")
+        return 0
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    print(f"{printable(str(options.output))}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
+    return 0
+
+
+def convert_parser() -> Parser[ConvertOptions]:
+    """Return the parser of docmt convert."""
+    return Parser(
+        "convert",
+        ConvertOptions,
+        ConvertOptions.__doc__,
+        common="output arguments instance_tokens source_language target_language prefix keep_vocabulary",
+    )
+
+
+def _converter_arguments(options: ConvertOptions, converters: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Return the options that are set, as keyword arguments of the family's converter.
+
+    Raises DocmtError for a missing option, and for one of another family.
+    """
+    parameters = {family: signature(convert).parameters for family, convert in converters.items()}
+    common = ("family", "checkpoint")
+    arguments = {
+        setting.name: value
+        for setting in fields(options)
+        if setting.name not in common and (value := getattr(options, setting.name)) != setting.default
+    }
+    for name in arguments:
+        if name not in parameters[options.family]:
+            families = " or ".join(family for family in parameters if name in parameters[family])
+            raise DocmtError(f"{flag_of(name)} is for {families}, not for {options.family}: leave it out")
+    for name, parameter in list(parameters[options.family].items())[1:]:
+        if parameter.default is Parameter.empty and name not in arguments:
+            raise DocmtError(f"{flag_of(name)} is missing; see docmt convert --help")
+    return arguments
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """docmt export FORMAT MODEL -o DIR
+
+    Export a sentence model to CTranslate2, as a directory for ctranslate2.Translator with a tokenizer beside the model.
+    The command prints the tokens that must surround a sentence. Settings that CTranslate2 does not support are errors.
+
+    usage:
+        ctranslate2 MODEL -o DIRECTORY [--quantization TYPE]
+
+    examples:
+        docmt export ctranslate2 MODEL -o exported
+    """
+
+    format: Literal["ctranslate2"] = option(positional=True, metavar="FORMAT")
+    """output format: ctranslate2"""
+    model: str = option(positional=True, metavar="MODEL")
+    """model or run directory"""
+    output: Path = option(flags=("-o",), metavar="DIRECTORY")
+    """new directory"""
+    quantization: Literal["float32", "float16", "bfloat16", "int8"] = option("float32", metavar="TYPE")
+    """type of the stored weights: float32, float16, bfloat16 or int8"""
+
+
+def run_export(arguments: Sequence[str]) -> int:
+    """Export a model to another toolkit."""
+    options = export_parser().parse(arguments)
+    # imported here because torch loads slowly
+    from docmt.checkpoint import export_ctranslate2
+    from docmt.checkpoint.model_names import parse_model_paths
+
+    if len(paths := parse_model_paths(options.model)) > 1:
+        raise DocmtError(f"{options.model} is an ensemble: export one model, such as {paths[0]}")
+    values = export_ctranslate2(options.model, options.output, options.quantization)
+    print(f"{printable(str(options.output))}: {_describe_input(values['docmt'])}")
+    return 0
+
+
+def _describe_input(layout: Mapping[str, Any]) -> str:
+    """Return the input that CTranslate2 needs for a sentence."""
+    sentence = " ".join([*layout["source_opens"], "TOKENS", *layout["source_closes"]])
+    prefix = f", target_prefix {' '.join(layout['target_prefix'])}" if layout["target_prefix"] else ""
+    kind = layout["tokenizer"]
+    return printable(
+        f"CTranslate2 model, tokenizer {kind}; its input is {sentence}{_ADDED_TOKENS.get(kind, '')}{prefix}"
+    )
+
+
+def export_parser() -> Parser[ExportOptions]:
+    """Return the parser of docmt export."""
+    return Parser("export", ExportOptions, ExportOptions.__doc__, common="output")

@@ -112,7 +112,7 @@ def _read_overrides(option_parser: Parser[ReproduceOptions], arguments: Sequence
             group, dot, setting = name.rpartition(".")
             check_field(option_parser.names[name].owner, setting, value, group + dot)
     except DocmtError as error:
-        raise option_parser.add_location(error, option_parser.read(arguments)[1]) from error
+        raise option_parser.locate(error, option_parser.read(arguments)[1]) from error
     return overrides
 
 

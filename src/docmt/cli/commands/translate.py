@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from bisect import bisect_right
 from collections import Counter
@@ -36,7 +37,7 @@ from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
 from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_text
 from docmt.core.progress import plain_progress
-from docmt.core.settings import flag_of, option
+from docmt.core.settings import Excludes, check_fields, flag_of, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
 from docmt.documents import InputFile, read_input
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for languages without rules
+_BEGINNINGS = {"po": re.compile(r'^msgid "', re.M), "json": re.compile(r'\s*[{\[]\s*(["{\[]|$)')}
+_LOOKED_AT = 4000  # characters
 GROUP_DOCUMENTS = 64  # maximum documents of several files that are batched together
 
 
@@ -71,9 +74,10 @@ class InputConfig:
     join_lines: bool = False
     """join hard-wrapped lines of a paragraph (otherwise every line ends a sentence)"""
 
+    option_rules = (Excludes("join_lines", "layout lines", "needs running text, not {}: leave one of them out"),)
+
     def __post_init__(self) -> None:
-        if self.join_lines and self.layout == "lines":
-            raise DocmtError("input.join_lines needs running text, but --input.layout is lines: leave one of them out")
+        check_fields(self, "input.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +126,7 @@ def run(arguments: Sequence[str]) -> int:
     check_bilingual(options.bilingual)
     if options.bilingual and len(outputs) > 1:
         raise DocmtError(f"--bilingual is one file, but there are {len(outputs)} inputs: translate them one by one")
-    layout = options.input.layout
-    formats = [_output_format(options.format, layout, *names) for names in outputs.items()]
-    _check_n_best(options.search, formats)
-    check_alignments(options.alignments, formats)
+    _check_formats(options, [_output_format(options.format, options.input.layout, *names) for names in outputs.items()])
     if options.input.language and not knows_language(options.input.language):
         _log.warning(
             f"--input.language {options.input.language}: there are no segmentation rules for this language; those of "
@@ -140,9 +141,7 @@ def run(arguments: Sequence[str]) -> int:
     language = options.input.language or languages[0] or DEFAULT_LANGUAGE
     markup = FileConfig(*languages, language, tuple(options.fields), options.bilingual)
     files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
-    formats = [file.format for file in files]
-    _check_n_best(options.search, formats)
-    check_alignments(options.alignments, formats)
+    _check_formats(options, [file.format for file in files])
     translator = translator_of(options)  # last, because a large model takes minutes
     fingerprint = _fingerprint(translator, files, options)
     writers = [TranslationWriter(file, fingerprint, options.resume, report) for file in files]
@@ -171,14 +170,17 @@ def _log_repeated(writers: Iterable[TranslationWriter]) -> None:
 def _log_partial(writers: Iterable[TranslationWriter]) -> None:
     """Log what OUT.partial is for, where failures left any."""
     if paths := [writer.partial for writer in writers if writer.partial]:
-        others = f" (and {len(paths) - 1} others)" if len(paths) > 1 else ""
+        count = len(paths) - 1
+        others = f" (and {count} {'other' if count == 1 else 'others'})" if count else ""
         _log.warning(f"{paths[0]}{others} is for --resume, which translates only what is missing: delete it otherwise")
 
 
-def _check_n_best(search: SearchConfig, formats: Iterable[str]) -> None:
-    """Raise DocmtError for n-best output in a format with one translation a sentence."""
-    if search.n_best > 1 and any(format != "jsonl" for format in formats):
+def _check_formats(options: TranslateOptions, formats: Iterable[str]) -> None:
+    """Raise DocmtError for n-best output or alignments in a format with one translation a sentence."""
+    formats = set(formats)
+    if options.search.n_best > 1 and formats - {"jsonl"}:
         raise DocmtError("--search.n-best above 1 needs --format jsonl: text has one translation a sentence")
+    check_alignments(options.alignments, formats)
 
 
 def _output_format(format: str, layout: str, source: str, output: str) -> str:
@@ -281,6 +283,8 @@ def _read(
             input = read_input(
                 path, layout=config.layout, language=config.language, join_lines=config.join_lines, text=text
             )
+            if path == STANDARD and input.format == "text":
+                _warn_of_markup_without_a_name(text)
             output_format = _output_format(format, input.format, "", output)
             if output_format == "text":
                 _check_text_output(path, output)
@@ -308,6 +312,13 @@ def _warn_of_markup(path: str, data: bytes, layout: Layout) -> None:
         _log.warning(
             f"{path} is {format.name}, but --layout {layout} translates its markup like words: leave out --layout"
         )
+
+
+def _warn_of_markup_without_a_name(text: str) -> None:
+    """Warn if standard input looks like a format that only the name of a file tells."""
+    for name, beginning in _BEGINNINGS.items():
+        if beginning.search(text[:_LOOKED_AT]):
+            _log.warning(f"standard input looks like {name} but is translated as text: add --format {name}")
 
 
 def _make_job(path: str, output: str, format: str, config: InputConfig, file: FileTranslation) -> TranslationJob:
@@ -371,6 +382,7 @@ def _translate(
     translator: Translator, writers: Sequence[TranslationWriter], alignments: bool, earlier: Counter[int]
 ) -> None:
     """Translate the documents of these files. Failed parts do not stop the others. earlier: equal ones."""
+    sizes = [len(document) for writer in writers for document in writer.file.documents]
     documents = [
         # Records of JSONL have the words of the model, to which their scores belong.
         translator.prepare(document, with_addresses=True) if writer.file.format == "jsonl" else document
@@ -387,8 +399,7 @@ def _translate(
             finished = sum(point.sentences for point in resume_points.values())
             total = sum(map(len, writer.file.documents))
             _log.info(f"{writer.file.name}: {finished:,} of {total:,} sentences are done")
-    sizes = [len(document) for writer in writers for document in writer.file.documents]
-    if len(done) == len(sizes) and all(done[number].sentences == size for number, size in enumerate(sizes)):
+    if all(number in done and done[number].sentences == size for number, size in enumerate(sizes)):
         return
     for parts in translator.stream_parts(documents, copies=copies, resume_points=done):
         parts = _align(translator, parts) if alignments else parts

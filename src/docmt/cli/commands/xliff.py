@@ -1,15 +1,4 @@
-"""docmt extract FILE -o FILE.xlf
-
-Write the text of a file to a bilingual XLIFF file, for people who translate or post-edit it. With a model, the
-translation and its scores are added. docmt merge puts the edited translation back into the file.
-
-usage:
-    FILE -o FILE.xlf [options]
-
-examples:
-    docmt extract report.docx -o report.xlf --model MODEL
-    docmt extract page.html -o page.xlf --source-language en --target-language fr
-"""
+"""docmt extract and docmt merge: the text of a file to bilingual XLIFF, and the edited translation back."""
 
 from __future__ import annotations
 
@@ -23,9 +12,11 @@ from docmt.cli.corpus_io import check_outputs
 from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
+from docmt.core.plain_text import read_bytes, write_bytes
 from docmt.core.settings import option
-from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, read_file
+from docmt.decoding.file_translation import FIELD_SEPARATOR, FileConfig, FileTranslation, align_parts, read_file
 from docmt.documents.input_formats import FORMATS, FormatName
+from docmt.formats.xliff_exchange import apply_targets, read_xliff_targets
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -37,7 +28,18 @@ SUFFIXES = (".xlf", ".xliff")
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractOptions(SearchOptions):
-    """The options of the command."""
+    """docmt extract FILE -o FILE.xlf
+
+    Write the text of a file to a bilingual XLIFF file, for people who translate or post-edit it. With a model, the
+    translation and its scores are added. docmt merge puts the edited translation back into the file.
+
+    usage:
+        FILE -o FILE.xlf [options]
+
+    examples:
+        docmt extract report.docx -o report.xlf --model MODEL
+        docmt extract page.html -o page.xlf --source-language en --target-language fr
+    """
 
     file: str = option(positional=True, metavar="FILE")
     """input file"""
@@ -55,19 +57,19 @@ class ExtractOptions(SearchOptions):
     """language of the translation (default: that of the model)"""
 
 
-def parser() -> Parser[ExtractOptions]:
-    """Return the parser of the command."""
+def extract_parser() -> Parser[ExtractOptions]:
+    """Return the parser of docmt extract."""
     return Parser(
         "extract",
         ExtractOptions,
-        __doc__,
+        ExtractOptions.__doc__,
         common="output model format fields source_language target_language search.beam batch_tokens device precision",
     )
 
 
-def run(arguments: Sequence[str]) -> int:
+def run_extract(arguments: Sequence[str]) -> int:
     """Write a bilingual file. Return 2 if a part could not be translated."""
-    options = parser().parse(arguments)
+    options = extract_parser().parse(arguments)
     if Path(options.output).suffix.lower() not in SUFFIXES:
         raise DocmtError(f"-o {options.output}: extract writes XLIFF. End the name in {' or '.join(SUFFIXES)}.")
     check_outputs(options.output, inputs=[options.file])
@@ -75,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     model_languages = translator.languages if translator else ("", "")
     source = options.source_language or model_languages[0]
     config = FileConfig(source, options.target_language or model_languages[1], source or "en", tuple(options.fields))
-    file = read_markup(options.file, options.format, config)
+    file = _read_markup(options.file, options.format, config)
     if not (options.target_language or model_languages[1]):
         _log.warning("%s names no target language: add --target-language CODE", options.output)
     report = Report()
@@ -84,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     return report.log(1, 1, "files", "translated")
 
 
-def read_markup(path: str, format: str, config: FileConfig) -> FileTranslation:
+def _read_markup(path: str, format: str, config: FileConfig) -> FileTranslation:
     """Return a file with markup. format: see `read_file`. Raises DocmtError for plain text and JSONL."""
     file = read_file(path, format, config)
     if isinstance(file, bytes):
@@ -105,3 +107,60 @@ def _translate(translator: Translator, file: FileTranslation, report: Report) ->
                 part = replace(part, translation=None, error=checked)
             records.append(file.to_records(part))
     return records
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions:
+    """docmt merge FILE.xlf -o FILE
+
+    Write a file with the translation of a bilingual XLIFF file, which docmt extract made and people edited. All else in
+    the file stays as in the original.
+
+    usage:
+        FILE.xlf -o FILE [options]
+
+    examples:
+        docmt merge report.xlf -o bericht.docx
+        docmt merge report.xlf -o bericht.docx --original archive/report.docx
+    """
+
+    file: str = option(positional=True, metavar="FILE.xlf")
+    """XLIFF 2 file with translations"""
+    output: str = option(flags=("-o",), metavar="FILE")
+    """translated file to write, in the format of the original"""
+    original: str = option("", metavar="FILE")
+    """file that was extracted (default: as the XLIFF file names it)"""
+    fields: list[str] = option([], metavar="NAME")
+    """fields that were extracted (default: as the XLIFF file names them)"""
+
+
+def merge_parser() -> Parser[MergeOptions]:
+    """Return the parser of docmt merge."""
+    return Parser("merge", MergeOptions, MergeOptions.__doc__, common="output original fields")
+
+
+def run_merge(arguments: Sequence[str]) -> int:
+    """Write the translated file."""
+    options = merge_parser().parse(arguments)
+    targets = read_xliff_targets(read_bytes(options.file), options.file)
+    original = options.original or _find_original(targets.original, options.file)
+    check_outputs(options.output, inputs=[options.file, original])
+    format, *fields = targets.format.split(FIELD_SEPARATOR)
+    languages = targets.source_language, targets.target_language
+    file = _read_markup(original, format or "auto", FileConfig(*languages, fields=tuple(options.fields or fields)))
+    file.check_output(options.output)
+    units, warnings = apply_targets(file.units.file.units, targets)
+    write_bytes(options.output, file.units.file.write(units, targets.target_language))
+    for warning in warnings[:20]:
+        _log.warning("%s", warning)
+    if len(warnings) > 20:
+        _log.warning("%s: and %d more", options.file, len(warnings) - 20)
+    return 0
+
+
+def _find_original(name: str, file: str) -> str:
+    """Return the path of the original: as named, or beside the XLIFF file. Raises DocmtError if there is none."""
+    for path in (Path(name), Path(file).parent / name, Path(file).parent / Path(name).name):
+        if name and path.is_file():
+            return str(path)
+    raise DocmtError(f"{file} was extracted from {name or 'an unnamed file'}, which is not there: add --original FILE")
