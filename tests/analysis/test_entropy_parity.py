@@ -31,7 +31,7 @@ BOS, PAD, EOD = 0, 1, 57
 NAMES = (
     (r"\.layers\.", "."),
     (r"self_attn_local", "attention.local"),
-    (r"self_attn_global", "attention.whole"),
+    (r"self_attn_global", "attention.global"),
     (r"self_attn_gate\.0", "attention.gate.linear"),
     (r"self_attn_layer_norm", "attention_residual.norm"),
     (r"encoder_attn_local", "cross.local"),
@@ -78,7 +78,7 @@ def published(variant):
         name = "tokens.weight" if name == "encoder.embed_tokens.weight" else name
         for pattern, replacement in NAMES:
             name = re.sub(pattern, replacement, name)
-        weights[name if grouped else name.replace(".local.", ".whole.")] = tensor
+        weights[name if grouped else name.replace(".local.", ".global.")] = tensor
     model = TranslationModel(config)
     model.load_state_dict(weights)
     return model.eval()

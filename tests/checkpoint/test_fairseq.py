@@ -166,7 +166,7 @@ def checkpoint_names(name):
         ("attention.gate.linear", "self_attn_gate.0"),
         ("cross.gate.linear", "encoder_attn_gate.0"),
         ("attention.local", "self_attn_local"),
-        ("attention.whole", "self_attn_global"),
+        ("attention.global", "self_attn_global"),
         ("cross.local", "encoder_attn_local"),
         ("cross.whole", "encoder_attn_global"),
         (".query.", ".q_proj."),

@@ -240,7 +240,7 @@ def test_a_group_model_that_begins_exactly_learns_to_look_at_the_document(varian
     states = model(batch.inputs)
     logits = model.project(states)
     torch.nn.functional.cross_entropy(logits, batch.labels).backward()
-    new = [name for name in model.state_dict() if ".whole.output.weight" in name]
+    new = [name for name in model.state_dict() if ".global.output.weight" in name]
     assert new and all(dict(model.named_parameters())[name].grad.abs().max() > 0 for name in new)
 
 

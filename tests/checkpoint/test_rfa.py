@@ -95,8 +95,8 @@ def test_a_temperature_that_is_not_learned_is_that_of_the_arguments(conversion):
     values = values_of(VARIANT, learned_tau=False, causal_tau=1.5, cross_tau=0.5)
     files["arguments"].write_text(json.dumps(values))
     layer = convert_rfa(**files).decoder[1]
-    assert layer.attention.whole.features.temperature.unique().tolist() == [1.5]
-    assert layer.cross.whole.features.temperature.unique().tolist() == [0.5]
+    assert layer.attention.global_.features.temperature.unique().tolist() == [1.5]
+    assert layer.cross.global_.features.temperature.unique().tolist() == [0.5]
 
 
 @pytest.mark.full

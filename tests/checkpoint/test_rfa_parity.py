@@ -230,8 +230,8 @@ def set_features(model, causal, cross):
     """Puts in the matrices [layers, H, D, k] that were drawn for a training pass of theirs."""
     with torch.no_grad():
         for layer, matrices, cross_matrices in zip(model.decoder, causal, cross, strict=True):
-            layer.attention.whole.features.matrices.copy_(torch.from_numpy(matrices))
-            layer.cross.whole.features.matrices.copy_(torch.from_numpy(cross_matrices))
+            layer.attention.global_.features.matrices.copy_(torch.from_numpy(matrices))
+            layer.cross.global_.features.matrices.copy_(torch.from_numpy(cross_matrices))
 
 
 @pytest.mark.full

@@ -52,7 +52,7 @@ def test_four_updates_lead_to_the_same_weights(models, monkeypatch):
     model = models(record["variant"])
     batch, _ = rfa.inputs(model, record["batch_L"])
     rfa_faults.add_faults(monkeypatch, model, batch.inputs.source)
-    evaluated = model.decoder[0].attention.whole.features.matrices.clone()
+    evaluated = model.decoder[0].attention.global_.features.matrices.clone()
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     for number, step in enumerate(record["steps"]):
         # They add epsilon before they correct the bias of the second moment.

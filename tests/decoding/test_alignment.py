@@ -99,7 +99,7 @@ def test_links_stay_in_the_sentence(settings):
 def test_group_models_read_their_local_attention():
     model = copying_model(system="group")
     with torch.no_grad():
-        model.get_submodule("decoder.0.cross.whole.key").weight.zero_()
+        model.get_submodule("decoder.0.cross.global.key").weight.zero_()
     weights = weights_of(model, [[[5, 6], [6, 5]]], [[[6, 5], [5, 6]]])[0]
     assert [weights[n].argmax(1).tolist() for n in range(2)] == [[1, 0], [1, 0]]
 

@@ -98,4 +98,4 @@ def test_a_prefix_that_leaves_no_room_in_the_published_search_is_refused(monkeyp
                 while beams.unfinished:
                     beams.step()
             hypothesis = max(beams.finished[0], key=lambda hypothesis: hypothesis.score)
-            assert (hypothesis.sentences[0], hypothesis.free_tokens) == ([5] * words, 34)
+            assert (hypothesis.sentences[0], hypothesis.chosen_tokens) == ([5] * words, 34)

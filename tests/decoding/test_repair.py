@@ -176,7 +176,7 @@ def stream_spans(model, sources, context, start=None, **options):
     """Return the spans of a greedy search with a few sentences a batch, in the lists in which they are yielded."""
     options |= {"context": ContextConfig(**context), "batch_tokens": 40, "look_ahead": 40}
     config = SearchConfig(beam=1, **SHORT_LIMITS)
-    return list(DocumentStream(model, sources, SPECIALS, config, **options).spans(start=start))
+    return list(DocumentStream(model, sources, SPECIALS, config, **options).translate(start=start))
 
 
 def sentences(lists):

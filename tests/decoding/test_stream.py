@@ -42,7 +42,7 @@ def stream_spans(model, settings, **options):
     """Return all spans of the texts, in the lists in which they are yielded."""
     config, search_options = split_settings(settings)
     stream = DocumentStream(model, TEXTS, SPECIALS, config, **search_options, **{"look_ahead": 20, **options})
-    return list(stream.spans())
+    return list(stream.translate())
 
 
 def sentence_results(spans):
@@ -86,7 +86,7 @@ def test_spans_equal_one_search_and_resumed_streams(name, monkeypatch):
         history_sizes.append(len(self._task.history._translations))
 
     monkeypatch.setattr(DocumentStream, "_forget", forgetting)
-    lists = list(DocumentStream(model, TEXTS, SPECIALS, config, **options, look_ahead=20).spans(counts.append))
+    lists = list(DocumentStream(model, TEXTS, SPECIALS, config, **options, look_ahead=20).translate(counts.append))
     assert max(history_sizes) <= 3, "only translations that a later instance sees"
     assert sum(counts) == sum(map(len, TEXTS))
     assert len(lists) > 6
@@ -147,7 +147,7 @@ def test_a_document_continues_after_supplied_translations(name):
 
     def run(**more):
         stream = DocumentStream(model, [LONG], SPECIALS, config, **options, drafts=drafts, look_ahead=20, **more)
-        return flat(stream.spans())
+        return flat(stream.translate())
 
     def translate(**more):
         return sentence_results(run(**more))
@@ -195,7 +195,7 @@ def test_a_document_that_fails_does_not_stop_others(name, monkeypatch):
     wanted = sentence_results(flat(stream_spans(model, search)))
     monkeypatch.setitem(document_stream.ORDERS, order, failing)
     stream = DocumentStream(model, TEXTS, SPECIALS, config, **options, look_ahead=60, yield_errors=True)
-    spans = flat(stream.spans(counts.append))
+    spans = flat(stream.translate(counts.append))
     failed = {(span.document, n) for span in spans if span.error for n in range(span.first, span.last)}
     assert (3, 13) in failed and len(failed) < 9
     assert all(str(span.error) == "it is bad" and not span.hypotheses for span in spans if span.error)
@@ -212,7 +212,9 @@ def test_documents_that_cannot_be_cut():
     """With learned positions a sentence may be too long for the model."""
     model = build(3, system="sentence", position_encoding="learned", max_positions=24)
     (config, options), texts = split_settings(TINY), [DOCUMENTS[0], [[5], [6] * 30], [], DOCUMENTS[2]]
-    spans = flat(DocumentStream(model, texts, SPECIALS, config, **options, look_ahead=20, yield_errors=True).spans())
+    spans = flat(
+        DocumentStream(model, texts, SPECIALS, config, **options, look_ahead=20, yield_errors=True).translate()
+    )
     (error,) = [span for span in spans if span.error]
     assert (error.document, error.first, error.last) == (1, 0, 2)
     assert str(error.error).startswith("sentence 2 of the document may need ")
@@ -279,7 +281,7 @@ def test_instances_of_similar_length_are_yielded_batch_by_batch():
 
     def batches(documents, search):
         stream = DocumentStream(model, documents, SPECIALS, search, batch_tokens=45, look_ahead=1000)
-        return [[span.document for span in spans] for spans in stream.spans()]
+        return [[span.document for span in spans] for spans in stream.translate()]
 
     assert batches(alike, search) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
     assert batches(unequal, search) == [list(range(12))]
@@ -293,7 +295,7 @@ def test_the_first_sentences_of_a_long_document_come_early():
     search = SearchConfig(beam=1, **SHORT_LIMITS)
 
     def spans(search, look_ahead=10_000):
-        return flat(DocumentStream(model, [document], SPECIALS, search, look_ahead=look_ahead).spans())
+        return flat(DocumentStream(model, [document], SPECIALS, search, look_ahead=look_ahead).translate())
 
     early = spans(search)
     assert [span.first for span in early] == [0, 51]  # 256 source tokens, then the rest

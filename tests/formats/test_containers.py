@@ -205,7 +205,7 @@ def test_a_note_at_the_beginning_of_its_paragraph_is_written():
 def test_a_space_after_a_single_code_goes_into_its_content():
     file = XmlFile(b"<p>One <x/> <b> two</b> <br/> three <x/><b> four</b></p>", "x.xml")
     builder = UnitBuilder(collapse=True)
-    kinds = {"x": "alone", "br": "space", "b": "pair"}
+    kinds = {"x": "single", "br": "space", "b": "pair"}
     read_inline(file, file.root.children, builder, lambda each: kinds[each.name])
     unit = builder.finish()
     assert unit.text == "One two three four"

@@ -124,9 +124,9 @@ def test_codes():
         ("close", "</b>", True, False),
         ("open", "<a href='u'>", False, False),
         ("close", "</a>", False, False),
-        ("alone", "<br>", True, True),
-        ("alone", "<img src=i> ", True, False),
-        ("alone", "<code>f()</code>", True, False),
+        ("single", "<br>", True, True),
+        ("single", "<img src=i> ", True, False),
+        ("single", "<code>f()</code>", True, False),
     ]
 
 

@@ -178,7 +178,7 @@ def test_marks_and_fields_are_single_codes(mark):
     body = f"<text:p>One{mark} two</text:p>"
     unit = load(pack(body)).units[0]
     assert unit.text == "One two"
-    assert [(code.kind, code.offset, code.content) for code in unit.codes] == [("alone", 3, mark)]
+    assert [(code.kind, code.offset, code.content) for code in unit.codes] == [("single", 3, mark)]
     assert body_of(change(pack(body))) == f"<text:p>Óné{mark} twó</text:p>"
 
 
@@ -494,8 +494,8 @@ def check_round_trip(data, path):
     new = [pseudo(unit) for unit in file.units]
     again = load(file.write(new, "cs"), path)
     assert [unit.text for unit in again.units] == [unit.text for unit in new]
-    kinds = [[(code.kind, code.offset) for code in unit.codes if code.kind == "alone"] for unit in new]
-    assert [[(code.kind, code.offset) for code in unit.codes if code.kind == "alone"] for unit in again.units] == kinds
+    kinds = [[(code.kind, code.offset) for code in unit.codes if code.kind == "single"] for unit in new]
+    assert [[(code.kind, code.offset) for code in unit.codes if code.kind == "single"] for unit in again.units] == kinds
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_tags_are_pairs():
 
 def test_codes_of_the_unit_stay():
     unit = Unit(
-        "a b", (Code(0, "open", "1", "*"), Code(1, "alone", "2", "|", is_space=True), Code(3, "close", "1", "*"))
+        "a b", (Code(0, "open", "1", "*"), Code(1, "single", "2", "|", is_space=True), Code(3, "close", "1", "*"))
     )
     assert hide_placeholders(unit) == unit
 
@@ -96,10 +96,10 @@ def test_translations_have_their_spaces(source, target, rendered):
 
 
 def test_a_space_goes_to_the_side_that_needs_it():
-    code = Code(0, "alone", "1", "%s ")
-    assert tidy_spaces(Unit("ab cd", (Code(5, "alone", "1", "%s "),))).render() == "ab cd %s"
-    assert tidy_spaces(Unit("ab cd", (Code(2, "alone", "1", "%s "),))).render() == "ab %s cd"
-    assert tidy_spaces(Unit("ab cd", (Code(3, "alone", "1", " %s"),))).render() == "ab %s cd"
+    code = Code(0, "single", "1", "%s ")
+    assert tidy_spaces(Unit("ab cd", (Code(5, "single", "1", "%s "),))).render() == "ab cd %s"
+    assert tidy_spaces(Unit("ab cd", (Code(2, "single", "1", "%s "),))).render() == "ab %s cd"
+    assert tidy_spaces(Unit("ab cd", (Code(3, "single", "1", " %s"),))).render() == "ab %s cd"
     assert tidy_spaces(Unit("", (code,))).render() == "%s"
 
 

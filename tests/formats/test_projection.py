@@ -184,7 +184,7 @@ def test_no_code_is_lost_or_doubled(case):
     assert projected.text == text + unit.text[position:]
     before, after = Counter(code.id for code in unit.codes), Counter(code.id for code in projected.codes)
     assert before.keys() == after.keys()
-    single = {code.id for code in unit.codes if code.kind == "alone" or not code.can_copy}
+    single = {code.id for code in unit.codes if code.kind == "single" or not code.can_copy}
     assert all(before[id] == after[id] for id in single)
     assert {code.id for code in missing} <= before.keys()
 
@@ -201,8 +201,8 @@ def test_text_that_stays_keeps_its_codes(unit):
 @pytest.mark.parametrize(
     "codes",
     [
-        [Code(2, "alone", "1"), Code(1, "alone", "2")],
-        [Code(9, "alone", "1")],
+        [Code(2, "single", "1"), Code(1, "single", "2")],
+        [Code(9, "single", "1")],
         [Code(0, "close", "1")],
         [Code(0, "open", "1")],
         [Code(0, "open", "1"), Code(0, "open", "2"), Code(1, "close", "1"), Code(1, "close", "2")],

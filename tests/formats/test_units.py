@@ -39,4 +39,4 @@ def test_what_is_not_paired_is_single():
     unit = builder.finish()
     assert unit.text == "a b c"
     assert unit.render() == "a <b>b<i></b></u><br>c"
-    assert [code.kind for code in unit.codes] == ["open", "alone", "close", "alone", "alone"]
+    assert [code.kind for code in unit.codes] == ["open", "single", "close", "single", "single"]

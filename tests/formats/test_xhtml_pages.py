@@ -38,9 +38,9 @@ def test_units_and_codes():
     assert kinds == [
         ("open", "<b>"),
         ("close", "</b>"),
-        ("alone", "<br/>"),
-        ("alone", "<img alt='Cat'/> "),
-        ("alone", "<code>f</code>"),
+        ("single", "<br/>"),
+        ("single", "<img alt='Cat'/> "),
+        ("single", "<code>f</code>"),
     ]
     assert file.skipped == [Skipped("texts of drawings", "no"), Skipped("code", "code")]
     check_pseudo(file)

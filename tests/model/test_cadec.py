@@ -20,7 +20,7 @@ DOCUMENT = [[0, 5 + i, 15 + i, 2] for i in range(6)]
 TARGET = [[0, 25 + i, 27 + i, 2] for i in range(6)]
 DRAFTS = [[0, 35 + i, 45 + i, 41, 2] for i in range(6)]
 OTHER = [[0, 50, 51, 2], [0, 52, 2]]
-NEW = (".cross.whole.", ".draft")
+NEW = (".cross.global.", ".draft")
 
 
 def build(seed=0, noise=0.2, system="cadec", options=None, **settings):

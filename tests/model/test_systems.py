@@ -248,7 +248,7 @@ def test_halves_of_the_heads_are_all_heads_of_the_sentence_model():
     assert not torch.allclose(*(model.logits([(SOURCE, TARGET)])[0] for model in (halves, sentence)))
 
 
-@pytest.mark.parametrize(("silent", "system"), [("whole", "sentence"), ("local", "concat")])
+@pytest.mark.parametrize(("silent", "system"), [("global", "sentence"), ("local", "concat")])
 def test_with_half_of_the_heads_silent_the_others_are_a_simpler_system(silent, system):
     """Heads over the document alone are the concat system, heads within sentences alone the sentence system."""
     sentence = build(system="sentence")
@@ -270,7 +270,7 @@ def test_the_mean_of_group_and_global_attention_is_half_of_each():
     model = build(group=Group(fusion="mean"))
     x, context = torch.randn(len(pack([SOURCE]).tokens), 16), FullContext(pack([SOURCE]))
     block = model.encoder[0].attention
-    torch.testing.assert_close(block(x, context), (block.local(x, context) + block.whole(x, context)) / 2)
+    torch.testing.assert_close(block(x, context), (block.local(x, context) + block.global_(x, context)) / 2)
 
 
 @pytest.mark.parametrize("distances", [False, True])
@@ -347,7 +347,7 @@ def test_scopes_of_the_ablations(options, encoder, cross):
 
 def scope_of(attention):
     """What a layer sees, by the parts that it has and by what these look at."""
-    parts = {"sentence": attention.local, "document": attention.whole}
+    parts = {"sentence": attention.local, "document": attention.global_}
     assert all(each is None or each.scope.extent == part for part, each in parts.items())
     assert (attention.gate is not None) == (None not in parts.values())
     return "both" if attention.gate is not None else next(part for part, each in parts.items() if each is not None)
@@ -387,7 +387,7 @@ def test_published_initialisation():
     model = TranslationModel(ModelConfig(preset="base", vocabulary_size=2000))
     assert model.tokens.weight.std().item() == pytest.approx(512**-0.5, rel=0.02)
     assert not model.tokens.weight[1].any()
-    attention = model.decoder[-1].cross.whole
+    attention = model.decoder[-1].cross.global_
     bound = (2**-0.5) * (6 / 1024) ** 0.5
     assert attention.query.weight.abs().max().item() == pytest.approx(bound, rel=0.01)
     assert attention.output.weight.abs().max().item() == pytest.approx((6 / 1024) ** 0.5, rel=0.01)

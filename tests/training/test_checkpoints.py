@@ -68,7 +68,7 @@ def test_a_group_model_starts_from_a_sentence_model(change, store, sentence_run,
     random = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     new = set(initialize_from(model, sentence_run, store.tokenizer))
     for name, tensor in model.state_dict().items():
-        if ".gate." in name or ".whole." in name:
+        if ".gate." in name or ".global." in name:
             assert name in new
             assert torch.equal(tensor, random[name])
         else:
@@ -93,13 +93,13 @@ def test_attention_over_the_document_may_start_as_that_within_sentences(change, 
     assert all(".gate." in name for name in new)
     for name, tensor in model.state_dict().items():
         if name not in new:
-            assert torch.equal(tensor, pretrained[name.replace(".whole.", ".local.")])
+            assert torch.equal(tensor, pretrained[name.replace(".global.", ".local.")])
     # A model with group attention only has no weights under the global ones' names.
     train(change(run=tmp_path / "grouped", model__group__top_attention="group", stop__max_steps=1))
     grouped = load_model(tmp_path / "grouped").state_dict()
     assert all(".gate." in name for name in initialize_from(model, tmp_path / "grouped", store.tokenizer))
-    whole = "decoder.1.cross.whole.key.weight"
-    assert torch.equal(model.state_dict()[whole], grouped[whole.replace("whole", "local")])
+    whole = "decoder.1.cross.global.key.weight"
+    assert torch.equal(model.state_dict()[whole], grouped[whole.replace("global", "local")])
 
 
 def test_closed_gates_begin_with_the_sentence_model(change, store, sentence_run):

@@ -133,7 +133,7 @@ def test_label_tokens_are_known_before_collating(name, change, drafted):
 
 
 PROMISED = {
-    "group": (".gate.", ".whole."),
+    "group": (".gate.", ".global."),
     "context": ("context",),
     "context, as published": ("context",),
     "context in the encoder": ("context",),
@@ -156,7 +156,7 @@ PROMISED = {
     "selective, as published": ("above_encoder.",),
     "selective in the decoder": (".context",),
     "selective on both sides, as published": (".context",),
-    "cadec": (".cross.whole.", ".draft"),
+    "cadec": (".cross.global.", ".draft"),
 }
 
 
@@ -189,7 +189,7 @@ def test_with_copies_only_gates_are_new(change, sentence_run, tmp_path):
     loaded = load_model(sentence_run).state_dict()
     for weight, tensor in load_model(tmp_path / "run").state_dict().items():
         if ".gate." not in weight:
-            assert torch.equal(tensor, loaded[weight.replace(".whole.", ".local.")]), weight
+            assert torch.equal(tensor, loaded[weight.replace(".global.", ".local.")]), weight
 
 
 def test_a_frozen_run_resumes_bit_for_bit(change, sentence_run, monkeypatch, tmp_path):
@@ -256,7 +256,7 @@ def test_a_document_model_is_a_start_as_well(change, store, tmp_path):
         new = initialize_from(model, tmp_path / "document", store.tokenizer)
         for weight, tensor in model.state_dict().items():
             if weight not in new:
-                assert torch.equal(tensor, loaded[weight.replace(".local.", ".whole.")])
+                assert torch.equal(tensor, loaded[weight.replace(".local.", ".global.")])
         assert all("context" in weight for weight in new)
 
 
@@ -399,7 +399,7 @@ def test_gates_may_be_new(change, store, tmp_path):
     model = TranslationModel(fit_model_config(gated.model, store))
     new = initialize_from(model, tmp_path / "plain", store.tokenizer)
     assert new
-    assert all(".whole.gate." in name for name in new)
+    assert all(".global.gate." in name for name in new)
 
 
 @pytest.fixture(scope="module")
@@ -434,7 +434,7 @@ def test_global_attention_is_new_whatever_the_start_but_its_own_system(change, s
     train(change(run=tmp_path / "document", stop__max_steps=1, **SYSTEMS["document"]))
     model = TranslationModel(fit_model_config(change().model, store))
     new = initialize_from(model, tmp_path / "document", store.tokenizer)
-    assert {name for name in model.state_dict() if ".whole." in name or ".gate." in name} == set(new)
+    assert {name for name in model.state_dict() if ".global." in name or ".gate." in name} == set(new)
 
 
 def test_padding_windows_are_for_training_alone(change, store):

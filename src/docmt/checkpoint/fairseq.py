@@ -205,10 +205,10 @@ def read_choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) 
 # Patterns of G-Transformer parameter names and their docmt names, applied in this order.
 _NAMES = (
     (r"self_attn_local", "attention.local"),
-    (r"self_attn_global", "attention.whole"),
+    (r"self_attn_global", "attention.global"),
     (r"self_attn_gate\.0", "attention.gate.linear"),
     (r"encoder_attn_local", "cross.local"),
-    (r"encoder_attn_global", "cross.whole"),
+    (r"encoder_attn_global", "cross.global"),
     (r"encoder_attn_gate\.0", "cross.gate.linear"),
     (r"^encoder\.embed_tokens", "tokens"),
     *BART.weight_names,
@@ -287,9 +287,9 @@ def rename_weights(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[s
 def find_docmt_name(name: str, config: ModelConfig) -> str:
     """Return docmt's name of a parameter of the checkpoint."""
     name = apply_renames(name, _NAMES)
-    # The checkpoint also calls an attention over the whole document local, docmt calls it whole.
-    whole = name.replace(".local.", ".whole.")
-    return whole if config.system_options.initial_weight(whole) == name else name
+    # The checkpoint also calls an attention over the whole document local, docmt calls it global.
+    global_name = name.replace(".local.", ".global.")
+    return global_name if config.system_options.initial_weight(global_name) == name else name
 
 
 def _read_words(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tuple[list[str], int]:

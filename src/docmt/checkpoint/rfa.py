@@ -29,8 +29,8 @@ _NAMES = (
     (r"\.module(?=\.)", ""),
     (r"^encoder\.cross_attention_project\.", "decoder."),
     (r"^(decoder\.layers\.\d+)\.(k_proj|v_proj|tau|sigma)", r"\1.encoder_attn.\2"),
-    (r"self_attn\.", "attention.whole."),
-    (r"encoder_attn\.", "cross.whole."),
+    (r"self_attn\.", "attention.global."),
+    (r"encoder_attn\.", "cross.global."),
     *fairseq.BART.weight_names,
     (r"g_proj", "gate"),
     (r"\.tau$", ".features.temperature"),
@@ -149,7 +149,7 @@ def rename_weights(weights: Mapping[str, Tensor], config: ModelConfig, values: M
     if config.system_options.has_linear_attention:
         for layer in range(config.decoder_layers):
             for attention, (matrices, temperature) in _FEATURES.items():
-                features = f"decoder.{layer}.{attention}.whole.features"
+                features = f"decoder.{layer}.{attention}.global.features"
                 if matrices in weights:
                     result[f"{features}.matrices"] = weights[matrices].float().clone()
                 if not values.get("learned_tau"):

@@ -179,7 +179,7 @@ class BeamSearch:
         normalizers, size = log_normalizers(logits)[:, 0], logits.shape[1]
         self.rules.restrict(logits, self.state, self.rows)
         if self.config.sampling:
-            uniform = draw_uniform(self.config.seed, self.row_numbers[self.rows], self.state.free)
+            uniform = draw_uniform(self.config.seed, self.row_numbers[self.rows], self.state.chosen)
             index = draw_tokens(logits, uniform)
         else:
             offsets = (self.total.flatten() - normalizers).masked_fill(forced, -torch.inf).view_as(self.total)
@@ -202,19 +202,19 @@ class BeamSearch:
             if not self.opening_is_labelled:
                 labels = [position for position, token in enumerate(tokens) if token != self.specials.pad]
                 tokens, scores = [tokens[position] for position in labels], [scores[position] for position in labels]
-            chosen_before = int(self.state.free[hypothesis])
-            free = chosen_before + (0 if bool(forced[hypothesis]) else 1)
+            chosen_before = int(self.state.chosen[hypothesis])
+            count = chosen_before + (0 if bool(forced[hypothesis]) else 1)
             if self.config.implementation == "gtransformer":
-                free = len(tokens) - self.prefix_tokens[row]
+                count = len(tokens) - self.prefix_tokens[row]
             sentences, sentence_scores = self.boundaries.split_sentences(tokens, scores)
             # Forced labels of a prefix do not matter: its sentences are dropped.
             lengths = list(map(len, sentences))
             boundary_labelled = self.boundaries.tokens.predicts_boundary
             forced_labels = self.rules.find_forced_labels(lengths, self.limits[row], boundary_labelled)
             counts = self.boundaries.count_chosen(tokens, set(forced_labels))
-            score = self.config.normalize_score(float(best[i, j]), free)
+            score = self.config.normalize_score(float(best[i, j]), count)
             at_limit = self.rules.find_at_limit(i, lengths, chosen_before)
-            self.finished[row].append(Hypothesis(sentences, sentence_scores, counts, score, free, at_limit))
+            self.finished[row].append(Hypothesis(sentences, sentence_scores, counts, score, count, at_limit))
 
     def _drop_finished(self) -> None:
         """Remove finished search rows from the batch, if they are enough."""

@@ -25,7 +25,7 @@ from docmt.decoding.repair import can_repair, search_with_repair
 from docmt.decoding.scheduler import (
     History,
     OnSentences,
-    SearchSpans,
+    SearchResults,
     Task,
     batch_ordered,
     find_nonempty,
@@ -44,11 +44,11 @@ _log = logging.getLogger(__name__)
 Drafts = Callable[[int, int], Sequence[Sequence[int]]]
 """Returns the drafts of the sentences first .. last - 1 (non-empty ones, numbered through all documents); the numbers
 of successive calls rise."""
-InstanceSpans = list[TranslatedSpan]
+InstanceResults = list[TranslatedSpan]
 """Results of one instance, in order."""
 _FIRST_TOKENS, _GROWTH = 256, 4
 """Source tokens that are translated together at first, and by how much the next ones are more."""
-ORDERS: dict[str, Callable[[Task, OnSentences], SearchSpans]] = {
+ORDERS: dict[str, Callable[[Task, OnSentences], SearchResults]] = {
     "documents": search_instances,
     "sentences": search_sentences,
     "windows": search_windows,
@@ -171,7 +171,7 @@ class DocumentStream:
         """Return the first sentence still to be translated, numbered through all documents."""
         return int(self._offsets[document] + np.searchsorted(self._nonempty[document], resume_point.sentences))
 
-    def spans(
+    def translate(
         self, on_sentences: OnSentences = lambda count: None, start: tuple[int, int] | None = None
     ) -> Iterator[list[TranslatedSpan]]:
         """Yield spans that were translated together, in order; each sentence of each document comes once.
@@ -293,8 +293,8 @@ class DocumentStream:
         return int(self._task.instances.before[indices].min())
 
     def take_results(
-        self, indices: Sequence[int], history: History, start: int, results: Iterable[InstanceSpans]
-    ) -> list[InstanceSpans]:
+        self, indices: Sequence[int], history: History, start: int, results: Iterable[InstanceResults]
+    ) -> list[InstanceResults]:
         """Return the results of these instances with the numbers of this stream, and keep what later instances see.
 
         start: number that their first sentence had in the search, of which these are results and history.
@@ -323,7 +323,7 @@ class DocumentStream:
             drafts[first:last] = self._drafts(start + first, start + last)
         return drafts
 
-    def join_instances(self, pairs: Sequence[tuple[int, InstanceSpans | DocmtError]]) -> TranslatedSpan:
+    def join_instances(self, pairs: Sequence[tuple[int, InstanceResults | DocmtError]]) -> TranslatedSpan:
         """Join consecutive instances of one document to a span. They are done then."""
         self._done[[index for index, _ in pairs]] = True
         instances, (first_index, _), (last_index, outcome) = self._task.instances, pairs[0], pairs[-1]
@@ -337,7 +337,7 @@ class DocumentStream:
         history: list[list[list[int]]] = []
         if last_index + 1 < self._borders[document + 1]:
             sees = range(int(instances.first[last_index + 1]), int(instances.first_output[last_index + 1]))
-            # Earlier sentences that were skipped (see `spans`) have no translations.
+            # Earlier sentences that were skipped (see `translate`) have no translations.
             history = [self._task.history.ranked_translations(number) for number in sees]
         resume_point = ResumePoint(last, history)
         if isinstance(outcome, DocmtError):
@@ -420,15 +420,15 @@ def _translate_chunk(
         counted += sentences
         on_sentences(sentences)
 
-    def work(part: Chunk) -> list[InstanceSpans]:
+    def work(part: Chunk) -> list[InstanceResults]:
         return _search_chunk(part, count)
 
     (yield_errors,) = {stream.yields_errors for stream, _ in chunk}
-    outcomes: Sequence[InstanceSpans | DocmtError] = map_or_error(chunk, work) if yield_errors else work(chunk)
+    outcomes: Sequence[InstanceResults | DocmtError] = map_or_error(chunk, work) if yield_errors else work(chunk)
     # Instances that were tried again were counted again.
     on_sentences(sum(stream.count_sentences(index) for stream, index in chunk) - counted)
 
-    def stream_and_error(pair: tuple[tuple[DocumentStream, int], InstanceSpans | DocmtError]) -> tuple[Any, ...]:
+    def stream_and_error(pair: tuple[tuple[DocumentStream, int], InstanceResults | DocmtError]) -> tuple[Any, ...]:
         (stream, index), outcome = pair
         return stream, stream.find_document(index), str(outcome) if isinstance(outcome, DocmtError) else ""
 
@@ -438,7 +438,7 @@ def _translate_chunk(
     return spans
 
 
-def _search_chunk(chunk: Chunk, on_sentences: OnSentences) -> list[InstanceSpans]:
+def _search_chunk(chunk: Chunk, on_sentences: OnSentences) -> list[InstanceResults]:
     """Return the translations of these instances, searched as one task."""
     groups = [
         (stream, [index for _, index in group])
@@ -446,7 +446,7 @@ def _search_chunk(chunk: Chunk, on_sentences: OnSentences) -> list[InstanceSpans
     ]
     parts = [stream.select(indices) for stream, indices in groups]
     task = Task.join(parts)
-    results, start, taken = iter(search_task(task, on_sentences)), 0, list[InstanceSpans]()
+    results, start, taken = iter(search_task(task, on_sentences)), 0, list[InstanceResults]()
     for (stream, indices), part in zip(groups, parts, strict=True):
         taken += stream.take_results(indices, task.history, start, islice(results, len(indices)))
         start += len(part.words.lengths)
@@ -460,7 +460,7 @@ def find_order(model: Model, config: SearchConfig, context: ContextConfig) -> st
     return "repair" if can_repair(model, config, context, order) else order
 
 
-def search_task(task: Task, on_sentences: OnSentences) -> list[InstanceSpans]:
+def search_task(task: Task, on_sentences: OnSentences) -> list[InstanceResults]:
     """Return the translations of the instances of a task."""
     config, instances, order = task.config, task.instances, find_order(task.model, task.config, task.context)
     with torch.inference_mode():
@@ -477,7 +477,7 @@ def search_task(task: Task, on_sentences: OnSentences) -> list[InstanceSpans]:
     return [[spans[number] for number in range(start, last) if number in spans] for start, last in ranges]
 
 
-def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
+def _rescore(task: Task, spans: SearchResults) -> SearchResults:
     """Return the translations with scores that are conditioned on their own document's sentences.
 
     The scores of a search may be those of a window whose other sentences were translated differently.
@@ -495,7 +495,7 @@ def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
                     continue
                 is_whole = spans[number].last - number == scored.last - scored.first
                 new = whole if is_whole else whole.drop_prefix(number - scored.first, only_next=True)
-                scores = {name: getattr(new, name) for name in ("sentence_scores", "sentence_tokens", "free_tokens")}
+                scores = {name: getattr(new, name) for name in ("sentence_scores", "sentence_tokens", "chosen_tokens")}
                 rescored[number].append(replace(spans[number].hypotheses[rank], **scores))
     return {number: replace(span, hypotheses=rescored[number]) for number, span in spans.items()}
 
@@ -519,4 +519,4 @@ def translate_documents(
     whole document. Raises DocmtError where a sentence cannot fit, and for a model whose scores are not numbers.
     """
     stream = DocumentStream(model, documents, specials, config, **settings)
-    return [list(span.hypotheses) for together in stream.spans(on_sentences) for span in together]
+    return [list(span.hypotheses) for together in stream.translate(on_sentences) for span in together]

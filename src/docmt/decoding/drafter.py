@@ -66,7 +66,7 @@ class Drafter:
         def next_drafts(first: int, last: int) -> list[list[int]]:
             nonlocal spans
             if first not in drafted and first - 1 not in drafted:  # the first call, or sentences were left out
-                spans = stream.spans(start=locate_sentence(first, offsets))
+                spans = stream.translate(start=locate_sentence(first, offsets))
             if last - 1 not in drafted:
                 for number in [number for number in drafted if number < first]:
                     del drafted[number]

@@ -32,7 +32,7 @@ from docmt.decoding.ensembles import (
 )
 from docmt.decoding.logits import log_normalizers
 from docmt.decoding.prefixes import Prefixes, TargetPass, can_read_prefixes
-from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchSpans, Task, batch_rows
+from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchResults, Task, batch_rows
 from docmt.decoding.scoring import CHUNK, find_forced_labels, split_scores
 from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.decoding.search_rules import SearchRow
@@ -57,9 +57,9 @@ def can_repair(model: Model, config: SearchConfig, context: ContextConfig, order
     return chooses and possible and (config.beam == 1 or not is_chained)
 
 
-def search_with_repair(task: Task, on_sentences: OnSentences) -> SearchSpans:
+def search_with_repair(task: Task, on_sentences: OnSentences) -> SearchResults:
     """Search the sentences of all instances, for systems whose decoder sees earlier translations."""
-    spans: SearchSpans = {}
+    spans: SearchResults = {}
     if (task.instances.first_output > task.instances.first).any():  # instances see translations of others
         return _Repair(task, range(len(task.instances)), on_sentences).run()
     for batch in task.batches(times=POOL_FACTOR):
@@ -82,7 +82,7 @@ class _Repair:
         self.drafts: set[int] = set()  # sentences that no search with all beams has translated
         self.exact: set[int] = set()  # sentences that were searched after the present translations of earlier ones
 
-    def run(self) -> SearchSpans:
+    def run(self) -> SearchResults:
         """Return the translation of each sentence."""
         task = self.task
         self._draft()
@@ -93,7 +93,7 @@ class _Repair:
                 stale -= set(batch)
                 if failed:
                     stale |= self._repair(batch, memories, passes, failed)
-        spans: SearchSpans = {}
+        spans: SearchResults = {}
         for n, hypotheses in self.ranked.items():
             # Beside alternatives, which are not checked, the best has the score by which the search ranked them.
             score = hypotheses[0].score if task.config.n_best > 1 else self.checked[n].score

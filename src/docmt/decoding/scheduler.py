@@ -373,16 +373,16 @@ def batch_ordered(sizes: Iterable[tuple[int, int]], batch_tokens: int) -> Iterat
 
 POOL_FACTOR = 4  # more tokens are read together than searched: more sentences of similar length to choose from
 OnSentences = Callable[[int], object]
-SearchSpans = dict[int, TranslatedSpan]
+SearchResults = dict[int, TranslatedSpan]
 """Results of a search, instances or sentences, by the number of their first sentence."""
 
 
-def search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
+def search_instances(task: Task, on_sentences: OnSentences) -> SearchResults:
     """Search whole instances, for the orders "documents" and "sequential".
 
     A search row is an instance. The translations of earlier sentences in it are the prefix.
     """
-    spans: SearchSpans = {}
+    spans: SearchResults = {}
     starts, first, ends = task.instances.first_output, task.instances.first, task.instances.last
     for batch in (batch for group in task.dependency_groups() for batch in task.batches(group)):
         earlier = [range(int(first[i]), int(starts[i])) for i in batch]
@@ -397,12 +397,12 @@ def search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
     return spans
 
 
-def search_sentences(task: Task, on_sentences: OnSentences) -> SearchSpans:
+def search_sentences(task: Task, on_sentences: OnSentences) -> SearchResults:
     """Search single sentences, for the order "sentences".
 
     Many instances are read together, and sentences of similar length are searched together.
     """
-    spans: SearchSpans = {}
+    spans: SearchResults = {}
     starts, ends = task.instances.first_output, task.instances.last
     for batch in task.batches(times=POOL_FACTOR):
         inputs = task.read_sources(batch)
@@ -427,9 +427,9 @@ def batch_rows(rows: Sequence[SearchRow], batch_tokens: int) -> Iterator[list[in
     return batch_by_length(sizes, batch_tokens)
 
 
-def search_windows(task: Task, on_sentences: OnSentences) -> SearchSpans:
+def search_windows(task: Task, on_sentences: OnSentences) -> SearchResults:
     """Search windows and keep the last sentence of each, for the order "windows"."""
-    spans: SearchSpans = {}
+    spans: SearchResults = {}
     for batch in task.batches():
         for i, results in zip(batch, _search_rows(task, batch), strict=True):
             hypotheses = [result.drop_prefix(len(result.sentences) - 1) for result in results]

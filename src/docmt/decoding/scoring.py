@@ -22,7 +22,7 @@ from docmt.data import Batch, SentenceTokens, collate
 from docmt.decoding.ensembles import Model, average_probabilities, list_members
 from docmt.decoding.scheduler import (
     OnSentences,
-    SearchSpans,
+    SearchResults,
     Task,
     batch_by_length,
     find_nonempty_pairs,
@@ -163,9 +163,9 @@ def score_task(
     on_sentences: OnSentences = lambda count: None,
     free_at_limit: bool = True,
     without_context: bool = False,
-) -> SearchSpans:
+) -> SearchResults:
     """Score the instances of a task as `score_documents` does; words: all their targets."""
-    spans: SearchSpans = {}
+    spans: SearchResults = {}
     model, specials = task.model, task.specials
     for batch_groups in batch_by_source(task, words):
         equal = [numbers for group in batch_groups for numbers in group]
@@ -215,19 +215,19 @@ def split_scores(
         forced = find_forced_labels(task, target, numbers, free_at_limit)
         for position in forced:
             log_probs[position] = 0.0
-        free = len(stream) - len(forced)
+        chosen = len(stream) - len(forced)
         if config.implementation == "huggingface":
-            free += boundaries.inner_openers * len(numbers)
+            chosen += boundaries.inner_openers * len(numbers)
         if config.implementation == "gtransformer":
-            free = len(stream)
+            chosen = len(stream)
         sentences, sentence_scores = boundaries.split_sentences(stream, log_probs)
-        score = config.normalize_score(sum(sentence_scores), free)
+        score = config.normalize_score(sum(sentence_scores), chosen)
         counts = boundaries.count_chosen(stream, set(forced))
         token_scores, start = [], 0
         for number in numbers:
             token_scores.append(array("f", log_probs[start : start + int(target.lengths[number])]))
             start += int(target.lengths[number]) + labels_per_sentence
-        hypotheses.append(Hypothesis(sentences, sentence_scores, counts, score, free, token_scores=token_scores))
+        hypotheses.append(Hypothesis(sentences, sentence_scores, counts, score, chosen, token_scores=token_scores))
     return hypotheses
 
 

@@ -101,13 +101,11 @@ class TargetBoundaries:
 
     def count_chosen(self, tokens: Sequence[int], forced: Collection[int]) -> list[int]:
         """Count the tokens of each sentence that were chosen; forced: positions of the others."""
-        free = [0.0 if position in forced else 1.0 for position in range(len(tokens))]
-        return list(map(int, self.split_sentences(tokens, free)[1]))
+        chosen = [0.0 if position in forced else 1.0 for position in range(len(tokens))]
+        return list(map(int, self.split_sentences(tokens, chosen)[1]))
 
 
 WordIds = Sequence[Sequence[int]]  # a document: word ids of its sentences, without boundary tokens
-# Of the two last tokens, counted from the end.
-_EOD, _MASK = -2, -1
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class BeamState:
     """number of its sentence in the search row, from 0"""
     offset: Tensor
     """position of the last token in its sentence, 0 for the token that opens it"""
-    free: Tensor
+    chosen: Tensor
     """number of tokens that were chosen, not forced"""
 
     @classmethod
@@ -150,7 +148,7 @@ class BeamState:
 
     def select(self, hypotheses: Tensor) -> BeamState:
         """Return the state of these hypotheses."""
-        columns = (self.last, self.sentence, self.offset, self.free)
+        columns = (self.last, self.sentence, self.offset, self.chosen)
         return BeamState(*(x.index_select(0, hypotheses) for x in columns))
 
     def advance(self, tokens: Tensor, forced: Tensor, boundaries: TargetBoundaries, last_sentence: Tensor) -> BeamState:
@@ -161,7 +159,7 @@ class BeamState:
         is_opening = boundaries.opens_sentence(tokens, self.last, self.offset)
         offset = (self.offset + 1).masked_fill(is_opening, 0)
         sentence = torch.minimum(self.sentence + is_opening, last_sentence)
-        return BeamState(tokens, sentence, offset, self.free + ~forced)
+        return BeamState(tokens, sentence, offset, self.chosen + ~forced)
 
 
 class FramedRules:
@@ -176,9 +174,9 @@ class FramedRules:
         self.limits = pad_sequence(limits, batch_first=True).to(device)  # [D, S]
         self.prefixes = build_prefixes(rows, boundaries, device)  # [D, P], -1: not forced
         specials = boundaries.specials
-        never = [specials.bos, specials.pad, specials.eos, _EOD]  # except the token that closes the sentence
+        never = [specials.bos, specials.pad, specials.eos, specials.eod]  # except the token that closes the sentence
         if config.implementation != "gtransformer":
-            never += [specials.unk, _MASK]
+            never += [specials.unk, specials.mask]
         self.never = torch.tensor(never, device=device)
         self._looked_up: tuple[Tensor, Tensor] | None = None  # of rows of one sentence
 
@@ -197,7 +195,7 @@ class FramedRules:
                 forced.append(position)
         return forced
 
-    def find_at_limit(self, row: int, lengths: Sequence[int], free_tokens: int) -> list[int]:
+    def find_at_limit(self, row: int, lengths: Sequence[int], chosen_tokens: int) -> list[int]:
         """Return the sentences of a search row that the length limit ended; lengths: words of its translation."""
         limits = self.limits[row].tolist()
         return [number for number, length in enumerate(lengths) if length >= limits[number]]
@@ -282,7 +280,7 @@ class OpenRules:
         else:
             # The boundary tokens of each sentence count as well.
             totals = [sum(config.sentence_limit(length) + 2 for length in row.lengths) for row in rows]
-            never += [specials.unk, _MASK]
+            never += [specials.unk, specials.mask]
         self.limits = torch.tensor(totals, device=device)
         self.never = torch.tensor(never, device=device)
 
@@ -291,12 +289,12 @@ class OpenRules:
         """Return no positions: every token is chosen."""
         return []
 
-    def find_at_limit(self, row: int, lengths: Sequence[int], free_tokens: int) -> list[int]:
+    def find_at_limit(self, row: int, lengths: Sequence[int], chosen_tokens: int) -> list[int]:
         """Return the last sentence of a search row if the total limit ended its translation.
 
-        free_tokens: chosen tokens before the last one.
+        chosen_tokens: chosen tokens before the last one.
         """
-        return [int(self.counts[row]) - 1] if free_tokens >= int(self.limits[row]) else []
+        return [int(self.counts[row]) - 1] if chosen_tokens >= int(self.limits[row]) else []
 
     def select_rows(self, rows: Tensor) -> None:
         """Keep these search rows only."""
@@ -310,10 +308,10 @@ class OpenRules:
         """Set logits [R, V] of tokens that may not follow to minus infinity, in place."""
         logits.index_fill_(1, self.never, -torch.inf)
         if self.min_length:
-            too_short = (state.free < self.min_length).nonzero().flatten()
-            logits[too_short, _EOD] = -torch.inf
-        full = (state.free >= self.limits[rows]).nonzero().flatten()
-        force_tokens(logits, full, _EOD)
+            too_short = (state.chosen < self.min_length).nonzero().flatten()
+            logits[too_short, self.specials.eod] = -torch.inf
+        full = (state.chosen >= self.limits[rows]).nonzero().flatten()
+        force_tokens(logits, full, self.specials.eod)
 
 
 RFA_MAX_TOKENS = 1023
@@ -363,8 +361,8 @@ class RfaRules(OpenRules):
     def restrict(self, logits: Tensor, state: BeamState, rows: Tensor) -> None:
         """Set logits [R, V] of tokens that may not follow to minus infinity, in place."""
         logits.index_fill_(1, self.never, -torch.inf)
-        full = state.free >= self.limits[rows]
-        step = int(state.free.max())  # the same in all hypotheses
+        full = state.chosen >= self.limits[rows]
+        step = int(state.chosen.max())  # the same in all hypotheses
         prefix = torch.full_like(rows, -1)
         if step < self.prefixes.shape[1]:
             prefix = self.prefixes[rows, step]

@@ -46,8 +46,8 @@ class Hypothesis:
     sentence_tokens: list[int]
     """number of tokens in each of these scores"""
     score: float
-    """log-probability divided by (number of free tokens ** length_penalty)"""
-    free_tokens: int
+    """log-probability divided by (number of chosen tokens ** length_penalty)"""
+    chosen_tokens: int
     """tokens that count in the length: those chosen, not forced. The searches of published code count forced tokens,
     too (G-Transformer: except those of a prefix)"""
     at_limit: list[int] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Hypothesis:
     """for supplied translations: log-probability (nats) of each word id of each sentence"""
 
     def drop_prefix(self, count: int, *, only_next: bool = False) -> Hypothesis:
-        """Return the hypothesis without its first `count` sentences; score and free tokens do not change.
+        """Return the hypothesis without its first `count` sentences; score and chosen tokens do not change.
 
         only_next: keep the next sentence alone and count its tokens only (the published search of RFA).
         """
@@ -73,7 +73,7 @@ class Hypothesis:
             sentences=self.sentences[count:last] or [[]],
             sentence_scores=self.sentence_scores[count:last] or [0.0],
             sentence_tokens=tokens,
-            free_tokens=sum(tokens) if only_next else self.free_tokens,
+            chosen_tokens=sum(tokens) if only_next else self.chosen_tokens,
             at_limit=[number - count for number in self.at_limit if number >= count],
         )
 
@@ -172,13 +172,13 @@ def _join_rank(pairs: Sequence[tuple[TranslatedSpan, Hypothesis]], search: Searc
         sentences += hypothesis.fit_sentences(count)
         scores += _fit_numbers(hypothesis.sentence_scores, count)
         tokens += map(int, _fit_numbers(hypothesis.sentence_tokens, count))
-    free = sum(hypothesis.free_tokens for _, hypothesis in pairs)
+    chosen = sum(hypothesis.chosen_tokens for _, hypothesis in pairs)
     return Hypothesis(
         sentences,
         scores,
         tokens,
-        search.normalize_score(sum(scores), free),
-        free,
+        search.normalize_score(sum(scores), chosen),
+        chosen,
         at_limit=[span.first - start + number for span, part in pairs for number in part.at_limit],
         miscounted=[
             (span.first - start, span.last - start)

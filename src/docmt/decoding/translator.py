@@ -348,7 +348,7 @@ class Translator:
     ) -> Iterator[list[PartialTranslation]]:
         """Yield partial translations with a progress bar; finished: sentences that were translated before."""
         with progress(self._title("translating"), sum(len(each.words) for each in documents), finished) as bar:
-            spans = stream.spans(bar.advance)
+            spans = stream.translate(bar.advance)
             while True:
                 # The caller's code between two parts must not run in this precision.
                 with precision_context(self._model, self.precision):

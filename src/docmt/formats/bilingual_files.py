@@ -106,7 +106,7 @@ def _cut_tokens(unit: Unit, spans: Iterable[Span]) -> list[list[Token]]:
 def _count_left(codes: Sequence[Code], is_sentence: bool) -> int:
     """Return how many of the codes at a border go to the piece before it: ends of pairs, and marks of a sentence."""
     for number, code in enumerate(codes):
-        if code.kind == "open" or (code.kind == "alone" and not is_sentence):
+        if code.kind == "open" or (code.kind == "single" and not is_sentence):
             return number
     return len(codes)
 
@@ -228,7 +228,7 @@ def _write_segment(tokens: Sequence[Token], table: CodeTable) -> str:
             continue
         content = escape_text(token.content)
         number = "" if token.kind == "close" else f' x="{table.numbers[make_key(token)]}"'
-        if token.kind == "alone":
+        if token.kind == "single":
             parts.append(f"<ph{number}>{content}</ph>")
         elif token.kind == "open":
             opened.append((index + 1, index in closed))

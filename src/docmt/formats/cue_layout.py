@@ -128,7 +128,7 @@ def _choose(text: str, gaps: Sequence[Break], wanted: Sequence[float], bonus: fl
 
 def _write(unit: Unit, breaks: Sequence[tuple[Break, str, bool]], escape: Callable[[str], str]) -> Iterator[str]:
     """Yield the parts of a unit with breaks (place, content, whether it is a border of cues, which no pair crosses)."""
-    codes = [code for code in unit.codes if code.kind != "alone" or not code.id.startswith((CUE, LINE))]
+    codes = [code for code in unit.codes if code.kind != "single" or not code.id.startswith((CUE, LINE))]
     ends = {index: codes[end] for index, end in match_codes(codes).items()}
     opened: list[int] = []
     position = index = 0
@@ -159,5 +159,5 @@ def _is_before(code: Code, start: int, following: int) -> bool:
     return (
         code.offset < start
         or (code.kind == "close" and code.offset <= following)
-        or (code.kind == "alone" and code.offset == start)
+        or (code.kind == "single" and code.offset == start)
     )

@@ -104,7 +104,7 @@ class Token(NamedTuple):
 class _Item(NamedTuple):
     """A piece of running text."""
 
-    kind: Literal["text", "open", "close", "alone", "break", "aside"]
+    kind: Literal["text", "open", "close", "single", "break", "aside"]
     start: int
     end: int
     name: str = ""
@@ -260,7 +260,7 @@ class MarkupFile(UnitFile):
             return
         is_alone = token.is_empty or token.name in _VOID
         can_copy = token.name in _CAN_COPY and "id" not in attributes
-        kind: Literal["alone", "open"] = "alone" if is_alone else "open"
+        kind: Literal["single", "open"] = "single" if is_alone else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
     def _end(self, index: int) -> None:
@@ -310,7 +310,7 @@ class MarkupFile(UnitFile):
                 for match in _DRAWN.finditer(self._text, first.start, tokens[-1].end):
                     self.skip("texts of drawings", unescape(match[1]))
             span = first.start, tokens[-1].end
-            self._items.append(_Item("alone", *span, value=value, has_patches=any(patches), reason=reason or ""))
+            self._items.append(_Item("single", *span, value=value, has_patches=any(patches), reason=reason or ""))
 
     def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
@@ -350,7 +350,7 @@ class MarkupFile(UnitFile):
         inner = [
             index
             for index, item in enumerate(items)
-            if item.kind == "alone" or item.value.strip(_SPACES) or (index in partners and item.kind != "text")
+            if item.kind == "single" or item.value.strip(_SPACES) or (index in partners and item.kind != "text")
         ]
         first, last = inner[0], inner[-1]
         start, _ = _strip(self._text, items[first].start, items[first].end)
@@ -372,7 +372,7 @@ class MarkupFile(UnitFile):
                 builder.add_text(item.value.rstrip(_SPACES) if last > end else item.value)
                 has_space = item.value[-1:] in _SPACES if item.value else has_space
                 continue
-            if item.kind == "alone" and has_space:
+            if item.kind == "single" and has_space:
                 # The unit's text has no second space for that after the code.
                 last = min(end, last + _count_spaces(self._text, last))
             content = self._text[item.start : last]
@@ -440,7 +440,7 @@ def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
     borders = [-1, *breaks, len(items)]
     lines = [items[start + 1 : end] for start, end in pairwise(borders)]
     texts = [_join_text(line) for line in lines]
-    blank = [not text and all(item.kind != "alone" for item in line) for line, text in zip(lines, texts, strict=True)]
+    blank = [not text and all(item.kind != "single" for item in line) for line, text in zip(lines, texts, strict=True)]
     for number, index in enumerate(breaks):
         if blank[number] or blank[number + 1] or is_last_line(texts[number], texts[number + 1]):
             yield index

@@ -369,7 +369,7 @@ def guard_markup(unit: Unit) -> Unit:
     opening = {code.offset - 1 for code in unit.codes if code.kind == "open" and code.content == "["}
     offsets |= {offset for offset in opening if text[max(0, offset) : offset + 1] == "!"}
     offsets = {offset for offset in offsets if not _ESCAPED.match(text, offset)}
-    guards = [Code(offset, "alone", f"escape{offset}", "\\") for offset in offsets]
+    guards = [Code(offset, "single", f"escape{offset}", "\\") for offset in offsets]
     codes = sorted([*unit.codes, *guards], key=lambda code: code.offset)  # stable: a guard is after the others
     if any(_is_within_word(text, code) for code in codes):
         codes = [
@@ -381,4 +381,4 @@ def guard_markup(unit: Unit) -> Unit:
 def _is_within_word(text: str, code: Code) -> bool:
     """Return whether emphasis by _ touches a word outside, where it would be no emphasis."""
     outside = text[code.offset - 1 : code.offset] if code.kind == "open" else text[code.offset : code.offset + 1]
-    return code.content in ("_", "__") and code.kind != "alone" and outside.isalnum()
+    return code.content in ("_", "__") and code.kind != "single" and outside.isalnum()

@@ -195,7 +195,7 @@ class OfficeFile(UnitFile):
         for index in indices:
             other = self.units[index]
             if other.text == unit.text and (
-                _shape(other) == _shape(unit) or not any(code.kind == "alone" for code in unit.codes)
+                _shape(other) == _shape(unit) or not any(code.kind == "single" for code in unit.codes)
             ):
                 return index
         return None
@@ -250,7 +250,7 @@ class OfficeFile(UnitFile):
         adapted = text.adapt(unit, self.units[text.index])
         if text.layout is None:
             return adapted
-        words = {code.id for code in text.unit.codes if code.kind == "alone" and _WORDS.match(code.content)}
+        words = {code.id for code in text.unit.codes if code.kind == "single" and _WORDS.match(code.content)}
         adapted = space_words(text.unit, adapted, words)
         beginning = self.begin_paragraph(text.paragraph, language) if language and text.paragraph else ""
         return text.layout.lay_out(

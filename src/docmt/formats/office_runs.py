@@ -43,7 +43,7 @@ class RunLayout:
         previous = ""
         opened: list[str] = []
         for number, part in enumerate(segments):
-            if isinstance(part, Code) and part.kind != "alone" and part.id in self.heads:
+            if isinstance(part, Code) and part.kind != "single" and part.id in self.heads:
                 if part.kind == "open":
                     opened.append(part.id)
                 elif part.kind == "close":
@@ -65,7 +65,7 @@ class RunLayout:
     def _find_neighbor(self, previous: str, following: Iterable[str | Code]) -> str:
         """Return the run of text outside of runs: the plainer one of the runs before and after it."""
         later = (
-            part.id for part in following if isinstance(part, Code) and part.kind != "alone" and part.id in self.heads
+            part.id for part in following if isinstance(part, Code) and part.kind != "single" and part.id in self.heads
         )
         near = [id for id in (previous, next(later, "")) if id] or list(self.heads)
         return min(near, key=lambda id: len(self.heads[id]))

@@ -295,13 +295,13 @@ class _InlineReader:
             self.code_texts.append(node.text())
 
     def _classify(self, node: Element) -> tuple[str, str]:
-        """Return "pair", "link", "space", "alone", "code" or "plain" (no code at all), and the format of a pair."""
+        """Return "pair", "link", "space", "single", "code" or "plain" (no code at all), and the format of a pair."""
         if node.name in _SPACES:
             return "space", ""
         if node.name == _TEXT + "soft-page-break" or (node.name == _TEXT + "span" and not node.children):
             return "plain", ""  # a page once ended here, or a format ended where it began
         if node.is_empty_tag:
-            return "alone", ""
+            return "single", ""
         if node.name == _TEXT + "span":
             style = node.attributes.get(_TEXT + "style-name", "")
             if self._styles.is_code("text", style):
@@ -311,7 +311,7 @@ class _InlineReader:
             return ("pair", f"{format} {others}") if format or others else ("plain", "")
         if node.name in _LINKS or _CONTROL.match(node.name):
             return "link", self._file.text[node.start : node.inner_start]
-        return "alone", ""
+        return "single", ""
 
 
 def _is_blank(element: Element) -> bool:

@@ -108,7 +108,7 @@ def _classify(content: str) -> _Token:
         return _Token("space", content)
     tag = _TAG.fullmatch(content)
     if tag is None or tag[3]:
-        return _Token("alone", content)
+        return _Token("single", content)
     return _Token("close" if tag[1] else "open", content, tag[2].lower())
 
 
@@ -129,11 +129,11 @@ def _match_tags(tokens: Sequence[_Token | Code]) -> None:
         elif token.kind == "close":
             if any(other.name == token.name for other in opened):
                 while (other := opened.pop()).name != token.name:
-                    other.kind = "alone"
+                    other.kind = "single"
             else:
-                token.kind = "alone"
+                token.kind = "single"
     for token in opened:
-        token.kind = "alone"
+        token.kind = "single"
 
 
 def _join_runs(tokens: list[_Token | Code]) -> list[_Token | Code]:
@@ -143,7 +143,7 @@ def _join_runs(tokens: list[_Token | Code]) -> list[_Token | Code]:
             isinstance(token, _Token)
             and isinstance(before, _Token)
             and token.content == SPACE
-            and before.kind == "alone"
+            and before.kind == "single"
             and _is_hidden(after)
         ):
             before.content += SPACE
@@ -160,7 +160,7 @@ def _carry_spaces(tokens: list[_Token | Code]) -> None:
         while end < len(tokens) and _is_hidden(tokens[end]):
             end += 1
         run = tokens[index:end]
-        if any(isinstance(token, _Token) and token.kind == "alone" for token in run):
+        if any(isinstance(token, _Token) and token.kind == "single" for token in run):
             before = tokens[index - 1] if index else None
             after = tokens[end] if end < len(tokens) else None
             _carry(before, run, after)
@@ -217,7 +217,7 @@ def tidy_pieces(old: Unit, new: Unit) -> Unit:
     """
     if new == old:
         return new
-    words = {code.id for code in old.codes if code.kind == "alone" and _WORD_LIKE.match(code.content)}
+    words = {code.id for code in old.codes if code.kind == "single" and _WORD_LIKE.match(code.content)}
     return space_words(old, tidy_spaces(new), words)
 
 
@@ -232,7 +232,7 @@ def space_words(old: Unit, new: Unit, ids: Collection[str]) -> Unit:
     position, added = 0, 0
     for code in new.codes:
         is_glued = was_glued = (False, False)
-        if code.kind == "alone" and code.id in beside:
+        if code.kind == "single" and code.id in beside:
             is_glued, was_glued = find_letters_beside(new, code), beside[code.id]
         before, after = (now and not then for now, then in zip(is_glued, was_glued, strict=True))
         codes.append(replace(code, offset=code.offset + added + before))
@@ -260,8 +260,8 @@ def tidy_spaces(unit: Unit) -> Unit:
         run = list(group)
         if kind == "open" and offset == len(unit.text) and held and codes[-1].offset == offset:
             codes[-1] = replace(codes[-1], content=codes[-1].content.removesuffix(SPACE) + SPACE)
-        held = kind == "alone" and _holds_space(run[-1]) and run[-1].content.endswith(SPACE)
-        codes += run if is_space or kind != "alone" else _tidy_run(run, unit.text[:offset], unit.text[offset:])
+        held = kind == "single" and _holds_space(run[-1]) and run[-1].content.endswith(SPACE)
+        codes += run if is_space or kind != "single" else _tidy_run(run, unit.text[:offset], unit.text[offset:])
     return replace(unit, codes=tuple(codes))
 
 

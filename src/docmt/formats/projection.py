@@ -97,7 +97,7 @@ def _read_codes(unit: Unit) -> _Source:
     for code in unit.codes:
         source.stacks += [tuple(stack)] * (code.offset - position)
         position = code.offset
-        if code.kind == "alone":
+        if code.kind == "single":
             source.atoms.append(_Atom((code,), code.offset, tuple(stack)))
         elif code.kind == "open":
             opened.append((code, len(source.atoms), position))

@@ -248,12 +248,12 @@ def _add_tag(tokens: list[_Token], opened: list[int], match: re.Match[str]) -> N
     name = (groups["name"] or groups.get("style") or "").lower()
     index = len(tokens)
     if not name:
-        tokens.append(_Token(*match.span(), "line" if groups["line"] else "alone"))
+        tokens.append(_Token(*match.span(), "line" if groups["line"] else "single"))
     elif not (groups["end"] or groups.get("on") == "0"):
-        tokens.append(_Token(*match.span(), "alone", name))
+        tokens.append(_Token(*match.span(), "single", name))
         opened.append(index)
     else:
-        tokens.append(_Token(*match.span(), "alone", name))
+        tokens.append(_Token(*match.span(), "single", name))
         start = next((other for other in reversed(opened) if tokens[other].name == name), None)
         if start is not None:
             del opened[opened.index(start) :]
@@ -342,7 +342,7 @@ def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
             builder.open(id, content, can_copy)
         elif token.kind == "close":
             builder.close(opened.pop(), content)
-        elif token.kind == "alone":
+        elif token.kind == "single":
             builder.add_alone(id, content)
         else:
             builder.add_text(_plain(file.text, token, file.is_vtt))

@@ -18,7 +18,7 @@ from typing import Literal
 from docmt.documents.input_formats import FileFormat
 from docmt.documents.words import has_letters
 
-CodeKind = Literal["open", "close", "alone"]
+CodeKind = Literal["open", "close", "single"]
 SPACE = " "
 COLLAPSIBLE = re.compile(r"[ \t\n\r\f]+")
 """White space of HTML and of XML."""
@@ -175,19 +175,19 @@ class UnitBuilder:
     def _join_mark(self, start: Code, end: Code, text: str) -> None:
         """Make one single code of the last pair, which encloses this text."""
         content = start.content + self._escape(text) + end.content
-        self._codes[-2:] = [Code(start.offset, "alone", start.id, content)]
+        self._codes[-2:] = [Code(start.offset, "single", start.id, content)]
         self._parts, self._length, self._ends_with_space = [self.text[: start.offset]], start.offset, False
 
     def add_alone(self, id: str, content: str, is_space: bool = False) -> None:
         """Add a single code. is_space: see `Code`; no space is added after another one."""
         if is_space and not self._ends_with_space:
-            self._codes.append(Code(self._length, "alone", id, content, is_space=True))
+            self._codes.append(Code(self._length, "single", id, content, is_space=True))
             self._parts.append(SPACE)
             self._length += 1
             self._ends_with_space = True
             self._last_single = None
         else:
-            self._codes.append(Code(self._length, "alone", id, content))
+            self._codes.append(Code(self._length, "single", id, content))
             self._last_single = None if is_space else len(self._codes) - 1
 
     def finish(self, id: str = "") -> Unit:
@@ -199,7 +199,7 @@ class UnitBuilder:
     def _add_space_to_code(self) -> None:
         """Keep the second of two spaces around a code: in the content of a single one, or after a pair without text."""
         if self._collapse and self._empty_end == len(self._codes) - 1:
-            self._codes.append(Code(self._length, "alone", f"space{len(self._codes)}", SPACE))
+            self._codes.append(Code(self._length, "single", f"space{len(self._codes)}", SPACE))
             self._last_single = None
         elif self._last_single is not None:
             code = self._codes[self._last_single]
@@ -208,7 +208,7 @@ class UnitBuilder:
 
     def _set_alone(self, index: int) -> None:
         code = self._codes[index]
-        self._codes[index] = Code(code.offset, "alone", code.id, code.content)
+        self._codes[index] = Code(code.offset, "single", code.id, code.content)
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ def is_last_line(before: str, after: str) -> bool:
 
 def find_line_spans(unit: Unit) -> Iterator[tuple[int, int]]:
     """Yield the characters of the lines of a unit that end at its end, at an empty line, or by `is_last_line`."""
-    breaks = [code.offset for code in unit.codes if code.kind == "alone" and _BREAK.match(code.content)]
+    breaks = [code.offset for code in unit.codes if code.kind == "single" and _BREAK.match(code.content)]
     borders = [0, *breaks, len(unit.text)]
     lines = [unit.text[start:end].strip() for start, end in pairwise(borders)]
     start = 0

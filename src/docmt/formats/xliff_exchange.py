@@ -52,7 +52,7 @@ class _InlineWriter:
             return f'<ec startRef="{name}" dataRef="e{number}"{_write_rights(code)}/>'
         number = self._table.numbers[make_key(code)]
         name = self._find_name(number)
-        if code.kind == "alone":
+        if code.kind == "single":
             return f'<ph id="{name}" dataRef="d{number}" canCopy="no"/>'
         self._opened.append((number, name, is_closed))
         if is_closed:
@@ -133,7 +133,7 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
 
 def _is_balanced(tokens: Sequence[Token]) -> bool:
     """Return whether all pairs of a piece begin and end in it."""
-    ends = sum(isinstance(token, Code) and token.kind != "alone" for token in tokens)
+    ends = sum(isinstance(token, Code) and token.kind != "single" for token in tokens)
     return ends == 2 * len(match_codes(tokens))
 
 
@@ -246,7 +246,7 @@ def _read_inline(element: Element | None, place: str) -> list[str | _Mark]:
         if kind == "cp":
             tokens.append(_read_character(node.attributes.get("hex", ""), place))
         elif kind in ("ph", "sc", "ec"):
-            tokens.append(_Mark({"ph": "alone", "sc": "open", "ec": "close"}[kind], _find_number(node)))
+            tokens.append(_Mark({"ph": "single", "sc": "open", "ec": "close"}[kind], _find_number(node)))
         elif kind == "pc":
             number = _find_number(node)
             tokens += [_Mark("open", number), *_read_inline(node, place), _Mark("close", number)]
@@ -314,7 +314,7 @@ class _CodeMerger:
         self._table = CodeTable()
         self._table.add(unit)
         self._by_number = {number: code for code, number in self._table.numbers.items()}
-        self._free = Counter(make_key(code) for code in unit.codes if code.kind == "alone" or not code.can_copy)
+        self._free = Counter(make_key(code) for code in unit.codes if code.kind == "single" or not code.can_copy)
         self._codes: list[Code] = []
         self._opened: list[int] = []
         self._length = 0
@@ -344,7 +344,7 @@ class _CodeMerger:
             return code is not None
         if code is None or code.kind != mark.kind:
             return False
-        if (code.kind == "alone" or not code.can_copy) and self._free[code] < 1:
+        if (code.kind == "single" or not code.can_copy) and self._free[code] < 1:
             return False
         self._free[code] -= 1
         self._codes.append(replace(code, offset=self._length))
@@ -369,12 +369,12 @@ class _CodeMerger:
         self._codes.append(Code(self._length, "close", code.id, self._table.ends[number], code.can_copy))
 
     def _add_missing(self) -> None:
-        present = Counter((code.id, code.kind == "alone") for code in self._codes)
+        present = Counter((code.id, code.kind == "single") for code in self._codes)
         contents = []
         for code in self._unit.codes:
-            key = code.id, code.kind == "alone"
+            key = code.id, code.kind == "single"
             if code.kind == "close" or present[key] > 0:
-                present[key] -= code.kind == "alone"
+                present[key] -= code.kind == "single"
                 continue
             number = self._table.numbers[make_key(code)]
             self._codes.append(replace(code, offset=self._length))

@@ -215,7 +215,7 @@ class XliffFile(UnitFile):
         old, new = self.units[index], units[index]
         if new == old:
             return new.render(escape_text)
-        single = [code for code in old.codes if code.kind == "alone" and _WORD_LIKE.match(code.content)]
+        single = [code for code in old.codes if code.kind == "single" and _WORD_LIKE.match(code.content)]
         apart = {code.id for code in single if not code.is_space and not any(find_letters_beside(old, code))}
         return space_words(old, tidy_spaces(new), apart).render(escape_text)
 

@@ -149,29 +149,36 @@ class Gate(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.constant_(self.linear.bias, bias)
 
-    def forward(self, local: Tensor, whole: Tensor) -> Tensor:
-        """local, whole [..., d] -> [..., d]"""
-        gate = self.opening(self.linear(torch.cat((local, whole), dim=-1)))
-        return torch.addcmul(local, 1 - gate, whole) if self.additive else torch.lerp(whole, local, gate)
+    def forward(self, local: Tensor, global_: Tensor) -> Tensor:
+        """local, global_ [..., d] -> [..., d]"""
+        gate = self.opening(self.linear(torch.cat((local, global_), dim=-1)))
+        return torch.addcmul(local, 1 - gate, global_) if self.additive else torch.lerp(global_, local, gate)
 
 
 class GroupAttention(nn.Module):
-    """Attention within sentences (`local`), over the document (`whole`), or both: by a gate, or weighted equally."""
+    """Attention within sentences (`local`), over the document (`global`), or both: by a gate, or weighted equally."""
 
     def __init__(
         self,
         local: Attention | None = None,
-        whole: Attention | None = None,
+        global_: Attention | None = None,
         gate: Gate | None = None,
         weight: float = 1.0,
     ) -> None:
         """weight: of each attention, without a gate."""
         super().__init__()
-        self.local, self.whole, self.gate, self.weight = local, whole, gate, weight
+        self.local, self.gate, self.weight = local, gate, weight
+        self.add_module("global", global_)
+
+    @property
+    def global_(self) -> Attention | None:
+        """The attention over the document, called `global` in the names of weights, which is a word of Python."""
+        module: Attention | None = self._modules["global"]  # type: ignore[assignment]
+        return module
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
-        outputs: list[Tensor] = [module(x, context) for module in (self.local, self.whole) if module is not None]
+        outputs: list[Tensor] = [module(x, context) for module in (self.local, self.global_) if module is not None]
         if self.gate is not None:
             joined: Tensor = self.gate(*outputs)
             return joined

@@ -190,32 +190,36 @@ class ModelBuilder:
     def build_group_attention(
         self,
         local: AttentionScope | None = None,
-        whole: AttentionScope | None = None,
+        global_: AttentionScope | None = None,
         gate_bias: float = 0.0,
         linear: bool = False,
         fusion: Literal["published", "identity", "heads", "mean"] = "published",
         sentence_distances: bool = False,
     ) -> GroupAttention:
-        """Build attention within sentences (`local`), over the document (`whole`), or both, combined as `fusion` says.
+        """Build local attention (within sentences), global attention (`global_`), or both, joined by `fusion`.
 
-        gate_bias: initial bias of the gate; linear: attention over the document is linear; fusion: a gate as published,
-        one that initially equals attention within sentences, half of the heads for each, or the mean;
-        sentence_distances: attention over the document knows them.
+        gate_bias: initial bias of the gate; linear: global attention is linear; fusion: a gate as published, one that
+        initially equals local attention, half of the heads for each, or the mean; sentence_distances: global attention
+        knows them.
         """
-        both = local is not None and whole is not None
+        both = local is not None and global_ is not None
         heads = self.config.heads // 2 if both and fusion == "heads" else 0
-        within = None if local is None else self.build_attention(local, heads=heads and self.config.heads - heads)
-        over_document: Attention | None = None
-        if whole is not None and linear:
-            over_document = self.build_linear_attention(whole)
-        elif whole is not None:
+        local_attention = (
+            None if local is None else self.build_attention(local, heads=heads and self.config.heads - heads)
+        )
+        global_attention: Attention | None = None
+        if global_ is not None and linear:
+            global_attention = self.build_linear_attention(global_)
+        elif global_ is not None:
             relation = SentenceRotation(self.head_width) if sentence_distances else None
-            over_document = self.build_attention(whole, heads=heads, output_bias=not heads, relation=relation)
-        if within is None or over_document is None or fusion in ("heads", "mean"):
-            return GroupAttention(within, over_document, weight=0.5 if both and fusion == "mean" else 1.0)
+            global_attention = self.build_attention(global_, heads=heads, output_bias=not heads, relation=relation)
+        if local_attention is None or global_attention is None or fusion in ("heads", "mean"):
+            return GroupAttention(local_attention, global_attention, weight=0.5 if both and fusion == "mean" else 1.0)
         if fusion == "identity":
-            nn.init.zeros_(over_document.output.weight)
-        return GroupAttention(within, over_document, Gate(self.config.width, gate_bias, additive=fusion == "identity"))
+            nn.init.zeros_(global_attention.output.weight)
+        return GroupAttention(
+            local_attention, global_attention, Gate(self.config.width, gate_bias, additive=fusion == "identity")
+        )
 
     def build_feed_forward(self) -> FeedForward:
         """Build the feed-forward block."""

@@ -97,7 +97,7 @@ def initialize_from(
             used_names.add(origin)
             if not name.endswith(DIRECTIONS_SUFFIX) or (same_drawing and tensor.shape == pretrained[origin].shape):
                 weight = pretrained[origin]
-                if model.system.splits_heads and (".local." in name or ".whole." in name):
+                if model.system.splits_heads and (".local." in name or ".global." in name):
                     weight = cut_heads(name, weight, tensor.shape)
                 _copy_weight(name, tensor, weight, directory)
     if unused := sorted(set(pretrained) - used_names):
@@ -251,7 +251,7 @@ def cut_heads(name: str, weight: Tensor, shape: Sequence[int]) -> Tensor:
     """
     for axis, size in enumerate(shape):
         if size < weight.shape[axis]:
-            return weight.narrow(axis, weight.shape[axis] - size if ".whole." in name else 0, size)
+            return weight.narrow(axis, weight.shape[axis] - size if ".global." in name else 0, size)
     return weight
 
 
@@ -271,8 +271,8 @@ def _find_origin(name: str, model: TranslationModel, pretrained: Mapping[str, Te
     origin = model.system.initial_weight(name)
     if origin is None:
         return None
-    # The only attention of a document model covers the whole document and is named `whole`.
-    return next((match for match in (origin, origin.replace(".local.", ".whole.")) if match in pretrained), None)
+    # The only attention of a document model covers the whole document and is named `global`.
+    return next((match for match in (origin, origin.replace(".local.", ".global.")) if match in pretrained), None)
 
 
 def _architecture_fields(started: ModelConfig) -> Sequence[str]:

@@ -113,4 +113,4 @@ class Cadec(System):
         """Initialize both decoders from that of the sentence model. Attention to other sentences and drafts is new."""
         if name.startswith(("decoder.", "decoder_norm.")) and self.fusion == "published":
             return None
-        return None if ".cross.whole." in name or ".draft" in name else name.removeprefix("first_")
+        return None if ".cross.global." in name or ".draft" in name else name.removeprefix("first_")

@@ -39,11 +39,11 @@ class WholeDocument(System):
 
     def build_attention(self, builder: ModelBuilder, scope: AttentionScope, number: int) -> GroupAttention:
         """Build attention over the document."""
-        return builder.build_group_attention(whole=replace(scope, extent="document"))
+        return builder.build_group_attention(global_=replace(scope, extent="document"))
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize attention over the document from that within sentences."""
-        return name.replace(".whole.", ".local.")
+        return name.replace(".global.", ".local.")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Concat(WholeDocument):
         """Build attention over the window. Only that of the decoder may be linear."""
         in_decoder = scope.causal or scope.memory != "self"
         linear = self.has_linear_attention and in_decoder
-        return builder.build_group_attention(whole=replace(scope, extent="document"), linear=linear)
+        return builder.build_group_attention(global_=replace(scope, extent="document"), linear=linear)
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize attention over the window from that within sentences. Features and gates are new."""

@@ -51,7 +51,7 @@ class Flat(System):
         """Build attention over the window in the lower layers of the encoder, and within sentences elsewhere."""
         in_encoder = scope.memory == "self" and not scope.causal
         if in_encoder and number < builder.config.encoder_layers - self.top_layers:
-            return builder.build_group_attention(whole=replace(scope, extent="document"))
+            return builder.build_group_attention(global_=replace(scope, extent="document"))
         return super().build_attention(builder, scope, number)
 
     def build_modules(self, builder: ModelBuilder) -> dict[str, nn.Module]:
@@ -87,4 +87,4 @@ class Flat(System):
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize all but the segment vectors from the sentence model."""
-        return None if name.startswith("segments") else name.replace(".whole.", ".local.")
+        return None if name.startswith("segments") else name.replace(".global.", ".local.")

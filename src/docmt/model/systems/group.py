@@ -90,8 +90,10 @@ class Group(System):
         linear, heads, distances = self.has_linear_attention, self.splits_heads, self.sentence_distances
         narrow, relative = config.attention_width < 2 * config.heads, config.position_encoding == "relative"
         has_gate, both = self.fusion not in ("heads", "mean"), self.top_attention == "combined"
-        whole = self.top_attention != "group" and any((self.encoder_layers, self.decoder_layers, self.cross_layers))
-        nowhere = not whole and self.self_locality and self.cross_locality
+        has_global = self.top_attention != "group" and any(
+            (self.encoder_layers, self.decoder_layers, self.cross_layers)
+        )
+        nowhere = not has_global and self.self_locality and self.cross_locality
         for is_wrong, message in (
             (distances and narrow, "sentence_distances needs heads of 2 dimensions or more: set fewer model.heads"),
             (distances and linear, "sentence_distances cannot be used with model.group.global_attention linear"),
@@ -110,12 +112,12 @@ class Group(System):
 
         Without locality (`self_locality`, `cross_locality`) it is global in every layer.
         """
-        whole = replace(scope, extent="document")
+        global_ = replace(scope, extent="document")
         build = partial(
             builder.build_group_attention, linear=self.has_linear_attention, sentence_distances=self.sentence_distances
         )
         if not (self.self_locality if scope.memory == "self" else self.cross_locality):
-            return build(whole=whole)
+            return build(global_=global_)
         total, top = builder.config.decoder_layers, self.cross_layers
         if scope.memory == "self":
             total, top = (
@@ -124,15 +126,15 @@ class Group(System):
         if number < total - top or self.top_attention == "group":
             return builder.build_group_attention(local=scope)
         if self.top_attention == "global":
-            return build(whole=whole)
+            return build(global_=global_)
         fusion = "published" if self.fusion == "auto" else self.fusion  # "auto" is resolved in models
-        return build(local=scope, whole=whole, gate_bias=self.gate_bias, fusion=fusion)
+        return build(local=scope, global_=global_, gate_bias=self.gate_bias, fusion=fusion)
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize group attention from the sentence model. Gates are new, global attention is new or a copy."""
         is_new = self.global_start == "random" and not self.splits_heads
-        if ".gate." in name or ".features." in name or (".whole." in name and is_new):
+        if ".gate." in name or ".features." in name or (".global." in name and is_new):
             return None
-        if ".whole.output." in name and self.fusion == "identity":
+        if ".global.output." in name and self.fusion == "identity":
             return None
-        return name.replace(".whole.", ".local.")
+        return name.replace(".global.", ".local.")
