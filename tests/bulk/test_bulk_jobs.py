@@ -14,7 +14,7 @@ from docmt.bulk.job_directory import JobDirectory, read_status
 from docmt.bulk.shard_rows import JsonlRows
 from docmt.cli.commands.bulk import parser
 from docmt.cli.options import EveryCommand
-from docmt.core.settings import flag_of
+from docmt.core.settings import format_flag
 from docmt.decoding import Translation, Translator
 from docmt.documents import Document, read_parallel
 
@@ -81,7 +81,7 @@ def test_every_option_that_changes_results_is_in_the_plan(model, corpus, tmp_pat
     """So that no worker can bring another value unnoticed."""
     bulk(model, corpus, "-o", tmp_path / "job", "--plan-only")
     free = {*EveryCommand.__dataclass_fields__, *["output", "device", "shard", "plan_only", "ray", "json"]}
-    names = {flag_of(option.name) for option in parser().options if option.name not in free and option.flags}
+    names = {format_flag(option.name) for option in parser().options if option.name not in free and option.flags}
     assert names | {"model", "input"} == JobDirectory(tmp_path / "job").read_plan().settings.keys()
 
 

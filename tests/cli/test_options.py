@@ -14,7 +14,7 @@ from commands import call, fails
 
 from docmt.cli.app import COMMANDS
 from docmt.cli.model_arguments import resolve_model_names
-from docmt.core.settings import field_types, flag_of
+from docmt.core.settings import field_types, format_flag
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
 from docmt.training import TrainConfig
@@ -331,7 +331,7 @@ def flags(settings, prefix=""):
         if dataclasses.is_dataclass(inner):
             yield from flags(inner, f"{prefix}{field.name}.")
         else:
-            yield flag_of(f"{prefix}{field.name}")
+            yield format_flag(f"{prefix}{field.name}")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

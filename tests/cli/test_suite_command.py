@@ -213,16 +213,16 @@ def test_miscounted_sentences_are_told(run, asked, monkeypatch):
 @pytest.mark.full
 def test_one_model_is_in_memory_at_a_time(run, suite, tmp_path, monkeypatch):
     others = [shutil.copytree(run / "model", tmp_path / name) for name in ("second", "third")]
-    loaded, translator_of = [], probe.translator_of
+    loaded, load_translator = [], probe.load_translator
 
     def loading(options, model):
         gc.collect()
         assert [reference() for reference in loaded] == [None] * len(loaded)
-        translator = translator_of(options, model)
+        translator = load_translator(options, model)
         loaded.append(weakref.ref(translator))
         return translator
 
-    monkeypatch.setattr(probe, "translator_of", loading)
+    monkeypatch.setattr(probe, "load_translator", loading)
     outcome = call("probe", run, *others, "--suite", suite, "phenomena")
     assert (outcome.status, outcome.err, len(loaded)) == (0, "", 3)
 
@@ -231,7 +231,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
     french = shutil.copytree(run / "model", tmp_path / "french")
     config = json.loads((french / "config.json").read_text())
     (french / "config.json").write_text(json.dumps({**config, "target_language": "fr"}))
-    monkeypatch.setattr(probe, "translator_of", lambda *given: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(probe, "load_translator", lambda *given: pytest.fail("a model was loaded"))
     fails("probe", run, french, "--suite", "phenomena", message="en-de, but .*french translates en-fr")
     fails(
         "probe",

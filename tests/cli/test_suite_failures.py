@@ -38,20 +38,20 @@ def test_what_is_finished_is_kept_when_somebody_interrupts(run, others, suite, t
 
 
 def test_a_model_that_fails_later_does_not_take_the_others_with_it(run, others, suite, tmp_path, monkeypatch):
-    translator_of = probe.translator_of
+    load_translator = probe.load_translator
 
     def failing(options, model):
         if model == str(others[0]):
             raise docmt.DocmtError("its memory is gone")
-        return translator_of(options, model)
+        return load_translator(options, model)
 
-    monkeypatch.setattr(probe, "translator_of", failing)
+    monkeypatch.setattr(probe, "load_translator", failing)
     found = tmp_path / "found.json"
     outcome = call("probe", run, *others, "--suite", suite, "--json", found)
     assert (outcome.status, outcome.err) == (2, f"docmt: error: {others[0]}: its memory is gone\n")
     assert outcome.out.splitlines()[0].split() == ["items", "chance", "run", "third"]
     assert json.loads(found.read_text())["systems"] == [str(run), str(others[1])]
-    monkeypatch.setattr(probe, "translator_of", lambda *given: failing(None, str(others[0])))
+    monkeypatch.setattr(probe, "load_translator", lambda *given: failing(None, str(others[0])))
     alone = call("probe", run, "--suite", suite, "--json", "-")
     assert (alone.status, alone.out, alone.err) == (2, "", f"docmt: error: {run}: its memory is gone\n")
 

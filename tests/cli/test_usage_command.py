@@ -111,16 +111,16 @@ def test_what_was_measured_before_something_failed_is_kept(run, sentence_run, as
 
 @pytest.mark.full
 def test_a_model_that_fails_does_not_take_the_others_with_it(run, sentence_run, asked, monkeypatch, tmp_path):
-    monkeypatch.setattr("docmt.cli.commands.probe.translator_of", lambda options, model: 1 / 0)
+    monkeypatch.setattr("docmt.cli.commands.probe.load_translator", lambda options, model: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # what is no error of the user is not swallowed
         call("probe", run, *asked)
 
-    def translator_of(options, model):
+    def load_translator(options, model):
         if model == str(sentence_run):
             raise DocmtError("its memory is gone")
         return docmt.Translator(model)
 
-    monkeypatch.setattr("docmt.cli.commands.probe.translator_of", translator_of)
+    monkeypatch.setattr("docmt.cli.commands.probe.load_translator", load_translator)
     outcome = call("probe", sentence_run, run, *asked, "--json", tmp_path / "usage.json")
     assert (outcome.status, outcome.err) == (2, f"docmt: error: {sentence_run}: its memory is gone\n")
     assert outcome.out.startswith(f"{run}\nCXMI")
@@ -129,12 +129,12 @@ def test_a_model_that_fails_does_not_take_the_others_with_it(run, sentence_run, 
 
 
 def test_what_was_measured_before_an_interruption_is_kept(run, sentence_run, asked, monkeypatch, tmp_path):
-    def translator_of(options, model):
+    def load_translator(options, model):
         if model == str(sentence_run):
             raise KeyboardInterrupt
         return docmt.Translator(model)
 
-    monkeypatch.setattr("docmt.cli.commands.probe.translator_of", translator_of)
+    monkeypatch.setattr("docmt.cli.commands.probe.load_translator", load_translator)
     path, alone = tmp_path / "usage.json", call("probe", run, *asked, "--json", "-")
     outcome = call("probe", run, sentence_run, *asked, "--json", path)
     assert (outcome.status, outcome.out.count("CXMI")) == (130, 1)

@@ -8,7 +8,7 @@ import pytest
 from harness import is_refused, keeps_to_the_contract, options_of
 
 from docmt.cli.app import COMMANDS
-from docmt.core.settings import flag_of
+from docmt.core.settings import format_flag
 from docmt.model.systems import SYSTEMS
 
 pytestmark = pytest.mark.full
@@ -100,7 +100,7 @@ def test_every_number_has_a_range(command, cases, nowhere):
         system = re.match(rf"model\.({'|'.join(SYSTEMS)})\.", option.name)
         needed = [*NEEDED.get(command, []), *([f"--model.system={system[1]}"] if system else [])]
         outcome = is_refused(command, *needed, f"--{option.name}={value}")
-        assert re.search(rf"{flag_of(option.name)} is .*: (choose a number from|give a)", outcome.err), outcome.err
+        assert re.search(rf"{format_flag(option.name)} is .*: (choose a number from|give a)", outcome.err), outcome.err
 
 
 JUNK = ["tranlsate", "", "-", "--", "-x", "\x1b[2J", "\udcff", "train.yaml", "a\nb", "💥", "help", "--version=1"]

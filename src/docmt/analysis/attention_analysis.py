@@ -193,7 +193,7 @@ def attention_sites(model: TranslationModel) -> list[Site]:
 
 def _attention_site(name: str, module: Attention | SentenceAttention | SelectiveAttention) -> Site:
     """Return the site of an attention from its stack and scope."""
-    stack, layer = _layer_of(name)
+    stack, layer = _find_layer(name)
     if not isinstance(module, Attention):
         return Site(f"{stack}_{module.memory}_sentences", layer, name=name)
     scope = module.scope
@@ -204,13 +204,13 @@ def _attention_site(name: str, module: Attention | SentenceAttention | Selective
 
 
 def _gate_site(name: str) -> Site:
-    stack, layer = _layer_of(name)
+    stack, layer = _find_layer(name)
     *_, block = ["", *(part for part in name.split(".")[1:-1] if not part.isdigit() and part != "gate")]
     block = {"attention": "self"}.get(block, block.removesuffix("_residual"))
     return Site(f"{stack}_{block}" if block else stack, layer, name=name)
 
 
-def _layer_of(name: str) -> tuple[str, int]:
+def _find_layer(name: str) -> tuple[str, int]:
     """Return the stack of a module and its layer number there, from 1."""
     stack, *parts = name.split(".")
     return stack, 1 + next((int(part) for part in parts if part.isdigit()), 0)

@@ -15,7 +15,7 @@ from docmt.bulk.shard_kinds import (
     Part,
     Result,
     ShardKind,
-    Task,
+    Translatable,
     Written,
     describe_error,
     group_by_tokens,
@@ -92,21 +92,21 @@ class FileShards(ShardKind):
         """Return the sentences of a file, to count their tokens; none if it cannot be read."""
         return [sentence for document in self._read(*file).documents for sentence in document.sentences]
 
-    def read(self, data: bytes) -> list[Task]:
+    def read(self, data: bytes) -> list[Translatable]:
         """Return a task for each file."""
         return [self._read(number, path) for number, path in json.loads(data)]
 
-    def _read(self, number: int, name: str) -> Task:
+    def _read(self, number: int, name: str) -> Translatable:
         path, values = str(self._folders[number] / name), {"path": self._output_name(number, name)}
         try:
             check_regular(path)  # nobody may write to a pipe in a folder
             file = SourceFile.read(path, "auto", self._config)
-            return Task(path, file.documents, values, file=file)
+            return Translatable(path, file.documents, values, file=file)
         except Exception as error:  # whatever a damaged file causes must not stop the others
             reason = describe_error(error).removeprefix(f"{path}: ")
             if " --" in reason.replace(path, ""):
                 reason += f" {_NO_OPTION}"
-            return Task(path, [], values, reason)
+            return Translatable(path, [], values, reason)
 
     def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:
         """Write each file to its path in the output folder."""

@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Task:
+class Translatable:
     """A row or a file, which is translated whole or fails whole."""
 
     name: str
@@ -43,8 +43,8 @@ class Task:
 
 Versions = Sequence[Sequence["Translation"]]
 """The translations of each document of a task, best first."""
-Result = tuple[Task, Versions]
-Failure = tuple[Task, str]
+Result = tuple[Translatable, Versions]
+Failure = tuple[Translatable, str]
 """A task that failed, and why."""
 
 
@@ -77,7 +77,7 @@ class ShardKind(ABC):
         """Yield shards of about `limit` source tokens. Raises DocmtError for input that cannot be read."""
 
     @abstractmethod
-    def read(self, data: bytes) -> list[Task]:
+    def read(self, data: bytes) -> list[Translatable]:
         """Return the tasks of a shard."""
 
     @abstractmethod

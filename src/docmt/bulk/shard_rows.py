@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from docmt.bulk.shard_kinds import CountTokens, Part, Result, ShardKind, Task, Written, describe_error, group_by_tokens
+from docmt.bulk.shard_kinds import (
+    CountTokens,
+    Part,
+    Result,
+    ShardKind,
+    Translatable,
+    Written,
+    describe_error,
+    group_by_tokens,
+)
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import ZSTD_SUFFIX, compress, write_bytes
 from docmt.core.settings import quote
@@ -128,11 +137,11 @@ class ShardRows(ShardKind):
         value = row.values.get(self._find_text_column(row) or "")
         return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
 
-    def read(self, data: bytes) -> list[Task]:
+    def read(self, data: bytes) -> list[Translatable]:
         """Return a task for each row."""
         return [self._read_row(row) for row in self.unpack(data)]
 
-    def _read_row(self, row: Row) -> Task:
+    def _read_row(self, row: Row) -> Translatable:
         name = self._find_text_column(row)
         value = None if name is None else row.values[name]
         error, id = row.error, self._read_id(row)
@@ -144,15 +153,15 @@ class ShardRows(ShardKind):
         if not error and any(LONE_SURROGATE.search(text) for text in [*texts, id]):
             error = f"`{name}` contains a lone surrogate (\\ud800 to \\udfff)"
         if error:
-            return Task(row.location, [], row.values, error)
+            return Translatable(row.location, [], row.values, error)
         try:
             if isinstance(value, list):
                 document = Document.from_sentences([text.strip() for text in value], id=id)
             else:
                 document = Document.from_text(str(value), language=self.config.language, id=id)
         except Exception as reason:  # of the rules of segmentation, for some strange text
-            return Task(row.location, [], row.values, describe_error(reason))
-        return Task(row.location, [document], row.values)
+            return Translatable(row.location, [], row.values, describe_error(reason))
+        return Translatable(row.location, [document], row.values)
 
     def _read_id(self, row: Row) -> str:
         value = row.values.get(self.config.id_column)
@@ -168,11 +177,11 @@ class ShardRows(ShardKind):
         write_bytes(output / part, self.format_records(records, data))
         return [part], []
 
-    def _make_records(self, task: Task, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
+    def _make_records(self, task: Translatable, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
         (document,) = task.documents
         column = self._find_text_column(Row("", 0, task.values))
-        ours = (column, self.config.id_column, "translation")  # the last may be one of another job
-        others = {name: each for name, each in task.values.items() if name not in ours}
+        used = (column, self.config.id_column, "translation")  # the last may be one of another job
+        others = {name: each for name, each in task.values.items() if name not in used}
         is_text = column is not None and isinstance(task.values[column], str)
         for number, translation in enumerate(versions, 1):
             sides = [list(document.sentences), list(translation.document.sentences)]
@@ -269,10 +278,10 @@ class ParquetRows(ShardRows):
         names |= {"score": number, "scores": pyarrow.list_(number), "warnings": texts}
         schema = parquet.read_schema(BufferReader(data))
         column = self._find_text_column(Row("", 0, dict.fromkeys(schema.names)))
-        ours = {column, self.config.id_column, _PATH, _NUMBER, *names}
+        used = {column, self.config.id_column, _PATH, _NUMBER, *names}
         if pyarrow.types.is_nested(schema.field(column).type):
             del names["translation"]
-        others = [field for field in schema if field.name not in ours]
+        others = [field for field in schema if field.name not in used]
         return format_parquet(records, pyarrow.schema([*others, *map(pyarrow.field, names, names.values())]))
 
 

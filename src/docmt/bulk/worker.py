@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
 from docmt.bulk.shard_files import FileShards, list_files
-from docmt.bulk.shard_kinds import CountTokens, ShardKind, Task, Versions, describe_error
+from docmt.bulk.shard_kinds import CountTokens, ShardKind, Translatable, Versions, describe_error
 from docmt.bulk.shard_rows import JsonlRows, ParquetRows, RowConfig
 from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error
 from docmt.core.files import json_checksum, read_error
@@ -150,7 +150,7 @@ class Worker:
         digest = blake2b(f"{search.seed} {shard.name}".encode(), digest_size=8).digest()
         return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
 
-    def _translate_tasks(self, translator: Translator, tasks: Sequence[Task]) -> list[Versions | DocmtError]:
+    def _translate_tasks(self, translator: Translator, tasks: Sequence[Translatable]) -> list[Versions | DocmtError]:
         """Return the translations of each task, or why it has none. One that fails is found by halving."""
         firsts = accumulate((len(task.documents) for task in tasks), initial=0)
         numbered = list(zip(firsts, tasks, strict=False))  # the last sum is that of all
@@ -162,7 +162,7 @@ class Worker:
             for versions in map_or_error(numbered, partial(self._translate_together, translator))
         ]
 
-    def _translate_together(self, translator: Translator, tasks: Sequence[tuple[int, Task]]) -> list[Versions]:
+    def _translate_together(self, translator: Translator, tasks: Sequence[tuple[int, Translatable]]) -> list[Versions]:
         """Translate the documents of tasks in common batches. Raises DocmtError, or for a lack of memory.
 
         tasks: each with the number of its first document in the shard. Samples of equal documents differ by it, so they
@@ -193,7 +193,7 @@ class Worker:
             raise non_finite_error()
 
 
-def _count_warnings(results: Sequence[tuple[Task, Versions]]) -> dict[str, int]:
+def _count_warnings(results: Sequence[tuple[Translatable, Versions]]) -> dict[str, int]:
     """Return the number of documents with each warning."""
     counts = Counter[str]()
     for _, versions in results:

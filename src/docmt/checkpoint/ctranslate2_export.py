@@ -289,8 +289,8 @@ def _describe_splitter(tokenizer: Tokenizer) -> dict[str, Any] | None:
     """Return a tokenizer.json that splits text into words, or None. Raises ValueError if it cannot express this."""
     if isinstance(tokenizer, BpeTokenizer):
         values: dict[str, Any] = parse_json(tokenizer.to_json().encode())
-        space, own = {"type": "Prepend", "prepend": " "}, values["normalizer"]
-        values["normalizer"] = {"type": "Sequence", "normalizers": [space, own]} if own else space
+        space, normalizer = {"type": "Prepend", "prepend": " "}, values["normalizer"]
+        values["normalizer"] = {"type": "Sequence", "normalizers": [space, normalizer]} if normalizer else space
         strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
         values["decoder"] = {"type": "Sequence", "decoders": [values["decoder"], strip]}
         return values

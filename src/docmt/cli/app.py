@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 from docmt.cli.options import Option, Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, did_you_mean, is_out_of_memory
 from docmt.core.logging import discard_output, show_log, standard_streams
-from docmt.core.settings import flag_of, option
+from docmt.core.settings import format_flag, option
 
 _log = logging.getLogger("docmt.cli")
 
@@ -254,7 +254,7 @@ def run_completion(arguments: Sequence[str]) -> int:
 
 def _values_of_flags(parser: Parser[Any]) -> dict[str, list[str] | None]:
     """Return the values of every flag, with short names. None stands for any value, such as a file."""
-    names = {flag_of(name): option for name, option in parser.names.items()}
+    names = {format_flag(name): option for name, option in parser.names.items()}
     names |= {flag: option for option in parser.options for flag in option.flags}
     return {flag: _values(option) for flag, option in names.items() if option.flags}
 

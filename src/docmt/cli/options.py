@@ -34,8 +34,8 @@ from docmt.core.settings import (
     field_docs,
     field_types,
     find_differences,
-    flag_of,
     flatten,
+    format_flag,
     is_required,
     nest,
     read_yaml_with_lines,
@@ -220,7 +220,7 @@ class Parser(Generic[Options]):
                 Option(
                     name,
                     kind,
-                    () if positional else (*about.get("flags", ()), flag_of(name)),
+                    () if positional else (*about.get("flags", ()), format_flag(name)),
                     None if is_required(each) else field_default(each),
                     most,
                     is_required(each),
@@ -250,7 +250,7 @@ class Parser(Generic[Options]):
         else:
             option = self.names.get(flag[2:].replace("-", "_"))
         if option is None:
-            raise DocmtError(self._explain_unknown(flag, flag_of))
+            raise DocmtError(self._explain_unknown(flag, format_flag))
         return option
 
     def _explain_unknown(self, written: str, write: Callable[[str], str]) -> str:
@@ -331,8 +331,8 @@ class Parser(Generic[Options]):
         """Return the flags and the metavar of an option. short: its short name instead of the full one."""
         if self.names.get(option.short_name) is not option:
             return option.invocation
-        name = flag_of(option.short_name)
-        return option.invocation.replace(flag_of(option.name), name) if short else f"{name}, {option.invocation}"
+        name = format_flag(option.short_name)
+        return option.invocation.replace(format_flag(option.name), name) if short else f"{name}, {option.invocation}"
 
     # Arguments and recipes
 
@@ -454,7 +454,7 @@ class Parser(Generic[Options]):
             name, space, value = name.partition(" ")
             if (option := self.names.get(name)) and not option.flags:
                 return option.metavar
-            return (name if name in locations else flag_of(name)) + space + value
+            return (name if name in locations else format_flag(name)) + space + value
 
         location = locations.get(error.option)
         return DocmtError(error.describe(write, f"{location}: {error.option}" if location else ""))
@@ -468,7 +468,7 @@ class Parser(Generic[Options]):
         values, locations = self.read(arguments, recipes)
         missing = [option for option in self.options if option.required and option.name not in values]
         if missing:
-            names = [flag_of(option.name) if option.flags else option.metavar for option in missing]
+            names = [format_flag(option.name) if option.flags else option.metavar for option in missing]
             verb = "are" if missing[1:] else "is"
             example = f"a whole command is: {self.examples[0]}" if self.examples else f"see {self.program} --help"
             raise DocmtError(f"{' and '.join(names)} {verb} missing; {example}")
@@ -557,7 +557,7 @@ class SearchOptions(ModelOptions):
     """beam search"""
 
 
-def translator_of(options: Any, model: str | None = None) -> Translator:
+def load_translator(options: Any, model: str | None = None) -> Translator:
     """Return the translator that the options name, or another `model`; with commas between them several as one."""
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator

@@ -59,7 +59,7 @@ class OptionError(DocmtError):
 # Fields and their checks
 
 
-def flag_of(name: str) -> str:
+def format_flag(name: str) -> str:
     """Return how an option with this full name is written on the command line: `search.n_best` is `--search.n-best`."""
     return f"--{name.replace('_', '-')}"
 
@@ -394,11 +394,11 @@ def is_selected(name: str, names: Sequence[str]) -> bool:
     return name in names or name.split(".")[0] in names
 
 
-def names_of(settings: type, prefix: str = "") -> Iterator[str]:
+def list_names(settings: type, prefix: str = "") -> Iterator[str]:
     """Yield the dotted names of all settings of a dataclass and of those in it."""
     for name, kind in field_types(settings).items():
         if is_dataclass(kind):
-            yield from names_of(typing.cast(type, kind), f"{prefix}{name}.")
+            yield from list_names(typing.cast(type, kind), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
 

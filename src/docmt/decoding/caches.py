@@ -136,7 +136,7 @@ class SharedKeys:
         order = starts.argsort(stable=True)
         self.order: Tensor | None = None  # of the rows by group; None: as they are
         if not torch.equal(order, torch.arange(len(starts))):
-            self.order, self.places = order.to(self.device), order.argsort().to(self.device)
+            self.order, self.inverse_order = order.to(self.device), order.argsort().to(self.device)
         _, sizes = starts[order].unique_consecutive(return_counts=True)
         self.groups, first = list[Groups](), 0
         for size, alike in groupby(sizes.tolist()):
@@ -182,7 +182,7 @@ class SharedKeys:
         for outputs in zip(*parts, strict=True):
             by_row = [x.transpose(1, 2).reshape(-1, *shape, *x.shape[3:]) for x in outputs]
             joined = by_row[0] if len(by_row) == 1 else torch.cat(by_row)
-            results.append(joined if self.order is None else joined.index_select(0, self.places))
+            results.append(joined if self.order is None else joined.index_select(0, self.inverse_order))
         return results
 
     def select_rows(self, rows: Tensor) -> None:
@@ -299,10 +299,10 @@ class SelfCache(Cache):
             self.is_word = torch.cat((self.is_word, is_word.view_as(self.current)), dim=1)
         if self.distances is not None:
             by_sentence = self.scope.extent == "sentence"
-            self.own = (step.offsets if by_sentence else torch.full_like(step.offsets, self.steps)).view_as(
-                self.current
-            )
-            self.positions = torch.cat((self.positions, self.own), dim=1)
+            self.current_positions = (
+                step.offsets if by_sentence else torch.full_like(step.offsets, self.steps)
+            ).view_as(self.current)
+            self.positions = torch.cat((self.positions, self.current_positions), dim=1)
         self.steps += 1
         self._set_biases()
 
@@ -315,7 +315,7 @@ class SelfCache(Cache):
         self.bias = sees[:, None] if self.beams > 1 or self.selects else None
         if self.distances is not None:
             biases = self.distances.look_up_biases(
-                self.distances.assign_buckets(self.positions[:, None] - self.own[..., None])
+                self.distances.assign_buckets(self.positions[:, None] - self.current_positions[..., None])
             )  # [D, H, B, L]
             self.bias = biases.to(sees.dtype) if self.bias is None else self.bias + biases.to(sees.dtype)
         moves = self.scope.extent != "document" or self.distances is not None
@@ -339,7 +339,7 @@ class SelfCache(Cache):
         biases = None
         if self.distances is not None:
             back = shared.tokens - prefix.starts[:, None]  # the last token of the prefix is at -1
-            distances = back[:, None] - self.own[..., None]
+            distances = back[:, None] - self.current_positions[..., None]
             biases = self.distances.look_up_biases(self.distances.assign_buckets(distances))  # [D, H, B, L]
         self.prefix_biases, self.sees_prefix = shared.build_biases(visible, biases), visible.any(-1)
 

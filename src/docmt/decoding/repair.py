@@ -226,10 +226,10 @@ class _Repair:
         position = 0  # of the instance's first sentence in the pass
         for document, i in enumerate(batch):
             first, numbers = int(instances.first[i]), [n for n in self.outputs[i] if n in wanted]
-            places = [position + n - first for n in numbers]
-            rows += task.make_rows(numbers, passes[0].aligned[places].tolist())
+            positions = [position + n - first for n in numbers]
+            rows += task.make_rows(numbers, passes[0].aligned[positions].tolist())
             documents += [document] * len(numbers)
-            following += places
+            following += positions
             position += int(instances.last[i]) - first
         prefixes = [Prefixes(each, torch.tensor(documents), torch.tensor(following)) for each in passes]
         numbers = [n for i in batch for n in self.outputs[i] if n in wanted]

@@ -217,9 +217,9 @@ class SelectiveAttention(nn.Module):
         names = [name for name in self.projections if name.endswith("query")]
         parts = [self._split_heads(self.get_submodule(name)(x)).split(counts, dim=1) for name in names]
         queries = []
-        for document, own, *states in zip(documents, sentences[order].split(counts), *parts, strict=True):
-            others, own = torch.arange(len(document.has_words)), own[:, None] - document.first
-            visible = (others < own if self.preceding else others != own) & document.has_words
+        for document, queried, *states in zip(documents, sentences[order].split(counts), *parts, strict=True):
+            others, queried = torch.arange(len(document.has_words)), queried[:, None] - document.first
+            visible = (others < queried if self.preceding else others != queried) & document.has_words
             queries.append(_Queries(dict(zip(names, states, strict=True)), visible))
         return order, queries
 

@@ -32,7 +32,7 @@ from docmt.serve.http_requests import (
     convert_error,
     error_response,
 )
-from docmt.serve.service_state import ServiceConfig, ServiceState, state_of
+from docmt.serve.service_state import ServiceConfig, ServiceState, get_state
 
 _FORM_BYTES = 100_000
 """Bytes of a form besides its file."""
@@ -120,7 +120,7 @@ async def _answer_docmt_error(request: Request, error: Exception) -> Response:
 async def _show_page(request: Request) -> Response:
     """Return a file of the page."""
     name = request.path_params.get("name", "index.html")
-    path = state_of(request).config.page / name
+    path = get_state(request).config.page / name
     kind = _PAGE_TYPES.get(path.suffix)
     if kind is None or not path.is_file() or "/" in name:
         raise HTTPException(404)

@@ -20,7 +20,7 @@ from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import ACTIVE
 from docmt.serve.model_pool import language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import ServiceState, state_of
+from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
     NO_CONTEXT,
     ChosenModel,
@@ -47,7 +47,7 @@ _STATES = {"queued": "queued", "running": "translating", "done": "done", "failed
 
 async def _read(request: Request) -> tuple[ServiceState, RequestValues, str]:
     """Return what the routes share, the values of the request, and the owner of its key."""
-    state = state_of(request)
+    state = get_state(request)
     owner = state.find_owner(request, status=_FORBIDDEN)
     return state, await read_values(request, state.config.max_body_bytes), owner
 
@@ -133,7 +133,7 @@ def _describe_language(code: str, is_target: bool) -> list[dict[str, Any]]:
 
 async def show_usage(request: Request) -> Response:
     """Return the characters that the key has sent since the server started."""
-    state = state_of(request)
+    state = get_state(request)
     owner = state.find_owner(request, status=_FORBIDDEN)
     return JSONResponse({"character_count": state.characters[owner], "character_limit": _NO_LIMIT})
 
@@ -189,7 +189,7 @@ async def download_document(request: Request) -> Response:
 
 async def list_nothing(request: Request) -> Response:
     """Return that there are no glossaries, and no language pairs for them."""
-    state_of(request).find_owner(request, status=_FORBIDDEN)
+    get_state(request).find_owner(request, status=_FORBIDDEN)
     name = "glossaries" if request.url.path.endswith("/glossaries") else "supported_languages"
     return JSONResponse({name: []})
 

@@ -21,7 +21,7 @@ from docmt.serve.document_jobs import DocumentOptions
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.model_pool import language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import ServiceState, state_of
+from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -44,7 +44,7 @@ _PAGE_SECONDS = 500
 
 async def _read(request: Request) -> tuple[ServiceState, RequestValues, str]:
     """Return what the routes share, the values of the request, and the owner of its key."""
-    state = state_of(request)
+    state = get_state(request)
     values = await read_values(request, state.config.max_body_bytes)
     return state, values, state.find_owner(request, values.text("api_key"), _FORBIDDEN)
 
@@ -103,14 +103,14 @@ async def detect(request: Request) -> Response:
 
 async def list_languages(request: Request) -> Response:
     """List the source languages, each with its targets, and the languages that are targets only."""
-    pairs = list_pairs(state_of(request).engine.describe_models())
+    pairs = list_pairs(get_state(request).engine.describe_models())
     codes = dict.fromkeys([*pairs, *(target for targets in pairs.values() for target in targets)])
     return JSONResponse([{"code": code, "name": language_name(code), "targets": pairs.get(code, [])} for code in codes])
 
 
 async def show_settings(request: Request) -> Response:
     """Return the settings for a page."""
-    state = state_of(request)
+    state = get_state(request)
     pairs = list_pairs(state.engine.describe_models())
     source = next(iter(pairs), "")
     target = next(iter(pairs.get(source, [])), "")
@@ -165,7 +165,7 @@ async def _wait_for_job(state: ServiceState, id: str, owner: str) -> None:
 
 async def download_file(request: Request) -> Response:
     """Return a translated file. Its id, which cannot be guessed, is enough: clients fetch the URL without a key."""
-    state, id = state_of(request), request.path_params["id"]
+    state, id = get_state(request), request.path_params["id"]
     if id not in state.downloads:
         raise RequestError("there is no such file: it may have expired", 404)
     return file_response(*await state.jobs.result(id, state.downloads[id]))

@@ -23,7 +23,7 @@ from docmt.serve.document_jobs import DocumentOptions, JobEvent
 from docmt.serve.file_process import RESULTS
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import JobRecord
-from docmt.serve.service_state import ServiceState, state_of
+from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -43,7 +43,7 @@ RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-c
 
 async def translate(request: Request) -> Response:
     """Translate a text, or sentences."""
-    state = state_of(request)
+    state = get_state(request)
     state.find_owner(request)
     values = await read_values(request, state.config.max_body_bytes)
     has_sentences = values.is_list("sentences")
@@ -123,7 +123,7 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
 
 async def list_models(request: Request) -> Response:
     """List the models."""
-    state = state_of(request)
+    state = get_state(request)
     state.find_owner(request)
     models = [asdict(each) for each in state.engine.describe_models()]
     return JSONResponse({"models": models})
@@ -131,7 +131,7 @@ async def list_models(request: Request) -> Response:
 
 async def list_languages(request: Request) -> Response:
     """List the language pairs."""
-    state = state_of(request)
+    state = get_state(request)
     state.find_owner(request)
     pairs = [
         {"source": each.source_language, "target": each.target_language, "model": each.name}
@@ -147,7 +147,7 @@ async def check_health(request: Request) -> Response:
 
 async def show_metrics(request: Request) -> Response:
     """Return the metrics for Prometheus."""
-    state = state_of(request)
+    state = get_state(request)
     state.find_owner(request)
     return Response(state.metrics.format(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -159,7 +159,7 @@ async def show_description(request: Request) -> Response:
 
 async def create_document(request: Request) -> Response:
     """Start the translation of a file or of a text."""
-    state = state_of(request)
+    state = get_state(request)
     owner = state.find_owner(request)
     values = await read_values(request, state.config.max_body_bytes)
     upload = values.files.get("file")
@@ -194,7 +194,7 @@ def file_name(name: str | None, default: str) -> str:
 
 async def start_job(request: Request, content: UploadFile | bytes, options: DocumentOptions, owner: str) -> JobRecord:
     """Store a file and start its translation. Raises DocmtError if it cannot be read, or is too large."""
-    state = state_of(request)
+    state = get_state(request)
     size = len(content) if isinstance(content, bytes) else content.size or 0
     state.check_file(request, size)
     path = state.uploads / secrets.token_urlsafe(16)
@@ -286,7 +286,7 @@ def file_response(path: Path, name: str) -> FileResponse:
 
 def _identify(request: Request) -> tuple[ServiceState, str, str]:
     """Return what the routes share, the owner of the key, and the id of the document."""
-    state = state_of(request)
+    state = get_state(request)
     return state, state.find_owner(request), request.path_params["id"]
 
 

@@ -154,7 +154,7 @@ class ServiceState:
 
     def _take_characters(self, request: Request, size: int) -> None:
         """Count characters. Raises LimitReached."""
-        key = _key_of(request)
+        key = _find_key(request)
         if key is not None and self.keys is not None:
             self.keys.take_characters(key, size)
         self.characters[key.id if key else ""] += size
@@ -166,7 +166,7 @@ class ServiceState:
         Raises RequestError, and LimitReached if the key has used its budget.
         """
         self._take_characters(request, 0)
-        key = _key_of(request)
+        key = _find_key(request)
         limits = key.limits if key else None
         most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
         if size > most:
@@ -189,12 +189,12 @@ class ServiceState:
         return asdict(self.engine.statistics()) | {"jobs": self.jobs.count_states()}
 
 
-def _key_of(request: Request) -> AccessKey | None:
+def _find_key(request: Request) -> AccessKey | None:
     """Return the key of a request that `find_owner` has seen."""
     return getattr(request.state, "access_key", None)
 
 
-def state_of(request: Request) -> ServiceState:
+def get_state(request: Request) -> ServiceState:
     """Return what the routes share."""
     state: ServiceState = request.app.state.service
     return state

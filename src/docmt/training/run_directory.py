@@ -35,7 +35,7 @@ from docmt.core.files import (
     write_error,
     write_text,
 )
-from docmt.core.settings import MANY, build, check_number, flatten, names_of, read_yaml, to_mapping
+from docmt.core.settings import MANY, build, check_number, flatten, list_names, read_yaml, to_mapping
 from docmt.training.train_config import TrainConfig, absolute_path, first_difference
 
 _log = logging.getLogger(__name__)
@@ -367,7 +367,7 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
         raise DocmtError(f"{path} is damaged ({error}): restore it from a copy") from error
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is damaged (no settings in it): restore it from a copy")
-    if unknown := sorted(set(flatten(values)) - set(names_of(TrainConfig))):
+    if unknown := sorted(set(flatten(values)) - set(list_names(TrainConfig))):
         raise DocmtError(
             f"{path} has the setting {unknown[0]}, which this version of docmt does not know. Resume the run with the "
             f"version that began it, or start a new run with --initialize-from {run}"

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
-from docmt.cli.options import ModelOptions, Parser, translator_of
+from docmt.cli.options import ModelOptions, Parser, load_translator
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
-from docmt.core.settings import MANY, Needs, flag_of, option, quote
+from docmt.core.settings import MANY, Needs, format_flag, option, quote
 from docmt.decoding.search_config import SearchConfig
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
         JobDirectory(Path(options.output))  # there must be one
     elif isinstance(kind, FileShards):
         _check_folders(options, paths)
-    translator = translator_of(options)
+    translator = load_translator(options)
     job = JobDirectory.create(Path(options.output))
     settings = _settings(translator, options)
     with sign_of_life(job.workers) as name:
@@ -193,13 +193,13 @@ def _check_folders(options: BulkOptions, folders: Sequence[Path]) -> None:
     changed = {name: getattr(options, name) != getattr(BulkOptions, name) for name in _OF_ROWS}
     changed["search.n_best"] = options.search.n_best > 1
     if wrong := [name for name, is_changed in changed.items() if is_changed]:
-        raise DocmtError(f"{flag_of(wrong[0])} is for JSONL and Parquet, not for folders of files: leave it out")
+        raise DocmtError(f"{format_flag(wrong[0])} is for JSONL and Parquet, not for folders of files: leave it out")
 
 
 def _settings(translator: Translator, options: BulkOptions) -> dict[str, Any]:
     """Return what the workers of a job must agree on, by its names in messages."""
-    search = {flag_of(f"search.{name}"): value for name, value in asdict(translator.search).items()}
-    context = {flag_of(f"context.{name}"): value for name, value in asdict(translator.context).items()}
+    search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
+    context = {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     names = ("precision", "batch_tokens", "language", *_OF_ROWS, "shard_tokens")
-    others = {flag_of(name): getattr(options, name) for name in names}
+    others = {format_flag(name): getattr(options, name) for name in names}
     return {"model": translator.checksums(), **others, **search, **context}

@@ -30,7 +30,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
-from docmt.core.settings import MANY, check_choice, flag_of, option
+from docmt.core.settings import MANY, check_choice, format_flag, option
 
 FAILING_FINDINGS = 1
 """Exit status after findings of a kind that --fail-on names."""
@@ -115,7 +115,7 @@ def _check(options: CheckOptions) -> None:
     """Raise DocmtError for unknown kinds, and for outputs that cannot be written."""
     for flag, allowed in (("fail_on", (ANY, *KINDS)), ("only", tuple(KINDS))):
         for kind in getattr(options, flag):
-            check_choice(flag_of(flag), kind, allowed)
+            check_choice(format_flag(flag), kind, allowed)
     if options.only and (unchecked := sorted({*options.fail_on} - {ANY, *options.only})):
         raise DocmtError(f"--fail-on {unchecked[0]} is not checked: add it to --only")
     if options.show != CheckOptions.show and STANDARD in (options.json, options.html):
@@ -133,7 +133,7 @@ def _check_limits(options: CheckOptions) -> None:
     for name in changed(options.check, *vars(CheckConfig())) if options.only else ():
         if (kind := limited_kind(name)) and kind not in options.only:
             raise DocmtError(
-                f"{flag_of(f'check.{name}')} is for findings of kind {kind}, which is not checked: add it to --only"
+                f"{format_flag(f'check.{name}')} is for findings of kind {kind}, which is not checked: add it to --only"
             )
 
 

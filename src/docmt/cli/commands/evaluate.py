@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
 from docmt.cli.model_arguments import check_models, check_unique, is_model_path, short_names
-from docmt.cli.options import ModelOptions, Parser, changed, translator_of
+from docmt.cli.options import ModelOptions, Parser, changed, load_translator
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
 from docmt.core.plain_text import STANDARD, align_columns, escape_markdown, markdown_table, write_text
 from docmt.core.progress import is_terminal, progress
-from docmt.core.settings import flag_of, option
+from docmt.core.settings import format_flag, option
 from docmt.data.instances import cut_dbleu_units
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
@@ -210,7 +210,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     several, protocol, metric = len(systems) > 1, options.metrics.protocol, options.external.command
     model_options = ["output", "device", "precision", "batch_tokens", *([] if metric else ["source"])]
     if not models and (unused := changed(options, *model_options, "search", "context")):
-        names = ", ".join(flag_of(name) for name in unused)
+        names = ", ".join(format_flag(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
     if metric:
         options.external.arguments()
@@ -277,7 +277,7 @@ def _translate(command: EvaluateRun) -> None:
             _log.info(f"translating with {system.name}")
         prefix = f"{system.name}: " if several else ""
         names = [prefix + document_name(source, document) for document in command.corpus]
-        translator = translator_of(options, system.path)
+        translator = load_translator(options, system.path)
         system.hypotheses = translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
         if system.output:
             write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses))
@@ -467,14 +467,14 @@ def report_alignment_errors(options: EvaluateOptions, systems: Sequence[ScoredSy
             raise DocmtError(f"{system.path} is a file, but --aer reads the attention of models: name models only")
     others = ("source", "reference", "output", "by_position", "search", "metrics", "significance", "external")
     if unused := changed(options, *others):
-        names = ", ".join(flag_of(name) for name in unused)
+        names = ", ".join(format_flag(name) for name in unused)
         raise DocmtError(f"--aer has no use for {names}: leave it out (it aligns the sentence pairs of its file)")
     check_outputs(options.json, options.markdown, inputs=[options.aer])
     pairs = read_alignments(Path(str(options.aer)))
     check_models([system.path for system in systems], options.context, options.search)
     rows, entries = [["system", "AER", "precision", "recall", "links"]], []
     for system in systems:
-        score = _score_links(translator_of(options, system.path), pairs)
+        score = _score_links(load_translator(options, system.path), pairs)
         percent = [f"{100 * value:.1f}" for value in (score.aer, score.precision, score.recall)]
         rows.append([system.name, *percent, f"{score.links:,}"])
         entries.append({"name": system.name, "path": system.path, **score.to_json()})

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from docmt.analysis.figures import METRICS_FILE, draw_curves, figure_format, read_curves, summarize_run
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
 from docmt.cli.model_arguments import SEARCH_DETAILS
-from docmt.cli.options import ModelOptions, Parser, translator_of
+from docmt.cli.options import ModelOptions, Parser, load_translator
 from docmt.cli.output import Report, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
@@ -150,7 +150,7 @@ def _inspect_attention(options: InspectOptions) -> int:
     from docmt.model.products import precision_context
 
     corpus, failures = _read_corpus(options), Report()
-    translator = translator_of(options)
+    translator = load_translator(options)
     documents = corpus if options.target else _translate_corpus(options, corpus, translator, failures)
     report, inspected = AttentionReport(), list[ParallelDocument]()
     with (

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.settings import field_range, flag_of, option, read_package_yaml
+from docmt.core.settings import field_range, format_flag, option, read_package_yaml
 from docmt.model.systems import Context
 from docmt.model.transformer_config import TransformerConfig
 
@@ -286,10 +286,10 @@ def _converter_arguments(options: ConvertOptions, converters: Mapping[str, Calla
     for name in arguments:
         if name not in parameters[options.family]:
             families = " or ".join(family for family in parameters if name in parameters[family])
-            raise DocmtError(f"{flag_of(name)} is for {families}, not for {options.family}: leave it out")
+            raise DocmtError(f"{format_flag(name)} is for {families}, not for {options.family}: leave it out")
     for name, parameter in list(parameters[options.family].items())[1:]:
         if parameter.default is Parameter.empty and name not in arguments:
-            raise DocmtError(f"{flag_of(name)} is missing; see docmt convert --help")
+            raise DocmtError(f"{format_flag(name)} is missing; see docmt convert --help")
     return arguments
 
 

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
 from docmt.cli.model_arguments import SEARCH_DETAILS, check_models, check_unique, short_names
-from docmt.cli.options import ModelOptions, Parser, changed, translator_of
+from docmt.cli.options import ModelOptions, Parser, changed, load_translator
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.progress import progress_prefix
-from docmt.core.settings import flag_of, option
+from docmt.core.settings import format_flag, option
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
@@ -174,8 +174,8 @@ def _read(options: ProbeOptions) -> ProbeRun:
         raise DocmtError("nothing to measure: name test sets (--suite), or a corpus (--source and --reference)")
     for name, needed in NEEDS:
         if not getattr(options, needed) and (unused := changed(options, name)):
-            flag = flag_of(unused[0])
-            raise DocmtError(f"{flag} has no effect without {flag_of(needed)}: add it, or leave {flag} out")
+            flag = format_flag(unused[0])
+            raise DocmtError(f"{flag} has no effect without {format_flag(needed)}: add it, or leave {flag} out")
     if options.markdown and options.context_ablation:
         raise DocmtError("--markdown does not go with --context-ablation, which has several tables: use --json")
     check_unique(options.models, "the list of models")
@@ -202,7 +202,7 @@ def _read(options: ProbeOptions) -> ProbeRun:
 
 def _probe(command: ProbeRun, model: str) -> Probe:
     """Measure one model, which is loaded only here, and log warnings on its results."""
-    options, translator, probe = command.options, translator_of(command.options, model), Probe()
+    options, translator, probe = command.options, load_translator(command.options, model), Probe()
     texts, report = [], Report()
     total, done = len(command.corpus), 0
     if command.suites and not options.context_ablation:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs, document_name, read_corpus
-from docmt.cli.options import ModelOptions, Parser, translator_of
+from docmt.cli.options import ModelOptions, Parser, load_translator
 from docmt.cli.output import Report, check_alignments, error_records, sentence_records
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.plain_text import STANDARD, write_text
@@ -73,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
         _log.warning(f"{failed:,} x sentence not translated (error), scored as an empty translation")
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]
     report, names = Report(), [document_name(options.source, document) for document in corpus]
-    results = map_or_error(pairs, partial(_score, translator_of(options), options.alignments))
+    results = map_or_error(pairs, partial(_score, load_translator(options), options.alignments))
     scored = [report.check_result(name, result) for name, result in zip(names, results, strict=True)]
     if options.format == "jsonl":
         rows = [

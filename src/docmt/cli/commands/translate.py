@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
-from docmt.cli.options import Parser, SearchOptions, translator_of
+from docmt.cli.options import Parser, SearchOptions, load_translator
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
 from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_text
 from docmt.core.progress import plain_progress
-from docmt.core.settings import Excludes, check_fields, flag_of, option
+from docmt.core.settings import Excludes, check_fields, format_flag, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
 from docmt.documents import InputFile, read_input
@@ -142,7 +142,7 @@ def run(arguments: Sequence[str]) -> int:
     markup = FileConfig(*languages, language, tuple(options.fields), options.bilingual)
     files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
     _check_formats(options, [file.format for file in files])
-    translator = translator_of(options)  # last, because a large model takes minutes
+    translator = load_translator(options)  # last, because a large model takes minutes
     fingerprint = _fingerprint(translator, files, options)
     writers = [TranslationWriter(file, fingerprint, options.resume, report) for file in files]
     if options.resume:
@@ -194,8 +194,8 @@ def _fingerprint(translator: Translator, files: Sequence[TranslationJob], option
     """Return model and options, which must be equal to resume; nothing if no output can be resumed."""
     if not any(is_resumable(file.output) for file in files):
         return {}
-    search = {flag_of(f"search.{name}"): value for name, value in asdict(translator.search).items()}
-    search |= {flag_of(f"context.{name}"): value for name, value in asdict(translator.context).items()}
+    search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
+    search |= {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
     files_options = {"--fields": options.fields, "--bilingual": options.bilingual}
     return {**facts, **{name: value for name, value in files_options.items() if value}, **search}

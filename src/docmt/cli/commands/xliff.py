@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.options import Parser, SearchOptions, translator_of
+from docmt.cli.options import Parser, SearchOptions, load_translator
 from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_bytes, write_bytes
@@ -73,7 +73,7 @@ def run_extract(arguments: Sequence[str]) -> int:
     if Path(options.output).suffix.lower() not in SUFFIXES:
         raise DocmtError(f"-o {options.output}: extract writes XLIFF. End the name in {' or '.join(SUFFIXES)}.")
     check_outputs(options.output, inputs=[options.file])
-    translator = translator_of(options) if options.model else None
+    translator = load_translator(options) if options.model else None
     model_languages = translator.languages if translator else ("", "")
     source = options.source_language or model_languages[0]
     config = FileConfig(source, options.target_language or model_languages[1], source or "en", tuple(options.fields))
