@@ -1,6 +1,7 @@
 # Everything runs in .venv, which `make setup` builds from nothing.
 PYTHON ?= python3
 BIN := .venv/bin
+SHELL := /bin/bash
 
 .PHONY: setup demo test test-all lint docs bench clean
 
@@ -16,10 +17,13 @@ demo: setup
 	$(BIN)/docmt demo
 
 # One thread for each of the processes that share the tests: more would fight for the same cores.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-test: lint
-	$(PYTEST) -m 'not full'
+# Lint and types run beside the quick tests; what they say comes last. `make test FAST=1` takes less than a minute.
+test: setup
+	@$(MAKE) --no-print-directory lint >.venv/lint.txt 2>&1 & \
+	$(PYTEST) -m $(if $(FAST),fast,'not full'); tests=$$?; \
+	wait $$!; lint=$$?; cat .venv/lint.txt; echo "make test took $$SECONDS s"; exit $$((tests | lint))
 
 # What takes longer: full products of systems and properties, fuzz, parity with every fixture, every page.
 test-all: test

@@ -1,6 +1,7 @@
 """Settings for the whole suite."""
 
 import os
+from collections import defaultdict
 
 import hypothesis
 import pytest
@@ -17,6 +18,34 @@ torch.set_num_threads(1)
 hypothesis.settings.register_profile("random", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("fixed", hypothesis.settings.get_profile("random"), derandomize=True)
 hypothesis.settings.load_profile("fixed")
+
+
+CASES = 3
+"""How many cases of a table run in the quick tier."""
+FAST = ("checking", "core", "data", "documents", "evaluation", "formats", "model", "text")
+"""Folders of the fast tier, whose tests start no process and train no model."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Choose the cases of each tier.
+
+    The quick tier runs a few cases of a long table, spread over it, unless the test itself says which ones. The fast
+    tier runs the quick tests of some folders.
+    """
+    tables = defaultdict(list)
+    for item in items:
+        tables[item.path, getattr(item, "originalname", item.name)].append(item)
+    for cases in tables.values():
+        if len(cases) > CASES and not any(case.get_closest_marker("full") for case in cases):
+            kept = [cases[part * (len(cases) - 1) // (CASES - 1)] for part in range(CASES)]
+            for case in cases:
+                if case not in kept:
+                    case.add_marker(pytest.mark.full)
+    for item in items:
+        folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
+        if folder in FAST and not item.get_closest_marker("full"):
+            item.add_marker(pytest.mark.fast)
 
 
 def pytest_addoption(parser):
