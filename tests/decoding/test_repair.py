@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import reference_search
-from test_products import needs_integers
 from test_prefixes import MODELS, SHORT_LIMITS, VOCABULARY, build, check_equal, documents, open_gates
+from test_products import needs_integers
 from test_translator import TEXT, save
 
 import docmt

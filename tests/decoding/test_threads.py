@@ -28,7 +28,7 @@ def directories(tmp_path_factory):
 
 
 def load(directory, precision="float32", **search):
-    limits = {"max_length_ratio": 1.0, "max_length_extra": 4.0}
+    limits = {"max_length_ratio": 0.0, "max_length_extra": 5.0}
     return docmt.Translator(directory, search=docmt.SearchConfig(**limits, **search), precision=precision)
 
 
