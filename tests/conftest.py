@@ -1,8 +1,10 @@
 """Settings for the whole suite."""
 
 import os
+import shutil
 from collections import defaultdict
 
+import filelock
 import hypothesis
 import pytest
 
@@ -20,28 +22,24 @@ hypothesis.settings.register_profile("fixed", hypothesis.settings.get_profile("r
 hypothesis.settings.load_profile("fixed")
 
 
-CASES = 3
-"""How many cases of a table run in the quick tier."""
 FAST = ("checking", "core", "data", "documents", "evaluation", "formats", "model", "text")
 """Folders of the fast tier, whose tests start no process and train no model."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Choose the cases of each tier.
+    """Choose the tests of each tier.
 
-    The quick tier runs a few cases of a long table, spread over it, unless the test itself says which ones. The fast
-    tier runs the quick tests of some folders.
+    The quick tier runs the first and the last case of a table, unless the test itself says which ones. The fast tier
+    runs the quick tests of some folders.
     """
     tables = defaultdict(list)
     for item in items:
         tables[item.path, getattr(item, "originalname", item.name)].append(item)
     for cases in tables.values():
-        if len(cases) > CASES and not any(case.get_closest_marker("full") for case in cases):
-            kept = [cases[part * (len(cases) - 1) // (CASES - 1)] for part in range(CASES)]
-            for case in cases:
-                if case not in kept:
-                    case.add_marker(pytest.mark.full)
+        if not any(case.get_closest_marker("full") for case in cases):
+            for case in cases[1:-1]:
+                case.add_marker(pytest.mark.full)
     for item in items:
         folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
         if folder in FAST and not item.get_closest_marker("full"):
@@ -59,6 +57,25 @@ def pytest_runtest_makereport():
     report = yield
     report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
     return report
+
+
+@pytest.fixture(scope="session")
+def copy_of_one(tmp_path_factory):
+    """Return a function that makes a directory once for all workers, and gives each worker a copy of it."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def copy(path, make):
+        original = shared / "made once" / path.name
+        with filelock.FileLock(shared / f"{path.name}.lock"):
+            if not original.exists():
+                make(shared / "unfinished" / path.name)
+                original.parent.mkdir(exist_ok=True)
+                (shared / "unfinished" / path.name).rename(original)
+        shutil.copytree(original, path)
+
+    return copy
 
 
 @pytest.fixture
