@@ -19,10 +19,13 @@ demo: setup
 # One thread for each of the processes that share the tests: more would fight for the same cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-# Lint and types run beside the quick tests; what they say comes last. `make test FAST=1` takes less than a minute.
+# Of these folders the quick tests take less than a minute together: `make test FAST=1`.
+FAST_TESTS := $(addprefix tests/,test_import_layers.py checking core data documents evaluation formats model text)
+
+# Lint and types run beside the quick tests; what they say comes last.
 test: setup
 	@$(MAKE) --no-print-directory lint >.venv/lint.txt 2>&1 & \
-	$(PYTEST) -m $(if $(FAST),fast,'not full'); tests=$$?; \
+	$(PYTEST) -m 'not full' $(if $(FAST),$(FAST_TESTS)); tests=$$?; \
 	wait $$!; lint=$$?; cat .venv/lint.txt; echo "make test took $$SECONDS s"; exit $$((tests | lint))
 
 # What takes longer: full products of systems and properties, fuzz, parity with every fixture, every page.

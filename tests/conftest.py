@@ -22,17 +22,9 @@ hypothesis.settings.register_profile("fixed", hypothesis.settings.get_profile("r
 hypothesis.settings.load_profile("fixed")
 
 
-FAST = ("checking", "core", "data", "documents", "evaluation", "formats", "model", "text")
-"""Folders of the fast tier, whose tests start no process and train no model."""
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Choose the tests of each tier.
-
-    The quick tier runs the first and the last case of a table, unless the test itself says which ones. The fast tier
-    runs the quick tests of some folders.
-    """
+    """Let the quick tier run the first and the last case of a table, unless the test itself says which ones."""
     tables = defaultdict(list)
     for item in items:
         tables[item.path, getattr(item, "originalname", item.name)].append(item)
@@ -40,10 +32,6 @@ def pytest_collection_modifyitems(items):
         if not any(case.get_closest_marker("full") for case in cases):
             for case in cases[1:-1]:
                 case.add_marker(pytest.mark.full)
-    for item in items:
-        folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
-        if folder in FAST and not item.get_closest_marker("full"):
-            item.add_marker(pytest.mark.fast)
 
 
 def pytest_addoption(parser):
