@@ -1,6 +1,7 @@
 # Everything runs in .venv, which `make setup` builds from nothing.
 PYTHON ?= python3
 BIN := .venv/bin
+SHELL := /bin/bash
 
 .PHONY: setup demo demo-training test test-all lint docs bench clean
 
@@ -19,10 +20,16 @@ demo-training: setup
 	PATH=$(BIN):$$PATH sh recipes/demo-training.sh
 
 # One thread for each of the processes that share the tests: more would fight for the same cores.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-test: lint
-	$(PYTEST) -m 'not full'
+# Of these folders the quick tests take less than a minute together: `make test FAST=1`.
+FAST_TESTS := $(addprefix tests/,test_import_layers.py checking core data documents evaluation formats model text)
+
+# Lint and types run beside the quick tests; what they say comes last.
+test: setup
+	@$(MAKE) --no-print-directory lint >.venv/lint.txt 2>&1 & \
+	$(PYTEST) -m 'not full' $(if $(FAST),$(FAST_TESTS)); tests=$$?; \
+	wait $$!; lint=$$?; cat .venv/lint.txt; echo "make test took $$SECONDS s"; exit $$((tests | lint))
 
 # What takes longer: full products of systems and properties, fuzz, parity with every fixture, every page.
 test-all: test

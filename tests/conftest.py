@@ -1,7 +1,10 @@
 """Settings for the whole suite."""
 
 import os
+import shutil
+from collections import defaultdict
 
+import filelock
 import hypothesis
 import pytest
 
@@ -19,6 +22,18 @@ hypothesis.settings.register_profile("fixed", hypothesis.settings.get_profile("r
 hypothesis.settings.load_profile("fixed")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Let the quick tier run the first and the last case of a table, unless the test itself says which ones."""
+    tables = defaultdict(list)
+    for item in items:
+        tables[item.path, getattr(item, "originalname", item.name)].append(item)
+    for cases in tables.values():
+        if not any(case.get_closest_marker("full") for case in cases):
+            for case in cases[1:-1]:
+                case.add_marker(pytest.mark.full)
+
+
 def pytest_addoption(parser):
     """`pytest tests/fuzz --fuzz 20` tries twenty times as much."""
     parser.addoption("--fuzz", type=int, default=1, metavar="TIMES", help="cases of tests/fuzz, as a multiple")
@@ -30,6 +45,25 @@ def pytest_runtest_makereport():
     report = yield
     report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
     return report
+
+
+@pytest.fixture(scope="session")
+def copy_of_one(tmp_path_factory):
+    """Return a function that makes a directory once for all workers, and gives each worker a copy of it."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def copy(path, make):
+        original = shared / "made once" / path.name
+        with filelock.FileLock(shared / f"{path.name}.lock"):
+            if not original.exists():
+                make(shared / "unfinished" / path.name)
+                original.parent.mkdir(exist_ok=True)
+                (shared / "unfinished" / path.name).rename(original)
+        shutil.copytree(original, path)
+
+    return copy
 
 
 @pytest.fixture

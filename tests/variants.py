@@ -100,32 +100,26 @@ SYSTEMS = {
     "selective on both sides": selective(side="both", reach="before", words="sparsemax", fusion="published"),
     "selective on both sides, pre-norm": {**selective(side="both", attention="sentence"), "normalization": "pre"},
 }
-QUICK = {
+QUICK = (
     "group",
-    "group, sentence distances",
-    "group, heads",
-    "global top",
     "document",
-    "sentence",
-    "concat, keep prefix",
+    "concat, keep last",
     "concat, linear, gates",
     "context, pre-norm, as published",
-    "context lstm",
-    "multihop",
     "hierarchical on both sides",
-    "flat",
     "hybrid, as published",
-    "selective",
-    "selective, before",
     "selective in the decoder",
-    "cadec",
-}
-"""Systems of the quick tier: every cache, kernel and order of decoding is among them."""
+)
+"""Systems of the quick tier: each cache, kernel and order of decoding, and drafts, is among them once."""
+FEW = ("group", "concat, linear, gates", "hierarchical on both sides")
+"""Systems of the quick tier for what is costly, or does not depend much on the system."""
 
 
-def in_tiers(names, also=()):
-    """Return test parameters for these systems; those neither in QUICK nor in `also` run in `make test-all`."""
-    return [name if name in {*QUICK, *also} else pytest.param(name, marks=pytest.mark.full) for name in names]
+def in_tiers(names, quick=QUICK, also=()):
+    """Return test parameters for these names; those neither in `quick` nor in `also` run in `make test-all`."""
+    tiers = [name if name in {*quick, *also} else pytest.param(name, marks=pytest.mark.full) for name in names]
+    assert any(isinstance(each, str) for each in tiers), "the quick tier has none of them"
+    return tiers
 
 
 FRAMED = [name for name in SYSTEMS if name != "document"]

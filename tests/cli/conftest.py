@@ -20,26 +20,34 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def store(corpus):
+def store(corpus, copy_of_one):
     """A prepared store of the corpus."""
+
+    def prepare(path):
+        sides = {name: (corpus / f"{name}.en", corpus / f"{name}.de") for name in ("train", "dev")}
+        outcome = call(
+            *("prepare", "--store", path, "--train", *sides["train"], "--dev", *sides["dev"]),
+            *("--vocabulary-size", 400, "--source-language", "en", "--target-language", "de"),
+        )
+        assert outcome.status == 0, outcome.err
+        assert outcome.err.startswith("docmt: try: docmt train --store ")
+
     path = corpus.parent / "store"
-    sides = {name: (corpus / f"{name}.en", corpus / f"{name}.de") for name in ("train", "dev")}
-    outcome = call(
-        *("prepare", "--store", path, "--train", *sides["train"], "--dev", *sides["dev"]),
-        *("--vocabulary-size", 400, "--source-language", "en", "--target-language", "de"),
-    )
-    assert outcome.status == 0, outcome.err
-    assert outcome.err.startswith("docmt: try: docmt train --store ")
+    copy_of_one(path, prepare)
     return path
 
 
 @pytest.fixture(scope="session")
-def run(store):
+def run(store, copy_of_one):
     """The run directory of a trained tiny model."""
+
+    def train(path):
+        outcome = call("train", "--store", store, "--run", path, *TINY, "--model.dropout", 0, "--stop.max-steps", 100)
+        assert outcome.status == 0, outcome.err
+        assert outcome.out == f"100 updates are done; the model is in {path / 'model'}\n"
+
     path = store.parent / "run"
-    outcome = call("train", "--store", store, "--run", path, *TINY, "--model.dropout", 0, "--stop.max-steps", 100)
-    assert outcome.status == 0, outcome.err
-    assert outcome.out == f"100 updates are done; the model is in {path / 'model'}\n"
+    copy_of_one(path, train)
     return path
 
 

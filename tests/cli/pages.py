@@ -26,6 +26,7 @@ from safetensors.torch import load_file
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 NOT_RUN = ("make", "pip", "git")  # they are what runs the tests, or come before them
+RECIPE = "store: STORE\nmodel: {system: group}\n"
 # Settings of real models, and what makes a command quick instead.
 SMALLER = {"prepare": ["--vocabulary-size", "400"], "translate": QUICK, "evaluate": QUICK, "inspect": QUICK}
 
@@ -72,7 +73,7 @@ def make_folder(folder, corpus, store, run):
     (folder / "STORE").symlink_to(store)
     (folder / "recipes").symlink_to(ROOT / "recipes")
     (folder / "gold.tsv").write_text("It is old .\tEr ist alt .\t1-1 2-2 3p3 4-4\n")
-    (folder / "recipe.yaml").write_text("store: STORE\nmodel: {system: group}\n")
+    (folder / "recipe.yaml").write_text(RECIPE)
     write_gtransformer_checkpoint(folder)
     write_rfa_checkpoint(folder)
     write_thumt_checkpoint(folder)
@@ -162,7 +163,19 @@ def check(line):
 
 def parse_only(arguments):
     """What makes the command stop when it has understood its arguments."""
-    return ["--dry-run"] if arguments[0] == "reproduce" else ["--print-config"]
+    option = "--dry-run" if arguments[0] == "reproduce" else "--print-config"
+    return [] if option in arguments else [option]
+
+
+def parse_page(page):
+    """Parse the commands of a page in the current folder, but for those that read what another one has written."""
+    Path("recipes").symlink_to(ROOT / "recipes")
+    Path("recipe.yaml").write_text(RECIPE)
+    Path("report.txt").write_text("It is cheap.\n")
+    write_recipes(page, Path())
+    for line in lines(page):
+        if not re.search(r"train --resume|docmt reproduce|runs/sentence/recipe", line.text):
+            check(line._replace(run=False))
 
 
 def redirected(words):

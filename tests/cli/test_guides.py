@@ -4,7 +4,7 @@ import re
 
 import pytest
 import yaml
-from pages import ROOT, blocks, check, lines, make_folder, write_recipes
+from pages import ROOT, blocks, check, lines, make_folder, parse_page, write_recipes
 
 from docmt import __version__
 
@@ -20,6 +20,15 @@ def folder(corpus, store, run, tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_every_command_has_its_options(tmp_path, monkeypatch):
+    for page in GUIDES:
+        folder = tmp_path / page.stem
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        parse_page(page)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_every_command_can_be_typed(page, folder):
     write_recipes(page, folder)
@@ -27,6 +36,7 @@ def test_every_command_can_be_typed(page, folder):
         check(line)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", ["evaluation.md", "models.md"])
 def test_every_python_example_runs(page, folder):
     for kind, text in blocks(ROOT / "docs" / page):

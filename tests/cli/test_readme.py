@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from pages import ROOT, blocks, check, lines, make_folder, write_nllb
+from pages import ROOT, blocks, check, lines, make_folder, parse_page, write_nllb
 
 README = ROOT / "README.md"
 
@@ -17,6 +17,12 @@ def folder(corpus, store, run, home, package, tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_every_command_has_its_options(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parse_page(README)
+
+
+@pytest.mark.full
 def test_every_command_can_be_typed(folder):
     typed = set()
     write_nllb(folder)

@@ -104,7 +104,7 @@ def test_group_models_read_their_local_attention():
     assert [weights[n].argmax(1).tolist() for n in range(2)] == [[1, 0], [1, 0]]
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, also=["flat"]))
 def test_in_every_system_batches_equal_single_documents(system):
     model = build(**SYSTEMS[system])
     layers = [AlignmentLayer(1, True)]

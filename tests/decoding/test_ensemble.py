@@ -22,7 +22,7 @@ from docmt.decoding import SearchConfig
 from docmt.decoding.ensembles import Ensemble, average_probabilities
 from docmt.model.products import precision_context, prepare_products
 from docmt.model.systems import Concat
-from variants import ONE_OF_EACH_ORDER, SYSTEMS, context
+from variants import ONE_OF_EACH_ORDER, SYSTEMS, context, in_tiers
 
 WIDE = {"width": 24, "decoder_layers": 2}
 # What differs between members, beside their weights.
@@ -38,6 +38,11 @@ ENSEMBLES = {
     "thumt": [{"family": "thumt", "system": "sentence"}, {"family": "thumt", **context(fusion="published")}],
 }
 FRAMED = [name for name in ENSEMBLES if name != "document"]
+SEARCHES = {
+    **{name: (name, "docmt") for name in FRAMED},
+    "sentence and contexts, published search": ("sentence and contexts", "thumt"),
+    "thumt, published search": ("thumt", "thumt"),
+}
 
 
 def together(name, first_seed=1):
@@ -49,13 +54,7 @@ def test_the_mean_is_that_of_probabilities():
     torch.testing.assert_close(average_probabilities([one.log(), other.log()]).exp(), (one + other) / 2)
 
 
-def in_two_tiers(names):
-    """Return test parameters of which four run in the quick tier."""
-    quick = {"group", "document", "concat, keep prefix", "hierarchical on both sides"}
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in names]
-
-
-@pytest.mark.parametrize("name", in_two_tiers(name for name in FRAMED if name != "thumt"))
+@pytest.mark.parametrize("name", in_tiers([name for name in FRAMED if name != "thumt"], ["hierarchical on both sides"]))
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.full), 3])
 def test_translations_equal_a_reference_search_with_mean_probabilities(name, beam):
     model = together(name)
@@ -76,9 +75,9 @@ def test_the_open_search_takes_mean_probabilities_too():
     )
 
 
-@pytest.mark.parametrize("name", in_two_tiers(ENSEMBLES))
+@pytest.mark.parametrize("name", in_tiers(ENSEMBLES, ["group", "document"]))
 def test_documents_together_are_translated_as_each_alone(name):
-    model, config = together(name, first_seed=2), SearchConfig(beam=3, n_best=2)
+    model, config = together(name, first_seed=2), SearchConfig(beam=3, n_best=2, **SHORT_LIMITS)
     for document, hypotheses in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
         (alone,) = translate_documents(model, [document], SPECIALS, config)
         assert [hypothesis.sentences for hypothesis in hypotheses] == [hypothesis.sentences for hypothesis in alone]
@@ -88,11 +87,9 @@ def test_documents_together_are_translated_as_each_alone(name):
 
 
 @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.full), 1.7])
-@pytest.mark.parametrize(
-    ("name", "implementation"),
-    [*((name, "docmt") for name in FRAMED), ("sentence and contexts", "thumt"), ("thumt", "thumt")],
-)
-def test_scoring_a_translation_gives_the_score_of_the_ensemble(name, temperature, implementation):
+@pytest.mark.parametrize("case", in_tiers(SEARCHES, ["group", "sentence and multihop", "thumt"]))
+def test_scoring_a_translation_gives_the_score_of_the_ensemble(case, temperature):
+    name, implementation = SEARCHES[case]
     model = together(name)
     config = SearchConfig(beam=3, temperature=temperature, implementation=implementation, **SHORT_LIMITS)
     translated = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
@@ -105,7 +102,7 @@ def test_scoring_a_translation_gives_the_score_of_the_ensemble(name, temperature
         assert all(a == pytest.approx(b, abs=1e-4) for i, (a, b) in numbered if i not in wanted.at_limit)
 
 
-@pytest.mark.parametrize("system", in_two_tiers(ONE_OF_EACH_ORDER))
+@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, ["group", "document"]))
 def test_a_model_with_itself_is_the_model(system):
     model = build(2, **SYSTEMS[system])
     config = SearchConfig(beam=4, n_best=3, temperature=1.3, **SHORT_LIMITS)
@@ -189,7 +186,7 @@ def test_a_member_without_finite_scores_is_reported(weight):
         translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=2))
 
 
-@pytest.mark.parametrize("system", in_two_tiers([*ONE_OF_EACH_ORDER, "thumt"]))
+@pytest.mark.parametrize("system", in_tiers([*ONE_OF_EACH_ORDER, "thumt"], ["concat, keep last", "thumt"]))
 def test_alternatives_are_in_the_order_of_their_rank_scores(system):
     """The rank scores are of each searched part; the score of a sentence is its log-probability in its document."""
     implementation = "thumt" if system == "thumt" else "docmt"

@@ -84,21 +84,16 @@ def open_gates(model):
     return model
 
 
-QUICK = {
-    "one layer over the document",
-    "linear, fading",
-    "relative positions, gated",
-    "linear windows",
-    "what was said before",
-}
-
-
 def translate(model, sources, config, context):
     return translate_documents(model, sources, SpecialTokens(VOCABULARY), config, context=context)
 
 
-@pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 3, "n_best": 2}], ids=str)
-@pytest.mark.parametrize("name", in_tiers(MODELS, QUICK))
+@pytest.mark.parametrize(
+    "search", [pytest.param({"beam": 1}, marks=pytest.mark.full), {"beam": 3, "n_best": 2}], ids=str
+)
+@pytest.mark.parametrize(
+    "name", in_tiers(MODELS, ["relative positions, gated", "linear windows", "what was said before"])
+)
 def test_one_pass_equals_token_by_token_for_every_rank(name, search, monkeypatch):
     settings, context_settings = MODELS[name]
     config = SearchConfig(**search, **SHORT_LIMITS, sequential=True)

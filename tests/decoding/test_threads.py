@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from test_precision import needs_integers
+from test_products import needs_integers
 from test_translator import save
 
 import docmt
 
-TEXTS = [f"A {'few ' * number}words. More words of {number}." for number in range(8)]
+TEXTS = [f"A {'few ' * number}words. More words." for number in range(4)]
 SEARCHES = {
     "beam": {"beam": 3},
     "samples": {"beam": 1, "sampling": True, "seed": 7},
@@ -28,16 +28,18 @@ def directories(tmp_path_factory):
 
 
 def load(directory, precision="float32", **search):
-    limits = {"max_length_ratio": 1.0, "max_length_extra": 4.0}
+    limits = {"max_length_ratio": 0.0, "max_length_extra": 5.0}
     return docmt.Translator(directory, search=docmt.SearchConfig(**limits, **search), precision=precision)
 
 
 @pytest.mark.parametrize(
     ("search", "precision"),
     [
-        *((name, "float32") for name in SEARCHES),
-        ("beam", "bfloat16"),
-        pytest.param("beam", "int8", marks=needs_integers),
+        ("sequential", "float32"),
+        ("samples", "bfloat16"),
+        pytest.param("beam", "float32", marks=pytest.mark.full),
+        pytest.param("beam", "bfloat16", marks=pytest.mark.full),
+        pytest.param("beam", "int8", marks=[needs_integers, pytest.mark.full]),
     ],
 )
 def test_sixteen_threads_with_one_translator(directories, search, precision):
@@ -45,15 +47,15 @@ def test_sixteen_threads_with_one_translator(directories, search, precision):
     expected = [translator.translate(text) for text in TEXTS]
     assert len(set(expected)) > 1
     with ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(translator.translate, TEXTS * 2)) == expected * 2
+        assert list(pool.map(translator.translate, TEXTS * 4)) == expected * 4
 
 
 def test_sixteen_threads_score(directories):
     translator = load(directories[0])
     expected = [translator.score(text, "Words. Words.").score for text in TEXTS]
     with ThreadPoolExecutor(16) as pool:
-        scored = list(pool.map(translator.score, TEXTS, ["Words. Words."] * len(TEXTS)))
-    assert [each.score for each in scored] == expected
+        scored = list(pool.map(translator.score, TEXTS * 4, ["Words. Words."] * 16))
+    assert [each.score for each in scored] == expected * 4
 
 
 def test_two_models_at_once(directories):
@@ -66,6 +68,7 @@ def test_two_models_at_once(directories):
     assert [list(translations) for translations in zip(*found, strict=True)] == expected
 
 
+@pytest.mark.full
 def test_tasks_of_asyncio(directories):
     translator = load(directories[0])
 
@@ -76,7 +79,7 @@ def test_tasks_of_asyncio(directories):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_a_process_forked_after_use_translates(directories, threads):
     """With several threads of PyTorch, too, whose pool does not survive the fork."""
     before = torch.get_num_threads()

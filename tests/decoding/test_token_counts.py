@@ -5,7 +5,7 @@ import torch
 from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, build, score_documents, translate_documents
 
 from docmt.decoding import SearchConfig, scoring
-from variants import SYSTEMS, context, in_tiers, multihop
+from variants import FEW, SYSTEMS, context, in_tiers, multihop
 
 WITH_FAMILIES = {
     **SYSTEMS,
@@ -30,7 +30,7 @@ def token_counts(hypotheses):
 
 
 @pytest.mark.parametrize("free_at_limit", [False, True])
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES))
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, also=["sentence, thumt", "concat, rfa"]))
 def test_token_counts_are_the_labels_in_the_scores(system, free_at_limit, monkeypatch):
     """With a log-probability of -1 for every label, the score of a sentence is minus its number of tokens."""
     monkeypatch.setattr(scoring, "_score_labels", lambda model, batch, temperature: -torch.ones(len(batch.labels)))
@@ -55,7 +55,7 @@ def test_token_counts_are_the_labels_in_the_scores(system, free_at_limit, monkey
         ]
 
 
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES))
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, FEW, ["document"]))
 def test_token_counts_of_a_search_equal_those_of_scoring(system):
     model = build(**WITH_FAMILIES[system])
     config = SearchConfig(beam=2, length_penalty=1.0, **SHORT_LIMITS)
@@ -68,7 +68,7 @@ def test_token_counts_of_a_search_equal_those_of_scoring(system):
 
 def test_missing_sentences_count_their_boundary_tokens():
     missing = 0
-    for seed in range(6):
+    for seed in range(3):
         n_best = translate_documents(
             build(seed, system="document"), DOCUMENTS, SPECIALS, SearchConfig(beam=2, **SHORT_LIMITS)
         )

@@ -3,14 +3,14 @@
 import pytest
 import torch
 from reference_search import DOCUMENTS, SHORT_LIMITS, SPECIALS, build, make_drafts
-from test_sharing import OF_LONG
-from test_without_context import ALONE, DRAFTS, TARGETS, change_words
+from test_scoring import OF_LONG
+from test_scoring_without_context import ALONE, DRAFTS, TARGETS, change_words
 
 from docmt.decoding import SearchConfig, score_documents
 from docmt.decoding.ensembles import Ensemble
 from docmt.model import noise
 from docmt.model.noise import ContextNoise
-from variants import CONVENTIONS, SYSTEMS, context, in_tiers, multihop
+from variants import CONVENTIONS, FEW, SYSTEMS, context, in_tiers, multihop
 
 CONFIG = SearchConfig(**SHORT_LIMITS)
 KEPT = [2, 0, 3]
@@ -28,7 +28,7 @@ def kept_scores(model, sources, targets, kept=None, seed=1, drafts=None):
     return torch.tensor(scores)
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, also=["sentence"]))
 def test_noise_reaches_the_systems_that_read_context(system):
     """A document of one sentence has none. Without noise, scores are the same before and after."""
     model = build(**SYSTEMS[system])
@@ -40,7 +40,7 @@ def test_noise_reaches_the_systems_that_read_context(system):
         assert (noisy - true)[[0, 2]].abs().min() > 1e-4
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, FEW))
 def test_scores_after_noise_are_those_of_each_document_alone(system):
     """Also where candidates share their source and the beginning of their target."""
     model = build(**SYSTEMS[system])
@@ -51,7 +51,7 @@ def test_scores_after_noise_are_those_of_each_document_alone(system):
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(DEPENDENT))
+@pytest.mark.parametrize("system", in_tiers(DEPENDENT, FEW, ["selective in the decoder"]))
 def test_no_word_of_the_context_is_read(system, monkeypatch):
     """If the noise is equal, words of source, target and drafts around the kept sentence change nothing."""
     drawn = lambda self, words: [(number + 1) * noise._STRIDE + word for number, word in enumerate(words)]  # noqa: E731

@@ -36,6 +36,7 @@ from docmt.model import pack
 from docmt.model.systems import Concat, ContextSpec
 from variants import (
     CONVENTIONS,
+    FEW,
     FRAMED,
     JOINED,
     ONE_OF_EACH_ORDER,
@@ -59,26 +60,11 @@ WITH_FAMILIES = {
     "hierarchical, thumt": {"family": "thumt", **hierarchical()},
     **WIDE,
 }
-FURTHER_QUICK = {
-    "concat, keep last",
-    "group, linear over the document",
-    "linear, gates, keep prefix, rfa",
-    "relative positions, gated",
-    "mbart50, keep prefix",
-    "marian",
-    "context, thumt",
-    "context lstm, bert",
-}
-"""Further ones for the quick tier: windows translated anew, linear attention, six of other families."""
+FAMILIES = ("linear, gates, keep prefix, rfa", "relative positions, gated", "context, thumt", "context lstm, bert")
+"""Further ones for the quick tier."""
 
 
-def few(names):
-    """Return test parameters of which five run in the quick tier: plain beam search recomputes everything."""
-    chosen = {"group", "concat, linear, gates", "context", "multihop", "linear, gates, keep prefix, rfa"}
-    return [name if name in chosen else pytest.param(name, marks=pytest.mark.full) for name in names]
-
-
-@pytest.mark.parametrize("system", few([*FRAMED, *JOINED]))
+@pytest.mark.parametrize("system", in_tiers([*FRAMED, *JOINED], ["group", "linear, gates, keep prefix, rfa"]))
 def test_search_equals_the_reference_search(system):
     model = build(**VARIANTS[system])
     config = SearchConfig(beam=3, n_best=3, length_penalty=0.6, min_length=3, **SHORT_LIMITS)
@@ -92,7 +78,7 @@ def test_search_equals_the_reference_search(system):
 @pytest.mark.parametrize("beam", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_open_search_equals_the_reference_search(beam):
     config = SearchConfig(beam=beam, n_best=beam, **SHORT_LIMITS)
-    for seed in range(3):
+    for seed in range(2):
         model = build(seed, **SYSTEMS["document"])
         expected = reference_beam_search(model, ReferenceRow.whole(DOCUMENTS[0]), config)
         results = search_documents(model, DOCUMENTS[:1], config)[0]
@@ -100,7 +86,7 @@ def test_open_search_equals_the_reference_search(beam):
         assert [h.score for h in results] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-@pytest.mark.parametrize("system", few(VARIANTS))
+@pytest.mark.parametrize("system", in_tiers(VARIANTS, ["group", "linear, gates, keep prefix, rfa"]))
 def test_beam_one_is_greedy(system):
     model = build(**VARIANTS[system])
     config = SearchConfig(beam=1, **SHORT_LIMITS)
@@ -109,7 +95,7 @@ def test_beam_one_is_greedy(system):
     assert search_documents(model, [document], config)[0][0].sentences == split_words(tokens)
 
 
-@pytest.mark.parametrize("system", few(VARIANTS))
+@pytest.mark.parametrize("system", in_tiers(VARIANTS, ["document", "hierarchical on both sides"]))
 def test_translations_equal_reference_greedy_searches_in_their_order(system):
     model = build(**VARIANTS[system])
     config = SearchConfig(beam=1, **SHORT_LIMITS)
@@ -123,7 +109,10 @@ def test_translations_equal_reference_greedy_searches_in_their_order(system):
         assert hypothesis.sentences == expected
 
 
-@pytest.mark.parametrize("system", few([*(name for name in ONE_OF_EACH_ORDER if name != "document"), *JOINED]))
+@pytest.mark.parametrize(
+    "system",
+    in_tiers([*(name for name in ONE_OF_EACH_ORDER if name != "document"), *JOINED], ["concat, keep last", "multihop"]),
+)
 def test_translations_equal_reference_beam_searches_in_their_order(system):
     model = build(**VARIANTS[system])
     config = one_by_one(model, SearchConfig(beam=3, length_penalty=0.7, **SHORT_LIMITS))
@@ -164,7 +153,7 @@ def make_decoder_input(model, sentences):
     return shift_joined(sentences) if is_joined(model) else add_boundaries(sentences)
 
 
-@pytest.mark.parametrize("system", in_tiers(VARIANTS, FURTHER_QUICK))
+@pytest.mark.parametrize("system", in_tiers(VARIANTS, also=["group, sentence distances", *FAMILIES]))
 def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     model = build(**VARIANTS[system])
     document = DOCUMENTS[2]
@@ -177,9 +166,9 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
 
 
 @pytest.mark.parametrize(
-    "system", in_tiers([name for name in VARIANTS if "group" not in name and "global" not in name], FURTHER_QUICK)
+    "system", in_tiers([name for name in VARIANTS if "group" not in name and "global" not in name], also=FAMILIES)
 )
-@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.full), 2])
 def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reordering(system, number):
     model = build(**VARIANTS[system])
     document = DOCUMENTS[2] if model.system.decoding_order == "sentences" else DOCUMENTS[1]
@@ -189,7 +178,7 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
     check_steps(model, inputs, SearchRow([number], [len(document[number])]), streams, alike_until=2)
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, FEW))
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.full), 4])
 def test_batched_equals_single(system, beam):
     model = build(2, **SYSTEMS[system]).double()
@@ -201,7 +190,7 @@ def test_batched_equals_single(system, beam):
         assert [h.score for h in results] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, FURTHER_QUICK - {"marian", "context, thumt"}))
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, also=["linear, gates, keep prefix, rfa"]))
 def test_documents_together_are_translated_as_each_alone(system):
     model = build(2, **WITH_FAMILIES[system]).double()
     config = SearchConfig(beam=3, n_best=3, **SHORT_LIMITS)
@@ -212,7 +201,7 @@ def test_documents_together_are_translated_as_each_alone(system):
         assert [h.score for h in results] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, FURTHER_QUICK))
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, also=[*FAMILIES, "mbart50, keep prefix"]))
 def test_scoring_a_translation_gives_the_score_of_the_search(system):
     model = build(**WITH_FAMILIES[system])
     config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)
@@ -228,7 +217,9 @@ def test_scoring_a_translation_gives_the_score_of_the_search(system):
         assert scores.score == pytest.approx(translated[i].score, abs=1e-5)
 
 
-@pytest.mark.parametrize("system", [name for name in ONE_OF_EACH_ORDER if name != "document"])
+@pytest.mark.parametrize(
+    "system", in_tiers([name for name in ONE_OF_EACH_ORDER if name != "document"], ["group", "concat, keep last"])
+)
 def test_scores_of_all_ranks_equal_scoring(system):
     model = build(**SYSTEMS[system])
     config = SearchConfig(beam=4, n_best=3, **SHORT_LIMITS)
@@ -241,7 +232,7 @@ def test_scores_of_all_ranks_equal_scoring(system):
         )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 4))])
 def test_plain_document_scores_are_of_the_translation_as_it_is_read(seed):
     """The search may generate other boundary tokens than one `</s> <s>` between two sentences."""
     model, config = build(seed, system="document"), SearchConfig(beam=3, n_best=2, **SHORT_LIMITS)
@@ -269,10 +260,10 @@ def test_plain_document_scores_agree_when_the_stream_is_well_formed():
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
-@pytest.mark.parametrize("system", in_tiers([name for name in WITH_FAMILIES if name != "document"]))
+@pytest.mark.parametrize("system", in_tiers([name for name in WITH_FAMILIES if name != "document"], FEW))
 def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(system, seed):
     model = build(seed, **WITH_FAMILIES[system])
-    config = SearchConfig(beam=3, min_length=2, max_length_ratio=1.5, max_length_extra=4.0)
+    config = SearchConfig(beam=3, min_length=2, **SHORT_LIMITS)
     for document, results in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
         assert len(results[0].sentences) == len(document)
         assert not results[0].miscounted
@@ -281,7 +272,7 @@ def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(syst
             assert all(SPECIALS.first_word <= token < SPECIALS.eod for token in target)
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, ["group", "document", "concat, keep last"]))
 def test_sentences_ended_by_the_length_limit_are_reported(system):
     config = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=8.0)
     reported = set()
@@ -335,7 +326,7 @@ def test_only_translations_that_the_limit_of_a_published_search_ended_are_report
     assert alone.at_limit == [0]
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, ["document", *FEW]))
 def test_empty_sentences_stay_empty_and_do_not_change_others(system):
     model = build(**SYSTEMS[system])
     config = SearchConfig(beam=2, **SHORT_LIMITS)
@@ -358,7 +349,7 @@ def test_empty_sentences_stay_empty_and_do_not_change_others(system):
         )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 6))])
 def test_plain_document_system_reports_a_wrong_count_and_still_gives_one_for_each(seed):
     model = build(seed, system="document")
     for document, ranks in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig()), strict=True):
@@ -378,7 +369,7 @@ def test_long_documents_are_translated_in_instances():
 
 def test_sentence_system_translates_sentence_by_sentence():
     model = build(system="sentence")
-    config = SearchConfig(beam=2)
+    config = SearchConfig(beam=2, **SHORT_LIMITS)
     whole = translate_documents(model, DOCUMENTS, SPECIALS, config)
     for document, ranks in zip(DOCUMENTS, whole, strict=True):
         for number, sentence in enumerate(document):
@@ -387,7 +378,9 @@ def test_sentence_system_translates_sentence_by_sentence():
 
 
 def test_n_best_lists_are_sorted_and_differ():
-    n_best = translate_documents(build(), DOCUMENTS, SPECIALS, SearchConfig(beam=5, n_best=4, sequential=True))
+    n_best = translate_documents(
+        build(), DOCUMENTS, SPECIALS, SearchConfig(beam=5, n_best=4, sequential=True, **SHORT_LIMITS)
+    )
     for hypotheses in n_best:
         assert len(hypotheses) == 4
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
@@ -395,7 +388,7 @@ def test_n_best_lists_are_sorted_and_differ():
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("system", ["group", "document", "concat, linear, gates", "context"])
+@pytest.mark.parametrize("system", in_tiers(["group", "document", "concat, linear, gates", "context"], ["group"]))
 def test_results_do_not_depend_on_how_often_the_host_synchronizes(system, beam, monkeypatch):
     model, config = build(**SYSTEMS[system]), SearchConfig(beam=beam, n_best=beam, **SHORT_LIMITS)
     wanted = translate_documents(model, DOCUMENTS, SPECIALS, config)
@@ -430,15 +423,16 @@ def test_a_step_reads_at_most_three_values_from_a_gpu(monkeypatch):
     assert len(calls) < 4 * len(steps)
 
 
-@pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
+@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, ["group", "concat, keep last"]))
 def test_small_batches_do_not_change_translations(system):
     model = build(**SYSTEMS[system])
-    large = translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=3))
-    small = translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=3), batch_tokens=1)
+    config = SearchConfig(beam=3, **SHORT_LIMITS)
+    large = translate_documents(model, DOCUMENTS, SPECIALS, config)
+    small = translate_documents(model, DOCUMENTS, SPECIALS, config, batch_tokens=1)
     assert [ranks[0].sentences for ranks in large] == [ranks[0].sentences for ranks in small]
 
 
-@pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
+@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, ["group", "context"]))
 def test_documents_without_sentences_stay_empty(system):
     n_best = translate_documents(build(**SYSTEMS[system]), [[], DOCUMENTS[1], []], SPECIALS, SearchConfig())
     assert [len(hypotheses[0].sentences) for hypotheses in n_best] == [0, 1, 0]
@@ -456,7 +450,7 @@ def test_length_limit_counts_true_words():
     assert config.sentence_limit(1) == 11
 
 
-@pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
+@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, ["group", "context"]))
 @pytest.mark.parametrize("beam", [1, 3])
 def test_weights_that_are_no_numbers_give_one_sentence(system, beam):
     model = build(**SYSTEMS[system])

@@ -15,6 +15,7 @@ SPECIALS = SpecialTokens(40)
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
 LONG = [[5, 6, 7], [8], [9, 10, 11, 12], [6, 7], [], [21, 5], [13, 14], [15, 16, 17], [18], [19, 20]]
 DOCUMENTS = [LONG, [[22, 23], [24]], [[25]] * 9]
+SHORT_LIMITS = {"max_length_ratio": 1.0, "max_length_extra": 3.0}
 GROUPS = [name for name in SYSTEMS if "group" in name or name == "global top"]
 
 
@@ -27,11 +28,11 @@ def build(name, **settings):
     return model.eval()
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("name", in_tiers(GROUPS))
+@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.full), 3])
+@pytest.mark.parametrize("name", in_tiers(GROUPS, ["group"], ["group, linear over the document"]))
 def test_scores_equal_the_search_and_documents_are_independent(name, beam):
     model = build(name, instance_tokens=16)
-    config, context = SearchConfig(beam=beam), ContextConfig(overlap=2)
+    config, context = SearchConfig(beam=beam, **SHORT_LIMITS), ContextConfig(overlap=2)
     translations = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config, context=context)]
     scored = score_documents(
         model, DOCUMENTS, [translation.sentences for translation in translations], SPECIALS, config, context=context
@@ -105,7 +106,7 @@ def test_overlap_leaves_room_for_the_next_sentence():
 
 
 @pytest.mark.parametrize("name", in_tiers([*GROUPS, "document", "concat, keep last", "concat, keep prefix"]))
-@pytest.mark.parametrize("limit", [12, 40])
+@pytest.mark.parametrize("limit", [12, pytest.param(40, marks=pytest.mark.full)])
 def test_instances_may_be_other_than_in_training(name, limit):
     trained, other = build(name, instance_tokens=limit), build(name, instance_tokens=16, instance_sentences=2)
     usual, changed = {}, {"context": ContextConfig(instance_tokens=limit)}
@@ -122,7 +123,7 @@ def test_instances_may_be_other_than_in_training(name, limit):
 
 def test_n_best_and_the_published_search():
     model = build("group", instance_tokens=16)
-    config, context = SearchConfig(beam=3, n_best=2), ContextConfig(overlap=1)
+    config, context = SearchConfig(beam=3, n_best=2, **SHORT_LIMITS), ContextConfig(overlap=1)
     ranks = translate_documents(model, [LONG], SPECIALS, config, context=context)[0]
     for hypothesis in ranks:
         scored = score_documents(model, [LONG], [hypothesis.sentences], SPECIALS, config, context=context)[0]
@@ -134,7 +135,7 @@ def test_n_best_and_the_published_search():
     )
 
 
-@pytest.mark.parametrize("implementation", ["docmt", "gtransformer"])
+@pytest.mark.parametrize("implementation", ["docmt", pytest.param("gtransformer", marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", ["group", "concat, keep prefix"])
 def test_overlap_does_not_count_in_the_rank_score(name, implementation):
     """The rank score of a part is that of its translated sentences, without its prefix."""

@@ -10,7 +10,7 @@ from docmt.decoding.ensembles import Ensemble
 from docmt.decoding.scheduler import Task
 from docmt.decoding.scoring import batch_by_source, share_sources
 from docmt.model import TranslationModel
-from variants import ONE_OF_EACH_ORDER, SYSTEMS, context, hierarchical, in_tiers
+from variants import FEW, ONE_OF_EACH_ORDER, SYSTEMS, context, hierarchical, in_tiers
 
 # Translations of the third document: alike up to its last sentence, to its second, from the start on, twice the same.
 OF_LONG = [
@@ -40,7 +40,7 @@ def compare(model, config, **options):
         assert hypothesis.rank_scores == pytest.approx(alone.rank_scores, abs=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES))
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, also=["concat, rfa"]))
 def test_scores_are_those_of_each_alone(system):
     compare(build(**WITH_FAMILIES[system]), SearchConfig(**SHORT_LIMITS), free_at_limit=False)
 
@@ -106,7 +106,7 @@ def test_the_sentence_model_scores_equal_pairs_of_sentences_once():
     assert (sum(group_sizes), len(group_sizes)) == (len(pairs), len({source for source, _ in pairs}))
 
 
-@pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
+@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, FEW))
 def test_sharing_decodes_fewer_tokens(system, monkeypatch):
     """Number of embedded target tokens in the layers, compared with that of the pairs one by one."""
     model, counts = build(**SYSTEMS[system]), []

@@ -13,7 +13,7 @@ from docmt.decoding.ensembles import Ensemble
 from docmt.decoding.scheduler import Task
 from docmt.model import ModelInput, pack
 from docmt.model.systems import MultiHop
-from variants import context
+from variants import context, in_tiers
 
 DRAFTS = [[[20, 21], [22], [23, 24, 25, 26, 27]], [[]], [[9, 9], [8, 7], [6, 5, 4, 20], [21], [22, 23]]]
 OTHER_DRAFTS = [[[word + 1 for word in sentence] for sentence in document] for document in DRAFTS]
@@ -37,13 +37,7 @@ MODELS = {
 }
 
 
-def in_two_tiers(names):
-    """Return test parameters of which the first and the first ensemble run in the quick tier."""
-    quick = ("both sides", "ensemble")
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in names]
-
-
-@pytest.mark.parametrize("name", in_two_tiers(MODELS))
+@pytest.mark.parametrize("name", in_tiers(MODELS, ["ensemble"]))
 def test_together_alone_and_in_small_batches(name):
     model = MODELS[name]()
     together = translate_documents(model, DOCUMENTS, SPECIALS, CONFIG, drafts=DRAFTS)
@@ -55,7 +49,7 @@ def test_together_alone_and_in_small_batches(name):
             assert [h.score for h in hypotheses] == pytest.approx([h.score for h in other], abs=1e-5)
 
 
-@pytest.mark.parametrize("name", in_two_tiers(MODELS))
+@pytest.mark.parametrize("name", in_tiers(MODELS, ["both sides", "ensemble"]))
 def test_scoring_a_translation_gives_the_score_of_the_search(name):
     model = MODELS[name]()
     translations = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, CONFIG, drafts=DRAFTS)]
@@ -68,7 +62,7 @@ def test_scoring_a_translation_gives_the_score_of_the_search(name):
     assert any(abs(scores.score - other.score) > 1e-3 for scores, other in zip(scored, with_other_drafts, strict=True))
 
 
-@pytest.mark.parametrize("name", in_two_tiers(VARIANTS))
+@pytest.mark.parametrize("name", in_tiers(VARIANTS, ["both sides"]))
 def test_greedy_search_by_full_passes(name):
     """Each word comes from a full pass over all earlier tokens, with every draft up to the sentence."""
     model, config = build(2, **VARIANTS[name]), SearchConfig(beam=1, **SHORT_LIMITS)

@@ -11,7 +11,7 @@ from docmt.decoding.ensembles import Ensemble
 from docmt.model import ModelInput, pack
 from docmt.model.contexts import FullContext, Memory, visible_spans
 from docmt.model.scope import AttentionScope
-from variants import FRAMED, SYSTEMS, context, in_tiers, multihop
+from variants import FEW, FRAMED, SYSTEMS, context, in_tiers, multihop
 
 TARGETS = [[[20, 21], [22], [23, 24, 25, 26, 27]], [[19, 18]], [[9, 9], [8, 7], [6, 5, 4, 20], [21], [22, 23]]]
 CONFIG = SearchConfig(**SHORT_LIMITS)
@@ -33,7 +33,7 @@ def change_words(document, kept):
     return [[4 + (word + 9) % 21 for word in s] if i != kept else s for i, s in enumerate(document)]
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, also=["sentence"]))
 def test_no_other_sentence_changes_anything(system):
     model = build(**SYSTEMS[system])
     source, target, drafts = DOCUMENTS[2], TARGETS[2], DRAFTS[2]
@@ -49,20 +49,20 @@ def test_no_other_sentence_changes_anything(system):
             assert max(changed) < 1e-5
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, FEW))
 def test_a_single_sentence_has_equal_scores_without_context(system):
     model = build(**SYSTEMS[system])
     assert torch.equal(scores(model, [DOCUMENTS[1]], [TARGETS[1]]), scores(model, [DOCUMENTS[1]], [TARGETS[1]], False))
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, FEW, ["sentence"]))
 def test_only_systems_without_context_have_equal_scores(system):
     model = build(**SYSTEMS[system])
     gains = scores(model, DOCUMENTS, TARGETS) - scores(model, DOCUMENTS, TARGETS, False)
     assert (gains == 0).all() if system in ALONE else gains.abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("system", in_tiers(FRAMED))
+@pytest.mark.parametrize("system", in_tiers(FRAMED, FEW))
 def test_restarting_positions_give_the_scores_of_single_sentences(system):
     model = build(**{**SYSTEMS[system], "positions": "sentence"})
     without_context = scores(model, DOCUMENTS, TARGETS, False)
@@ -71,7 +71,7 @@ def test_restarting_positions_give_the_scores_of_single_sentences(system):
     torch.testing.assert_close(without_context, alone, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, FEW))
 def test_shared_computation_is_done_once_without_context_too(system):
     """Candidates of one source: it is encoded once, and their common prefix is decoded once."""
     model = build(**SYSTEMS[system])

@@ -14,7 +14,7 @@ from docmt.decoding.document_stream import DocumentStream, translate_next
 from docmt.decoding.drafter import Drafter
 from docmt.decoding.repair import can_repair
 from docmt.decoding.translation_results import ResumePoint
-from variants import ONE_OF_EACH_ORDER, SYSTEMS, split_settings
+from variants import ONE_OF_EACH_ORDER, SYSTEMS, in_tiers, split_settings
 
 LONG = [[5 + n % 20, 6 + n % 7, 7][: 1 + n % 3] if n % 6 else [] for n in range(20)]
 TEXTS = [*DOCUMENTS, LONG, [[], []], [], [[25]] * 9]
@@ -31,11 +31,6 @@ CASES = {
     "n best, keep last": ("concat", {**SIZE, **SYSTEMS["concat, keep last"]}, {**TINY, "n_best": 2}),
     "n best, keep prefix": ("concat", {**SIZE, **SYSTEMS["concat, keep prefix"]}, {**TINY, "n_best": 2}),
 }
-
-
-def in_two_tiers(names, *quick):
-    """Return the names as test parameters; all but the quick ones run in `make test-all`."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in names]
 
 
 def stream_spans(model, settings, **options):
@@ -72,9 +67,7 @@ def flat(lists):
     return [span for spans in lists for span in spans]
 
 
-@pytest.mark.parametrize(
-    "name", in_two_tiers(CASES, "n best, keep last", "concat, keep prefix", "carried", "sentence", "document")
-)
+@pytest.mark.parametrize("name", in_tiers(CASES, ["sentence", "carried"]))
 def test_spans_equal_one_search_and_resumed_streams(name, monkeypatch):
     """A resumed stream is bit-identical, as the batches are the same."""
     _, settings, search = CASES[name]
@@ -103,9 +96,7 @@ def test_spans_equal_one_search_and_resumed_streams(name, monkeypatch):
         assert flat(stream_spans(model, search, resume_points=points)) == flat(lists[number:])
 
 
-@pytest.mark.parametrize(
-    "name", in_two_tiers([*CASES, "one by one"], "concat, keep prefix", "carried", "sentence", "one by one")
-)
+@pytest.mark.parametrize("name", in_tiers([*CASES, "one by one"], ["sentence", "one by one"]))
 def test_turns_equal_one_search(name):
     """A turn translates the next instances of all documents; what is done takes nothing of its tokens."""
     _, settings, search = CASES["concat, keep prefix" if name == "one by one" else name]
@@ -136,9 +127,7 @@ def test_turns_equal_one_search(name):
     assert sentence_results(spans) == sentence_results(flat(stream_spans(model, search, look_ahead=None)))
 
 
-@pytest.mark.parametrize(
-    "name", in_two_tiers(SYSTEMS, "group", "document", "sentence", "concat, keep last", "hierarchical in the decoder")
-)
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS, ["concat, keep last", "hierarchical in the decoder"]))
 def test_a_document_continues_after_supplied_translations(name):
     """Greedy search after its own translations finds the same, wherever it begins, as no later choice changes."""
     model = build(3, **{**SIZE, **SYSTEMS[name]})
@@ -153,7 +142,7 @@ def test_a_document_continues_after_supplied_translations(name):
         return sentence_results(run(**more))
 
     whole = translate()
-    for count in range(len(LONG) + 1):
+    for count in (0, 1, 5, 6, 7, 13, len(LONG)):
         history = [[whole[0, number][0][0]] for number in range(count) if LONG[number]]
         rest = translate(resume_points={0: ResumePoint(count, history, is_supplied=True)})
         assert rest == {key: result for key, result in whole.items() if key[1] >= count}, count
@@ -169,9 +158,7 @@ def test_a_document_continues_after_supplied_translations(name):
         translate(resume_points={0: ResumePoint(2, [], is_supplied=True)})
 
 
-@pytest.mark.parametrize(
-    "name", in_two_tiers(["group", "carried", "concat, keep prefix", "sentence"], "carried", "sentence")
-)
+@pytest.mark.parametrize("name", in_tiers(["group", "carried", "concat, keep prefix", "sentence"], ["sentence"]))
 def test_a_document_that_fails_does_not_stop_others(name, monkeypatch):
     _, settings, search = CASES[name]
     model, (config, options) = build(3, **settings), split_settings(search)
@@ -237,9 +224,7 @@ def test_a_resume_point_between_instances_is_refused(resume_point):
         DocumentStream(model, TEXTS, SPECIALS, config, **options, resume_points={3: resume_point})
 
 
-@pytest.mark.parametrize(
-    "name", in_two_tiers(["sentence", "concat, keep last", "concat, keep prefix"], "concat, keep prefix")
-)
+@pytest.mark.parametrize("name", in_tiers(["sentence", "concat, keep last", "concat, keep prefix"], ["sentence"]))
 def test_drafts_are_translated_when_they_are_needed(name):
     drafting, inputs = build(1, **{**SIZE, **SYSTEMS[name]}), build(2, **{**SIZE, **SYSTEMS["multihop"]})
     config, options = split_settings(GREEDY)
