@@ -71,22 +71,17 @@ def map_or_error(
     All items are processed together, which is fastest. After a failure they are halved until the failing item is
     isolated. A failure is a DocmtError or a lack of memory; other exceptions are raised.
     """
-    results = _try_all(items, work) if items else []
-    if not isinstance(results, str):
-        return list(results)
+    if not items:
+        return []
+    try:
+        return list(work(items))
+    except DocmtError as error:
+        message = str(error)  # a string keeps no tensors alive, unlike a traceback
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        message = OUT_OF_MEMORY
     if len(items) == 1:
-        return [DocmtError(results)]
+        return [DocmtError(message)]
     half = len(items) // 2
     return [*map_or_error(items[:half], work), *map_or_error(items[half:], work)]
-
-
-def _try_all(items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]]) -> Sequence[Result] | str:
-    """Return the results, or the error message. A string keeps no tensors alive, unlike a traceback."""
-    try:
-        return work(items)
-    except DocmtError as error:
-        return str(error)
-    except Exception as error:
-        if is_out_of_memory(error):
-            return OUT_OF_MEMORY
-        raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, groupby, islice
 from typing import Any, NamedTuple
 
@@ -420,10 +421,8 @@ def _translate_chunk(
         counted += sentences
         on_sentences(sentences)
 
-    def work(part: Chunk) -> list[InstanceResults]:
-        return _search_chunk(part, count)
-
     (yield_errors,) = {stream.yields_errors for stream, _ in chunk}
+    work = partial(_search_chunk, on_sentences=count)
     outcomes: Sequence[InstanceResults | DocmtError] = map_or_error(chunk, work) if yield_errors else work(chunk)
     # Instances that were tried again were counted again.
     on_sentences(sum(stream.count_sentences(index) for stream, index in chunk) - counted)

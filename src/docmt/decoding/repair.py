@@ -36,7 +36,7 @@ from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchResults, Ta
 from docmt.decoding.scoring import CHUNK, find_forced_labels, split_scores
 from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.decoding.search_rules import SearchRow
-from docmt.decoding.translation_results import Hypothesis
+from docmt.decoding.translation_results import Hypothesis, TranslatedSpan
 from docmt.model import ModelInput
 
 MARGIN = 0.5
@@ -98,7 +98,7 @@ class _Repair:
             # Beside alternatives, which are not checked, the best has the score by which the search ranked them.
             score = hypotheses[0].score if task.config.n_best > 1 else self.checked[n].score
             best = replace(self.checked[n], at_limit=hypotheses[0].at_limit, score=score)
-            span = task.make_span(n, n + 1, [best, *hypotheses[1:]])
+            span = TranslatedSpan(0, n, n + 1, [best, *hypotheses[1:]])
             spans[span.first] = span
             task.history.add(span.first, [each.sentences for each in hypotheses])
         return spans

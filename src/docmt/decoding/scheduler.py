@@ -198,10 +198,6 @@ class Task:
         pairs = zip(numbers, sentences, strict=True)
         return [SearchRow([each], [int(self.words.lengths[n])], (), self.sample_number(n)) for n, each in pairs]
 
-    def make_span(self, first: int, last: int, hypotheses: Sequence[Hypothesis]) -> TranslatedSpan:
-        """Return the translations of the sentences first .. last - 1 as a span."""
-        return TranslatedSpan(0, first, last, hypotheses)
-
 
 def _move(instances: Instances, count: int) -> Instances:
     """Return instances of the sentences with numbers that are higher by `count`."""
@@ -390,7 +386,7 @@ def search_instances(task: Task, on_sentences: OnSentences) -> SearchResults:
         for i, prefix, hypotheses in zip(batch, prefixes, _search_rows(task, batch, prefixes), strict=True):
             if task.config.implementation == "rfa":
                 hypotheses = [each.drop_prefix(len(prefix), only_next=True) for each in hypotheses]
-            span = task.make_span(int(starts[i]), int(ends[i]), hypotheses)
+            span = TranslatedSpan(0, int(starts[i]), int(ends[i]), hypotheses)
             spans[span.first] = span
             task.history.add(span.first, [each.fit_sentences(span.last - span.first) for each in hypotheses])
         on_sentences(int((ends[batch] - starts[batch]).sum()))
@@ -415,7 +411,7 @@ def search_sentences(task: Task, on_sentences: OnSentences) -> SearchResults:
         for indices in batch_rows(rows, task.batch_tokens):
             results = search(task.model, memories, [rows[index] for index in indices], task.specials, task.config)
             for index, hypotheses in zip(indices, results, strict=True):
-                span = task.make_span(numbers[index], numbers[index] + 1, hypotheses)
+                span = TranslatedSpan(0, numbers[index], numbers[index] + 1, hypotheses)
                 spans[span.first] = span
             on_sentences(len(indices))
     return spans
@@ -433,7 +429,7 @@ def search_windows(task: Task, on_sentences: OnSentences) -> SearchResults:
     for batch in task.batches():
         for i, results in zip(batch, _search_rows(task, batch), strict=True):
             hypotheses = [result.drop_prefix(len(result.sentences) - 1) for result in results]
-            span = task.make_span(int(task.instances.first_output[i]), int(task.instances.last[i]), hypotheses)
+            span = TranslatedSpan(0, int(task.instances.first_output[i]), int(task.instances.last[i]), hypotheses)
             spans[span.first] = span
             task.history.add(span.first, [each.sentences for each in hypotheses])
         on_sentences(len(batch))

@@ -31,7 +31,7 @@ from docmt.decoding.scheduler import (
 )
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import TargetBoundaries, WordIds, choose_rules
-from docmt.decoding.translation_results import Hypothesis, join_spans, non_finite_error
+from docmt.decoding.translation_results import Hypothesis, TranslatedSpan, join_spans, non_finite_error
 from docmt.model import ModelInput, TranslationModel
 from docmt.model.noise import ContextNoise, replaced_words
 from docmt.model.spans import Packed
@@ -178,7 +178,7 @@ def score_task(
         batch = Batch(inputs, replaced_words(batch.labels)).to(model.device)
         for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, free_at_limit), strict=True):
             for i in numbers:
-                span = task.make_span(int(task.instances.first_output[i]), int(task.instances.last[i]), [hypothesis])
+                span = TranslatedSpan(0, int(task.instances.first_output[i]), int(task.instances.last[i]), [hypothesis])
                 spans[span.first] = span
                 on_sentences(span.last - span.first)
     return spans

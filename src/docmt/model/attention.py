@@ -67,7 +67,7 @@ class Attention(nn.Module):
         visible = context.find(self, x if states is None else states)
         query, key, value = self.project(x, visible)
         dropout = self.dropout if self.training else 0.0
-        # softmax(Q K^T / sqrt(k)) V, over the visible keys
+        # softmax(Q K^T / sqrt(k)) V over the visible keys, as `kernels.attend_reference` defines it
         attended = visible.attend(query, key, value, dropout=dropout, distances=self.distances)
         if self.relation is not None:
             attended = self.relation.read_output(attended, visible.describe_sentences(self.relation)[0])
