@@ -10,6 +10,8 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", CHANGELOG, *sorted(ROOT.glob("docs/**/*.md"))]
 LONGEST_PARAGRAPH, LONGEST_SENTENCE, LONGEST_LINE = 60, 40, 120  # words, words, characters
 LONGEST_RELEASE = 60  # lines
+DECISIONS = sorted(ROOT.glob("docs/contributing/decisions/[0-9]*.md"))
+LONGEST_DECISION = 250  # words as `wc -w` counts them, tables included
 
 
 def read_newest():
@@ -34,6 +36,11 @@ def test_a_page_has_short_lines_sentences_and_paragraphs(page):
         for sentence in re.split(r"(?<=[.!?])\s", text):
             assert len(sentence.split()) <= LONGEST_SENTENCE, sentence
         assert [line for line in lines if len(line) > LONGEST_LINE] == []
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_is_short(page):
+    assert len(page.read_text(encoding="utf-8").split()) <= LONGEST_DECISION
 
 
 def drawings():
