@@ -198,7 +198,7 @@ def _attention_site(name: str, module: Attention | SentenceAttention | Selective
         return Site(f"{stack}_{module.memory}_sentences", layer, name=name)
     scope = module.scope
     memory = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
-    # An attention to several sentences at once (`AttentionContext.attend_preceding`) has one site for all of them.
+    # An attention to several sentences at once has one site for all of them.
     back = scope.offset if scope.memory != "self" and scope.extent == "neighbour" else 0
     return Site(f"{stack}_{memory}_{_SCOPES[scope.extent]}", layer, back, name)
 

@@ -2,7 +2,7 @@
 
 A forced pass reads source and translation. The weights of one decoder layer's attention to the source sentence,
 averaged over its heads, are read at the position where a target token is the decoder's input, not where it is predicted
-(Shift-Att; Chen et al. 2020, arXiv 2004.14837). Training chooses the layer (`docmt.training.alignment_layer`).
+(Shift-Att; Chen et al. 2020, arXiv 2004.14837). Training chooses the layer (`choose_alignment_layer`).
 
 Notation: t tokens of a target sentence, s of its source sentence, both without boundary tokens.
 """
