@@ -50,7 +50,6 @@ class SearchConfig:
     """seed of the samples, which do not depend on the batches"""
 
     option_rules = (
-        Excludes("min_length", "implementation thumt"),
         Excludes("sequential", "sampling"),
         *(Excludes("sequential", f"implementation {name}") for name in _PUBLISHED),
         Needs("seed", "sampling"),
@@ -60,6 +59,8 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "search.")
+        if self.implementation == "thumt" and self.min_length > 1:  # it has no least length: 0 says so
+            raise OptionError("search.min_length", "has no effect with {}: leave it out", "search.implementation thumt")
         if self.n_best > self.beam:
             raise OptionError("search.n_best", f"is {self.n_best} but the beam is {self.beam}: choose at most the beam")
         if self.implementation != "thumt" and self.max_length_extra < max(self.min_length, 1):

@@ -167,8 +167,9 @@ class GroupAttention(nn.Module):
     ) -> None:
         """weight: of each attention, without a gate."""
         super().__init__()
-        self.local, self.gate, self.weight = local, gate, weight
+        self.local = local
         self.add_module("global", global_)
+        self.gate, self.weight = gate, weight
 
     @property
     def global_(self) -> Attention | None:
