@@ -228,6 +228,7 @@ def pairs_by_word(unit):
     return result
 
 
+@pytest.mark.full
 @settings(max_examples=1000, deadline=None)
 @given(st.data())
 def test_no_word_has_a_wrong_pair_where_the_alignment_is_known(data):
