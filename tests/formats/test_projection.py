@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from generated_files import check_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,8 +173,7 @@ def translations(draw):
     return unit, passages
 
 
-@settings(max_examples=1500, deadline=None)
-@given(translations())
+@check_files(translations(), quick=300, full=1500)
 def test_no_code_is_lost_or_doubled(case):
     unit, passages = case
     projected, missing = project_codes(unit, passages)
