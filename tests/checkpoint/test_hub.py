@@ -210,6 +210,7 @@ def test_a_repository_that_is_no_model(pull, server, home, files):
     refused(pull("a/tf"), r"a/tf has neither model\.safetensors nor pytorch_model\.bin", home)
 
 
+@pytest.mark.full
 def test_an_unknown_language_is_an_error_before_the_weights_are_there(pull, server, home):
     message = "target-language is 'xx', which this model does not know. Did you mean fra"
     refused(pull(ID, "--target-language", "xx"), message, home)
@@ -279,6 +280,7 @@ def test_a_licence_without_commercial_use_is_said_at_pull_and_use(pull, server, 
     assert used.returncode == 0 and "the licence of opus-mt-en-fr, cc-by-nc-4.0, forbids commercial use" in used.stderr
 
 
+@pytest.mark.full
 def test_a_docmt_model_is_pulled_as_it_is(pull, server, home, tmp_path):
     assert pull(ID, "-o", tmp_path / "model").returncode == 0
     server.repositories["me/mine"] = {

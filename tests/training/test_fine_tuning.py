@@ -141,6 +141,7 @@ def test_what_is_frozen_stays_and_the_rest_moves(tune, start, freeze, parts, tmp
     assert {name.rpartition(".")[0] for name in saved} == two.keys() - frozen
 
 
+@pytest.mark.full
 def test_a_partly_frozen_run_resumes_exactly(tune, tmp_path):
     assert_resumes_exactly(tune, tmp_path, freeze="embeddings,encoder", optimizer__lr_factors=["decoder.*=0.5"])
 

@@ -77,6 +77,7 @@ def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_
     assert_equal_runs(config.run, tmp_path / "whole")
 
 
+@pytest.mark.full
 def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
     """On by default beside an accelerator only; here on the CPU, killed and resumed."""
     settings = {"batches__gradient_accumulation": 2, "stop__max_steps": 10}  # over the end of several epochs
@@ -380,6 +381,7 @@ def test_an_average_that_is_not_made(change):
         change(checkpoints__average_count=2)
 
 
+@pytest.mark.full
 def test_a_full_disk_leaves_the_previous_checkpoint(change, whole_run, monkeypatch):
     from safetensors import SafetensorError
 
