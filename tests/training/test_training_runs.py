@@ -339,6 +339,7 @@ def test_document_bleu_chooses_the_best(change):
     assert "d-BLEU (dev)" in (config.run / "model" / "README.md").read_text()
 
 
+@pytest.mark.full
 def test_entropy_is_recorded_and_changes_nothing_else(change, whole_run, tmp_path):
     measured = change(run=tmp_path / "measured", validation__entropy=True)
     train(measured)
