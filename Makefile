@@ -25,9 +25,11 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxpro
 # Of these folders the quick tests take less than a minute together: `make test FAST=1`.
 FAST_TESTS := $(addprefix tests/,test_import_layers.py checking core data documents evaluation formats model text)
 
+LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
 # Lint and types run beside the quick tests; what they say comes last.
 test: setup
-	@$(MAKE) --no-print-directory lint >.venv/lint.txt 2>&1 & \
+	@($(LINT)) >.venv/lint.txt 2>&1 & \
 	$(PYTEST) -m 'not full' $(if $(FAST),$(FAST_TESTS)); tests=$$?; \
 	wait $$!; lint=$$?; cat .venv/lint.txt; echo "make test took $$SECONDS s"; exit $$((tests | lint))
 
@@ -36,9 +38,7 @@ test-all: test
 	$(PYTEST) -m full
 
 lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(LINT)
 
 # The documentation site, in docs/_build. A broken link is an error.
 docs: setup

@@ -41,6 +41,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.full
 def test_the_page_runs(folder, capsys):
     names = {}
     for number, code in enumerate(BLOCKS, 1):

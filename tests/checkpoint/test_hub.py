@@ -113,6 +113,7 @@ def test_a_model_is_pulled_and_translates_by_its_pair(pull, server, home, files,
     assert "apache-2.0" in again.stderr and not [each for each in server.paths() if "safetensors" in each]
 
 
+@pytest.mark.full
 def test_pickled_weights_are_converted_and_not_kept(pull, server, home, files, tmp_path):
     server.repositories[ID] = {name: data for name, data in files.items() if name != "model.safetensors"}
     outcome = pull(ID, "-o", tmp_path / "model")
@@ -133,6 +134,7 @@ class Attack:
         return os.system, (f"echo attacked > {self.path}",)
 
 
+@pytest.mark.full
 def test_code_in_pickled_weights_is_refused_and_not_run(pull, server, home, files, tmp_path):
     torch.save({"a": Attack(tmp_path / "attacked")}, tmp_path / "evil")
     server.repositories[ID] = {name: data for name, data in files.items() if name != "model.safetensors"}
@@ -141,6 +143,7 @@ def test_code_in_pickled_weights_is_refused_and_not_run(pull, server, home, file
     assert not (tmp_path / "attacked").exists() and not list(home.rglob("*.bin"))
 
 
+@pytest.mark.full
 def test_a_broken_connection_is_resumed_where_it_broke(pull, server, home):
     server.cut["model.safetensors"] = 5000
     outcome = pull(ID)
@@ -150,6 +153,7 @@ def test_a_broken_connection_is_resumed_where_it_broke(pull, server, home):
     assert left(home) == ["opus-mt-en-fr"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("file", ["model.safetensors", pytest.param("pytorch_model.bin", marks=FULL)])
 def test_a_killed_pull_leaves_no_model_and_is_continued(file, pull, server, home, files, tmp_path):
     other = {"model.safetensors": "pytorch_model.bin"}.get(file, "model.safetensors")
@@ -175,6 +179,7 @@ def test_a_killed_pull_leaves_no_model_and_is_continued(file, pull, server, home
     assert left(home) == ["opus-mt-en-fr"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("status", "code", "message"),
     [
@@ -205,6 +210,7 @@ def test_a_repository_that_is_no_model(pull, server, home, files):
     refused(pull("a/tf"), r"a/tf has neither model\.safetensors nor pytorch_model\.bin", home)
 
 
+@pytest.mark.full
 def test_an_unknown_language_is_an_error_before_the_weights_are_there(pull, server, home):
     message = "target-language is 'xx', which this model does not know. Did you mean fra"
     refused(pull(ID, "--target-language", "xx"), message, home)
@@ -251,6 +257,7 @@ def test_no_network(pull, server, home):
     )
 
 
+@pytest.mark.full
 def test_offline_the_cache_is_enough_and_nothing_is_asked(pull, server, home, tmp_path):
     refused(pull(ID, HF_HUB_OFFLINE="1"), f"{ID} is not in the cache, and HF_HUB_OFFLINE is set. Pull it once", home)
     assert server.requests == []
@@ -273,6 +280,7 @@ def test_a_licence_without_commercial_use_is_said_at_pull_and_use(pull, server, 
     assert used.returncode == 0 and "the licence of opus-mt-en-fr, cc-by-nc-4.0, forbids commercial use" in used.stderr
 
 
+@pytest.mark.full
 def test_a_docmt_model_is_pulled_as_it_is(pull, server, home, tmp_path):
     assert pull(ID, "-o", tmp_path / "model").returncode == 0
     server.repositories["me/mine"] = {
@@ -288,6 +296,7 @@ def test_a_docmt_model_is_pulled_as_it_is(pull, server, home, tmp_path):
     refused(pull("me/mine", "--target-language", "de", "-o", tmp_path / "x"), message, tmp_path / "none")
 
 
+@pytest.mark.full
 def test_a_full_disk_leaves_no_model(pull, server, home):
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); import signal; "
     limit += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from docmt.cli.app import main; sys.exit(main())"

@@ -164,6 +164,7 @@ def test_a_smaller_vocabulary_gives_the_same_translations_of_its_text(pretrained
     assert torch.equal(*states)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", full_except(["marian", "mbart50_json", "t5_json"], "mbart50_json"))
 def test_a_document_model_is_trained_from_a_converted_one(name, pretrained_model, tmp_path):
     """With the commands of the guide: it begins as good as the sentence model, and learns."""

@@ -406,16 +406,19 @@ QUICK += [[command, "--help"] for command in COMMANDS] + [["translate", "--nonse
 MISTAKES = [[command, "--nonsense"] for command in COMMANDS]
 
 
-@pytest.mark.parametrize(
-    "arguments", [*QUICK, *(pytest.param(each, marks=pytest.mark.full) for each in MISTAKES)], ids=" ".join
-)
-def test_help_and_mistakes_do_not_wait_for_torch(arguments):
-    script = (
-        "import atexit, sys; from docmt.cli.app import main; "
-        f"atexit.register(lambda: print(sys.modules.keys() & {SLOW!r})); main({arguments!r})"
-    )
+def test_help_and_mistakes_do_not_wait_for_torch():
+    script = f"""
+import sys
+from docmt.cli.app import main
+for arguments in {[*QUICK, *MISTAKES]!r}:
+    try:
+        main(arguments)
+    except SystemExit:
+        pass
+    assert not sys.modules.keys() & {SLOW!r}, arguments
+"""
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ))
-    assert process.stdout.endswith("set()\n"), process
+    assert process.returncode == 0, process.stderr[-2000:]
 
 
 def test_recipes_take_hyphens_as_flags_do(tmp_path):

@@ -177,6 +177,7 @@ def test_an_option_with_which_some_runs_can_start_is_no_error(experiment, tested
 SYSTEMS = ["reproduce", "systems", "--scale", "cpu", "--dry-run"]
 
 
+@pytest.mark.full
 def test_missing_drafts_are_told_once_and_the_other_systems_go_on(corpus, tmp_path):
     """The experiment that compares all systems, on a store of the tokenizer of its start model."""
     splits = [

@@ -472,6 +472,7 @@ def test_a_full_disk(models, tmp_path, monkeypatch):
     assert (tmp_path / "out").read_text() == whole
 
 
+@pytest.mark.full
 def test_killed_in_a_process_of_its_own(models, tmp_path):
     (tmp_path / "in.txt").write_text(TEXT * 8)
     command = ["translate", models["group"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]

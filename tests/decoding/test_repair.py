@@ -208,7 +208,10 @@ def test_a_stream_cut_into_pieces_and_its_resume_points(name, context):
     assert rest == {key: words for key, words in whole.items() if key[1] >= 3}
 
 
-@in_two_tiers("windows")
+@pytest.mark.parametrize(
+    ("name", "context"),
+    [pytest.param("positions through the document", OVERLAP, marks=pytest.mark.full), ("windows", {})],
+)
 def test_a_stream_that_skips_the_first_sentences(name, context):
     """A drafter begins where its reader resumes."""
     model, sources, whole = translate_for_streams(name, context)

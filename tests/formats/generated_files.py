@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from docmt.core.errors import DocmtError
 
 
-def check_files(*strategies, quick=200):
-    """Give a test `quick` drawn examples, or 1,000 in the full tests. strategies: one for each argument."""
+def check_files(*strategies, quick=200, full=1000):
+    """Give a test `quick` drawn examples, or `full` in the full tests. strategies: one for each argument."""
 
     def decorate(test):
-        @pytest.mark.parametrize("examples", [quick, pytest.param(1000, marks=pytest.mark.full)])
+        @pytest.mark.parametrize("examples", [quick, pytest.param(full, marks=pytest.mark.full)])
         def run(examples):
             settings(max_examples=examples)(given(*strategies)(test))()
 

@@ -294,6 +294,7 @@ def test_mutants():
         assert {code.id for code in merged[0].codes} == {code.id for code in SOURCE.codes}
 
 
+@pytest.mark.full
 def test_a_paragraph_of_thousands_of_sentences_takes_linear_time():
     builder, sentences = UnitBuilder(), []
     for number in range(8000):

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from generated_files import check_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,8 +173,7 @@ def translations(draw):
     return unit, passages
 
 
-@settings(max_examples=1500, deadline=None)
-@given(translations())
+@check_files(translations(), quick=300, full=1500)
 def test_no_code_is_lost_or_doubled(case):
     unit, passages = case
     projected, missing = project_codes(unit, passages)
@@ -228,6 +228,7 @@ def pairs_by_word(unit):
     return result
 
 
+@pytest.mark.full
 @settings(max_examples=1000, deadline=None)
 @given(st.data())
 def test_no_word_has_a_wrong_pair_where_the_alignment_is_known(data):

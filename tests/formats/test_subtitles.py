@@ -292,6 +292,7 @@ def test_files_without_punctuation_have_a_unit_for_each_cue():
     assert len(texts(srt(*["word after word"] * 30))) == 30
 
 
+@pytest.mark.full
 def test_ten_thousand_cues_take_linear_time():
     text = srt(*["some words of a\nsentence <i>here</i>", "and the rest."] * 5000)
     start = time.perf_counter()

@@ -392,6 +392,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), m
 RUNS = st.lists(st.tuples(TEXTS, st.booleans(), st.sampled_from(["", "\t", "\n"])), max_size=6)
 
 
+@pytest.mark.full
 @check_files(st.lists(RUNS, max_size=4), quick=60)
 def test_documents_of_another_writer_are_kept(paragraphs):
     document = docx.Document()

@@ -426,6 +426,7 @@ def test_mutants():
         etree.fromstring(file.write([pseudo_translate(each) for each in file.units], "de"))
 
 
+@pytest.mark.full
 def test_thousands_of_units_take_linear_time():
     units = "".join(
         f'\n <trans-unit id="{number}">\r\n  <source>A word.</source></trans-unit>' for number in range(8000)

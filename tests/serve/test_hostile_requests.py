@@ -106,6 +106,7 @@ def wrong_forms():
                 yield path, body, {"content-type": kind}
 
 
+@pytest.mark.full
 def test_each_of_a_thousand_bodies_is_refused_with_a_sentence(server, caplog):
     requests = [*wrong_values(), *wrong_forms()]
     requests += broken_bodies(1000 - len(requests))

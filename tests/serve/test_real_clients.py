@@ -150,6 +150,7 @@ def test_commands_that_the_page_shows_without_javascript(server, translators, tm
     assert paragraph.text == " ".join(each.target for each in translators[0].translate(whole))
 
 
+@pytest.mark.full
 def test_many_clients_get_the_answers_that_one_gets(server, translators):
     texts = [f"Anna bought {'the old house ' * (number % 7)}here {number}." for number in range(40)]
 

@@ -76,7 +76,8 @@ def check_counts(counts, configs, tmp_path):
             check_equal(first / str(number), other / str(number))
 
 
-@pytest.mark.parametrize("strategy", [pytest.param("ddp", marks=pytest.mark.full), "fsdp"])
+@pytest.mark.full
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_two_processes_are_one(strategy, change, tmp_path):
     settings = SYSTEMS["group"], {**SYSTEMS["context lstm"], "optimizer__clip_norm": 0.5}
     one = [change(**each, stop__max_steps=6) for each in settings]

@@ -141,6 +141,7 @@ def test_what_is_frozen_stays_and_the_rest_moves(tune, start, freeze, parts, tmp
     assert {name.rpartition(".")[0] for name in saved} == two.keys() - frozen
 
 
+@pytest.mark.full
 def test_a_partly_frozen_run_resumes_exactly(tune, tmp_path):
     assert_resumes_exactly(tune, tmp_path, freeze="embeddings,encoder", optimizer__lr_factors=["decoder.*=0.5"])
 
@@ -221,6 +222,7 @@ def test_what_is_adapted_changes_by_a_small_rank(tune, start, tmp_path):
             assert not torch.equal(weights[name], single[name]), name
 
 
+@pytest.mark.full
 def test_a_run_with_adapters_resumes_exactly(tune, tmp_path):
     settings = {**ADAPTERS, "model__dropout": 0.1, "checkpoints__keep": 2}
     settings |= {"checkpoints__average": "last", "checkpoints__average_count": 2}
@@ -339,6 +341,7 @@ def test_a_run_with_weights_in_bfloat16_resumes_exactly(tune, tmp_path, settings
     assert_resumes_exactly(tune, tmp_path, **BF16, **more, **settings)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("settings", in_tiers(SYSTEMS), ids=name_of)
 def test_every_kind_of_weight_may_be_in_bfloat16(change, drafted, sentence_run, settings, tmp_path):
     """The same steps as with weights in float32, but for the rounding."""

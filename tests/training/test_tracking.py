@@ -80,6 +80,7 @@ def test_trouble_is_told_once_and_the_training_goes_on(change, writers, monkeypa
     assert len(metrics(config.run)) == 9
 
 
+@pytest.mark.full
 def test_without_tensorboard_nothing_is_loaded(change, monkeypatch, caplog):
     find_spec = importlib.util.find_spec
 

@@ -77,6 +77,7 @@ def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_
     assert_equal_runs(config.run, tmp_path / "whole")
 
 
+@pytest.mark.full
 def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
     """On by default beside an accelerator only; here on the CPU, killed and resumed."""
     settings = {"batches__gradient_accumulation": 2, "stop__max_steps": 10}  # over the end of several epochs
@@ -338,6 +339,7 @@ def test_document_bleu_chooses_the_best(change):
     assert "d-BLEU (dev)" in (config.run / "model" / "README.md").read_text()
 
 
+@pytest.mark.full
 def test_entropy_is_recorded_and_changes_nothing_else(change, whole_run, tmp_path):
     measured = change(run=tmp_path / "measured", validation__entropy=True)
     train(measured)
@@ -380,6 +382,7 @@ def test_an_average_that_is_not_made(change):
         change(checkpoints__average_count=2)
 
 
+@pytest.mark.full
 def test_a_full_disk_leaves_the_previous_checkpoint(change, whole_run, monkeypatch):
     from safetensors import SafetensorError
 
