@@ -49,7 +49,7 @@ def build(seed, kind=ModelConfig, **settings):
     with torch.no_grad():
         for name, weights in model.named_parameters():
             weights.mul_(random.Random(seed).choice([1.0, 2.0, 3.0]))
-            if "distances" in name or name.endswith("whole.output.weight"):  # these begin at zero
+            if "distances" in name or name.endswith("global.output.weight"):  # these begin at zero
                 weights.normal_(std=0.5)
     return model
 

@@ -100,7 +100,7 @@ def test_bad_drafts_are_repaired_with_beams(monkeypatch):
 
 @pytest.mark.parametrize("name", in_tiers(["t5", "windows"], ["windows"]))  # which end some sentences early
 def test_sentences_have_their_least_length(name):
-    model, sources = make_model(name), documents(6, count=5)
+    model, sources = make_model(name), documents(6, count=5, sentences=LONGEST)
     results = translate(model, sources, min_length=4)
     check_all_equal(results, translate(model, sources, min_length=4, sequential=True))
     assert best(results) != best(translate(model, sources))
