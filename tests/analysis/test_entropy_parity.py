@@ -35,7 +35,7 @@ NAMES = (
     (r"self_attn_gate\.0", "attention.gate.linear"),
     (r"self_attn_layer_norm", "attention_residual.norm"),
     (r"encoder_attn_local", "cross.local"),
-    (r"encoder_attn_global", "cross.whole"),
+    (r"encoder_attn_global", "cross.global"),
     (r"encoder_attn_gate\.0", "cross.gate.linear"),
     (r"encoder_attn_layer_norm", "cross_residual.norm"),
     (r"final_layer_norm", "feed_forward_residual.norm"),
@@ -128,8 +128,8 @@ class PaddedForward:
         outputs = []
         if scoped.local is not None:
             outputs.append(self.attention(scoped.local, f"{site}_local", x, memory, blocked[site][0]))
-        if scoped.whole is not None:
-            outputs.append(self.attention(scoped.whole, f"{site}_global", x, memory, blocked[site][1]))
+        if scoped.global_ is not None:
+            outputs.append(self.attention(scoped.global_, f"{site}_global", x, memory, blocked[site][1]))
         return outputs[0] if scoped.gate is None else scoped.gate(*outputs)
 
     def attention(self, attention, kind, x, memory, blocked):

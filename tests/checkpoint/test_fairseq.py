@@ -129,7 +129,7 @@ def test_every_argument_that_docmt_has_is_honoured(tmp_path, checkpoint):
     torch.manual_seed(1)
     model = TranslationModel(config).eval()
     assert [
-        ["local" if a.whole is None else "whole" if a.local is None else "both" for a in attentions]
+        ["local" if a.global_ is None else "global" if a.local is None else "both" for a in attentions]
         for attentions in (
             [layer.attention for layer in model.encoder],
             [layer.attention for layer in model.decoder],
@@ -168,7 +168,7 @@ def checkpoint_names(name):
         ("attention.local", "self_attn_local"),
         ("attention.global", "self_attn_global"),
         ("cross.local", "encoder_attn_local"),
-        ("cross.whole", "encoder_attn_global"),
+        ("cross.global", "encoder_attn_global"),
         (".query.", ".q_proj."),
         (".key.", ".k_proj."),
         (".value.", ".v_proj."),

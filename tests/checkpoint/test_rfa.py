@@ -168,11 +168,11 @@ def test_weights_that_do_not_fit(conversion):
     untied = {**weights, "decoder.output_projection.weight": weights["decoder.embed_tokens.weight"] + 1}
     refused("has a decoder.output_projection.weight that differs", untied)
     ungated = {name: value for name, value in weights.items() if "g_proj" not in name}
-    refused(r"lacks weights for decoder\.0\.attention\.whole\.gate", ungated)
+    refused(r"lacks weights for decoder\.0\.attention\.global\.gate", ungated)
     name = "decoder.random_matrices_eval"
     refused(r"of shape \[4, 9, 8\], but its arguments need \[4, 8, 8\]", {**weights, name: torch.zeros(4, 9, 8)})
     missing = {other: value for other, value in weights.items() if other != name}
-    refused(r"lacks weights for decoder\.0\.attention\.whole\.features\.matrices", missing)
+    refused(r"lacks weights for decoder\.0\.attention\.global\.features\.matrices", missing)
     files["output"].mkdir()
     refused("exists already", weights)
 

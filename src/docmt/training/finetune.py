@@ -43,8 +43,8 @@ _GATE_FIELDS = ("gate", "gate_per")
 _SUGGESTIONS = 3  # names in the message on a pattern without matches
 # Layer parts common to all families; other parts appear under their names in the model.
 _PART_NAMES = {
-    "attention.whole": "self-attention over the document",
-    "cross.whole": "cross-attention over the document",
+    "attention.global": "self-attention over the document",
+    "cross.global": "cross-attention over the document",
     "attention.gate": "gates",
     "cross.gate": "gates",
 }
