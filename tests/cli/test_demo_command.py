@@ -41,7 +41,7 @@ def test_the_document_of_the_package_is_translated(tmp_path, monkeypatch):
     ]
     assert french["The measures are simple."] == ["Les mesures sont simples.", ""]
     assert "The directive replaces the rules of 1980." in french, "the footnote"
-    assert "docmt-demo/directive.fr.docx" in outcome.out and "try: docmt translate en-fr" in outcome.out
+    assert "docmt-demo/directive.fr.docx" in outcome.out and "translate en-fr YOUR_FILE.docx" in outcome.out
     assert sorted(path.name for path in (tmp_path / "docmt-demo").iterdir()) == ["directive.docx", "directive.fr.docx"]
     document = docx.Document(tmp_path / "docmt-demo" / "directive.fr.docx")
     assert next(each.text for each in document.paragraphs if each.style.name == "Heading 1") == "La proposition"

@@ -388,7 +388,7 @@ def test_what_cannot_be_gone_on_with(models, tmp_path):
     command = ["translate", models["sentence"], tmp_path / "in.txt", "--resume", *SEARCH]
     not_resumable = "--resume cannot continue %s; write to a file with -o FILE"
     fails(*command, message=not_resumable % "standard output")
-    fails(*command, "-o", os.devnull, message=not_resumable % f"{os.devnull}, a device or pipe,")
+    fails(*command, "-o", os.devnull, message=not_resumable % f"{os.devnull}, a device or pipe")
 
 
 def test_standard_input(models, tmp_path, stop_after):

@@ -12,6 +12,7 @@ import zstandard
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import compress, read_text, write_text
 from docmt.documents import Document, read_documents, read_input, read_parallel
+from docmt.documents.input_formats import detect_format
 from docmt.documents.segmentation import find_fenced_code, knows_language
 from docmt.documents.words import has_letters
 
@@ -315,3 +316,8 @@ def test_frames_of_pzstd_and_of_a_long_window(tmp_path: Path) -> None:
     header = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3])  # the size is unknown, the window has 2 GB
     (tmp_path / "b.zst").write_bytes(header + ((2 << 3) | 1).to_bytes(3, "little") + b"C\n")
     assert read_text(tmp_path / "b.zst") == "C\n"
+
+
+def test_hashtags_are_no_comments_of_a_po_file():
+    """Nor does it take for ever to see that."""
+    assert detect_format("-", " ".join(f"#tag{i}" for i in range(300)) + " x\n") == "text"

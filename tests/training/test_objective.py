@@ -1,13 +1,17 @@
 """The fused loss against torch's own."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from docmt.core.errors import DocmtError
+from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.text import BpeTokenizer
 from docmt.training import objective
-from docmt.training.objective import find_word_tokens, smoothed_cross_entropy
+from docmt.training.objective import BatchLoss, find_word_tokens, smoothed_cross_entropy
+from docmt.training.train_config import ObjectiveConfig
 
 
 def reference_cross_entropy(states, embedding, labels, smoothing):
@@ -149,3 +153,18 @@ def test_huge_logits_stay_finite():
     assert torch.isfinite(loss)
     assert torch.isfinite(nll)
     assert torch.isfinite(states.grad).all()
+
+
+def test_weights_of_words_count_in_training_only():
+    """So the dev loss chooses the best model as without weights."""
+    torch.manual_seed(1)
+    model = TranslationModel(ModelConfig(vocabulary_size=20, width=16, feed_forward=16, heads=2, dropout=0.0))
+    text = pack([[[0, 5, 6, 2], [0, 7, 2]]])
+    batch = SimpleNamespace(inputs=ModelInput(text, torch.arange(2), text), labels=torch.arange(4, 11), tokens=7)
+    plain = BatchLoss(model, ObjectiveConfig(), [])
+    weighted = BatchLoss(model, ObjectiveConfig(weighted_words=["x"], word_weight=3.0), [5, 6])
+    training = [float(loss(lambda: batch)[0]) for loss in (plain, weighted)]
+    model.eval()
+    validation = [float(loss(lambda: batch)[0]) for loss in (plain, weighted)]
+    assert training[0] < training[1]
+    assert validation[0] == validation[1]

@@ -34,6 +34,7 @@ _NO_WEIGHTS = re.compile(r"(^|\.)(version|_float_tensor)$")
 # Arguments that must have this value, because docmt's models support no other, and weights do not show it.
 _FIXED: dict[str, object] = {
     "no_scale_embedding": False,
+    "cross_self_attention": False,
     "no_token_positional_embeddings": False,
     "quant_noise_scalar": 0,
 }

@@ -93,7 +93,7 @@ _BEGINNINGS = {
     "html": r"(?i)<!doctype html|<html[\s>]",
     "vtt": r"WEBVTT(\s|$)",
     "srt": r"\d+\s*\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->",
-    "po": r"(?:#[^\n]*\s+)*msgid\s+\"\"\s*msgstr\s",
+    "po": r"(?:#[^\n]*\n\s*)*msgid\s+\"\"\s*msgstr\s",
     "xliff": r"(?s)<(.*<)?xliff[\s>]",
     "xhtml": r"(?s)<\?xml.*<html[\s>]",
     "xml": r"<\?xml\s",

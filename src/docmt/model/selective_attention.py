@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.model.attention_weights import MAX_SCORES
-from docmt.model.contexts import AttentionContext, Memory
+from docmt.model.contexts import AttentionContext, DraftContext, Memory
 from docmt.model.kernels import upcast
 from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, zero_projections
 from docmt.model.spans import Spans
@@ -264,6 +264,8 @@ class SelectiveLayer(Layer):
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
         h, query, states = self.prepare_context(x, context)
+        if isinstance(context, DraftContext):  # through `forward`, whose hooks gather sharded weights
+            return torch.stack((query, states))
         c, exists = self.context(query, context, states)
         return torch.where(exists[..., None], self.context_residual.add_output(h, c), h)
 

@@ -82,7 +82,7 @@ class BatchLoss(nn.Module):
         The batch comes from a function, as Fabric would rebuild it as an argument, which frozen dataclasses forbid.
         """
         batch = read_batch()
-        weights = self.token_weights[batch.labels] if self.training and self.token_weights is not None else None
+        weights = self.token_weights[batch.labels] if self.model.training and self.token_weights is not None else None
         states = self.model(batch.inputs)[: batch.tokens]  # without those of padding
         return batch_loss(self.model, states, batch.labels, self.smoothing, weights)
 

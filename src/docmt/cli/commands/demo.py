@@ -12,6 +12,8 @@ examples:
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +64,8 @@ def run(arguments: Sequence[str]) -> int:
         )
     source, target = options.output / "directive.docx", options.output / "directive.fr.docx"
     make_directory(options.output)
-    write_bytes(source, resources.files("docmt.cli").joinpath(DOCUMENT).read_bytes())
+    if not source.exists():  # perhaps with changes of the user
+        write_bytes(source, resources.files("docmt.cli").joinpath(DOCUMENT).read_bytes())
     _say(console, f"translating {source} with the model {MODEL}, which reads the sentences before")
     translator = decoding.Translator(model)
     translations = translator.translate_file(source, target)
@@ -73,7 +76,8 @@ def run(arguments: Sequence[str]) -> int:
         table.add_row(Text(sentence.source), *_mark_changes(sentence.target, other.sentences[0].target))
     console.print(table)
     _say(console, f"{time.monotonic() - started:.0f} seconds; the translated file is {target}")
-    _say(console, f"try: docmt translate {MODEL} YOUR_FILE.docx -o TRANSLATION.docx")
+    command = "docmt" if shutil.which("docmt") else sys.argv[0]  # as it was called, outside of an environment
+    _say(console, f"try: {command} translate {MODEL} YOUR_FILE.docx -o TRANSLATION.docx")
     return 0
 
 

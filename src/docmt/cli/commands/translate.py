@@ -134,7 +134,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     for output in outputs.values() if options.resume else ():
         if not is_resumable(output):
-            name = "standard output" if output == STANDARD else f"{output}, a device or pipe,"
+            name = "standard output" if output == STANDARD else f"{output}, a device or pipe"
             raise DocmtError(f"--resume cannot continue {name}; write to a file with -o FILE")
     languages = read_languages(options.model)
     report = Report()

@@ -107,16 +107,12 @@ class Selective(System):
 
         from docmt.model.contexts import DraftContext, Memory
         from docmt.model.layers import run_layers
-        from docmt.model.selective_attention import SelectiveLayer
 
         boundaries = model.boundary_tokens
         read = drafts.replace_boundaries(boundaries.counts("source"), boundaries.target_opening)
         context = DraftContext(read, {"source": source})
-        *lower, last = model.decoder
-        assert isinstance(last, SelectiveLayer)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.detach):
-            x = run_layers(lower, model.embed("target", read), context)
-            _, keys, values = last.prepare_context(x, context)
+            keys, values = run_layers(model.decoder, model.embed("target", read), context)
         return Memory(values, read.sentences, read.documents, [keys])
 
     def initial_weight(self, name: str) -> str | None:
