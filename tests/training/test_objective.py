@@ -163,8 +163,8 @@ def test_weights_of_words_count_in_training_only():
     batch = SimpleNamespace(inputs=ModelInput(text, torch.arange(2), text), labels=torch.arange(4, 11), tokens=7)
     plain = BatchLoss(model, ObjectiveConfig(), [])
     weighted = BatchLoss(model, ObjectiveConfig(weighted_words=["x"], word_weight=3.0), [5, 6])
-    training = [float(loss(lambda: batch)[0]) for loss in (plain, weighted)]
+    training = [loss(lambda: batch)[0].item() for loss in (plain, weighted)]
     model.eval()
-    validation = [float(loss(lambda: batch)[0]) for loss in (plain, weighted)]
+    validation = [loss(lambda: batch)[0].item() for loss in (plain, weighted)]
     assert training[0] < training[1]
     assert validation[0] == validation[1]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, ranged
+from docmt.core.settings import MANY, OptionError, ranged
 
 # Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
 PRESETS: dict[str, dict[str, int]] = {
@@ -117,14 +116,13 @@ class TransformerConfig:
     """linear attention, in systems that support it"""
 
     def check_sizes(self) -> None:
-        """Raise DocmtError for incompatible sizes, after sizes of 0 are resolved."""
+        """Raise OptionError for incompatible sizes, after sizes of 0 are resolved."""
         if (not self.head_width and self.width % self.heads) or self.width % 2:
-            raise DocmtError(f"model.width is {self.width}: choose an even multiple of model.heads ({self.heads})")
+            problem = f"is {self.width}: choose an even multiple of {{}} ({self.heads})"
+            raise OptionError("model.width", problem, "model.heads")
         if self.relative_distance <= self.relative_buckets // 2:
-            raise DocmtError(
-                f"model.relative_distance is {self.relative_distance}: choose more than half of the "
-                f"{self.relative_buckets} model.relative_buckets"
-            )
+            problem = f"is {self.relative_distance}: choose more than half of the {self.relative_buckets} {{}}"
+            raise OptionError("model.relative_distance", problem, "model.relative_buckets")
 
     def without_system(self, **changes: Any) -> TransformerConfig:
         """Return these options without a system, some of them changed."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, build, check_fields, check_number, option, quote, ranged, to_mapping
+from docmt.core.settings import MANY, OptionError, build, check_fields, check_number, option, quote, ranged, to_mapping
 from docmt.core.settings import first_difference as first_settings_difference
 from docmt.model import ModelConfig
 
@@ -233,7 +233,7 @@ class TrainConfig:
         start_setting, freezes = self.model.system_options.initialization_setting, self.freeze_patterns
         for name, (needed, problem) in _NEEDS.items():
             if _is_set(self, name) and not _is_set(self, needed):
-                raise DocmtError(f"{name} {problem.format_map(vars(self))}")
+                raise OptionError(name, problem.format_map(vars(self)).replace(needed, "{}"), needed)
         if start_setting and self.initialize_from is None:
             raise DocmtError(f"{start_setting} {_NO_START}")
         if self.cpu_offload and self.strategy != "fsdp":
