@@ -1,6 +1,7 @@
 """The house rules that no linter knows: imports go downwards only, and files stay small and free of their workplace."""
 
 import ast
+import functools
 import graphlib
 import re
 from pathlib import Path
@@ -48,6 +49,9 @@ DOCMT_ALLOWED = {"model": {"model", "core"}}
 WORKPLACE = re.compile(r"/work/|shared/SPEC|(?<![\w.:/])/(?:home|root|Users|mnt|tmp|opt|usr|var|etc|data)/")
 
 
+parse = functools.cache(ast.parse)
+
+
 def room_of(module: str) -> str:
     """The room of a dotted module name: docmt.text.tokenizer -> text, docmt -> __init__."""
     return [*module.split("."), "__init__"][1]
@@ -64,7 +68,7 @@ def imports(code: str, module: str) -> list[tuple[int, str]]:
     `from a import b` counts as a.b where a is docmt itself (b is a room or a name in docmt/__init__), else as a.
     """
     found = []
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(parse(code)):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -130,7 +134,7 @@ def import_graph(codes):
     graph = {}
     for module, code in codes.items():
         graph[module] = targets = set()
-        for node in ast.walk(ast.parse(code)):
+        for node in ast.walk(parse(code)):
             if isinstance(node, ast.Import):
                 targets.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -191,7 +195,7 @@ def system_names():
 def questions_about_systems(code, module, classes):
     """Places where code outside of the systems asks which system a model is, instead of asking the system."""
     found = []
-    tree = ast.parse(code)
+    tree = parse(code)
     imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
     # What comes from another room is something else of the same name: a document of text.
     classes = classes - {a.name for node in imported if room_of(node.module) != "model" for a in node.names}

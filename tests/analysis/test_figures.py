@@ -103,6 +103,7 @@ NAMES = ["b$\\x", "_run", "$x_1^$", "a\x1b[2J", "\udcff", "\u05d0\u65e5", "&<--"
 SHOWN = ["b$\\x", "_run", "$x_1^$", "a\\x1b[2J", "\\udcff", "\u05d0\u65e5", "&<--"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("suffix", ["svg", *(pytest.param(suffix, marks=FULL) for suffix in ("png", "pdf"))])
 @pytest.mark.parametrize("kind", ["points", *(pytest.param(kind, marks=FULL) for kind in ("curves", "accuracies"))])
 def test_names_are_shown_as_they_are(tmp_path, drawings, kind, suffix):

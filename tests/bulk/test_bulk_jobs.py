@@ -208,6 +208,7 @@ def test_what_is_no_job(model, corpus, tmp_path):
     fails("bulk", model, corpus, url.with_suffix(".parquet"), "-o", "x", message=r"no such file")
 
 
+@pytest.mark.full
 def test_damage_and_loss_are_noticed(model, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "POLL_SECONDS", 0.01)
     bulk(model, corpus, "-o", tmp_path / "job", "--plan-only")

@@ -84,6 +84,7 @@ def refused(outcome, message, home):
     assert not [name for name in left(home) if not name.startswith(".")]
 
 
+@pytest.mark.full
 def test_a_model_is_pulled_and_translates_by_its_pair(pull, server, home, files, tmp_path):
     outcome = pull(ID)
     assert outcome.returncode == 0, outcome.stderr
@@ -251,6 +252,7 @@ def test_an_answer_that_is_not_of_the_hub(answer, pull, server, home):
     refused(pull(ID), f"{ID} was not downloaded|has no config", home)
 
 
+@pytest.mark.full
 def test_no_network(pull, server, home):
     refused(
         pull(ID, HF_ENDPOINT="http://127.0.0.1:9"), r"http://127\.0\.0\.1:9 cannot be reached .*Check the network", home

@@ -286,6 +286,7 @@ def test_systems_that_start_from_a_model_with_a_pretrained_encoder(setup, tmp_pa
     assert torch.equal(sentence_weights["target_tokens.weight"], group_weights["target_tokens.weight"])
 
 
+@pytest.mark.full
 def test_invalid_uses_of_an_encoder_are_refused(setup, tmp_path):
     alone = "is an encoder alone, which cannot translate. Start a training from it"
     refused(alone, "translate", setup.encoder, setup.corpus[1])

@@ -18,6 +18,7 @@ def kept(store):
     return path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "updates"),
     [

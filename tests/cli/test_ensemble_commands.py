@@ -27,6 +27,7 @@ def scores(outcome):
     return [json.loads(line)["score"] for line in outcome.out.splitlines()]
 
 
+@pytest.mark.full
 def test_a_model_with_itself_translates_as_the_model(run, corpus):
     for options in (SEARCH, [*SEARCH, "--format", "jsonl"]):
         twice, once = (call("translate", names, corpus / "test.en", *options) for names in (f"{run},{run}/model", run))

@@ -26,6 +26,7 @@ def training(store, run, *others, steps=30):
     return ["train", "--store", store, "--run", run, *TINY, "--stop.max-steps", steps, "--log-every", 1, *others]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("closed", [pytest.param("stderr", marks=pytest.mark.full), "stdout and stderr"])
 def test_progress_into_a_closed_pipe_does_not_end_the_work(store, tmp_path, closed):
     """It ended the command with status 0, and nothing was saved."""

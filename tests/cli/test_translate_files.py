@@ -152,6 +152,7 @@ def test_bilingual_files(run, page, tmp_path, suffix):
     assert "Anna bought a" in text and "src=" not in text
 
 
+@pytest.mark.full
 def test_a_killed_translation_goes_on(run, tmp_path):
     paragraphs = "".join(f"<p>Anna bought <b>lamp</b> {n}. It is <i>cheap</i>.</p>\n" for n in range(60))
     page = tmp_path / "long.html"

@@ -121,6 +121,7 @@ def names(folder):
 QUICK_INPUTS = ("text", "JSONL", "n best", "compressed")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", [name if name in QUICK_INPUTS else pytest.param(name, marks=pytest.mark.full) for name in INPUTS]
 )
@@ -207,6 +208,7 @@ def test_what_was_told_before_is_told_again(models, tmp_path, stop_after):
     assert re.match(rf"docmt: {tmp_path}/in\.txt: \d+ of 18 sentences are done\n", loud)
 
 
+@pytest.mark.full
 def test_several_files(models, tmp_path, stop_after):
     """The files that are finished are there, and are not translated again."""
     files = [tmp_path / f"{name}.txt" for name in "abc"]
@@ -250,6 +252,7 @@ def test_files_of_an_earlier_call_are_not_taken_for_those_of_this_one(models, tm
     assert found == expected
 
 
+@pytest.mark.full
 def test_a_finished_output_of_another_model_is_not_left(models, tmp_path):
     """--resume left what was there, whatever it was made from, with status 0."""
     (tmp_path / "in.txt").write_text(TEXT)
@@ -489,6 +492,7 @@ def test_killed_in_a_process_of_its_own(models, tmp_path):
     assert names(tmp_path) == ["in.txt", "out"]
 
 
+@pytest.mark.full
 def test_terminated(models, tmp_path):
     """A signal of the system ended it in silence."""
     (tmp_path / "in.txt").write_text(TEXT * 8)

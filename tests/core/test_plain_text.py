@@ -19,6 +19,7 @@ from docmt.documents import Document
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
+@pytest.mark.full
 @given(TEXTS, st.booleans())
 def test_bytes_read_are_bytes_written(tmp_path_factory: pytest.TempPathFactory, text: str, join_lines: bool) -> None:
     directory = tmp_path_factory.getbasetemp()

@@ -47,6 +47,7 @@ def test_an_oversize_instance_is_alone() -> None:
     assert [batch.tolist() for batch in plan_of([3, 3, 99, 3, 7], 10).batches_in_order()] == [[0, 1], [2], [3, 4]]
 
 
+@pytest.mark.full
 def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
     lengths = list(range(1, 60))
     orders = {

@@ -27,6 +27,7 @@ def test_shipped_experiments():
     }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scale", ["cpu", pytest.param("full", marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", in_tiers(SHIPPED, ["systems", "rfa-table1"]))
 def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):

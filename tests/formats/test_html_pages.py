@@ -329,6 +329,7 @@ def test_broken_charsets_are_refused(data, message):
         read(data, "x.html", ReadConfig())
 
 
+@pytest.mark.full
 def test_long_and_deep_pages_are_read_quickly():
     assert len(texts("<b>" * 20_000 + "x" + "</i>" * 20_000)) == 1
     assert len(texts("<div>" * 20_000 + "x")) == 1

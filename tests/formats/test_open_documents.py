@@ -474,6 +474,7 @@ LEAVES = st.one_of(
 INLINE = st.recursive(LEAVES, wrap, max_leaves=12)
 
 
+@pytest.mark.full
 @check_files(
     st.lists(st.lists(INLINE, max_size=5).map("".join), max_size=4),
     st.sampled_from(["text", "presentation"]),

@@ -173,6 +173,7 @@ def translations(draw):
     return unit, passages
 
 
+@pytest.mark.full
 @check_files(translations(), quick=300, full=1500)
 def test_no_code_is_lost_or_doubled(case):
     unit, passages = case
@@ -189,6 +190,7 @@ def test_no_code_is_lost_or_doubled(case):
     assert {code.id for code in missing} <= before.keys()
 
 
+@pytest.mark.full
 @settings(max_examples=500, deadline=None)
 @given(marked_units())
 def test_text_that_stays_keeps_its_codes(unit):

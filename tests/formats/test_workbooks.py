@@ -192,6 +192,7 @@ CHARACTERS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))
 ROWS = st.lists(st.lists(st.text(CHARACTERS, max_size=12).map(lambda text: f"{text} a")), max_size=5)
 
 
+@pytest.mark.full
 @check_files(st.lists(ROWS, min_size=1, max_size=3), quick=50)
 def test_workbooks_of_another_writer_are_kept(sheets):
     book = openpyxl.Workbook()

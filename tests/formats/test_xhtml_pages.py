@@ -99,6 +99,7 @@ TREES = st.recursive(
 )
 
 
+@pytest.mark.full
 @check_files(TREES)
 def test_any_tree_is_kept(tree):
     check_pseudo(read_page(f"{HEAD}<body>{tree}</body></html>"))

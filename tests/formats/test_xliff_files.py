@@ -346,6 +346,7 @@ def check(text):
     assert read(result, "x", ReadConfig()).units == []
 
 
+@pytest.mark.full
 @check_files(st.lists(inline_texts(OLD_NAMES), max_size=3), st.lists(inline_texts(NEW_NAMES), max_size=3))
 def test_generated_files(sources, others):
     units = (f'<trans-unit id="{n}"><source>{e}</source><note>a</note></trans-unit>' for n, e in enumerate(sources))

@@ -332,6 +332,7 @@ def test_a_sentence_of_weight_zero_has_no_gradient():
     assert zeros > len(SOURCE)
 
 
+@pytest.mark.full
 @every
 def test_gradients_are_exact(options):
     """Of the layer, by finite differences: where no weight is at the border of its support."""

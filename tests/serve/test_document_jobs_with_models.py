@@ -76,6 +76,7 @@ def cut_journal(data, id, lines):
         connection.execute("UPDATE jobs SET status = 'running'")
 
 
+@pytest.mark.full
 def test_an_interrupted_job_ends_with_the_same_bytes(model, tmp_path):
     data = tmp_path / "data"
 

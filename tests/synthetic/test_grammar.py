@@ -54,6 +54,7 @@ def test_the_same_seed_gives_the_same_documents() -> None:
     assert generate(30, seed=5) != generate(30, seed=6)
 
 
+@pytest.mark.full
 def test_documents_differ_and_have_five_to_ten_sentences(documents: list[SyntheticDocument]) -> None:
     assert len({item.document.source for item in documents}) == len(documents)
     assert len({item.document.id for item in documents}) == len(documents)

@@ -116,6 +116,7 @@ def test_closed_gates_begin_with_the_sentence_model(change, store, sentence_run)
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
 
 
+@pytest.mark.full
 def test_loaded_weights_learn_more_slowly_and_resume_so(change, sentence_run, tmp_path):
     shutil.copytree(sentence_run, tmp_path / "first")
     # One update of Adam from zero moments changes every weight by its learning rate.

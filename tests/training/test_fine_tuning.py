@@ -328,6 +328,7 @@ def test_weights_in_bfloat16_learn_in_float32(tune, start, tmp_path, freeze):
         assert {tensor.dtype for tensor in load_file(tmp_path / "run" / file).values()} == {torch.float32}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "settings",
     [

@@ -29,6 +29,7 @@ def project(change, store, tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.full
 def test_a_run_goes_on_from_another_folder(project, change, tmp_path, monkeypatch, capsys):
     run = project / "runs" / "one"
     assert yaml.safe_load((run / "recipe.yaml").read_text())["store"] == str(project / "stores" / "small")

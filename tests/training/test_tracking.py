@@ -54,6 +54,7 @@ def test_every_number_of_the_metrics_is_a_point(change, writers):
     assert len({(tag, step) for tag, step, _ in writer.points}) == len(writer.points)
 
 
+@pytest.mark.full
 def test_a_resumed_run_takes_the_place_of_what_was_lost(change, writers, monkeypatch):
     config = change(tensorboard="true")
     with monkeypatch.context() as patch, pytest.raises(Killed):

@@ -66,6 +66,7 @@ def test_references_are_for_training_alone(hops, drafted):
     assert corpus.dev.build_batch(corpus.dev.plan.batches_in_order()[0]).inputs.references is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("context", ["drafts", pytest.param("references", marks=pytest.mark.full)])
 def test_a_killed_run_resumes_bit_for_bit(hops, monkeypatch, tmp_path, context):
     settings = {
