@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import shutil
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -181,17 +181,25 @@ class ServiceServer(uvicorn.Server):
         )
         super().__init__(config)
         self._app_state = app.state
+        self._on_start: Callable[[], object] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, and tell when it answers."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop, after the streams."""
         self._app_state.service.stopping.set()
         await super().shutdown(sockets)
 
-    def serve_forever(self, listener: socket.socket) -> None:
+    def serve_forever(self, listener: socket.socket, on_start: Callable[[], object] = lambda: None) -> None:
         """Answer requests until the process is asked to stop (Ctrl-C, SIGTERM), or `should_exit` is set.
 
-        Raises DocmtError if the application cannot start.
+        on_start: called when the application answers. Raises DocmtError if the application cannot start.
         """
+        self._on_start = on_start
         with suppress(KeyboardInterrupt), listener:  # uvicorn raises the signal again at its end
             try:
                 self.run(sockets=[listener])

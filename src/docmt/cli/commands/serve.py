@@ -143,8 +143,8 @@ def _serve(options: ServeOptions, data: Path) -> int:
         server = make_server(options, data, keys, local_names(listener) if is_private else frozenset())
         logging.getLogger("docmt.serve").setLevel(logging.INFO)
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # forms that cannot be read are answered
-        _log.info(f"the page is at {format_url(listener)} (Ctrl-C stops the server)")
-        server.serve_forever(listener)
+        message = f"the page is at {format_url(listener)} (Ctrl-C stops the server)"
+        server.serve_forever(listener, lambda: _log.info(message))
     return 0
 
 
