@@ -27,7 +27,8 @@ def pytest_collection_modifyitems(items):
     """Let the quick tier run the first and the last case of a table, unless the test itself says which ones."""
     tables = defaultdict(list)
     for item in items:
-        tables[item.path, getattr(item, "originalname", item.name)].append(item)
+        if item.path.parent.name != "tests":  # the tests of pages and imports are quick
+            tables[item.path, getattr(item, "originalname", item.name)].append(item)
     for cases in tables.values():
         if not any(case.get_closest_marker("full") for case in cases):
             for case in cases[1:-1]:
