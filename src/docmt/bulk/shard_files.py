@@ -14,8 +14,8 @@ from docmt.bulk.shard_kinds import (
     Failure,
     Part,
     Result,
+    ShardItem,
     ShardKind,
-    Translatable,
     Written,
     describe_error,
     group_by_tokens,
@@ -92,36 +92,36 @@ class FileShards(ShardKind):
         """Return the sentences of a file, to count their tokens; none if it cannot be read."""
         return [sentence for document in self._read(*file).documents for sentence in document.sentences]
 
-    def read(self, data: bytes) -> list[Translatable]:
-        """Return a task for each file."""
+    def read(self, data: bytes) -> list[ShardItem]:
+        """Return an item for each file."""
         return [self._read(number, path) for number, path in json.loads(data)]
 
-    def _read(self, number: int, name: str) -> Translatable:
+    def _read(self, number: int, name: str) -> ShardItem:
         path, values = str(self._folders[number] / name), {"path": self._output_name(number, name)}
         try:
             check_regular(path)  # nobody may write to a pipe in a folder
             file = SourceFile.read(path, "auto", self._config)
-            return Translatable(path, file.documents, values, file=file)
+            return ShardItem(path, file.documents, values, file=file)
         except Exception as error:  # whatever a damaged file causes must not stop the others
             reason = describe_error(error).removeprefix(f"{path}: ")
             if " --" in reason.replace(path, ""):
                 reason += f" {_NO_OPTION}"
-            return Translatable(path, [], values, reason)
+            return ShardItem(path, [], values, reason)
 
     def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:
         """Write each file to its path in the output folder."""
         files, failures = list[str](), list[Failure]()
-        for task, versions in results:
-            assert task.file is not None
+        for item, versions in results:
+            assert item.file is not None
             try:
-                translated, _ = task.file.render([best for best, *_ in versions], align)
+                translated, _ = item.file.render([best for best, *_ in versions], align)
             except Exception as error:  # of a file that cannot be put together again
-                failures.append((task, describe_error(error)))
+                failures.append((item, describe_error(error)))
                 continue
-            path = output / task.values["path"]
+            path = output / item.values["path"]
             make_directory(path.parent)
             write_bytes(path, translated)
-            files.append(task.values["path"])
+            files.append(item.values["path"])
         # An earlier worker may have written a file that now fails, and have been killed before the shard was done.
         for file in {self._output_name(*each) for each in json.loads(data)} - set(files):
             (output / file).unlink(missing_ok=True)

@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Translatable:
+class ShardItem:
     """A row or a file, which is translated whole or fails whole."""
 
     name: str
@@ -37,19 +37,19 @@ class Translatable:
     """the file, if it is none of rows"""
 
     def failure(self, reason: str) -> dict[str, Any]:
-        """Return the record of a task that failed."""
+        """Return the record of an item that failed."""
         return {**self.values, "location": self.name, "error": reason}
 
 
 Versions = Sequence[Sequence["Translation"]]
-"""The translations of each document of a task, best first."""
-Result = tuple[Translatable, Versions]
-Failure = tuple[Translatable, str]
-"""A task that failed, and why."""
+"""The translations of each document of an item, best first."""
+Result = tuple[ShardItem, Versions]
+Failure = tuple[ShardItem, str]
+"""An item that failed, and why."""
 
 
 def describe_error(error: Exception) -> str:
-    """Return why a task failed; errors that are no DocmtErrors are named."""
+    """Return why an item failed; errors that are no DocmtErrors are named."""
     return str(error) if isinstance(error, DocmtError) else f"{type(error).__name__}: {error}"
 
 
@@ -62,7 +62,7 @@ class Part(NamedTuple):
 
 
 Written = tuple[list[str], list[Failure]]
-"""The files that are written of a shard, below the output folder, and the tasks that cannot be written."""
+"""The files that are written of a shard, below the output folder, and the items that cannot be written."""
 
 
 class ShardKind(ABC):
@@ -77,8 +77,8 @@ class ShardKind(ABC):
         """Yield shards of about `limit` source tokens. Raises DocmtError for input that cannot be read."""
 
     @abstractmethod
-    def read(self, data: bytes) -> list[Translatable]:
-        """Return the tasks of a shard."""
+    def read(self, data: bytes) -> list[ShardItem]:
+        """Return the items of a shard."""
 
     @abstractmethod
     def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:

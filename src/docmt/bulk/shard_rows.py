@@ -17,8 +17,8 @@ from docmt.bulk.shard_kinds import (
     CountTokens,
     Part,
     Result,
+    ShardItem,
     ShardKind,
-    Translatable,
     Written,
     describe_error,
     group_by_tokens,
@@ -137,11 +137,11 @@ class ShardRows(ShardKind):
         value = row.values.get(self._find_text_column(row) or "")
         return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
 
-    def read(self, data: bytes) -> list[Translatable]:
-        """Return a task for each row."""
+    def read(self, data: bytes) -> list[ShardItem]:
+        """Return an item for each row."""
         return [self._read_row(row) for row in self.unpack(data)]
 
-    def _read_row(self, row: Row) -> Translatable:
+    def _read_row(self, row: Row) -> ShardItem:
         name = self._find_text_column(row)
         value = None if name is None else row.values[name]
         error, id = row.error, self._read_id(row)
@@ -153,15 +153,15 @@ class ShardRows(ShardKind):
         if not error and any(LONE_SURROGATE.search(text) for text in [*texts, id]):
             error = f"`{name}` contains a lone surrogate (\\ud800 to \\udfff)"
         if error:
-            return Translatable(row.location, [], row.values, error)
+            return ShardItem(row.location, [], row.values, error)
         try:
             if isinstance(value, list):
                 document = Document.from_sentences([text.strip() for text in value], id=id)
             else:
                 document = Document.from_text(str(value), language=self.config.language, id=id)
         except Exception as reason:  # of the rules of segmentation, for some strange text
-            return Translatable(row.location, [], row.values, describe_error(reason))
-        return Translatable(row.location, [document], row.values)
+            return ShardItem(row.location, [], row.values, describe_error(reason))
+        return ShardItem(row.location, [document], row.values)
 
     def _read_id(self, row: Row) -> str:
         value = row.values.get(self.config.id_column)
@@ -172,17 +172,17 @@ class ShardRows(ShardKind):
 
     def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:
         """Write part-NAME, with a record for each translation."""
-        records = [record for task, (versions,) in results for record in self._make_records(task, versions)]
+        records = [record for item, (versions,) in results for record in self._make_records(item, versions)]
         part = f"part-{name}{self.suffix}"
         write_bytes(output / part, self.format_records(records, data))
         return [part], []
 
-    def _make_records(self, task: Translatable, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
-        (document,) = task.documents
-        column = self._find_text_column(Row("", 0, task.values))
+    def _make_records(self, item: ShardItem, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
+        (document,) = item.documents
+        column = self._find_text_column(Row("", 0, item.values))
         used = (column, self.config.id_column, "translation")  # the last may be one of another job
-        others = {name: each for name, each in task.values.items() if name not in used}
-        is_text = column is not None and isinstance(task.values[column], str)
+        others = {name: each for name, each in item.values.items() if name not in used}
+        is_text = column is not None and isinstance(item.values[column], str)
         for number, translation in enumerate(versions, 1):
             sides = [list(document.sentences), list(translation.document.sentences)]
             source, target = reversed(sides) if self.config.swap else sides

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
 from docmt.bulk.shard_files import FileShards, list_files
-from docmt.bulk.shard_kinds import CountTokens, ShardKind, Translatable, Versions, describe_error
+from docmt.bulk.shard_kinds import CountTokens, ShardItem, ShardKind, Versions, describe_error
 from docmt.bulk.shard_rows import JsonlRows, ParquetRows, RowConfig
 from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error
 from docmt.core.files import json_checksum, read_error
@@ -126,21 +126,21 @@ class Worker:
         """Translate and write a claimed shard."""
         started = time.monotonic()
         data = self._job.read_shard(claim, shard)
-        tasks = kind.read(data)
-        readable = [task for task in tasks if not task.error]
+        items = kind.read(data)
+        readable = [item for item in items if not item.error]
         translator = self._choose_translator(shard)
-        outcomes = list(zip(readable, self._translate_tasks(translator, readable), strict=True))
-        errors = [(task, str(outcome)) for task, outcome in outcomes if isinstance(outcome, DocmtError)]
+        outcomes = list(zip(readable, self._translate_items(translator, readable), strict=True))
+        errors = [(item, str(outcome)) for item, outcome in outcomes if isinstance(outcome, DocmtError)]
         if errors:
             self._check_translator()
         if not claim.is_held:  # another worker has it, because this one seemed dead
             return
-        results = [(task, outcome) for task, outcome in outcomes if not isinstance(outcome, DocmtError)]
+        results = [(item, outcome) for item, outcome in outcomes if not isinstance(outcome, DocmtError)]
         files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
-        failures = [*((task, task.error) for task in tasks if task.error), *errors, *unwritten]
+        failures = [*((item, item.error) for item in items if item.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        facts = ShardFacts(len(tasks), len(failures), shard.tokens, seconds, warnings, files)
-        self._job.finish(claim, facts, [task.failure(reason) for task, reason in failures])
+        facts = ShardFacts(len(items), len(failures), shard.tokens, seconds, warnings, files)
+        self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
     def _choose_translator(self, shard: Shard) -> Translator:
         """Return the translator, with a seed for this shard if it samples: equal documents elsewhere get others."""
@@ -150,10 +150,10 @@ class Worker:
         digest = blake2b(f"{search.seed} {shard.name}".encode(), digest_size=8).digest()
         return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
 
-    def _translate_tasks(self, translator: Translator, tasks: Sequence[Translatable]) -> list[Versions | DocmtError]:
-        """Return the translations of each task, or why it has none. One that fails is found by halving."""
-        firsts = accumulate((len(task.documents) for task in tasks), initial=0)
-        numbered = list(zip(firsts, tasks, strict=False))  # the last sum is that of all
+    def _translate_items(self, translator: Translator, items: Sequence[ShardItem]) -> list[Versions | DocmtError]:
+        """Return the translations of each item, or why it has none. One that fails is found by halving."""
+        firsts = accumulate((len(item.documents) for item in items), initial=0)
+        numbered = list(zip(firsts, items, strict=False))  # the last sum is that of all
         return [
             non_finite_error()
             if not isinstance(versions, DocmtError)
@@ -162,13 +162,13 @@ class Worker:
             for versions in map_or_error(numbered, partial(self._translate_together, translator))
         ]
 
-    def _translate_together(self, translator: Translator, tasks: Sequence[tuple[int, Translatable]]) -> list[Versions]:
-        """Translate the documents of tasks in common batches. Raises DocmtError, or for a lack of memory.
+    def _translate_together(self, translator: Translator, items: Sequence[tuple[int, ShardItem]]) -> list[Versions]:
+        """Translate the documents of items in common batches. Raises DocmtError, or for a lack of memory.
 
-        tasks: each with the number of its first document in the shard. Samples of equal documents differ by it, so they
+        items: each with the number of its first document in the shard. Samples of equal documents differ by it, so they
         do not depend on what else is in a call.
         """
-        numbered = [each for first, task in tasks for each in enumerate(task.documents, first)]
+        numbered = [each for first, item in items for each in enumerate(item.documents, first)]
         repeated = [(number * self._samples + i, each) for number, each in numbered for i in range(self._samples)]
         copies, documents = [number for number, _ in repeated], [each for _, each in repeated]
         try:
@@ -181,7 +181,7 @@ class Worker:
             raise DocmtError(describe_error(error)) from error
         groups = zip(*[iter(translations)] * self._samples, strict=True)
         versions = (tuple(version for each in group for version in (each, *each.alternatives)) for group in groups)
-        return [[next(versions) for _ in task.documents] for _, task in tasks]
+        return [[next(versions) for _ in item.documents] for _, item in items]
 
     def _check_translator(self) -> None:
         """Raise DocmtError if the worker cannot translate at all: then no document is to blame."""
@@ -193,7 +193,7 @@ class Worker:
             raise non_finite_error()
 
 
-def _count_warnings(results: Sequence[tuple[Translatable, Versions]]) -> dict[str, int]:
+def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, int]:
     """Return the number of documents with each warning."""
     counts = Counter[str]()
     for _, versions in results:

@@ -122,15 +122,16 @@ def check_fields(settings: Any, prefix: str) -> None:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """What one option says about another one. An option is set if it differs from its default."""
+class OptionRule:
+    """A relation between two options. An option is set if it differs from its default."""
 
     option: str
     """name of a field of the dataclass, or of one in it (`input.join_lines`), or of a group: any option in it"""
     other: str
     """name of the other option, alone or with a value (`implementation thumt`)"""
     problem: str
-    """what the message says after the name of the option; {} stands for the other one"""
+    """what the message says after the name of the option; {} stands for the other one, {value} for the
+    value of the option"""
     breaks_if_set: ClassVar[bool]
 
     def check(self, settings: Any, prefix: str) -> None:
@@ -138,11 +139,12 @@ class Rule:
         name, _, value = self.other.partition(" ")
         is_set = str(attrgetter(name)(settings)) == value if value else bool(_find_set(settings, name))
         if is_set is self.breaks_if_set and (option := _find_set(settings, self.option)):
-            raise OptionError(f"{prefix}{option}", self.problem, f"{prefix}{self.other}")
+            problem = self.problem.replace("{value}", str(attrgetter(option)(settings)))
+            raise OptionError(f"{prefix}{option}", problem, f"{prefix}{self.other}")
 
 
 @dataclass(frozen=True)
-class Needs(Rule):
+class Needs(OptionRule):
     """The option has no effect, or no meaning, unless the other one is set."""
 
     problem: str = "has no effect without {}: leave it out, or add {}"
@@ -150,7 +152,7 @@ class Needs(Rule):
 
 
 @dataclass(frozen=True)
-class Excludes(Rule):
+class Excludes(OptionRule):
     """The option has no effect, or no meaning, if the other one is set."""
 
     problem: str = "has no effect with {}: leave it out"

@@ -361,7 +361,7 @@ class SelfCache(Cache):
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the tokens so far: [R, H, k]; or to each sentence before, oldest first: [R, n, H, k]."""
-        if self.scope.extent != "neighbour":
+        if not self.scope.sees_each_preceding:
             return self._attend(layer, query.view(-1, self.beams, *query.shape[1:])).flatten(0, 1)
         count = self.scope.offset
         queries = query[:, None].expand(-1, count, -1, -1).unflatten(0, (-1, self.beams)).flatten(1, 2)

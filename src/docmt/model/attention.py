@@ -173,7 +173,7 @@ class GroupAttention(nn.Module):
 
     @property
     def global_(self) -> Attention | None:
-        """The attention over the document, called `global` in the names of weights, which is a word of Python."""
+        """The attention over the document, called `global` in the names of weights. That is a keyword of Python."""
         module: Attention | None = self._modules["global"]  # type: ignore[assignment]
         return module
 

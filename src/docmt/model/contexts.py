@@ -210,7 +210,10 @@ class FullContext:
 
 
 class DraftContext(FullContext):
-    """Full pass over drafts, of which no attention is recorded."""
+    """Full pass over drafts: they see no other sentence, and the last layer returns what others read of them.
+
+    It passes through the layers as any other context, whose hooks gather sharded weights.
+    """
 
 
 class SharedContext:
@@ -227,7 +230,8 @@ class SharedContext:
 
     def find(self, attention: HasScope, x: Tensor) -> SharedStates:
         """See `AttentionContext`: x [U, d]."""
-        return SharedStates(self.context.find(attention, self.expand(x)), x, attention.scope.memory == "self", self)
+        is_self = attention.scope.memory == "self"
+        return SharedStates(self.context.find(attention, self.expand(x) if is_self else x), x, is_self, self)
 
     def find_documents(self, attention: Any, x: Tensor) -> tuple[list[Any], Tensor]:
         """See `AttentionContext`: x [U, d]."""

@@ -49,9 +49,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
-        for block_name, branch_name in self.order:
-            block: Any = self._modules[block_name]
-            branch: Any = self._modules[branch_name]
+        for block, branch in self.blocks.values():
             x = branch.add_output(x, block(branch.prepare_input(x), context))
         return x
 

@@ -262,24 +262,16 @@ class SelectiveLayer(Layer):
         self.context, self.context_residual = attention, branch
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
-        """x [..., d] -> [..., d]"""
-        h, query, states = self.prepare_context(x, context)
-        if isinstance(context, DraftContext):  # through `forward`, whose hooks gather sharded weights
-            return torch.stack((query, states))
-        c, exists = self.context(query, context, states)
-        return torch.where(exists[..., None], self.context_residual.add_output(h, c), h)
-
-    def prepare_context(self, x: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the output h of the blocks, the queries of the context, and the states that others read.
-
-        Each is [..., d].
-        """
+        """x [..., d] -> [..., d], or of drafts the states [2, T, d] that others read: keys, values"""
         h, after_cross = x, None
         for name, h in self.iterate_blocks(x, context):
-            if name == "cross":
-                after_cross = h
+            after_cross = h if name == "cross" else after_cross
         branch = self.context_residual
-        return h, branch.prepare_input(h if after_cross is None else after_cross), branch.prepare_input(h)
+        query, states = (branch.prepare_input(each) for each in (h if after_cross is None else after_cross, h))
+        if isinstance(context, DraftContext):
+            return torch.stack((query, states))
+        c, exists = self.context(query, context, states)
+        return torch.where(exists[..., None], branch.add_output(h, c), h)
 
 
 def _build_projection(width: int, output_width: int) -> nn.Linear:

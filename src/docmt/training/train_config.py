@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, OptionError, build, check_fields, check_number, option, quote, ranged, to_mapping
+from docmt.core.settings import MANY, Needs, build, check_fields, check_number, option, quote, ranged, to_mapping
 from docmt.core.settings import first_difference as first_settings_difference
 from docmt.model import ModelConfig
+
+_NO_START = "is set but {} is not: name the model to start from"
+_NO_ADAPTERS = "is set but {} is 0: choose a rank, or leave it out"
 
 
 @dataclass(frozen=True)
@@ -227,15 +230,36 @@ class TrainConfig:
     tensorboard: Literal["auto", "true", "false"] = "auto"
     """write metrics for TensorBoard; auto: if it is installed (docmt[track])"""
 
+    option_rules = (
+        Needs(
+            "objective.word_dropout",
+            "objective.word_dropout_epochs",
+            "is {value} but {} is 0: set the number of epochs with word dropout, or leave out word dropout",
+        ),
+        Needs(
+            "validation.beam",
+            "validation.best_by",
+            "is {value}, but with {} loss nothing is translated: leave it out, or choose {} d_bleu",
+        ),
+        Needs(
+            "checkpoints.average_count",
+            "checkpoints.average",
+            "is set but {} is none: choose last or best, or leave it out",
+        ),
+        Needs("adapters.alpha", "adapters.rank", _NO_ADAPTERS),
+        Needs("adapters.modules", "adapters.rank", _NO_ADAPTERS),
+        Needs("adapters.rank", "initialize_from", _NO_START),
+        Needs("freeze", "initialize_from", _NO_START),
+        Needs("optimizer.pretrained_lr_scale", "initialize_from", _NO_START),
+        Needs("initialize_reverse_from", "initialize_from", _NO_START),
+    )
+
     def __post_init__(self) -> None:
         check_fields(self, "")
         system, drafts = self.model.system, self.model.system_options.context_spec().drafts
         start_setting, freezes = self.model.system_options.initialization_setting, self.freeze_patterns
-        for name, (needed, problem) in _NEEDS.items():
-            if _is_set(self, name) and not _is_set(self, needed):
-                raise OptionError(name, problem.format_map(vars(self)).replace(needed, "{}"), needed)
         if start_setting and self.initialize_from is None:
-            raise DocmtError(f"{start_setting} {_NO_START}")
+            raise DocmtError(f"{start_setting} {_NO_START.format('initialize_from')}")
         if self.cpu_offload and self.strategy != "fsdp":
             raise DocmtError(f"cpu_offload is true, but strategy is {self.strategy}: choose fsdp (on GPUs), or false")
         if self.reverse and drafts:
@@ -276,40 +300,6 @@ class TrainConfig:
     def from_dict(cls, values: Mapping[str, Any], source: str = "the recipe") -> TrainConfig:
         """Build a configuration from `to_dict` output. Raises DocmtError for unknown or missing fields of `source`."""
         return build(cls, values, source)
-
-
-_NO_START = "is set but initialize_from is not: name the model to start from"
-_NO_ADAPTERS = "is set but adapters.rank is 0: choose a rank, or leave it out"
-_NEEDS = {
-    "objective.word_dropout": (
-        "objective.word_dropout_epochs",
-        "is {objective.word_dropout} but objective.word_dropout_epochs is 0: set the number of epochs with word "
-        "dropout, or leave out word dropout",
-    ),
-    "validation.beam": (
-        "validation.best_by",
-        "is {validation.beam}, but with validation.best_by loss nothing is translated: leave it out, or choose "
-        "validation.best_by d_bleu",
-    ),
-    "checkpoints.average_count": (
-        "checkpoints.average",
-        "is set but checkpoints.average is none: choose last or best, or leave it out",
-    ),
-    "adapters.alpha": ("adapters.rank", _NO_ADAPTERS),
-    "adapters.modules": ("adapters.rank", _NO_ADAPTERS),
-    "adapters.rank": ("initialize_from", _NO_START),
-    "freeze": ("initialize_from", _NO_START),
-    "optimizer.pretrained_lr_scale": ("initialize_from", _NO_START),
-    "initialize_reverse_from": ("initialize_from", _NO_START),
-}
-"""Settings without effect unless another one is set, too, and the error if it is not."""
-
-
-def _is_set(config: TrainConfig, name: str) -> bool:
-    """Return whether a setting differs from its default."""
-    group, _, field_name = name.rpartition(".")
-    part = getattr(config, group) if group else config
-    return bool(getattr(part, field_name) != getattr(type(part), field_name))
 
 
 # Fields that may differ between a run and its resumption: they change neither the data nor, but for rounding, weights.
