@@ -123,8 +123,11 @@ def test_averages_are_means(tmp_path):
         ({"model__group__gate_bias": math.nan}, "model.group.gate_bias is nan"),
         ({"model__system": "cadec"}, "model.system cadec is set but initialize_from is not: name the model to start"),
         ({"freeze": "pretrained"}, "freeze is set but initialize_from is not"),
-        ({"freeze": "none,encoder"}, "freeze is 'none,encoder': choose none, pretrained, or any of embeddings, enc"),
-        ({"freeze": "encoder,,decoder"}, "freeze is 'encoder,,decoder': choose"),
+        (
+            {"freeze": "none,encoder", "initialize_from": Path("m")},
+            "freeze is 'none,encoder': choose none, pretrained, or any of embeddings, enc",
+        ),
+        ({"freeze": "encoder,,decoder", "initialize_from": Path("m")}, "freeze is 'encoder,,decoder': choose"),
         (
             {"freeze": "pretrained", "initialize_from": Path("m"), "optimizer__pretrained_lr_scale": 0.5},
             "optimizer.pretrained_lr_scale has no effect on frozen weights",
