@@ -5,7 +5,7 @@ import test_open_documents
 import test_presentations
 import test_word_documents
 
-from docmt.formats import html_pages
+from docmt.formats import html_pages, json_files, markdown_texts
 from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments
 from docmt.formats.units import ReadConfig
 
@@ -51,3 +51,42 @@ def test_a_break_between_sentences_stays(make):
     (unit,) = documents.translate([[SentenceTranslation("Herr Schmied"), SentenceTranslation("Stadt")]]).units
     (offset,) = [code.offset for code in unit.codes if "br" in code.content]
     assert (unit.text, offset) == ("Herr Schmied Stadt", len("Herr Schmied"))
+
+
+def make_docx_row(cells):
+    texts = "<w:tab/>".join(f"<w:t>{cell}</w:t>" for cell in cells)
+    return test_word_documents.read_docx(test_word_documents.make(f"<w:p><w:r>{texts}</w:r></w:p>"))
+
+
+def make_odt_row(cells, gap="<text:tab/>"):
+    return test_open_documents.load(test_open_documents.pack(f"<text:p>{gap.join(cells)}</text:p>"))
+
+
+def make_odt_wide_row(cells):
+    return make_odt_row(cells, '<text:s text:c="5"/>')
+
+
+def make_pptx_row(cells):
+    return test_presentations.read_pptx(
+        test_presentations.make(["<a:p><a:r><a:t>" + "\t".join(cells) + "</a:t></a:r></a:p>"])
+    )
+
+
+def make_markdown_row(cells):
+    return markdown_texts.read("\t".join(cells).encode(), "x.md", ReadConfig())
+
+
+def make_json_row(cells):
+    return json_files.read(('{"a": "' + "\\t".join(cells) + '"}').encode(), "x.json", ReadConfig(("a",)))
+
+
+@pytest.mark.parametrize(
+    "make", [make_docx_row, make_odt_row, make_odt_wide_row, make_pptx_row, make_markdown_row, make_json_row]
+)
+def test_a_tab_ends_a_sentence_and_stays_in_its_place(make):
+    file = make(["The seller", "X", "the buyer"])
+    documents = UnitDocuments(file, "en")
+    assert list(documents.documents[0].sentences) == ["The seller", "the buyer"]
+    (old,) = file.units
+    (unit,) = documents.translate([[SentenceTranslation("Le vendeur"), SentenceTranslation("un acheteur")]]).units
+    assert unit.render() == old.render().replace("The seller", "Le vendeur").replace("the buyer", "un acheteur")

@@ -17,7 +17,8 @@ import sentencex
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK
 from docmt.documents.addresses import find_addresses
-from docmt.documents.words import has_letters, has_words
+from docmt.documents.columns import find_columns, is_row
+from docmt.documents.words import has_letters, has_words, is_symbol
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _PARAGRAPH_BREAKS = ("\x0c", "\u2029")  # form feed and paragraph separator
@@ -95,15 +96,30 @@ def sentence_spans(text: str, language: str = "en", join_lines: bool = False) ->
     language = base_language(language)
     spans: list[tuple[int, int]] = []
     for block_start, block_end in _find_blocks(text, language, join_lines):
-        block = text[block_start:block_end]
-        start = 0
-        for end in _find_boundaries(block, language):
-            piece = block[start:end]
-            if has_words(piece):
-                first = block_start + start + len(piece) - len(piece.lstrip())
-                spans.append((first, first + len(piece.strip())))
-            start = end
+        for cell_start, cell_end in _split_block(text, block_start, block_end, language):
+            cell = text[cell_start:cell_end]
+            start = 0
+            for end in _find_boundaries(cell, language):
+                piece = cell[start:end]
+                if has_words(piece):
+                    first = cell_start + start + len(piece) - len(piece.lstrip())
+                    spans.append((first, first + len(piece.strip())))
+                start = end
     return spans
+
+
+def _split_block(text: str, start: int, end: int, language: str) -> Iterator[tuple[int, int]]:
+    """Yield the texts between the gaps of a block, without marks; a block without gaps as it is."""
+    columns = find_columns(text[start:end])
+    if len(columns) == 1:
+        yield start, end
+        return
+    marks = _find_marks(language)
+    for first, last in columns:
+        line = _parse_line(text[start + first : start + last], start + first, marks, False)
+        cell = text[line.start : line.end]
+        if has_letters(cell) and not is_symbol(cell):
+            yield line.start, line.end
 
 
 def knows_language(language: str) -> bool:
@@ -251,13 +267,17 @@ def looks_wrapped(text: str, language: str = "en") -> bool:
 
 
 def _split_lines(text: str, language: str) -> Iterator[_Line]:
-    marks = _GERMAN_MARKS if language == "de" else _MARKS
+    marks = _find_marks(language)
     start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
     while start < len(text):
         line_break = _LINE_BREAK.search(text, start)
         end, following = line_break.span() if line_break else (len(text), len(text))
         yield _parse_line(text[start:end], start, marks, text[end:following] in _PARAGRAPH_BREAKS)
         start = following
+
+
+def _find_marks(language: str) -> re.Pattern[str]:
+    return _GERMAN_MARKS if language == "de" else _MARKS
 
 
 def _parse_line(raw: str, offset: int, marks: re.Pattern[str], ends_paragraph: bool) -> _Line:
@@ -287,11 +307,18 @@ def _join_paragraphs(text: str, lines: list[_Line]) -> list[tuple[int, int]]:
             block = []
             continue
         underlined = index + 1 < len(lines) and _is_underline(text, line, lines[index + 1])
-        if not block or line.kind != "text" or underlined or (len(block) == 1 and _is_title(text, block[0], line)):
+        row = is_row(text[line.start : line.end])
+        if (
+            not block
+            or line.kind != "text"
+            or underlined
+            or row
+            or (len(block) == 1 and _is_title(text, block[0], line))
+        ):
             block = []
             paragraphs.append(block)
         block.append(line)
-        if line.kind == "heading" or underlined or line.ends_paragraph:
+        if line.kind == "heading" or underlined or row or line.ends_paragraph:
             block = []
     return [(block[0].start, block[-1].end) for block in paragraphs]
 

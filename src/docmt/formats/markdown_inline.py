@@ -15,7 +15,7 @@ _TAG = r"""</?[A-Za-z][\w-]*(?:\s+[\w:@.-]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<
 _LEX = re.compile(
     rf"""
     (?P<escape>\\[{re.escape(string.punctuation)}])
-  | (?P<hard>(?:[ ]{{2,}}|\\)\n) | (?P<soft>[ \t]*\n)
+  | (?P<hard>(?:[ ]{{2,}}|\\)\n) | (?P<soft>[ \t]*\n) | (?P<tab>[ ]*\t[ \t]*)
   | (?P<ticks>`+)
   | (?P<math>\$\$(?=\S)[^$]*[^\s$]\$\$|\$(?=[^\s$])(?:[^$\\\n]|\\.)*(?<=[^\s])\$(?!\d))
   | (?P<link><[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>|<[\w.+-]+@[\w.-]+>)
@@ -275,6 +275,8 @@ class _Writer:
                 self._builder.add_alone(self._name(), self._breaks[number], is_space=True)
             else:
                 self._builder.add_text(SPACE)
+        elif item.kind == "tab":
+            self._builder.add_alone(self._name(), content, is_space=True)
         elif item.kind in ("open", "close"):
             self._add_bracket(item, content)
         elif item.kind == "delimiter":

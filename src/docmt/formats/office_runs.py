@@ -14,7 +14,7 @@ from docmt.formats.patched_text import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
 from docmt.formats.xml_tree import ASIDE, Element, escape_text
 
-_LINE_FEEDS = re.compile(r"[ ]*[\t\r\n]+[ \t\r\n]*")
+_LINE_FEEDS = re.compile(r"[ \t]*[\r\n]+[ \t\r\n]*")
 _PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
 """Attributes of a format that do not show."""
 
@@ -191,7 +191,7 @@ class RunBuilder:
 
 
 def join_lines(text: str) -> str:
-    """Return the text of a run without the line feeds and tabs of its markup, which programs show as a space."""
+    """Return the text of a run without the line feeds of its markup, which programs show as a space."""
     return _LINE_FEEDS.sub(" ", text)
 
 

@@ -117,11 +117,10 @@ class UnitDocuments:
 
 
 def _find_sentences(unit: Unit, language: str) -> Iterator[tuple[int, int]]:
-    """Yield the characters of the sentences of a unit. A unit that is a symbol alone has none, and so it stays."""
-    if is_symbol(unit.text):
-        return
+    """Yield the characters of the sentences of a unit. A line that is a symbol alone has none, and so it stays."""
     for line_start, line_end in find_line_spans(unit):
-        for start, end in sentence_spans(unit.text[line_start:line_end], language):
+        line = unit.text[line_start:line_end]
+        for start, end in [] if is_symbol(line) else sentence_spans(line, language):
             yield line_start + start, line_start + end
 
 

@@ -30,8 +30,13 @@ _MAX_SKIPPED = 100
 _MAX_LINE = 40
 """Characters of a line of an address, or of a heading."""
 _GOES_ON = re.compile(r"[.!?…:;,。！？：；，、][\"'”’»)\]]*$")
-_BREAK = re.compile(r"(?:</[\w:]+>)?\s*<(?:\w+:)?(?:br|cr|line-break)\b", re.IGNORECASE)
-"""Markup of a line break (`w:br`, `a:br`, `text:line-break`, `<br>`), which a run of Word is closed for."""
+_BREAK = re.compile(
+    r"(?:</[\w:]+>)?\s*(?:<(?:\w+:)?(?:br|cr|line-break)\b"
+    r"|(?P<column><(?:\w+:)?p?tab\b|<[\w:]+ [\w:]+:c=\"(?:[2-9]|\d\d)|(?:\\[nr])*(?:\t|\\t)))",
+    re.IGNORECASE,
+)
+"""Markup of a line break (`w:br`, `a:br`, `text:line-break`, `<br>`) or of a column (`w:tab`, `text:tab`, `text:s` for
+several spaces, a tab), which a run of Word is closed for."""
 
 
 @dataclass(frozen=True)
@@ -292,13 +297,14 @@ def is_last_line(before: str, after: str) -> bool:
 
 
 def find_line_spans(unit: Unit) -> Iterator[tuple[int, int]]:
-    """Yield the characters of the lines of a unit that end at its end, at an empty line, or by `is_last_line`."""
-    breaks = [code.offset for code in unit.codes if code.kind == "single" and _BREAK.match(code.content)]
-    borders = [0, *breaks, len(unit.text)]
+    """Yield the characters of the lines of a unit that end at its end, a column, an empty line, or `is_last_line`."""
+    matches = [(code.offset, _BREAK.match(code.content)) for code in unit.codes if code.kind == "single"]
+    breaks = [(offset, match["column"]) for offset, match in matches if match]
+    borders = [0, *(offset for offset, _ in breaks), len(unit.text)]
     lines = [unit.text[start:end].strip() for start, end in pairwise(borders)]
     start = 0
-    for end, (before, after) in zip(breaks, pairwise(lines), strict=True):
-        if not before or not after or is_last_line(before, after):
+    for (end, column), (before, after) in zip(breaks, pairwise(lines), strict=True):
+        if column or not before or not after or is_last_line(before, after):
             yield start, end
             start = end
     yield start, len(unit.text)

@@ -1,0 +1,86 @@
+"""Columns: texts in one line that tabs, wide spaces, bars, leaders, blanks to fill in or check boxes keep apart.
+
+What stands between them is a gap, and each text is a sentence of its own, as in the cells of a table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from docmt.documents.words import Span
+
+_SPACE = "[ \u00a0\u2000-\u200a\u202f\u205f\u3000]"
+_DOTS = r"(?:[.…][ ]?)"
+_GAP = re.compile(
+    rf"""
+    (?P<tab> \s*\t\s* )
+  | (?P<wide> (?<=[^\s.,;!?…]) {_SPACE}{{3,}} (?=\S) )  # spaces after punctuation are those of a typist
+  | (?P<bar> (?<!\S) [|¦│┃║·•●▪■◆] (?!\S) )
+  | (?P<blank> (?: (?<!\w)_{{3,}} | (?<!_)_{{3,}}(?!\w) | (?<!\w)(?:_[ ]){{2,}}_ ) [.,;:]* )
+  | (?P<leader> {_DOTS}{{4,}} (?:\d{{1,4}}|[ivxlcdm]{{1,7}})[ ]*$ | (?<=[:：]) [ ]? {_DOTS}{{4,}} | {_DOTS}{{10,}}
+              | (?<!\S) (?:\.{{5,}}|…{{2,}}) (?=\s+\w) )
+  | (?P<box> [☐☑☒□▢◻⬜] | (?<!\S) (?:\[[ xX]\]|\([ ]\)|[✓✔✗✘○◯◉]) (?=\s+\w) )
+    """,
+    re.VERBOSE,
+)
+_DOUBLE_SPACE = re.compile(r"(?<=[^\s.!?:])  (?=\S)")
+_STEP = re.compile(r"(?<=\S)[ \u00a0](?:[›»▸▶]|(?P<sign>[>→]))[ \u00a0]")
+"""Between the steps of a path such as Home › Products."""
+_MAX_STEP = 40
+_NO_STEP = re.compile(r"[.!?:;…‹«]")
+_LAST_MARK = re.compile(r"[.!?:]\W{0,3}$")
+_SIGNS_OF_CODE = re.compile(r"[_$(){}<>=]")
+_NEAR = 60
+
+
+def find_columns(line: str) -> list[Span]:
+    """Return the texts of a line between its gaps, perhaps empty; the whole line if it has no gap."""
+    gaps = [match.span() for match in _find_gaps(line)] or _find_steps(line)
+    if line.startswith("|") and line.endswith("|"):  # a row of a table, perhaps without spaces
+        gaps = [match.span() for match in re.finditer(r"\|", line)]
+    borders = [0, *(border for gap in gaps for border in gap), len(line)]
+    return list(zip(borders[::2], borders[1::2], strict=True))
+
+
+def is_row(line: str) -> bool:
+    """Return whether a line has columns, and so is no part of a paragraph."""
+    return any(match.lastgroup in ("tab", "wide", "bar") for match in _find_gaps(line))
+
+
+def _find_gaps(line: str) -> Iterator[re.Match[str]]:
+    is_justified: bool | None = None
+    for match in _GAP.finditer(line):
+        if match["wide"]:
+            if is_justified is None:
+                wide = sum(each.lastgroup == "wide" for each in _GAP.finditer(line))
+                is_justified = len(_DOUBLE_SPACE.findall(line)) >= wide
+            if is_justified:
+                continue
+        if not match["bar"] or _stands_free(line, *match.span()):
+            yield match
+
+
+def _stands_free(line: str, start: int, end: int) -> bool:
+    """Return whether a bar is not that of code (A_B | C), of a set in brackets, or of a sentence about bars."""
+    before, after = line[max(0, start - _NEAR) : start], line[end : end + _NEAR]
+    if after.lstrip()[:1].islower() and _LAST_MARK.search(line, max(0, len(line) - _NEAR)):
+        return False
+    words = [*before.split()[-1:], *after.split()[:1]]
+    is_open = any(before.count(left) > before.count(right) for left, right in ("()", "[]", "{}"))
+    return not is_open and not any(map(_SIGNS_OF_CODE.search, words))
+
+
+def _find_steps(line: str) -> list[Span]:
+    """Return the gaps of a line that is a path: short steps without punctuation, capitalised ones around a sign."""
+    gaps = list(_STEP.finditer(line))
+    if not gaps:
+        return []
+    steps = [step.strip() for step in _STEP.sub("\n", line).split("\n")]
+    is_path = all(
+        0 < len(step) <= _MAX_STEP
+        and not _NO_STEP.search(step)
+        and (step[0].isupper() or not any(each["sign"] for each in gaps))
+        for step in steps
+    )
+    return [each.span() for each in gaps] if is_path else []
