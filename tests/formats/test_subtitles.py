@@ -70,6 +70,75 @@ def test_a_sentence_over_cues_is_one_unit_and_is_cut_again():
     assert [line for line in new.split("\n") if "-->" in line] == [line for line in text.split("\n") if "-->" in line]
 
 
+ARROWS = ["-->", "->", "–>", "→", "-- >", "--&gt;", "-", ",", "=>", "~", "to", " ", "-->>", "--"]
+
+
+@pytest.mark.parametrize("arrow", ARROWS)
+def test_a_line_with_two_times_is_no_text(arrow):
+    text = srt("The first.", "The second.", "The third.").replace("00:02,100 -->", f"00:02,100 {arrow}")
+    assert texts(text) == ["The first.", "The second.", "The third."]
+    assert translate(parse(text), ["A.", "B.", "C."]) == (
+        text.replace("The first.", "A.").replace("The second.", "B.").replace("The third.", "C.")
+    )
+
+
+def test_a_line_with_broken_times_is_reported():
+    file = parse(srt("The first.") + "\n2\n00:00:0x,000 --> 00:00:06,000\nThe second.\n")
+    assert [each.reason for each in file.skipped] == ["broken cues"]
+    assert [unit.text for unit in file.units] == ["The first."]
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\u00a0"])
+def test_only_an_empty_line_ends_a_webvtt_cue(blank):
+    text = vtt(f"{blank}\nThe House is good.", f"The report\n{blank}\nis adopted.", f"A vote.\n{blank}\nThank you.")
+    assert texts_of_vtt(text) == ["The House is good.", "The report is adopted.", "A vote.", "Thank you."]
+    new = translate(parse(text, "x.vtt"), ["L'Assemblée.", "Un rapport.", "Un vote.", "Merci."])
+    assert cues(new) == [[blank, "L'Assemblée."], ["Un", blank, "rapport."], ["Un vote.", blank, "Merci."]]
+
+
+def texts_of_vtt(text):
+    return [unit.text for unit in parse(text, "x.vtt").units]
+
+
+def test_digits_and_titles_are_complete():
+    assert texts(srt("5", "The House is good.")) == ["The House is good."]
+    assert texts(srt("REPORT OF THE HOUSE", "The vote is today.")) == ["REPORT OF THE HOUSE", "The vote is today."]
+    assert texts(srt("We read the", "TREATY OF ROME", "today.")) == ["We read the", "TREATY OF ROME", "today."]
+    assert texts(srt("WE MET THE", "MEMBERS")) == ["WE MET THE MEMBERS"]
+    assert texts(srt("We went to the", "USA", "in May.")) == ["We went to the USA in May."]
+
+
+@pytest.mark.parametrize(
+    ("cue", "text"),
+    [
+        (r"One\Ntwo.", "One two."),
+        (r"One\htwo.", "One two."),
+        (r"\h\hOne two.\N", "One two."),
+        (r"{\p1}m 0 0 l 100 0{\p0}One two.", "One two."),
+        (r"{\an8\p2}m 0 0 b 9 l", None),
+        ("{y:i}One two.", "One two."),
+        ("{c:$0000ff}{y:b}One two.", "One two."),
+        (">> One two.", "One two."),
+        (">>> One two.", "One two."),
+        ("&gt;&gt; One two.", "One two."),
+        ("# One two. #", "One two."),
+        ("#One two.", "#One two."),
+        ("♬ One two. ♬", "One two."),
+        ("~ One two. ~", "One two."),
+        ("-- One two.", "One two."),
+        ("One two. --", "One two."),
+        ("One two--", "One two"),
+        ("- One two.", "One two."),
+    ],
+)
+def test_codes_and_marks_stay(cue, text):
+    for content, name in ((srt(cue), "x.srt"), (vtt(cue), "x.vtt")):
+        file = parse(content, name)
+        assert [unit.text for unit in file.units] == [text] * (text is not None)
+        new = translate(file, [unit.text.replace("One", "A").replace("two", "b") for unit in file.units])
+        assert cues(new) == [[cue.replace("One", "A").replace("two", "b")]]
+
+
 def test_every_cue_has_a_word_while_there_are_enough():
     file = parse(srt("One two three", "four five six", "seven eight nine."))
     assert cues(translate(file, ["Jedna dvě tři"])) == [["Jedna"], ["dvě"], ["tři"]]

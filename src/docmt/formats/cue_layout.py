@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from docmt.formats.units import Code, Unit, match_codes
+from docmt.formats.units import SPACE, Code, Unit, match_codes
 
 CUE, LINE = "cue", "line"
 """Beginnings of the ids of borders of cues and of line breaks."""
@@ -139,6 +139,8 @@ def _write(unit: Unit, breaks: Sequence[tuple[Break, str, bool]], escape: Callab
             yield escape(unit.text[position : min(code.offset, start)])
             position = max(position, min(code.offset, start))
             yield code.content
+            if code.is_space and position < start and unit.text[position] == SPACE:
+                position += 1
             if code.kind == "open":
                 opened.append(index)
             elif code.kind == "close":

@@ -27,24 +27,33 @@ MAX_CUES = 20
 MIN_FINAL_SHARE = 0.05
 """Least share of cues that end a sentence. Files with fewer have no punctuation, and each cue is a unit."""
 
+_MIN_TITLE = 5
+"""Fewest letters of a title in capitals. Shorter ones may be a name of letters within a sentence."""
+
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|$)")
 _TIME = r"(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})(?:[.,](\d{1,9}))?"
-_TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}")
+_TIMING = re.compile(rf"\s*{_TIME}[^\d\r\n]{{1,12}}{_TIME}")
+_TWO_TIMES = re.compile(r"\s*\d+:\d+[:.,]\d[\d:.,;]*[^\w\r\n]*(?:[a-z]{2};?)?[^\w\r\n]*\d+:\d+[:.,]\d")
+"""A line with times that another program wrote, perhaps without -->. It is never text."""
 _HEADER_LANGUAGE = re.compile(r"^Language:[ \t]*([^\r\n]*)", re.MULTILINE)
 
-_BREAK = r"(?P<line>[ \t]*(?:\r\n|\r|\n)[ \t]*)"
-_VTT_TOKEN = re.compile(rf"{_BREAK}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>)")
+_BREAK = r"(?P<line>[ \t]*(?:\r\n|\r|\n|(?<!:)\\[Nn])[ \t]*)"
+_SHAPES = r"\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}(?:(?!\{[^{}\r\n]*\\p0)[^\r\n])*"
+_CODE = rf"{_SHAPES}|\{{(?:\\|[A-Za-z]:)[^{{}}\r\n]*\}}|\\h"
+"""Codes of ASS (drawings, formats, hard spaces) and MicroDVD, which players also read in other formats."""
+_VTT_TOKEN = re.compile(rf"{_BREAK}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>|{_CODE})")
 _SRT_TOKEN = re.compile(
     rf"{_BREAK}|<(?P<end>/?)(?P<name>i|b|u|s|font|c|v|lang|ruby|rt)(?![\w-])[^<>\r\n]*>"
-    r"|\{\\(?P<style>[ibus])(?P<on>[01])\}|(?P<other>\{\\[^{}\r\n]*\})",
+    rf"|\{{\\(?P<style>[ibus])(?P<on>[01])\}}|(?P<other>{_CODE}|&nbsp;)",
     re.IGNORECASE,
 )
 _NOT_COPIED = frozenset(("v", "ruby", "rt"))
-_DASH = re.compile(r"[-–—‐](?![-–—‐\d])[ \t\u00a0]*")
-_LEAD = re.compile(rf"(?:{_DASH.pattern}|[♪♫][ \t\u00a0]*)+")
-"""Dash of a speaker, or marks of music, before a text."""
-_MUSIC = "♪♫ \t\u00a0"
-_TAGS = r"(?:<[^<>]*>|\{\\[^{}]*\}|[ \t])*"
+_HARD_SPACES = ("\\h", "&nbsp;")
+_GAP = r"[ \t\u00a0]*"
+_LEAD = re.compile(rf"(?:(?:[-–—‐](?![-–—‐\d])|(?:>|&gt;){{2,}}|[-–—‐]{{2,}}|[♪♫♬♩¶]|[#~*]+(?=[ \t])){_GAP})+")
+"""Dash or >> of a speaker, or marks of music, before a text."""
+_TAIL = re.compile(rf"(?:{_GAP}(?:[♪♫♬♩¶]|(?<=\s)[#~*]+|[-–—‐]{{2,}}))*{_GAP}$")
+_TAGS = r"(?:<[^<>]*>|\{(?:\\|[A-Za-z]:)[^{}]*\}|[ \t])*"
 _SPEAKER_LINE = re.compile(rf"(?:\r\n|\r|\n)(?={_TAGS}{_LEAD.pattern}\S)")
 _VOICE = re.compile(r"<v[.\s][^<>]*>", re.IGNORECASE)
 _FINAL = re.compile(r"[.!?…。！？؟।♪♫][\"'”’“»«)\]」』）】]*\s*$")
@@ -109,7 +118,7 @@ class SubtitleFile(TextFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Their cues and lines are cut anew."""
-        newline = next((match[0] for match in re.finditer(r"\r\n|\r|\n", self.text)), "\n")
+        file_newline = next((match[0] for match in re.finditer(r"\r\n|\r|\n", self.text)), "\n")
         replacements = []
         if self.is_vtt and language:
             header = re.split(r"(?:\r\n|\r|\n){2}|-->", self.text, maxsplit=1)[0]
@@ -117,6 +126,8 @@ class SubtitleFile(TextFile):
                 replacements.append((*match.span(1), language))
         for region, old, new in zip(self.regions, self.units, units, strict=True):
             if new != old:
+                escaped = re.search(r"(?<!:)\\[Nn]", self.text[region.start : region.end])
+                newline = escaped[0] if escaped else file_newline
                 replacements.append((region.start, region.end, lay_out_cues(old, new, region, newline, self._escape)))
         return self.render(units, replacements)
 
@@ -156,7 +167,9 @@ def read(data: bytes, path: str, config: ReadConfig) -> SubtitleFile:
 def _find_cues(text: str, is_vtt: bool, skipped: list[Skipped]) -> Iterator[tuple[int, int, float, float, str]]:
     """Yield the start and end of the text of each cue (0, 0 without text), its times in seconds, and its name."""
     lines = [match.span(1) for match in _LINE.finditer(text)]
-    timings = [index for index, (start, end) in enumerate(lines) if "-->" in text[start:end]]
+    timings = [
+        i for i, (start, end) in enumerate(lines) if "-->" in text[start:end] or _TWO_TIMES.match(text, start, end)
+    ]
     number = 0
     for place, index in enumerate(timings):
         match = _TIMING.match(text, lines[index][0], lines[index][1])
@@ -179,7 +192,7 @@ def _find_cues(text: str, is_vtt: bool, skipped: list[Skipped]) -> Iterator[tupl
 
 
 def _find_paragraphs(text: str, lines: Sequence[tuple[int, int]], is_vtt: bool) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of the text of a cue; a SubRip cue with empty lines has several parts."""
+    """Yield the start and end of the parts of a cue between lines without text; an empty line ends a WebVTT cue."""
     begin = None
     for start, end in [*lines, (0, 0)]:
         if text[start:end].strip():
@@ -188,9 +201,7 @@ def _find_paragraphs(text: str, lines: Sequence[tuple[int, int]], is_vtt: bool) 
         elif begin is not None:
             yield begin, stop
             begin = None
-            if is_vtt:
-                return
-        elif is_vtt:
+        if is_vtt and start == end:
             return
 
 
@@ -209,7 +220,8 @@ def _read_turns(text: str, start: int, end: int, first: float, last: float, name
         if inner := tokens[prefix:suffix]:
             words = "".join(_plain(text, token, is_vtt) for token in tokens[prefix:]).rstrip()
             voice = "".join(_VOICE.findall(text[begin : inner[0].start]))
-            has_mark = any(token.kind == "mark" for token in tokens[:prefix])
+            marks = [text[token.start : token.end] for token in tokens[:prefix] if token.kind == "mark"]
+            has_mark = any(not mark.startswith("--") for mark in marks)
             turns.append(_Turn(inner, first, last, name, words, voice, has_mark))
     return turns
 
@@ -230,7 +242,8 @@ def _find_tokens(text: str, start: int, end: int, is_vtt: bool) -> list[_Token]:
             if not has_words and (lead := _LEAD.match(text, begin, close)):
                 tokens.append(_Token(begin, lead.end(), "mark"))
                 begin = lead.end()
-            final = begin + len(text[begin:close].rstrip(_MUSIC))
+            tail = _TAIL.search(text, begin, close)
+            final = tail.start() if tail else close
             if begin < final:
                 tokens.append(_Token(begin, final, "text"))
                 has_words = True
@@ -294,13 +307,19 @@ def _is_final(turn: _Turn) -> bool:
     return _FINAL.search(turn.text[-20:]) is not None
 
 
+def _is_title(text: str) -> bool:
+    return text.isupper() and sum(map(str.isalpha, text)) >= _MIN_TITLE
+
+
 def _belongs(group: Sequence[_Turn], turn: _Turn) -> bool:
     """Return whether a turn goes on with the sentence of those before it."""
     before = group[-1]
     return not (
         len(group) >= MAX_CUES
         or _is_final(before)
-        or not -MAX_OVERLAP <= turn.first - before.last <= MAX_PAUSE
+        or not (turn.first == before.first or -MAX_OVERLAP <= turn.first - before.last <= MAX_PAUSE)
+        or not (has_letters(before.text) and has_letters(turn.text))
+        or _is_title(before.text) != _is_title(turn.text)
         or turn.has_mark
         or turn.voice != before.voice
         or turn.text[0] in "[(（【"
@@ -343,6 +362,6 @@ def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
         elif token.kind == "close":
             builder.close(opened.pop(), content)
         elif token.kind == "single":
-            builder.add_alone(id, content)
+            builder.add_alone(id, content, is_space=content in _HARD_SPACES)
         else:
             builder.add_text(_plain(file.text, token, file.is_vtt))
