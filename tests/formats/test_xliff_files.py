@@ -221,6 +221,76 @@ def test_segments_with_a_translation_stay():
     assert '<mrk mtype="seg" mid="0">Eins.</mrk> <mrk mtype="seg" mid="1">[Ťéxt.]</mrk></g></target>' in translate(text)
 
 
+TRADOS = 'xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0"'
+MEMOQ = 'xmlns:mq="MQXliff"'
+PHRASE = 'xmlns:m="http://www.memsource.com/mxlf/2.0"'
+
+
+def trados(definition, target):
+    mark = '<seg-source><mrk mtype="seg" mid="7">Text.</mrk></seg-source>'
+    target = "" if target is None else f'<target><mrk mtype="seg" mid="7">{target}</mrk></target>'
+    definitions = f'<sdl:seg-defs><sdl:seg id="7" {definition}/></sdl:seg-defs>'
+    return old(f'<trans-unit id="1" {TRADOS}><source>Text.</source>{mark}{target}{definitions}</trans-unit>')
+
+
+def with_attributes(attributes, target):
+    target = "" if target is None else f"<target>{target}</target>"
+    return old(f'<trans-unit id="1" {attributes}><source>Text.</source>{target}</trans-unit>')
+
+
+@pytest.mark.parametrize(
+    ("make", "attributes", "targets"),
+    [
+        (trados, 'conf="Translated"', ["Text.", "Satz.", ""]),
+        (trados, 'conf="ApprovedTranslation"', ["Text.", "Satz."]),
+        (trados, 'conf="ApprovedSignOff"', ["Text."]),
+        (trados, 'conf="RejectedTranslation"', ["Text."]),
+        (trados, 'conf="Draft" locked="true"', ["Text.", "", None]),
+        (with_attributes, f'{MEMOQ} mq:status="ManuallyConfirmed"', ["Text.", ""]),
+        (with_attributes, f'{MEMOQ} mq:status="Proofread"', ["Text."]),
+        (with_attributes, f'{MEMOQ} mq:status="Reviewer1Confirmed"', ["Text."]),
+        (with_attributes, f'{MEMOQ} mq:status="NotStarted" mq:locked="locked"', ["Text.", "", None]),
+        (with_attributes, f'{PHRASE} m:confirmed="1"', ["Text.", ""]),
+        (with_attributes, f'{PHRASE} m:confirmed="0" m:locked="true"', ["Text.", "", None]),
+    ],
+)
+def test_locked_and_confirmed_segments_stay(make, attributes, targets):
+    for target in targets:
+        text = make(attributes, target)
+        assert translate(text, "de") == text
+        assert [each.reason.split()[0] for each in load(text).skipped] == [
+            "locked" if "locked=" in attributes else "confirmed"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("make", "attributes", "targets"),
+    [
+        (trados, 'conf="Draft"', ["Text.", "", None]),
+        (trados, 'conf="Draft" locked="false"', ["Text."]),
+        (with_attributes, f'{MEMOQ} mq:status="NotStarted"', ["Text.", "", None]),
+        (with_attributes, f'{MEMOQ} mq:status="Pretranslated"', ["Text."]),
+        (with_attributes, f'{PHRASE} m:confirmed="0" m:locked="false"', ["Text.", "", None]),
+    ],
+)
+def test_open_segments_without_a_translation_are_translated(make, attributes, targets):
+    for target in targets:
+        assert len(load(make(attributes, target)).units) == 1
+
+
+@pytest.mark.parametrize("state", ["final", "signed-off", "translated", "needs-review-translation", "x-done"])
+def test_a_translation_with_a_state_stays_though_it_equals_its_source(state):
+    text = old(f'<trans-unit id="1"><source>Text.</source><target state="{state}">Text.</target></trans-unit>')
+    assert translate(text, "de") == text
+
+
+def test_a_locked_segment_without_a_target_stays_empty_beside_others():
+    source = '<seg-source><mrk mtype="seg" mid="1">Text.</mrk> <mrk mtype="seg" mid="2">Te.</mrk></seg-source>'
+    definitions = '<sdl:seg-defs><sdl:seg id="1" locked="true"/><sdl:seg id="2"/></sdl:seg-defs>'
+    text = old(f'<trans-unit id="1" {TRADOS}><source>Text. Te.</source>{source}{definitions}</trans-unit>')
+    assert '<target><mrk mtype="seg" mid="1"></mrk> <mrk mtype="seg" mid="2">[Ťé.]</mrk></target>' in translate(text)
+
+
 def test_extensions_and_alternatives_keep_their_bytes():
     sdl = (
         f'<trans-unit id="a" xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0"><source>x</source>{SEGMENTS}'

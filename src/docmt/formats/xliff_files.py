@@ -1,13 +1,14 @@
 """XLIFF 1.2 and 2.0 to 2.2, with the extensions of other tools: the sources are read, the targets are written.
 
-Segments with a translation stay, unless their state is new or initial. Inline elements are codes that are not copied,
+Segments with a translation stay, unless their state is new or initial, and so do those that people have locked or
+confirmed. Inline elements are codes that are not copied,
 because tools compare their number in source and target. Extensions keep their bytes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -20,7 +21,16 @@ from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
 
 _URI = re.compile(r"(?:\{(?:urn:oasis:names:tc:xliff:document:(\d)\.\d)\})?xliff")
-_OLD_STATES = frozenset(["new", "needs-translation"])
+_NEW_STATES = frozenset(["new", "needs-translation", "initial"])
+_FINISHED = {
+    "locked": re.compile("(?i)true|yes|1|locked"),
+    "confirmed": re.compile("(?i)true|yes|[1-9]"),
+    "conf": re.compile("Translated|(?:Approved|Rejected)\\w+"),
+    "status": re.compile("(?i)\\w*confirmed\\w*|proofread|approved|reviewed|finished|translated"),
+}
+"""Attributes by which people finish a segment, and their values: of Phrase (`m:confirmed`), SDL Trados (`conf`), memoQ
+(`mq:status`), and of several tools (`locked`). Such a segment stays even if it is empty or equal to the source."""
+_FINISHED_REASONS = ("locked segments", "confirmed segments")
 _STARTS = {"sc": ("id",), "sm": ("id",), "bx": ("rid", "id"), "bpt": ("rid", "id")}
 _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ept": ("rid", "id")}
 """Elements that begin and end pairs, and the attributes that their elements share."""
@@ -34,6 +44,8 @@ class _Segment:
     target: Element | None
     unit: int | None
     """index of the unit; None for a skipped segment"""
+    is_finished: bool = False
+    """whether people have locked or confirmed it"""
 
 
 @dataclass(frozen=True)
@@ -135,8 +147,10 @@ class XliffFile(UnitFile):
                 pairs = self._find_segments(entry)
                 name = id if self._is_old or len(parts) == 1 else f"{id}/{part.attributes.get('id', len(self.units))}"
                 for segment, target, mid in pairs:
-                    unit_index = self._add_unit(entry, segment, target, reason, f"{name}/{mid}" if mid else name)
-                    entry.segments.append(_Segment(segment, target, unit_index))
+                    states = _read_states(unit, *filter(None, (part, entry.target)), mid=mid)
+                    why = reason or self._find_reason_of_segment(states, segment, target)
+                    unit_index = self._add_unit(segment, why, f"{name}/{mid}" if mid else name)
+                    entry.segments.append(_Segment(segment, target, unit_index, why.startswith(_FINISHED_REASONS)))
                 yield entry
 
     def _find_segments(self, entry: _Entry) -> list[tuple[Element, Element | None, str]]:
@@ -166,31 +180,24 @@ class XliffFile(UnitFile):
             element = element.parent
         return 'translate="no"' if element and element.attributes["translate"] == "no" else ""
 
-    def _add_unit(self, entry: _Entry, source: Element, target: Element | None, reason: str, id: str) -> int | None:
+    def _find_reason_of_segment(self, states: Mapping[str, str], source: Element, target: Element | None) -> str:
+        """Return why a segment is not translated, or an empty text. Without a state, a copy of the source is none."""
+        if any(name in states and values.fullmatch(states[name]) for name, values in _FINISHED.items()):
+            return _FINISHED_REASONS[not _FINISHED["locked"].fullmatch(states.get("locked", ""))]
+        if target is not None and target.text().strip():
+            state = states.get("state", "")
+            if state not in _NEW_STATES if state else target.text() != source.text():
+                return "translated segments"
+        return "ICU messages" if is_icu_message(source.text()) else ""
+
+    def _add_unit(self, source: Element, reason: str, id: str) -> int | None:
         """Add the unit of a segment, and return its index. Return None if it is skipped."""
         builder = UnitBuilder(hold_spaces=True)
         _InlineReader(self._file, self._core, builder).add(source.children)
         unit = _hide_placeholders(builder.finish(id))
-        if not has_letters(unit.text):
-            return None
-        if not reason and self._is_translated(entry, source, target):
-            reason = "translated segments"
-        if not reason and is_icu_message(source.text()):
-            reason = "ICU messages"
         if reason:
             self.skip(reason, unit.text)
-            return None
-        return self.add_unit(unit)
-
-    def _is_translated(self, entry: _Entry, source: Element, target: Element | None) -> bool:
-        """Return whether a segment has a translation that stays. Without a state, a copy of the source is none."""
-        if target is None or not target.text().strip():
-            return False
-        holder = entry.target if self._is_old else entry.element
-        state = holder.attributes.get("state", "") if holder else ""
-        if not state:
-            return target.text() != source.text()
-        return state not in _OLD_STATES if self._is_old else state != "initial"
+        return None if reason or not has_letters(unit.text) else self.add_unit(unit)
 
     def _write_entry(self, entry: _Entry, segments: Sequence[_Segment], units: Sequence[Unit]) -> list[Replacement]:
         """Return the replacements that write the target of an entry."""
@@ -232,7 +239,7 @@ class XliffFile(UnitFile):
             parts.append(text[position : each.source.inner_start])
             if each.unit is not None:
                 parts.append(self._render(units, each.unit))
-            else:
+            elif each.target or not each.is_finished:
                 kept = each.target or each.source
                 parts.append(text[kept.inner_start : kept.inner_end])
             position = each.source.inner_end
@@ -252,6 +259,18 @@ class XliffFile(UnitFile):
         ]
         state = "needs-review-translation" if self._is_old else "translated"
         return [set_attribute(self._file, element, "state", state), *removed]
+
+
+def _read_states(*elements: Element, mid: str) -> dict[str, str]:
+    """Return the attributes that tell the state of a segment, without prefixes.
+
+    elements: that of the unit, and those of the segment. mid: its name in the definitions that Trados adds to the unit.
+    """
+    definitions = [
+        each for child in elements[0].elements if child.name.endswith("}seg-defs") for each in child.elements
+    ]
+    found = [*elements, *(each for each in definitions if each.attributes.get("id") == mid)]
+    return {name.rpartition("}")[2]: value for each in found for name, value in each.attributes.items()}
 
 
 def _hide_placeholders(unit: Unit) -> Unit:
