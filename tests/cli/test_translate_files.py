@@ -70,7 +70,12 @@ def test_a_layout_of_text_for_a_page_is_warned_of(run, page, tmp_path):
 
 @pytest.mark.parametrize(
     ("data", "name"),
-    [(b'# x\nmsgid "New"\nmsgstr ""\n', "po"), (b'{\n  "title": "New"\n}\n', "json"), (b"It is [new].\n", "")],
+    [
+        (b'# x\nmsgid "New"\nmsgstr ""\n', "po"),
+        (b'{\n  "title": "New"\n}\n', "json"),
+        (b"id,text\n1,It is new.\n", "tsv"),
+        (b"It is [new].\n", ""),
+    ],
 )
 def test_standard_input_that_looks_like_markup_is_warned_of(run, data, name):
     outcome = call("translate", run, *QUICK, stdin=data)
@@ -194,6 +199,9 @@ def test_what_has_no_effect_is_refused(run, page, tmp_path):
     old = tmp_path / "old.doc"
     old.write_bytes(b"\xd0\xcf")
     fails("translate", run, old, "-o", out, message="Save it as docx without macros, and translate that")
+    for format in ("text", "jsonl"):
+        message = f"is translated into {format}, but"
+        fails("translate", run, page, "-o", tmp_path / "out.docx", "--format", format, message=message)
     text = tmp_path / "a.txt"
     text.write_text("It is cheap.\n")
     fails("translate", run, text, "-o", out, "--fields", "a", message="--fields is for files with markup")
@@ -223,6 +231,41 @@ def test_csv_on_standard_input(run):
     outcome = call("translate", run, "--format", "tsv", "--fields", "text", *QUICK, stdin=b'id,text\n"1","It, is."\n')
     assert outcome.status == 0, outcome.err
     assert re.fullmatch(r'id,text\n"1","[^"]*"\n', outcome.out) and "It, is." not in outcome.out
+
+
+def test_a_page_with_the_name_of_a_text_stays_a_page(run, tmp_path):
+    path, out = tmp_path / "a.txt", tmp_path / "out"
+    out.mkdir()
+    path.write_text(PAGE)
+    outcome = call("translate", run, path, "-o", out, *QUICK)
+    assert outcome.status == 0 and "a.txt is html by its content, and stays so" in outcome.err
+    assert "<b>" in (out / "a.txt").read_text()
+    assert call("translate", run, path, "-o", out, "--format", "text", *QUICK).status == 0
+    assert "<b>" not in (out / "a.txt").read_text()
+
+
+def test_format_text_reads_a_file_of_any_name(run, tmp_path):
+    for name, content in (("a.rst", "It is new.\n"), ("a.txt", "<?xml version='1.0'?>\nIt is new.\n")):
+        path = tmp_path / name
+        path.write_text(content)
+        fails("translate", run, path, "-o", tmp_path / "b.txt", message="which docmt does not read")
+        assert call("translate", run, path, "-o", tmp_path / "b.txt", "--format", "text", *QUICK).status == 0
+
+
+@pytest.mark.parametrize("suffix", ["xlf", "xliff", "sdlxliff", "mqxliff", "mxliff", "txlf", "other"])
+def test_every_name_of_xliff_is_read_and_written(run, tmp_path, suffix):
+    unit = '<trans-unit id="1"><source>It is new.</source></trans-unit>'
+    path, out = tmp_path / f"a.{suffix}", tmp_path / "out"
+    out.mkdir()
+    path.write_text(
+        '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="en"'
+        f' target-language="de" datatype="x"><body>{unit}</body></file></xliff>'
+    )
+    for output in (out, tmp_path / f"b.{suffix}"):
+        outcome = call("translate", run, path, "-o", output, *QUICK)
+        assert outcome.status == 0, outcome.err
+    assert (out / path.name).read_bytes() == (tmp_path / f"b.{suffix}").read_bytes()
+    assert b"<target>" in (out / path.name).read_bytes()
 
 
 def test_compressed_pages(run, page, tmp_path):

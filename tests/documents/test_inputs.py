@@ -12,7 +12,7 @@ import zstandard
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import compress, read_text, write_text
 from docmt.documents import Document, read_documents, read_input, read_parallel
-from docmt.documents.input_formats import detect_format
+from docmt.documents.input_formats import check_known, detect_format, guess_markup
 from docmt.documents.segmentation import find_fenced_code, knows_language
 from docmt.documents.words import has_letters
 
@@ -177,6 +177,8 @@ REFUSED = {
     "vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\nHi.\n",
     "page": "\n<!DOCTYPE html>\n<p>Hi.</p>",
     "page2": "<html lang='en'>\n",
+    "x.sgm": "<refset setid='a'>\n",
+    "testset": "<tstset setid='a'>\n",
     "xml": "\ufeff<?xml version='1.0'?>\n<x/>",
     "pdf": "%PDF-1.4\n",
 }
@@ -321,3 +323,54 @@ def test_frames_of_pzstd_and_of_a_long_window(tmp_path: Path) -> None:
 def test_hashtags_are_no_comments_of_a_po_file():
     """Nor does it take for ever to see that."""
     assert detect_format("-", " ".join(f"#tag{i}" for i in range(300)) + " x\n") == "text"
+
+
+@pytest.mark.parametrize(
+    ("text", "look"),
+    [
+        ("<p>It is <b>good</b>.</p>", "html"),
+        ("<a><b>One</b><b>Two</b></a>", "html"),
+        ('msgid "a"\nmsgstr ""\n', "po"),
+        ('{\n "a": "b"\n}', "json"),
+        ("\\documentclass{article}\n\\begin{document}\nHi.\n", "LaTeX"),
+        ("def f(x):\n    if x:\n        return (x)\n", "program code"),
+        ("int main() {\n  run();\n}\n#include <x>\n", "program code"),
+        ("id,text\n1,It is good.\n2,It is bad.\n", "tsv"),
+        ('id;text\r\n1;"It is; or not."\r\n', "tsv"),
+        ("It is good, I think.\nIt is bad, I know.\n", ""),
+        ("One; two\nthree; four\n", ""),
+        ("We came for this:\nit is a < b.\n", ""),
+        ("For\tAgainst\n1\t2\n", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_text_looks_like(text: str, look: str) -> None:
+    assert guess_markup(text) == look
+
+
+def test_files_of_unknown_formats_are_refused_with_advice() -> None:
+    for suffix in [
+        "ini",
+        "toml",
+        "rst",
+        "adoc",
+        "tex",
+        "php",
+        "svg",
+        "dfxp",
+        "ics",
+        "eml",
+        "lrc",
+        "py",
+        "yaml",
+        "resx",
+        "xcstrings",
+        "ass",
+        "vue",
+        "mobi",
+        "doc",
+    ]:
+        with pytest.raises(DocmtError, match=f"a.{suffix} is a {suffix} file, .* Save it as .*, and translate that"):
+            check_known(f"a.{suffix}")
+    for suffix in ["txt", "en", "cs", "pl", "ts", "ml", "properties", "strings", "arb", "ipynb", "mdx"]:
+        check_known(f"a.{suffix}")

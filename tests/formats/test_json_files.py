@@ -8,7 +8,7 @@ from generated_files import check_files, read_mutants
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
-from docmt.formats.json_files import is_identifier, read
+from docmt.formats.json_files import is_identifier, read, read_notebook
 from docmt.formats.units import ReadConfig, Unit
 
 MENU = """{
@@ -161,3 +161,48 @@ def test_generated_files(value, is_ascii):
 @pytest.mark.full
 def test_mutants():
     assert list(read_mutants(lambda data: read(data, "x.json", ReadConfig(("*",))), MENU.encode()))
+
+
+ARB = """{
+  "@@locale": "en", "title": "The report",
+  "@title": {"description": "Title of the page"},
+  "hello": "Hello {name}", "@hello": {"placeholders": {"name": {}}},
+  "count": "{n, plural, one{One vote} other{{n} votes}}", "color": "#ff0000"
+}
+"""
+
+
+def test_messages_of_arb_need_no_fields():
+    file = read(ARB.encode(), "app_en.arb", ReadConfig())
+    assert [(unit.id, unit.text) for unit in file.units] == [("title", "The report"), ("hello", "Hello")]
+    assert [each.reason for each in file.skipped] == ["ICU messages", "identifiers"]
+    assert file.write(file.units) == ARB.encode()
+    new = file.write([Unit("Le rapport"), file.units[1]], "fr-CA").decode()
+    assert new == ARB.replace("The report", "Le rapport").replace('"en"', '"fr_CA"')
+    assert [unit.id for unit in read(ARB.encode(), "a.arb", ReadConfig(("title",))).units] == ["title"]
+
+
+CELLS = [
+    {
+        "cell_type": "markdown",
+        "metadata": {"a": "The"},
+        "source": ["# The report\n", "\n", "See `x`, é.\n", "\n", "End"],
+    },
+    {"cell_type": "code", "outputs": [{"text": ["The House\n"]}], "source": ["print('The House')"], "x": 1e5},
+    {"cell_type": "markdown", "source": "One string."},
+    {"cell_type": "markdown", "source": []},
+    {"cell_type": "raw", "source": ["The raw text"]},
+]
+
+
+@pytest.mark.parametrize("indent", [1, None, "\t"])
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_only_markdown_cells_of_a_notebook_change(indent, is_ascii):
+    text = json.dumps({"cells": CELLS, "nbformat": 4}, indent=indent, ensure_ascii=is_ascii)
+    file = read_notebook(text.encode(), "a.ipynb", ReadConfig())
+    assert [unit.text for unit in file.units] == ["The report", "See , é.", "End", "One string."]
+    assert [each.reason for each in file.skipped] == ["code", "code"]
+    assert file.write(file.units) == text.encode()
+    new = [replace(unit, text=unit.text.replace("The report", "À la").replace("One", "Un")) for unit in file.units]
+    expected = text.replace("The report\\n", f"{json.dumps('À', ensure_ascii=is_ascii)[1:-1]} la\\n")
+    assert file.write(new) == expected.replace("One string", "Un string").encode()

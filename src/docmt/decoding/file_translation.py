@@ -42,7 +42,15 @@ Align = Callable[[Sequence[PartialTranslation], Sequence[Sequence[int]]], list[P
 """Adds alignments to these sentences of parts."""
 FIELD_SEPARATOR = "|"
 """Between the format and the fields that an XLIFF file names."""
-_DISTINCT_SUFFIXES = {".odt", ".odp", ".ods", ".tsv", ".csv"}  # of one format, but not of one content
+_DISTINCT_SUFFIXES = {
+    ".odt",
+    ".odp",
+    ".ods",
+    ".tsv",
+    ".csv",
+    ".properties",
+    ".strings",
+}  # of one format, but not of one content
 BILINGUAL_SUFFIXES = (".html", ".xlf", ".xliff", ".tmx")
 
 
@@ -110,7 +118,7 @@ class FileTranslation:
         """Raise DocmtError for an output whose suffix is that of another format."""
         given, suffix = map(find_content_suffix, (self._path, path))
         suffixes = (given,) if given in _DISTINCT_SUFFIXES else self.format.suffixes
-        if suffix and suffix not in suffixes and path != os.devnull:
+        if suffix and suffix not in (given, *suffixes) and path != os.devnull:
             names = " or ".join(suffixes)
             message = (
                 f"{self._path} is translated into {self.format.name}, but {path} ends in {suffix}: end it in {names}"
@@ -200,7 +208,8 @@ def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | b
 
     format: name of the format, or "auto" by name and content. Raises DocmtError if it cannot be read.
     """
-    check_known(path)
+    if format == "auto":
+        check_known(path, ", or add --format text if it is plain text")
     data = read_bytes(path)
     detected = FORMATS.get(format) or find_format(path, data)
     return FileTranslation(path, data, detected, config) if detected else data

@@ -24,6 +24,7 @@ its `target` is empty.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,10 +37,11 @@ from docmt.core.plain_text import BYTE_ORDER_MARK, STANDARD, plain_name, read_li
 
 DOCUMENT_MARK = "<d>"
 """The line that opens a document in a text file of one sentence a line."""
-FormatName = Literal[
-    "html", "xhtml", "epub", "markdown", "docx", "pptx", "xlsx", "odf", "srt", "vtt", "xliff", "po", "json", "tsv"
-]
+_DocumentFormat = Literal["html", "xhtml", "epub", "markdown", "docx", "pptx", "xlsx", "odf", "srt", "vtt"]
+_MessageFormat = Literal["xliff", "po", "json", "notebook", "strings", "tsv"]
+FormatName = Literal[_DocumentFormat, _MessageFormat]
 """Formats that are read as units."""
+_ROWS = 20
 _HEAD = 4000
 """Characters of a file that show its format."""
 
@@ -64,13 +66,14 @@ class FileFormat(NamedTuple):
         return self.reader.partition(".")[0]
 
 
-_ODF, _XLIFF = (".odt", ".odp", ".ods"), (".xlf", ".xliff", ".sdlxliff", ".mqxliff")
+_ODF, _XLIFF = (".odt", ".odp", ".ods"), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff", ".txlf")
+_MARKDOWN = (".md", ".markdown", ".mdx", ".rmd", ".qmd")
 _OFFICE, _SUBTITLES = "an office document", "a subtitle file"
 _TABLE = (
     FileFormat("html", (".html", ".htm"), "html_pages.read", "a web page", is_checked=True),
     FileFormat("xhtml", (".xhtml",), "html_pages.read_xhtml", "a web page", is_checked=True),
     FileFormat("epub", (".epub",), "epub_books.read", _OFFICE, is_checked=True),
-    FileFormat("markdown", (".md", ".markdown"), "markdown_texts.read", "Markdown", is_checked=True, has_fields=True),
+    FileFormat("markdown", _MARKDOWN, "markdown_texts.read", "Markdown", is_checked=True, has_fields=True),
     FileFormat("docx", (".docx",), "word_documents.read", _OFFICE, is_checked=True),
     FileFormat("pptx", (".pptx",), "presentations.read", _OFFICE, is_checked=True),
     FileFormat("xlsx", (".xlsx",), "workbooks.read", _OFFICE, is_checked=True),
@@ -79,10 +82,13 @@ _TABLE = (
     FileFormat("vtt", (".vtt",), "subtitles.read", _SUBTITLES, is_checked=True),
     FileFormat("xliff", _XLIFF, "xliff_files.read", "an XLIFF file"),
     FileFormat("po", (".po", ".pot"), "gettext_files.read", "a gettext file"),
-    FileFormat("json", (".json",), "json_files.read", "plain JSON", has_fields=True),
+    FileFormat("json", (".json", ".arb"), "json_files.read", "plain JSON", has_fields=True),
+    FileFormat("notebook", (".ipynb",), "json_files.read_notebook", "a notebook"),
+    FileFormat("strings", (".properties", ".strings"), "string_files.read", "a file of strings"),
     FileFormat("tsv", (".tsv", ".csv"), "table_files.read", "", has_fields=True),
     FileFormat("tmx", (".tmx",), "", "a translation memory"),
     FileFormat("xml", (".xml",), "", "an XML file"),
+    FileFormat("sgml", (".sgm", ".sgml"), "", "an SGML file"),
     FileFormat("pdf", (".pdf",), "", "a PDF document"),
 )
 _BY_NAME = {each.name: each for each in _TABLE}
@@ -97,6 +103,7 @@ _BEGINNINGS = {
     "xliff": r"(?s)<(.*<)?xliff[\s>]",
     "xhtml": r"(?s)<\?xml.*<html[\s>]",
     "xml": r"<\?xml\s",
+    "sgml": r"(?i)<(?:refset|srcset|tstset|mteval|doc\s[^>]*docid=)|<!doctype (?!html)",
     "pdf": r"%PDF-\d",
 }
 _PACKAGES = {
@@ -108,16 +115,25 @@ _PACKAGES = {
 }
 """Names in the directories of zip packages."""
 _SAVE_AS = {
-    **dict.fromkeys((".doc", ".rtf", ".docm", ".dotm", ".dotx"), "docx without macros"),
-    **dict.fromkeys((".ppt", ".pptm", ".ppsx", ".ppsm", ".potx"), "pptx without macros"),
-    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".xltx"), "xlsx without macros"),
-    **dict.fromkeys((".fodt", ".ott", ".sxw", ".pages"), "odt or docx"),
-    **dict.fromkeys((".fodp", ".key"), "odp or pptx"),
-    **dict.fromkeys((".fods", ".numbers"), "ods or xlsx"),
-    **dict.fromkeys((".ass", ".ssa", ".sub", ".sbv", ".ttml"), "srt or vtt"),
-    **dict.fromkeys((".yml", ".yaml", ".properties"), "JSON"),
-    **dict.fromkeys((".tex", ".rst", ".ipynb", ".org"), "Markdown, for example with pandoc"),
-    **dict.fromkeys((".mobi", ".azw3"), "epub"),
+    suffix: formats
+    for formats, suffixes in {
+        "docx without macros": ".doc .rtf .docm .dotm .dotx",
+        "pptx without macros": ".ppt .pptm .ppsx .ppsm .potx",
+        "xlsx without macros": ".xls .xlsm .xlsb .xltx",
+        "odt or docx": ".fodt .ott .sxw .pages",
+        "odp or pptx": ".fodp .key",
+        "ods or xlsx": ".fods .numbers",
+        "srt or vtt": ".ass .ssa .sub .sbv .ttml .dfxp .itt .scc .stl .smi .sami .lrc",
+        "JSON": ".yml .yaml .ini .toml .cfg .conf .plist",
+        "Markdown, for example with pandoc": ".tex .latex .rst .org .adoc .asciidoc .textile .wiki .mediawiki .typ",
+        "HTML": ".svg .mht .mhtml .dita .docbook .dbk .hbs .ejs .erb .jinja .liquid .twig",
+        "XLIFF": ".resx .xcstrings .stringsdict .tbx .txml .ttx",
+        "epub": ".mobi .azw3 .fb2",
+        "a text file": ".eml .msg .mbox .ics .vcf",
+        "JSON, gettext or XLIFF (its messages)": ".c .cpp .css .go .h .java .js .jsx .kt .lua .php .py .rb .sql .swift "
+        ".svelte .tsx .vue",
+    }.items()
+    for suffix in suffixes.split()
 }
 """Formats that docmt does not read, with those to save them as."""
 _EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
@@ -125,10 +141,39 @@ _AS_LINES = "into a file with one sentence a line, and translate that with --lay
 _ADVICE = {
     **dict.fromkeys(("srt", "vtt"), f"Put their text {_AS_LINES}"),
     **dict.fromkeys(("xliff", "po", "tmx"), f"Put the sentences of one language {_AS_LINES}"),
+    "sgml": f"Put its segments {_AS_LINES}",
     "json": "Write one object a line, with `text` or `source` sentences",
     "pdf": "Extract the text, for example with pdftotext, and translate that with --join-lines",
 }
 _FORCE_TEXT = ", or read it as plain text with --layout text"
+
+
+_TEXT_LOOKS = {
+    "html": (r"</[A-Za-z][\w:.-]*>", 2),
+    "po": (r'^msgid "', 1),
+    "json": (r'\A\s*[{\[]\s*(["{\[]|$)', 1),
+    "LaTeX": (r"\\(?:documentclass|usepackage|begin|section|item|chapter)\b", 2),
+    "program code": (
+        r"[{}][;,]?$|^#!|^#include|^\s*(?:class|const|def|for|from|function|if|import|let|public|return|var)\b.*[;:{)\]]$",
+        3,
+    ),
+}
+"""Regular expressions of formats, and how often they match at least in a text that looks like one."""
+
+
+def guess_markup(text: str) -> str:
+    """Return what a text without the name of a format looks like: a format, "LaTeX" or "program code", or nothing."""
+    for name, (look, least) in _TEXT_LOOKS.items():
+        if len(re.findall(look, text[:_HEAD], re.MULTILINE)) >= least:
+            return name
+    lines = text[:_HEAD].strip().splitlines()[:_ROWS]
+    return "tsv" if len(lines) > 1 and any(_is_table(lines, separator) for separator in ",;") else ""
+
+
+def _is_table(lines: Sequence[str], separator: str) -> bool:
+    """Return whether lines have equal numbers of cells without a space before them, as prose has after its commas."""
+    rows = list(csv.reader(lines, delimiter=separator))
+    return len(set(map(len, rows))) == 1 < len(rows[0]) and not any(cell[:1] == " " for row in rows for cell in row)
 
 
 def find_format_of_name(path: Path | str) -> FileFormat | None:
@@ -168,6 +213,15 @@ def detect_format(path: Path | str, text: str) -> Literal["text", "jsonl"]:
     check_name(path)
     check_markup(path, text, _FORCE_TEXT)
     return "text"
+
+
+def is_refused(path: Path | str, text: str) -> bool:
+    """Return whether a text is refused because its name or its beginning shows another format."""
+    try:
+        detect_format(path, text)
+    except DocmtError:
+        return True
+    return False
 
 
 def is_jsonl(path: Path | str) -> bool:

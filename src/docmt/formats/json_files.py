@@ -1,4 +1,7 @@
-"""JSON: the strings at named paths, such as those of catalogues of messages. All else keeps its bytes."""
+"""JSON: the strings at named paths, such as those of catalogues of messages. All else keeps its bytes.
+
+Two kinds need no names: messages of Flutter (x.arb), and the Markdown cells of notebooks (x.ipynb).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
+from docmt.documents.input_formats import find_content_suffix
 from docmt.documents.words import has_letters
+from docmt.formats import markdown_texts
 from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import is_icu_message, tidy_spaces
 from docmt.formats.units import ReadConfig, Skipped, Unit
@@ -64,33 +69,92 @@ class JsonFile(TextFile):
         super().__init__(data, path)
         self.spans: list[tuple[int, int]] = []
         """start and end of each unit's string with its quotes"""
+        self.locale: tuple[int, int] | None = None
+        """start and end of the string that names the language"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
-        """Return the file with other units. A file of ASCII with escapes stays one. It names no language."""
-        is_ascii = self.text.isascii() and re.search(r"\\u[0-9A-Fa-f]{4}", self.text) is not None
-        replacements = []
-        for (start, end), old, new in zip(self.spans, self.units, units, strict=True):
-            if new != old:
-                string = json.dumps(tidy_spaces(new).render(), ensure_ascii=is_ascii)
-                slash = "\\/" if "\\/" in self.text[start:end] else "/"
-                replacements.append((start, end, string.replace("/", slash)))
+        """Return the file with other units. A file of ASCII with escapes stays one. ARB names the language."""
+        replacements = [
+            (start, end, self.quote(tidy_spaces(new).render(), self.text[start:end]))
+            for (start, end), old, new in zip(self.spans, self.units, units, strict=True)
+            if new != old
+        ]
+        if language and self.locale:
+            start, end = self.locale
+            replacements.append((start, end, json.dumps(language.replace("-", "_"))))
         return self.render(units, replacements)
+
+    def quote(self, text: str, old: str) -> str:
+        """Return a string with the escapes that the file, and the string in its place, have."""
+        is_ascii = self.text.isascii() and re.search(r"\\u[0-9A-Fa-f]{4}", self.text) is not None
+        return json.dumps(text, ensure_ascii=is_ascii).replace("/", "\\/" if "\\/" in old else "/")
+
+
+class NotebookFile(JsonFile):
+    """A Jupyter notebook."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        super().__init__(data, path)
+        self.cells: list[tuple[list[_Value], markdown_texts.MarkdownFile]] = []
+        """strings of each Markdown cell, and its text"""
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the notebook with other units. A cell that changes keeps the form of its strings: one, or a list."""
+        replacements, position = [], 0
+        for values, cell in self.cells:
+            new = units[position : position + len(cell.units)]
+            position += len(cell.units)
+            if list(new) == cell.units:
+                continue
+            text, start, end = cell.write(new).decode(), values[0].start, values[-1].end
+            lines = re.findall(r"[^\n]*\n|[^\n]+", text) if values[0].is_in_list[-1] else [text]
+            between = self.text[values[0].end : values[1].start] if len(values) > 1 else ", "
+            replacements.append((start, end, between.join(self.quote(line, self.text[start:end]) for line in lines)))
+        return self.render(self.units, replacements)
+
+
+def read_notebook(data: bytes, path: str, config: ReadConfig) -> NotebookFile:
+    """Return the units of the Markdown cells of a notebook."""
+    file = NotebookFile(data, path)
+    kinds: dict[str, str] = {}
+    sources: dict[str, list[_Value]] = {}
+    for value in _find_strings(file):
+        if value.path[::2][:2] == ("cells", "cell_type"):
+            kinds[value.path[1]] = _decode(file, value.start, value.end)
+        elif value.path[::2][:2] == ("cells", "source"):
+            sources.setdefault(value.path[1], []).append(value)
+    for number, values in sources.items():
+        text = "".join(_decode(file, value.start, value.end) for value in values)
+        if kinds.get(number) == "markdown":
+            cell = markdown_texts.read(text.encode(errors="surrogatepass"), f"{path}, cell {number}", ReadConfig())
+            file.cells.append((values, cell))
+            file.units += cell.units
+            file.skipped += cell.skipped
+        else:
+            file.skip("code", text)
+    return file
 
 
 def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
     """Return the units of the strings that `config.fields` names.
 
     A field is a path with dots (menu.items.title), in which * is any key or index. One that names an object or a list
-    stands for all strings in it but identifiers. Raises DocmtError for broken JSON, and if a field has no strings.
+    stands for all strings in it but identifiers. ARB needs none: all its messages are read.
+    Raises DocmtError for broken JSON, and if a field has no strings.
     """
     file = JsonFile(data, path)
     values = list(_find_strings(file))
-    if not config.fields:
+    is_arb = find_content_suffix(path) == ".arb"
+    if is_arb:
+        file.locale = next(((value.start, value.end) for value in values if value.path == ("@@locale",)), None)
+        values = [value for value in values if not value.path[0].startswith("@")]
+    names = config.fields or (ANY,) * is_arb
+    if not names:
         raise DocmtError(
             f"{path}: name the values to translate with --fields, such as {_list_paths(file.text, values)}. "
             f"* is any key, and a path to an object or a list stands for all strings in it."
         )
-    fields = [tuple(each.split(".")) for each in config.fields]
+    fields = [tuple(each.split(".")) for each in names]
     used = set()
     for value in values:
         parts = tuple(".".join(value.path).split("."))  # keys may have dots

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from bisect import bisect_right
 from collections import Counter
@@ -44,11 +43,14 @@ from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
 from docmt.documents.input_formats import (
     FORMATS,
+    FileFormat,
     FormatName,
     find_content_suffix,
     find_format,
     find_format_of_name,
+    guess_markup,
     has_jsonl_name,
+    is_refused,
 )
 from docmt.documents.segmentation import knows_language
 
@@ -57,9 +59,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_SUFFIX_FORMATS = {".txt": "text", ".jsonl": "jsonl"}
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for languages without rules
-_BEGINNINGS = {"po": re.compile(r'^msgid "', re.M), "json": re.compile(r'\s*[{\[]\s*(["{\[]|$)')}
-_LOOKED_AT = 4000  # characters
 GROUP_DOCUMENTS = 64  # maximum documents of several files that are batched together
 
 
@@ -280,14 +281,12 @@ def _read(
                 raise DocmtError(f"{path}: --{name} is for files with markup, not for plain text and JSONL")
             _warn_of_markup(path, file, config.layout)
             text = decode_utf8(file, "standard input" if path == STANDARD else path)
-            input = read_input(
-                path, layout=config.layout, language=config.language, join_lines=config.join_lines, text=text
-            )
-            if path == STANDARD and input.format == "text":
-                _warn_of_markup_without_a_name(text)
+            layout = "text" if format == "text" and is_refused(path, text) else config.layout
+            input = read_input(path, layout=layout, language=config.language, join_lines=config.join_lines, text=text)
+            if format == layout == "auto" and input.format == "text":
+                _warn_of_markup_without_a_name(path, text)
             output_format = _output_format(format, input.format, "", output)
-            if output_format == "text":
-                _check_text_output(path, output)
+            _check_text_output(path, output, output_format, FORMATS["markdown"], find_format_of_name(path))
         except DocmtError as error:
             if len(outputs) == 1:
                 raise
@@ -298,11 +297,12 @@ def _read(
     return files
 
 
-def _check_text_output(path: str, output: str) -> None:
-    """Raise DocmtError for an output of text whose suffix is that of another format than Markdown and the input's."""
-    if find_format_of_name(output) not in (None, FORMATS["markdown"], find_format_of_name(path)):
+def _check_text_output(path: str, output: str, format: str, *allowed: FileFormat | None) -> None:
+    """Raise DocmtError for an output of text or JSONL whose suffix is that of a format which is not allowed."""
+    if find_format_of_name(output) not in (None, *allowed):
         name, suffix = "standard input" if path == STANDARD else path, Path(plain_name(output)).suffix
-        raise DocmtError(f"{name} is translated into text, but {output} ends in {suffix}: end it in .txt")
+        end = ".jsonl" if format == "jsonl" else ".txt"
+        raise DocmtError(f"{name} is translated into {format}, but {output} ends in {suffix}: end it in {end}")
 
 
 def _warn_of_markup(path: str, data: bytes, layout: Layout) -> None:
@@ -314,11 +314,12 @@ def _warn_of_markup(path: str, data: bytes, layout: Layout) -> None:
         )
 
 
-def _warn_of_markup_without_a_name(text: str) -> None:
-    """Warn if standard input looks like a format that only the name of a file tells."""
-    for name, beginning in _BEGINNINGS.items():
-        if beginning.search(text[:_LOOKED_AT]):
-            _log.warning(f"standard input looks like {name} but is translated as text: add --format {name}")
+def _warn_of_markup_without_a_name(path: str, text: str) -> None:
+    """Warn if a text looks like a format that the name of the file does not tell."""
+    if look := guess_markup(text):
+        name = "standard input" if path == STANDARD else path
+        advice = f"add --format {look}" if look in FORMATS else "save it as Markdown"
+        _log.warning(f"{name} looks like {look} but is translated as text: {advice}, or --format text if it is text")
 
 
 def _make_job(path: str, output: str, format: str, config: InputConfig, file: FileTranslation) -> TranslationJob:
@@ -327,9 +328,14 @@ def _make_job(path: str, output: str, format: str, config: InputConfig, file: Fi
         raise DocmtError(f"{path} is {file.format.name}, where paragraphs are marked: leave out --join-lines")
     if format == "auto":
         suffix = find_content_suffix(output)
-        format = {".txt": "text", ".jsonl": "jsonl"}.get(suffix, file.format.name)
+        has_equal_name = suffix == find_content_suffix(path) != ""
+        format = file.format.name if has_equal_name else _SUFFIX_FORMATS.get(suffix, file.format.name)
+        if has_equal_name and find_format_of_name(path) is None:
+            _log.warning(f"{path} is {format} by its content, and stays so; --format text writes its words only")
     if format == file.format.name:
         file.check_output(output)
+    else:
+        _check_text_output(path, output, format, FORMATS["markdown"])
     if format != file.format.name and file.bilingual:
         raise DocmtError(f"{path}: --bilingual needs output in {file.format.name}, not {format}: leave out one of them")
     if format == file.format.name and file.is_package and output == STANDARD and sys.stdout and sys.stdout.isatty():
