@@ -348,6 +348,9 @@ def test_what_a_text_looks_like(text: str, look: str) -> None:
     assert guess_markup(text) == look
 
 
+SUFFIXES = "ini toml rst adoc tex php svg dfxp ics eml lrc py yaml resx xcstrings ass vue mobi doc"
+
+
 def test_files_of_unknown_formats_are_refused_with_advice() -> None:
     for suffix in [
         "ini",

@@ -42,15 +42,7 @@ Align = Callable[[Sequence[PartialTranslation], Sequence[Sequence[int]]], list[P
 """Adds alignments to these sentences of parts."""
 FIELD_SEPARATOR = "|"
 """Between the format and the fields that an XLIFF file names."""
-_DISTINCT_SUFFIXES = {
-    ".odt",
-    ".odp",
-    ".ods",
-    ".tsv",
-    ".csv",
-    ".properties",
-    ".strings",
-}  # of one format, but not of one content
+_DISTINCT_FORMATS = {"odf", "tsv", "strings"}  # whose suffixes are not of one content
 BILINGUAL_SUFFIXES = (".html", ".xlf", ".xliff", ".tmx")
 
 
@@ -117,7 +109,7 @@ class FileTranslation:
     def check_output(self, path: str) -> None:
         """Raise DocmtError for an output whose suffix is that of another format."""
         given, suffix = map(find_content_suffix, (self._path, path))
-        suffixes = (given,) if given in _DISTINCT_SUFFIXES else self.format.suffixes
+        suffixes = (given,) if given and self.format.name in _DISTINCT_FORMATS else self.format.suffixes
         if suffix and suffix not in (given, *suffixes) and path != os.devnull:
             names = " or ".join(suffixes)
             message = (

@@ -17,7 +17,7 @@ from docmt.documents.input_formats import find_content_suffix
 from docmt.documents.words import has_letters
 from docmt.formats import markdown_texts
 from docmt.formats.patched_text import TextFile
-from docmt.formats.placeholders import is_icu_message, tidy_spaces
+from docmt.formats.placeholders import is_icu_message
 from docmt.formats.units import ReadConfig, Skipped, Unit
 
 MAX_DEPTH = 1000
@@ -69,20 +69,13 @@ class JsonFile(TextFile):
         super().__init__(data, path)
         self.spans: list[tuple[int, int]] = []
         """start and end of each unit's string with its quotes"""
-        self.locale: tuple[int, int] | None = None
-        """start and end of the string that names the language"""
+        self.locales: list[tuple[int, int]] = []
+        """start and end of the string that names the language, if one does"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. A file of ASCII with escapes stays one. ARB names the language."""
-        replacements = [
-            (start, end, self.quote(tidy_spaces(new).render(), self.text[start:end]))
-            for (start, end), old, new in zip(self.spans, self.units, units, strict=True)
-            if new != old
-        ]
-        if language and self.locale:
-            start, end = self.locale
-            replacements.append((start, end, json.dumps(language.replace("-", "_"))))
-        return self.render(units, replacements)
+        names = [(*span, json.dumps(language.replace("-", "_"))) for span in self.locales if language]
+        return self.render_strings(units, self.spans, self.quote, names)
 
     def quote(self, text: str, old: str) -> str:
         """Return a string with the escapes that the file, and the string in its place, have."""
@@ -146,7 +139,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
     values = list(_find_strings(file))
     is_arb = find_content_suffix(path) == ".arb"
     if is_arb:
-        file.locale = next(((value.start, value.end) for value in values if value.path == ("@@locale",)), None)
+        file.locales = [(value.start, value.end) for value in values if value.path == ("@@locale",)]
         values = [value for value in values if not value.path[0].startswith("@")]
     names = config.fields or (ANY,) * is_arb
     if not names:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decode_utf8
 from docmt.documents.words import has_letters
-from docmt.formats.placeholders import hide_placeholders, is_icu_message
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.units import Code, Skipped, Unit, UnitFile
 
 Span = tuple[int, int]
@@ -182,6 +182,21 @@ class TextFile(UnitFile):
     def render(self, units: Sequence[Unit], replacements: Iterable[Replacement] = ()) -> bytes:
         """Return the file with these units in its regions, and further replacements: see `PatchedText.render`."""
         return self._encoding.encode(self.patches.render(self.units, units, replacements), self.path)
+
+    def render_strings(
+        self,
+        units: Sequence[Unit],
+        spans: Sequence[Span],
+        quote: Callable[[str, str], str],
+        replacements: Iterable[Replacement] = (),
+    ) -> bytes:
+        """Return the file with these units as strings. quote: writes a value in the place of an old string."""
+        changed = [
+            (start, end, quote(tidy_spaces(new).render(), self.text[start:end]))
+            for (start, end), old, new in zip(spans, self.units, units, strict=True)
+            if new != old
+        ]
+        return self.render(units, [*changed, *replacements])
 
     def add_string(self, text: str, id: str) -> bool:
         """Add the unit of a string of a program, with its placeholders as codes. Return whether it has letters."""

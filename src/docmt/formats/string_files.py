@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from docmt.documents.input_formats import find_content_suffix
 from docmt.formats.json_files import is_identifier
 from docmt.formats.patched_text import Span, TextFile
-from docmt.formats.placeholders import tidy_spaces
 from docmt.formats.units import ReadConfig, Unit
 
 _PROPERTY = re.compile(
@@ -43,12 +42,7 @@ class StringsFile(TextFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Properties that are not UTF-8 get escapes for letters outside of ASCII."""
-        replacements = [
-            (*span, self._write_value(tidy_spaces(new).render(), self.text[slice(*span)]))
-            for span, old, new in zip(self._spans, self.units, units, strict=True)
-            if new != old
-        ]
-        return self.render(units, replacements)
+        return self.render_strings(units, self._spans, self._write_value)
 
     def _read_value(self, raw: str) -> str:
         value = _ESCAPE.sub(_decode_escape, raw).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -10,7 +10,6 @@ from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import FORMATS, find_content_suffix
 from docmt.documents.words import has_letters
 from docmt.formats.patched_text import TextFile
-from docmt.formats.placeholders import tidy_spaces
 from docmt.formats.units import ReadConfig, Unit
 
 TAB = "\t"
@@ -41,17 +40,12 @@ class TableFile(TextFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Quotes are kept, and added where a value needs them."""
-        replacements = [
-            (cell.start, cell.end, self._write_value(tidy_spaces(new).render(), cell))
-            for cell, old, new in zip(self.cells, self.units, units, strict=True)
-            if new != old
-        ]
-        return self.render(units, replacements)
+        return self.render_strings(units, [(cell.start, cell.end) for cell in self.cells], self._write_value)
 
-    def _write_value(self, value: str, cell: _Cell) -> str:
+    def _write_value(self, value: str, old: str) -> str:
         if not self.has_quotes:
             return _BREAKS.sub(" ", value)
-        if cell.is_quoted or re.search(rf'["\r\n{self.separator}]', value):
+        if old.startswith('"') or re.search(rf'["\r\n{self.separator}]', value):
             return '"' + value.replace('"', '""') + '"'
         return value
 
