@@ -305,7 +305,7 @@ class OfficeFile(UnitFile):
             elif child.name == _A_RUN:
                 form, text = child.find(_A_FORMAT), child.find(_A_TEXT)
                 head = part.file.text[child.start : child.inner_start] + (part.raw(form) if form else "")
-                builder.add_text(format_key(form), head, join_lines(text.text()) if text else "")
+                builder.add_text(format_key(form), head, join_lines(text.text(), has_tabs=True) if text else "")
             elif child.name != ASIDE:
                 builder.add_alone(part.raw(child), is_space=child.name == _A_BREAK)
         unit = builder.finish()

@@ -15,6 +15,7 @@ from docmt.formats.units import Code, Unit, UnitBuilder
 from docmt.formats.xml_tree import ASIDE, Element, escape_text
 
 _LINE_FEEDS = re.compile(r"[ \t]*[\r\n]+[ \t\r\n]*")
+_LINE_FEEDS_AND_TABS = re.compile(r"[ ]*[\t\r\n]+[ \t\r\n]*")
 _PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
 """Attributes of a format that do not show."""
 
@@ -190,9 +191,12 @@ class RunBuilder:
             self._run = ""
 
 
-def join_lines(text: str) -> str:
-    """Return the text of a run without the line feeds of its markup, which programs show as a space."""
-    return _LINE_FEEDS.sub(" ", text)
+def join_lines(text: str, has_tabs: bool = False) -> str:
+    """Return the text of a run without the line feeds of its markup, which programs show as a space.
+
+    has_tabs: whether they show a tab as such, as PowerPoint does.
+    """
+    return (_LINE_FEEDS if has_tabs else _LINE_FEEDS_AND_TABS).sub(" ", text)
 
 
 def format_key(element: Element | None) -> object:
