@@ -1,8 +1,9 @@
 """docmt translate MODEL FILE... -o OUT
 
 Translate documents: text, Markdown, JSONL, HTML, docx, pptx, xlsx, odt, epub, subtitles, XLIFF, PO, JSON, notebooks,
-tables. There is one target sentence for each source sentence, and layout and markup are kept. JSONL input has one object a line,
-{"id": "a", "source": ["One.", "Two."]}, {"id": "a", "text": "One. Two."}, or {"document": "a", "source": "One."}.
+tables. There is one target sentence for each source sentence, and layout and markup are kept. JSONL input has one
+object a line, {"id": "a", "source": ["One.", "Two."]}, {"id": "a", "text": "One. Two."}, or {"document": "a",
+"source": "One."}.
 
 usage:
     MODEL [FILE ...] [options]
