@@ -194,7 +194,7 @@ def _add_code(builder: UnitBuilder, code: Code) -> None:
     elif code.kind == "close":
         builder.close(code.id, code.content)
     else:
-        builder.add_alone(code.id, code.content, is_space=code.is_space)
+        builder.add_alone(code.id, code.content, is_space=code.is_break)
 
 
 def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:

@@ -50,6 +50,8 @@ class Code:
     is_space: bool = False
     """whether the code separates words as a space does (a line break): the text has a space at `offset` for it, which
     the file does not have"""
+    is_break: bool = False
+    """whether the code is a line break or a tab, with or without such a space; it stays between the same words"""
     is_plain: bool = False
     """whether a pair shows nothing, such as a run without format beside a bold one; it may enclose no word"""
 
@@ -181,13 +183,13 @@ class UnitBuilder:
     def add_alone(self, id: str, content: str, is_space: bool = False) -> None:
         """Add a single code. is_space: see `Code`; no space is added after another one."""
         if is_space and not self._ends_with_space:
-            self._codes.append(Code(self._length, "single", id, content, is_space=True))
+            self._codes.append(Code(self._length, "single", id, content, is_space=True, is_break=True))
             self._parts.append(SPACE)
             self._length += 1
             self._ends_with_space = True
             self._last_single = None
         else:
-            self._codes.append(Code(self._length, "single", id, content))
+            self._codes.append(Code(self._length, "single", id, content, is_break=is_space))
             self._last_single = None if is_space else len(self._codes) - 1
 
     def finish(self, id: str = "") -> Unit:
