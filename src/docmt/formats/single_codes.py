@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import unescape
 from itertools import accumulate, groupby, pairwise
+from math import inf
+from typing import Any
 
 from docmt.documents.words import Span, has_words
 from docmt.formats.units import SPACE, Code
@@ -28,7 +30,7 @@ _OPENING = frozenset(["", *"([{«„“‘‹¿¡（「『《〈【"])
 _CLOSING = frozenset(["", *",.;:!?…)]}»”›、。，！？；：）」』》〉】"])
 _QUOTES = frozenset("\"'")
 _JOINING = frozenset("'’-\N{NON-BREAKING HYPHEN}")
-_BEGINNINGS = frozenset(["start", "begin", "open", "disable", "if", "for", "each", "range", "with", "unless", "#", "^"])
+_BEGINNINGS = frozenset(["start", "begin", "open", "disable", "if", "for", "each", "with", "unless", "#", "^"])
 _ENDS = frozenset(["end", "close", "closing", "stop", "enable", "/"])
 _PART_OF_NAME = re.compile(
     r"(?:(?<=[<{\[(%-])|(?<=[{%-] ))[/#^]|[^\W\d_]+?(?=(?:start|begin|open|end|close)(?![^\W\d_]))"
@@ -37,6 +39,10 @@ _PART_OF_NAME = re.compile(
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NUMBER = re.compile(r"(?<=\s)id=\"\D{0,2}\d+\"")
 """Number of an element of XLIFF, which its partner does not share."""
+_EMPTY_LINE = 20.0
+"""Words that change their line rather than one line without words."""
+_Chain = tuple[float, tuple[Any, ...]]
+"""cost of line breaks, and their gaps, the last one outside: (((), 2), 5)"""
 _NEAR = 50
 """Codes before an end among which its beginning is searched."""
 
@@ -268,46 +274,71 @@ def _place_breaks(sentence: AlignedSentence, atoms: Sequence[Atom]) -> Iterator[
         else:
             groups.append([index])
     groups = [group for group in groups if any(atoms[index].codes[0].is_break for index in group)]
-    counts = [bisect_left(sentence.words, (offset, offset)) for offset in (atoms[group[0]].offset for group in groups)]
-    for group, gap in zip(groups, _choose_gaps(sentence, counts), strict=True):
-        end = sentence.target[gap - 1][1] if gap else 0
-        start = sentence.target[gap][0] if gap < len(sentence.target) else len(sentence.translation)
+    others = [index for index, atom in enumerate(atoms) if not atom.codes[0].is_break] or [len(atoms), -1]
+    gaps = _find_gaps(sentence)
+    chains: list[_Chain] = [(0.0, ())] * len(gaps)
+    for group in groups:
+        offset = atoms[group[0]].offset
+        costs = _count_moves(sentence, offset, gaps)
+        costs[0] += _EMPTY_LINE * (has_words(sentence.text[:offset]) and others[0] >= group[0])
+        costs[-1] += _EMPTY_LINE * (has_words(sentence.text[offset:]) and others[-1] <= group[-1])
+        chains = list(_extend(chains, costs, is_first=group is groups[0]))
+    path = min(chains, key=_cost)[1]
+    for group in reversed(groups):
+        path, gap = path
+        end = sentence.target[gaps[gap] - 1][1] if gaps[gap] else 0
+        start = sentence.target[gaps[gap]][0] if gaps[gap] < len(sentence.target) else len(sentence.translation)
         space = sentence.translation.find(SPACE, end, start)
         last = max((index for index in group if atoms[index].codes[0].is_space), default=-1)
         for index in group:
             yield index, (space if space >= 0 and index <= last else start, 0)
 
 
-def _choose_gaps(sentence: AlignedSentence, counts: Sequence[int]) -> Iterator[int]:
-    """Yield the number of target words before each break, so that few words change their side. Each line keeps a word.
+def _find_gaps(sentence: AlignedSentence) -> list[int]:
+    """Return the numbers of target words after which a line may end. The first and the last have no words outside."""
+    text, target = sentence.translation, sentence.target
+    letters = [number for number, span in enumerate(target) if has_words(text[slice(*span)])] or [0]
+    return [
+        letters[0],
+        *(
+            gap
+            for gap in range(letters[0] + 1, letters[-1] + 1)
+            for end, start in [(target[gap - 1][1], target[gap][0])]
+            if text[start] not in _CLOSING
+            and (end < start or (text[start].isalnum() and (text[end - 1].isalnum() or text[end - 1] in _CLOSING)))
+        ),
+        letters[-1] + 1,
+    ]
 
-    counts: numbers of source words before the breaks.
+
+def _count_moves(sentence: AlignedSentence, offset: int, gaps: Sequence[int]) -> list[float]:
+    """Return for each gap how many words change their side of a break. offset: of the break in the text.
+
+    The punctuation before the break counts as two, and the word before it breaks ties.
     """
-    text, words, target = sentence.text, sentence.words, sentence.target
-    gaps = [gap for gap in range(1, len(target)) if _is_gap(sentence, gap)]
-    sides = [(text[:end], text[end:]) for end in (words[count - 1][1] if count else 0 for count in counts)]
-    rest = sum(all(map(has_words, side)) for side in sides)
-    low = 0
-    for count, (before, after) in zip(counts, sides, strict=True):
-        if not has_words(before) or not has_words(after) or not gaps:
-            yield len(target) if has_words(before) else 0
-            continue
-        rest -= 1
-        low = min(low, len(gaps) - 1)
-        moves = [
-            0 if index is None or not sentence.translation[start].isalnum() else 1 if index >= count else -1
-            for index, (start, _) in zip(sentence.aligned, target, strict=True)
-        ]
-        costs = list(accumulate(moves, initial=0))
-        for gap in gaps:  # a colon before a line break stays there
-            costs[gap] -= 2 * (before[-1] == sentence.translation[target[gap - 1][1] - 1] and not before[-1].isalnum())
-        best = min(range(low, max(low + 1, len(gaps) - rest)), key=lambda index: costs[gaps[index]])
-        yield gaps[best]
-        low = best + 1
+    count = bisect_left(sentence.words, (offset, offset))
+    text, before = sentence.translation, sentence.text[:offset].rstrip()[-1:]
+    moves = [
+        0 if index is None or not text[start].isalnum() else 1 if index >= count else -1
+        for index, (start, _) in zip(sentence.aligned, sentence.target, strict=True)
+    ]
+    crossings = list(accumulate(moves, initial=moves.count(-1)))
+    costs = []
+    for gap in gaps:
+        keeps_mark = gap > 0 and not before.isalnum() and text[sentence.target[gap - 1][1] - 1] == before
+        follows_word = gap > 0 and sentence.aligned[gap - 1] == count - 1
+        costs.append(crossings[gap] + 2.1 - 2 * keeps_mark - 0.1 * follows_word)
+    return costs
 
 
-def _is_gap(sentence: AlignedSentence, gap: int) -> bool:
-    """Return whether a line may end after this number of target words, and has words before and after its end."""
-    text, end, start = sentence.translation, sentence.target[gap - 1][1], sentence.target[gap][0]
-    is_apart = end < start or (text[start].isalnum() and (text[end - 1].isalnum() or text[end - 1] in _CLOSING))
-    return is_apart and text[start] not in _CLOSING and has_words(text[:end]) and has_words(text[start:])
+def _extend(chains: Sequence[_Chain], costs: Sequence[float], is_first: bool) -> Iterator[_Chain]:
+    """Yield for each gap the best chain of breaks that ends with a break there. chains: those without this break."""
+    best: _Chain = (inf, ())
+    for index, (chain, cost) in enumerate(zip(chains, costs, strict=True)):
+        total, path = chain if is_first else min(best, (chain[0] + _EMPTY_LINE, chain[1]), key=_cost)
+        yield total + cost, (path, index)
+        best = min(best, chain, key=_cost)
+
+
+def _cost(chain: _Chain) -> float:
+    return chain[0]
