@@ -20,6 +20,8 @@ BRACES = r"\{\{[^{}\n]*\}\}|[$%#]?\{[\w.\-\[\]]*(?:[:,!][^{}\n]*)?\}"
 """Of Python, ICU, i18next, JavaScript and Ruby: {0}, {name}, {n, number}, {{name}}, ${name}, %{name}."""
 NAMED = r"\$t\([^()\n]*\)|%[A-Za-z]\w{2,}%(?![sd])"
 """Of i18next and others: $t(key), %name%."""
+READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
+"""What stands above the base of a ruby in HTML."""
 TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
 """Of HTML, and those of components: <b>, <0>."""
 ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
@@ -31,7 +33,7 @@ LINE_BREAKS = (
 """Line breaks and tabs, as such, as escapes, and as tags, with the mark of a list item. They separate words."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
-ALL_PATTERNS = (PATHS, LINE_BREAKS, NAMED, PRINTF, BRACES, TAGS, ENTITIES)
+ALL_PATTERNS = (PATHS, LINE_BREAKS, NAMED, PRINTF, BRACES, READINGS, TAGS, ENTITIES)
 """All regular expressions of this module."""
 
 _ENTITY = re.compile(ENTITIES)
@@ -209,6 +211,8 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
         opened.append(id)
     elif token.kind == "close":
         builder.close(opened.pop(), token.content)
+    elif token.content.startswith(("<rt", "<rp")):
+        builder.add_reading(id, token.content)
     else:
         builder.add_alone(id, token.content, is_space=token.kind == "space")
 

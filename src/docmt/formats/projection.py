@@ -322,7 +322,7 @@ def _narrow_pairs(pieces: Sequence[_Piece], ids: Sequence[str]) -> None:
         if runs:
             best = max(runs, key=lambda run: sum(len(pieces[index].text) for index in run))
             narrowed[id] = set(best)
-            outside = [other for other in owners.get(best[0], ()) if narrowed[other] >= narrowed[id]]
+            outside = [other for other in owners.get(best[0], ()) if narrowed[other] > narrowed[id]]
             for index in best:
                 owners.setdefault(index, []).append(id)
             _set_run(pieces, id, narrowed[id], spans[id], [*outside, id])

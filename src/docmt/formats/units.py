@@ -126,6 +126,7 @@ class UnitBuilder:
         self._length = 0
         self._codes: list[Code] = []
         self._opened: list[int] = []  # indices of open codes
+        self._readings: list[tuple[int, str]] = []  # index of the open code around, and markup
         self._ends_with_space = True
         self._last_single: int | None = None  # index of a single code with no text after it
         self._empty_end: int | None = None  # index of the end of a pair without text, with no text after it
@@ -175,6 +176,7 @@ class UnitBuilder:
             self._set_alone(self._opened.pop())
         self._opened.pop()
         start = self._codes[index]
+        content = "".join([*(held for place, held in self._readings if place == index), content])
         self._codes.append(Code(self._length, "close", id, content, start.can_copy))
         if start.offset == self._length:
             self._empty_end = len(self._codes) - 1
@@ -188,6 +190,13 @@ class UnitBuilder:
         content = start.content + self._escape(text) + end.content
         self._codes[-2:] = [Code(start.offset, "single", start.id, content)]
         self._parts, self._length, self._ends_with_space = [self.text[: start.offset]], start.offset, False
+
+    def add_reading(self, id: str, content: str) -> None:
+        """Add the reading of a ruby to the end of the innermost pair, or as a single code outside of any."""
+        if self._opened:
+            self._readings.append((self._opened[-1], content))
+        else:
+            self.add_alone(id, content)
 
     def add_alone(self, id: str, content: str, is_space: bool = False) -> None:
         """Add a single code. is_space: see `Code`; no space is added after another one."""
