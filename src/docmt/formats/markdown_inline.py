@@ -18,6 +18,7 @@ _LEX = re.compile(
   | (?P<hard>(?:[ ]{{2,}}|\\)\n) | (?P<soft>[ \t]*\n)
   | (?P<ticks>`+)
   | (?P<math>\$\$(?=\S)[^$]*[^\s$]\$\$|\$(?=[^\s$])(?:[^$\\\n]|\\.)*(?<=[^\s])\$(?!\d))
+  | (?P<reading><(?P<name>r[tp])\b[^<>]*>.*?</(?P=name)>)
   | (?P<link><[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>|<[\w.+-]+@[\w.-]+>)
   | (?P<comment><!--.*?-->|<\?.*?\?>) | (?P<tag>{_TAG})
   | (?P<note>\[\^[^\]\s]+\]) | (?P<citation>\[-?@[^\[\]\n]*\])
@@ -281,6 +282,8 @@ class _Writer:
             self._add_delimiter(item, content)
         elif item.kind == "tag":
             self._add_tag(content)
+        elif item.kind == "reading":
+            self._builder.add_reading(self._name(), content)
         elif item.kind != "none":
             self._builder.add_alone(self._name(), content)
 
