@@ -41,8 +41,8 @@ _IDENTIFIER = re.compile(
 )
 
 
-class _Value(NamedTuple):
-    """A string of the file."""
+class NamedString(NamedTuple):
+    """A string of a file with named values."""
 
     path: tuple[str, ...]
     start: int
@@ -90,25 +90,35 @@ def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
             f"{path}: name the values to translate with --fields, such as {_list_paths(file.text, values)}. "
             f"* is any key, and a path to an object or a list stands for all strings in it."
         )
-    fields = [tuple(each.split(".")) for each in config.fields]
+    for value, is_named in select_strings(values, config.fields, path):
+        _add_unit(file, value, is_named)
+    return file
+
+
+def select_strings(
+    values: Sequence[NamedString], fields: Sequence[str], path: str
+) -> Iterator[tuple[NamedString, bool]]:
+    """Yield the strings at the paths of `fields`, each with whether its whole path is one of them.
+
+    Raises DocmtError for a path without strings. path: name of the file.
+    """
+    patterns = [tuple(each.split(".")) for each in fields]
     used = set()
     for value in values:
         parts = tuple(".".join(value.path).split("."))  # keys may have dots
-        matches = [number for number, each in enumerate(fields) if _matches(each, parts)]
+        matches = [number for number, each in enumerate(patterns) if _matches(each, parts)]
         if matches:
             used.update(matches)
-            is_named = any(len(fields[number]) == len(parts) and fields[number][-1] != ANY for number in matches)
-            _add_unit(file, value, is_named)
-    for number, name in enumerate(config.fields):
+            yield value, any(len(patterns[each]) == len(parts) and patterns[each][-1] != ANY for each in matches)
+    for number, name in enumerate(fields):
         if number not in used:
             paths = list(dict.fromkeys(value.pattern for value in values))
             near = get_close_matches(name, paths[:1000], _SHOWN_PATHS, 0.5)
             raise DocmtError(f"{path}: no string at {name}. {_suggest(near or paths[:_SHOWN_PATHS])}")
-    return file
 
 
 def _suggest(paths: Sequence[str]) -> str:
-    return f"Strings are at {', '.join(paths)}: name one of these." if paths else "The file has no strings."
+    return f"Strings are at {', '.join(paths)}: name one of these." if paths else "It has no strings."
 
 
 def _matches(field: tuple[str, ...], path: tuple[str, ...]) -> bool:
@@ -117,7 +127,7 @@ def _matches(field: tuple[str, ...], path: tuple[str, ...]) -> bool:
     )
 
 
-def _list_paths(text: str, values: Sequence[_Value]) -> str:
+def _list_paths(text: str, values: Sequence[NamedString]) -> str:
     """Return some paths of strings that look like text."""
     strings = [(value.pattern, text[value.start + 1 : value.end - 1]) for value in values]
     prose = [path for path, string in strings if _PROSE.search(string)]
@@ -125,7 +135,7 @@ def _list_paths(text: str, values: Sequence[_Value]) -> str:
     return ", ".join(list(paths)[:_SHOWN_PATHS]) or "title (it has none)"
 
 
-def _add_unit(file: JsonFile, value: _Value, is_named: bool) -> None:
+def _add_unit(file: JsonFile, value: NamedString, is_named: bool) -> None:
     """Add the unit of a string. is_named: whether its path was given, and not one above it."""
     name = ".".join(value.path)
     string = _decode(file, value.start, value.end)
@@ -177,7 +187,7 @@ _NEXT = {
 """What comes next after each token, by what is expected."""
 
 
-def _find_strings(file: JsonFile) -> Iterator[_Value]:
+def _find_strings(file: JsonFile) -> Iterator[NamedString]:
     """Yield the strings that are values, in their order. Raises DocmtError for what is not JSON."""
     stack: list[_Container] = []
     text, position, expected = file.text, 0, "value"
@@ -196,7 +206,7 @@ def _find_strings(file: JsonFile) -> Iterator[_Value]:
             stack[-1].key = _decode(file, start, position)
         elif token == "string":
             keys = tuple(each.key if each.is_object else str(each.index) for each in stack)
-            yield _Value(keys, start, position, tuple(not each.is_object for each in stack))
+            yield NamedString(keys, start, position, tuple(not each.is_object for each in stack))
         elif token == ",":
             stack[-1].index += 1
             following = "key" if stack[-1].is_object else "value"

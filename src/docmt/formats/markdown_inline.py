@@ -357,10 +357,6 @@ class _Writer:
             self._open("[[", f"[[{match[1]}{match[2] or self._bar}", can_copy=False)
             self._builder.add_text(match[3] or match[1])
             self._close("[[", "]]")
-        elif item.kind == "raised" and has_letters(content):
-            self._open("^", "^")
-            self._builder.add_text(content[1:-1])
-            self._close("^", "^")
         elif item.kind != "none":
             self._builder.add_alone(self._name(), content)
 
