@@ -43,7 +43,7 @@ MARKUP = (
     Markup(
         comments=r"^#:.*\.pod\b|^#\. type: (?:=|textblock)",
         texts=r"(?<![\w<])(?:[BCFI]<[^<>\s][^<>]*>|L<[^<>]+[|/][^<>]+>|E<(?:lt|gt|sol|verbar|\d+)>)",
-        singles=rf"[CEFXZ](?:<<+\s.+?\s>>+|{_ANGLES})|L<[^<>|]*>|(?:[BI]<[^\s<>]+>,?\s*\(\d\w?\)"
+        singles=rf"[CEFXZ](?:<<<\s.+?\s>>>|<<\s.+?\s>>|{_ANGLES})|L<[^<>|]*>|(?:[BI]<[^\s<>]+>,?\s*\(\d\w?\)"
         r"|[BI]<(?:[A-Z\d_]{2,}|[^\s<>]*[^\w\s<>][^\s<>]*)>(?:=?[BI]<[^\s<>]+>)*)",
         pairs=rf"(L<)([^<>|]+)(\|[^<>]*>)|([BIS]<)((?:[^<>]|{_ANGLES})+)(>)",
         joins_words=True,

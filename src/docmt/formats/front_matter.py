@@ -149,6 +149,6 @@ def _write_toml(text: str, raw: str) -> str:
     first, line_end = re.match(r"\r?\n|", raw[len(quotes) :]), "\r\n" if "\r\n" in raw else "\n"
     if quotes == '"""':
         text = "\n".join(json.dumps(line, ensure_ascii=False)[1:-1] for line in text.split("\n"))
-    elif quotes == '"' or "'" in text or ("\n" in text and len(quotes) == 1):
+    elif quotes == '"' or quotes in text or text[-1:] == "'" or ("\n" in text and len(quotes) == 1):
         return json.dumps(text, ensure_ascii=False)
     return quotes + (first[0] if first else "") + text.replace("\n", line_end) + quotes

@@ -41,7 +41,7 @@ _LEX = re.compile(
   | (?P<link><[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>|<[\w.+-]+@[\w.-]+>)
   | (?P<comment><!--.*?-->|<\?.*?\?>) | (?P<tag>{_TAG})
   | (?P<note>\[\^[^\]\s]+\]) | (?P<citation>\[(?:[^\[\]\n]*[\s;(])?-?@[\w{{][^\[\]\n]*\](?![(\[:]))
-  | (?P<wiki>!?\[\[[^\[\]\n]+\]\](?![(\[])) | (?P<raised>\^[^\s^\[\]]+\^)
+  | (?P<wiki>!?\[\[[^\[\]\n]+\]\](?![(\[])) | (?P<raised>\^[^\s^\[\]]+\^|(?<=[\w^])~[^\s~]{{1,3}}~(?!\w))
   | (?P<open>[!^]?\[) | (?P<close>\])
   | (?P<delimiter>\*+|_+|~+|(?<!=)==(?!=))
   | (?P<entity>&(?:\#\d{{1,7}}|\#[xX][0-9A-Fa-f]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}});)
@@ -55,7 +55,7 @@ _TARGET = re.compile(
 _TEMPLATE_TAG = re.compile(r"\{(?:%-?|\{[<%])\s*(?P<end>end(?=\w)|/\s*)?(?P<name>\w+)(?!.*/[>%]\}\})")
 _LABEL = re.compile(r"\[((?:\\.|[^\[\]\\])*)\]")
 _SPAN = re.compile(r"\{[^{}\n]*\}")
-_WIKI = re.compile(r"\[\[([^|\\#]+)(\\?\|)?(.*)\]\]")
+_WIKI = re.compile(r"\[\[(?P<target>[^|\\]+)(?P<bar>\\?\|)(?P<text>.+)\]\]|\[\[(?P<name>[^|\\#]+)\]\]")
 _ADDRESS = re.compile(r"(?:[^()\[\]`*]|\*(?!\*)|\([^()]*\)|\[[^\[\]()]*\](?!\())*")
 """The characters of a web address that are no markup."""
 _ESCAPED = re.compile(
@@ -64,7 +64,7 @@ _ESCAPED = re.compile(
     re.VERBOSE,
 )
 _LINE_MARK = re.compile(
-    r"(?:\#{1,6}|[-+*:]|===[!+]?|\?\?\?\+?)(?=\s|$)|!!!|>|=+\s*$|-[- ]*$|--8<--|~~~|:::|(?P<number>\d{1,9})[.)](?=\s|$)"
+    r"(?:\#{1,6}|\#\.|[-+*:]|===[!+]?|\?\?\?\+?)(?=\s|$)|!!!|>|=+\s*$|-[- ]*$|--8<--|~~~|:::|(?P<number>\d{1,9})[.)](?=\s|$)"
 )
 
 
@@ -353,9 +353,11 @@ class _Writer:
             self._open(item.content, content, can_copy=False)
         elif item.kind == "end":
             self._close(item.content, content)
-        elif item.kind == "wiki" and (match := _WIKI.fullmatch(content)) and has_letters(match[3] or match[1]):
-            self._open("[[", f"[[{match[1]}{match[2] or self._bar}", can_copy=False)
-            self._builder.add_text(match[3] or match[1])
+        elif (
+            item.kind == "wiki" and (match := _WIKI.fullmatch(content)) and has_letters(match["text"] or match["name"])
+        ):
+            self._open("[[", f"[[{match['target'] or match['name']}{match['bar'] or self._bar}", can_copy=False)
+            self._builder.add_text(match["text"] or match["name"])
             self._close("[[", "]]")
         elif item.kind != "none":
             self._builder.add_alone(self._name(), content)

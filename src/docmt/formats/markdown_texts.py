@@ -35,7 +35,7 @@ from docmt.formats.units import ReadConfig, Skipped, Unit
 
 Span = tuple[int, int]
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_ITEM_MARK = r"(?:[-*+]|\d{1,9}[.)])(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s))?"
+_ITEM_MARK = r"(?:[-*+]|\d{1,9}[.)]|#\.|\(@[\w-]*\))(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s))?"
 _MARKS = re.compile(rf"(?:[ \t]*(?:>|{_ITEM_MARK}|\[\^[^\]\s]+\]:|:(?=[ \t])|\#{{1,6}}(?=\s|$)))*[ \t]*")
 _QUOTES = re.compile(r"[ \t]*(?:>[ \t]?)*[ \t]*")
 _ITEM_START = re.compile(rf"[ \t>]*({_ITEM_MARK}|\[\^[^\]\s]+\]:|:[ \t])[ \t]*")
@@ -95,14 +95,14 @@ _VERBATIM: tuple[tuple[str, str, str | None], ...] = (
         r"|(?:const|let|var|async|function|class)\s+[\w$]+\s*[=({])",
         None,
     ),
-    (
-        "directives",
-        r"(?:;*--8<--|<<<|@\[toc\]|(?i:\[TOC\]|\[\[_?toc_?\]\])$|\\[A-Za-z]{2,}(?:\{[^{}]*\}|\[[^\]]*\])*$)",
-        "",
-    ),
     ("formulas", r"\\\[$", r"\\\]$"),
     ("formulas", r"\\\[.*[=^\\].*\\\]$", ""),
     ("formulas", r"\\begin\{", r"\\end\{"),
+    (
+        "directives",
+        r"(?::(?:class|name|width|height|align|open):\s|;*--8<--|<<<|@\[toc\]|(?i:\[TOC\]|\[\[_?toc_?\]\])$|\\[A-Za-z]{2,}(?:\{[^{}]*\}|\[[^\]]*\])*$)",
+        "",
+    ),
     ("grid tables", r"\+(?:[-=:]+\+)+$", None),
 )
 _CONDITIONS = [(kind, re.compile(start), end if end is None else re.compile(end)) for kind, start, end in _VERBATIM]
@@ -176,6 +176,8 @@ def _read_block(file: MarkdownFile, reader: _Reader, block: Block) -> None:
         reader.read_table(block.start, block.end)
     elif block.kind in _KEPT:
         file.skipped.append(Skipped(block.kind, text.strip()[:200]))
+        if block.kind == "components":
+            reader.open_box(text)
 
 
 def _read_front_matter(file: MarkdownFile, blocks: Sequence[Block], fields: Sequence[str]) -> None:
@@ -252,14 +254,17 @@ class _Reader:
             self._indents.pop()
         return width
 
+    def open_box(self, line: str) -> None:
+        """Enter what is indented after a line."""
+        self._indents.append(self._leave(line) + 4)
+
     def _is_code(self, line: str) -> bool:
         return self._leave(line) >= sum(self._indents[-1:]) + 4
 
     def _read_title(self, line: str, start: int, match: re.Match[str]) -> None:
         """Add the unit of the title of a box, or of the meaning of an abbreviation."""
-        width = self._leave(line)
         if match["box"]:
-            self._indents.append(width + 4)
+            self.open_box(line)
         name = match.lastgroup or "box"
         if name != "box" and match[name]:
             self._add([(start + match.start(name), start + match.end(name))])
@@ -276,7 +281,7 @@ class _Reader:
         begin = marks.end() if marks else 0
         end = len(line.rstrip())
         if begin >= end:  # a list item whose text begins in the next line
-            if item:
+            if item and not _NOTE.match(line):
                 self._indents[-1] = len(line.rstrip().expandtabs(4)) + 1
             return None
         if "#" in line[:begin]:
