@@ -35,8 +35,8 @@ MARKUP = (
         comments=r"^#[:.,].*(?:\.rst|\.rest|\brst)\b",
         texts=r"``[^`\s][^`]*``(?!`)|:[a-z][\w.+-]*:`[^`]+`|`[^`]+`__?(?!\w)",
         singles=r"``.+?``(?!`)|(?:\\[^\w\s])+\w*|\\(?:\s|$)|::\s*\Z|_`[^`]+`|\|[^\s|](?:[^|]*[^\s|])?\|_{0,2}|\[(?:\#[\w-]*|\*|[\w.-]+)\]_"
-        rf"|(?!:(?:{_TEXT_ROLES}):)(?::[\w.+-]+)+:`[^`<]+`|(?<![`:])`[^`<]+`(?!_)(?::[\w.+-]+:)?|(?<![\w`])[A-Za-z][\w.-]*?__?(?!\w)",
-        pairs=rf"(:(?:{_TEXT_ROLES}):`)([^`]+)(`)|((?:(?::[\w.+-]+)+:)?`)([^`<]+?)(\s*<[^`<>]+>`_{{0,2}})|(`)([^`]+)(`__?)"
+        rf"|(?!:(?:{_TEXT_ROLES}):`[^&`]*`)(?::[\w.+-]+)+:`[^`<]+`|(?<![`:])`[^`<]+`(?!_)(?::[\w.+-]+:)?|(?<![\w`])[A-Za-z][\w.-]*?__?(?!\w)",
+        pairs=rf"(:(?:{_TEXT_ROLES}):`)([^`&]+)(`)|((?:(?::[\w.+-]+)+:)?`)([^`<]+?)(\s*<[^`<>]+>`_{{0,2}})|(`)([^`]+)(`__?)"
         r"|(?<!\w)(\*\*)(?=\S)(.+?)(?<=\S)(\*\*)(?!\w)|(?<![\w*])(\*)(?=[^\s*])([^*]+?)(?<=\S)(\*)(?![\w*])",
         joins_words=False,
     ),
@@ -87,7 +87,7 @@ def separate_words(unit: Unit) -> str:
     for part in unit.segments():
         before, after = last if isinstance(last, str) else last.content, part if isinstance(part, str) else part.content
         is_end = isinstance(last, Code) and last.kind != "open" and before[-1:] in ("`", "*", "|", "_")
-        is_start = isinstance(part, Code) and part.kind != "close" and after[:1] in ("`", "*", "|", ":")
+        is_start = isinstance(part, Code) and part.kind != "close" and re.match(r"[`*|]|:\w", after) is not None
         is_glued = (is_end and after[:1].isalnum()) or (is_start and before[-1:].isalnum())
         parts += ["\\ " * is_glued, after]
         last = part

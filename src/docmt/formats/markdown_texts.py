@@ -18,7 +18,6 @@ from typing import NamedTuple
 from docmt.documents.segmentation import find_fence_end
 from docmt.documents.words import has_letters
 from docmt.formats.front_matter import FrontString, find_front_strings
-from docmt.formats.json_files import is_identifier, select_strings
 from docmt.formats.markdown_inline import (
     BRACES,
     escape_cell,
@@ -29,6 +28,7 @@ from docmt.formats.markdown_inline import (
     read_inline_markdown,
     read_title,
 )
+from docmt.formats.named_strings import is_identifier, select_strings
 from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import tidy_pieces, tidy_spaces
 from docmt.formats.units import ReadConfig, Skipped, Unit
@@ -62,6 +62,7 @@ _DEFINITION = re.compile(
 _CELL = re.compile(r"(?:\{\{[^{}]*\}\}|\{%[^{}]*%\}|\\.|[^|\\])+|\\$")
 _TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t:|-]*$")
 _NOTE = re.compile(r"\[\^[^\]\s]+\]:")
+_SIMPLE_RULE = re.compile(r"-{2,}(?:\s+-{2,})+$")
 _RULE_LINE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$")
 _DEFINITION_LINE = re.compile(r"""\[(?!\^)[^\]]+\]:\s*(?:<[^>]*>|\S+)(?:\s+(?:"[^"]*"|'[^']*'|\([^)]*\)))?$""")
 _NO_PARAGRAPH = re.compile(r"$|#{1,6}(?:\s|$)|(?:=+|-+|(?:\*\s*){3,}|(?:_\s*){3,})$")
@@ -106,7 +107,7 @@ _VERBATIM: tuple[tuple[str, str, str | None], ...] = (
     ("grid tables", r"\+(?:[-=:]+\+)+$", None),
 )
 _CONDITIONS = [(kind, re.compile(start), end if end is None else re.compile(end)) for kind, start, end in _VERBATIM]
-_KEPT = frozenset(("code", "formulas", *(kind for kind, *_ in _VERBATIM)))
+_KEPT = frozenset(("code", "formulas", "simple tables", *(kind for kind, *_ in _VERBATIM)))
 """Kinds of blocks that are reported as not translated."""
 
 
@@ -177,7 +178,7 @@ def _read_block(file: MarkdownFile, reader: _Reader, block: Block) -> None:
     elif block.kind in _KEPT:
         file.skipped.append(Skipped(block.kind, text.strip()[:200]))
         if block.kind == "components":
-            reader.open_box(text)
+            reader.open_box(text, indent=1)
 
 
 def _read_front_matter(file: MarkdownFile, blocks: Sequence[Block], fields: Sequence[str]) -> None:
@@ -254,9 +255,9 @@ class _Reader:
             self._indents.pop()
         return width
 
-    def open_box(self, line: str) -> None:
-        """Enter what is indented after a line."""
-        self._indents.append(self._leave(line) + 4)
+    def open_box(self, line: str, indent: int) -> None:
+        """Enter what is indented after a line by `indent` columns or more."""
+        self._indents.append(self._leave(line) + indent)
 
     def _is_code(self, line: str) -> bool:
         return self._leave(line) >= sum(self._indents[-1:]) + 4
@@ -264,7 +265,7 @@ class _Reader:
     def _read_title(self, line: str, start: int, match: re.Match[str]) -> None:
         """Add the unit of the title of a box, or of the meaning of an abbreviation."""
         if match["box"]:
-            self.open_box(line)
+            self.open_box(line, indent=4)
         name = match.lastgroup or "box"
         if name != "box" and match[name]:
             self._add([(start + match.start(name), start + match.end(name))])
@@ -366,6 +367,8 @@ def _match_block(lines: list[str], index: int, unclosed: dict[str, int], follows
         return "front matter", end
     if end := _match_table(lines, index):
         return "tables", end
+    if _SIMPLE_RULE.match("".join(lines[index + 1 : index + 2])):
+        return "simple tables", _find_end(lines, index, None)
     for kind, start, closing in _CONDITIONS:
         if start.match(lines[index]):
             return kind, _find_end(lines, index, closing)
