@@ -21,9 +21,9 @@ class Markup(NamedTuple):
     texts: str
     """regular expression of texts that have it"""
     singles: str
-    """regular expression of what is one code"""
+    """verbose regular expression of what is one code"""
     pairs: str
-    """regular expression of what encloses text, with three groups: beginning, text and end"""
+    """verbose regular expression of what encloses text, with three groups: beginning, text and end"""
     joins_words: bool
     """whether a word may touch it"""
 
@@ -34,18 +34,28 @@ MARKUP = (
     Markup(
         comments=r"^#[:.,].*(?:\.rst|\.rest|\brst)\b",
         texts=r"``[^`\s][^`]*``(?!`)|:[a-z][\w.+-]*:`[^`]+`|`[^`]+`__?(?!\w)",
-        singles=r"``.+?``(?!`)|(?:\\[^\w\s])+\w*|\\(?:\s|$)|::\s*\Z|_`[^`]+`|\|[^\s|](?:[^|]*[^\s|])?\|_{0,2}|\[(?:\#[\w-]*|\*|[\w.-]+)\]_"
-        rf"|(?!:(?:{_TEXT_ROLES}):`[^&`]*`)(?::[\w.+-]+)+:`[^`<]+`|(?<![`:])`[^`<]+`(?!_)(?::[\w.+-]+:)?|(?<![\w`])[A-Za-z][\w.-]*?__?(?!\w)",
-        pairs=rf"(:(?:{_TEXT_ROLES}):`)([^`&]+)(`)|((?:(?::[\w.+-]+)+:)?`)([^`<]+?)(\s*<[^`<>]+>`_{{0,2}})|(`)([^`]+)(`__?)"
-        r"|(?<!\w)(\*\*)(?=\S)(.+?)(?<=\S)(\*\*)(?!\w)|(?<![\w*])(\*)(?=[^\s*])([^*]+?)(?<=\S)(\*)(?![\w*])",
+        singles=rf"""
+            ``.+?``(?!`) | (?:\\[^\w\s])+\w* | \\(?:\s|$) | ::\s*\Z  # literals, escapes
+          | _`[^`]+` | \|[^\s|](?:[^|]*[^\s|])?\|_{{0,2}} | \[(?:\#[\w-]*|\*|[\w.-]+)\]_  # targets, |x|, notes
+          | (?!:(?:{_TEXT_ROLES}):`[^&`]*`)(?::[\w.+-]+)+:`[^`<]+`  # :ref:`target`
+          | (?<![`:])`(?=\S)[^`<']+(?<=\S)`(?!_)(?::[\w.+-]+:)? | (?<![\w`])[A-Za-z][\w.-]*?__?(?!\w)  # `text`, target_
+        """,
+        pairs=rf"""
+            ((?:(?::[\w.+-]+)+:)?`)([^`<]+?)(\s*<[^`<>]+>`_{{0,2}})  # :ref:`text <target>`, `text <address>`_
+          | (:(?:{_TEXT_ROLES}):`)([^`&]+)(`) | (`)([^`]+)(`__?)
+          | (?<!\w)(\*\*)(?=\S)(.+?)(?<=\S)(\*\*)(?!\w) | (?<![\w*])(\*)(?=[^\s*])([^*]+?)(?<=\S)(\*)(?![\w*])
+        """,
         joins_words=False,
     ),
     Markup(
         comments=r"^#:.*\.pod\b|^#\. type: (?:=|textblock)",
         texts=r"(?<![\w<])(?:[BCFI]<[^<>\s][^<>]*>|L<[^<>]+[|/][^<>]+>|E<(?:lt|gt|sol|verbar|\d+)>)",
-        singles=rf"[CEFXZ](?:<<<\s.+?\s>>>|<<\s.+?\s>>|{_ANGLES})|L<[^<>|]*>|(?:[BI]<[^\s<>]+>,?\s*\(\d\w?\)"
-        r"|[BI]<(?:[A-Z\d_]{2,}|[^\s<>]*[^\w\s<>][^\s<>]*)>(?:=?[BI]<[^\s<>]+>)*)",
-        pairs=rf"(L<)([^<>|]+)(\|[^<>]*>)|([BIS]<)((?:[^<>]|{_ANGLES})+)(>)",
+        singles=rf"""
+            [CEFXZ](?:<<<\s.+?\s>>>|<<\s.+?\s>>|{_ANGLES}) | L<[^<>|]*>
+          | [BI]<[^\s<>]+>,?\s*\(\d\w?\)  # B<ls>(1)
+          | [BI]<(?:[A-Z\d_]{{2,}}|[^\s<>]*[^\w\s<>][^\s<>]*)>(?:=?[BI]<[^\s<>]+>)*  # B<--color>=I<WHEN>
+        """,
+        pairs=rf"(L<)([^<>|]+)(\|[^<>]*>) | ([BIS]<)((?:[^<>]|{_ANGLES})+)(>)",
         joins_words=True,
     ),
 )
@@ -63,8 +73,8 @@ def find_markup(comments: str, texts: Iterable[str]) -> Markup | None:
 def hide_markup(text: str, markup: Markup, id: str) -> Unit:
     """Return the unit of a message, with its markup and its placeholders as codes."""
     builder = UnitBuilder()
-    _add(builder, text, re.compile(f"{markup.singles}|{markup.pairs}", re.DOTALL))
-    return hide_placeholders(builder.finish(id), (f"(?s:{markup.singles})", *ALL_PATTERNS))
+    _add(builder, text, re.compile(f"{markup.singles}|{markup.pairs}", re.DOTALL | re.VERBOSE))
+    return hide_placeholders(builder.finish(id), (f"(?sx:{markup.singles})", *ALL_PATTERNS))
 
 
 def _add(builder: UnitBuilder, text: str, pattern: re.Pattern[str]) -> None:

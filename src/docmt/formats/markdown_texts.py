@@ -101,7 +101,8 @@ _VERBATIM: tuple[tuple[str, str, str | None], ...] = (
     ("formulas", r"\\begin\{", r"\\end\{"),
     (
         "directives",
-        r"(?::(?:class|name|width|height|align|open):\s|;*--8<--|<<<|@\[toc\]|(?i:\[TOC\]|\[\[_?toc_?\]\])$|\\[A-Za-z]{2,}(?:\{[^{}]*\}|\[[^\]]*\])*$)",
+        r":(?:class|name|width|height|align|open):\s|;*--8<--|<<<|@\[toc\]|(?i:\[TOC\]|\[\[_?toc_?\]\])$"
+        r"|\\[A-Za-z]{2,}(?:\{[^{}]*\}|\[[^\]]*\])*$",
         "",
     ),
     ("grid tables", r"\+(?:[-=:]+\+)+$", None),
