@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from docmt.documents.addresses import find_addresses, find_words_and_addresses
+from docmt.documents.protected_text import find_protected, find_words_and_protected
 from docmt.documents.words import Span, find_words
 from docmt.formats.units import SPACE, Code, Unit
 
@@ -133,7 +133,7 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
     if len(visible) == 1 and not atoms:
         return [_Piece(visible.pop(), passage.target)]
     whole = _find_undivided(text, stacks, {atom.offset - passage.start for atom in atoms})
-    words, target = (find_words_and_addresses(each, whole) for each in (text, passage.target))
+    words, target = (find_words_and_protected(each, whole) for each in (text, passage.target))
     if not words or not target:
         after = [_Piece(atom.stack, atom=atom) for atom in atoms]
         outer = max(stacks, key=len, default=()) if passage.target.strip() else ()
@@ -161,8 +161,8 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
 
 
 def _find_undivided(text: str, stacks: Sequence[Stack], atoms: set[int]) -> set[str]:
-    """Return the addresses and paths with no code inside. atoms: offsets in the text."""
-    spans = find_addresses(text, with_paths=True)
+    """Return the protected texts with no code inside. atoms: offsets in the text."""
+    spans = [each.span for each in find_protected(text)]
     return {
         text[start:end]
         for start, end in spans
