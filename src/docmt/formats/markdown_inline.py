@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from docmt.documents.addresses import find_addresses
+from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
 
@@ -130,7 +130,7 @@ def normalise_label(label: str) -> str:
 def _mask_addresses(text: str, with_ends: bool = False) -> str:
     """Return text with x for each character of its addresses and paths. with_ends: also for _, * and ~ after them."""
     masked = text
-    for start, end in find_addresses(text, with_paths=True):
+    for start, end in (each.span for each in find_protected(text) if each.kind in ("address", "path")):
         match = _ADDRESS.match(text, start, end)
         if match and text[start - 1 : start] != "<":
             end = match.end()
