@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from docmt.documents.input_formats import find_content_suffix
-from docmt.formats.json_files import is_identifier
+from docmt.formats.named_strings import is_identifier
 from docmt.formats.patched_text import Span, TextFile
 from docmt.formats.units import ReadConfig, Unit
 

@@ -41,13 +41,14 @@ _BREAK = r"(?P<line>[ \t]*(?:\r\n|\r|\n|(?<!:)\\[Nn])[ \t]*)"
 _SHAPES = r"\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}(?:(?!\{[^{}\r\n]*\\p0)[^\r\n])*"
 _CODE = rf"{_SHAPES}|\{{(?:\\|[A-Za-z]:)[^{{}}\r\n]*\}}|\\h"
 """Codes of ASS (drawings, formats, hard spaces) and MicroDVD, which players also read in other formats."""
-_VTT_TOKEN = re.compile(rf"{_BREAK}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>|{_CODE})")
+_READING = r"(?P<reading><rt\b[^<>]*>(?:(?!</?(?:rt|ruby)\b)[\s\S])*(?:</rt>)?)"
+_VTT_TOKEN = re.compile(rf"{_BREAK}|{_READING}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>|{_CODE})")
 _SRT_TOKEN = re.compile(
-    rf"{_BREAK}|<(?P<end>/?)(?P<name>i|b|u|s|font|c|v|lang|ruby|rt)(?![\w-])[^<>\r\n]*>"
+    rf"{_BREAK}|{_READING}|<(?P<end>/?)(?P<name>i|b|u|s|font|c|v|lang|ruby)(?![\w-])[^<>\r\n]*>"
     rf"|\{{\\(?P<style>[ibus])(?P<on>[01])\}}|(?P<other>{_CODE}|&nbsp;)",
     re.IGNORECASE,
 )
-_NOT_COPIED = frozenset(("v", "ruby", "rt"))
+_NOT_COPIED = frozenset(("v", "ruby"))
 _HARD_SPACES = ("\\h", "&nbsp;")
 _GAP = r"[ \t\u00a0]*"
 _LEAD = re.compile(rf"(?:(?:[-–—‐](?![-–—‐\d])|(?:>|&gt;){{2,}}|[-–—‐]{{2,}}|[♪♫♬♩¶]|[#~*]+(?=[ \t])){_GAP})+")
@@ -72,7 +73,7 @@ class _Token:
     start: int
     end: int
     kind: str
-    """text | space | mark (a dash or music) | line | open | close | alone"""
+    """text | space | mark (a dash or music) | line | reading (of a ruby) | open | close | alone"""
     name: str = ""
     """of a tag"""
     partner: int = 0
@@ -261,7 +262,8 @@ def _add_tag(tokens: list[_Token], opened: list[int], match: re.Match[str]) -> N
     name = (groups["name"] or groups.get("style") or "").lower()
     index = len(tokens)
     if not name:
-        tokens.append(_Token(*match.span(), "line" if groups["line"] else "single"))
+        kind = "line" if groups["line"] else "reading" if groups["reading"] else "single"
+        tokens.append(_Token(*match.span(), kind))
     elif not (groups["end"] or groups.get("on") == "0"):
         tokens.append(_Token(*match.span(), "single", name))
         opened.append(index)
@@ -361,6 +363,8 @@ def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
             builder.open(id, content, can_copy)
         elif token.kind == "close":
             builder.close(opened.pop(), content)
+        elif token.kind == "reading":
+            builder.add_reading(id, content)
         elif token.kind == "single":
             builder.add_alone(id, content, is_space=content in _HARD_SPACES)
         else:

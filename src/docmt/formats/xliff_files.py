@@ -196,7 +196,7 @@ class XliffFile(UnitFile):
         _InlineReader(self._file, self._core, builder).add(source.children)
         unit = _hide_placeholders(builder.finish(id))
         if reason:
-            self.skip(reason, unit.text)
+            self.skip(reason, source.text() if is_icu_message(source.text()) else unit.text)
         return None if reason or not has_letters(unit.text) else self.add_unit(unit)
 
     def _write_entry(self, entry: _Entry, segments: Sequence[_Segment], units: Sequence[Unit]) -> list[Replacement]:
