@@ -115,6 +115,8 @@ def test_digits_and_titles_are_complete():
         (r"One\htwo.", "One two."),
         (r"\h\hOne two.\N", "One two."),
         (r"{\p1}m 0 0 l 100 0{\p0}One two.", "One two."),
+        ("{b}One two.{/b}", "One two."),
+        ("One <00:00:01.500>two.", "One two."),
         (r"{\an8\p2}m 0 0 b 9 l", None),
         ("{y:i}One two.", "One two."),
         ("{c:$0000ff}{y:b}One two.", "One two."),
@@ -129,6 +131,8 @@ def test_digits_and_titles_are_complete():
         ("One two. --", "One two."),
         ("One two--", "One two"),
         ("- One two.", "One two."),
+        ("/One two/", "One two"),
+        ("*One two*", "One two"),
     ],
 )
 def test_codes_and_marks_stay(cue, text):

@@ -32,14 +32,14 @@ _MIN_TITLE = 5
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|$)")
 _TIME = r"(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})(?:[.,](\d{1,9}))?"
-_TIMING = re.compile(rf"\s*{_TIME}[^\d\r\n]{{1,12}}{_TIME}")
-_TWO_TIMES = re.compile(r"\s*\d+:\d+[:.,]\d[\d:.,;]*[^\w\r\n]*(?:[a-z]{2};?)?[^\w\r\n]*\d+:\d+[:.,]\d")
+_TIMING = re.compile(rf"[^\w\r\n]*{_TIME}[^\d\r\n]{{1,12}}{_TIME}")
+_TWO_TIMES = re.compile(r"[^\w\r\n]*\d+:\d+[:.,]\d[\d:.,;]*[^\w\r\n]*(?:[a-z]{2};?)?[^\w\r\n]*\d+:\d+[:.,]\d")
 """A line with times that another program wrote, perhaps without -->. It is never text."""
 _HEADER_LANGUAGE = re.compile(r"^Language:[ \t]*([^\r\n]*)", re.MULTILINE)
 
-_BREAK = r"(?P<line>[ \t]*(?:\r\n|\r|\n|(?<!:)\\[Nn])[ \t]*)"
-_SHAPES = r"\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}(?:(?!\{[^{}\r\n]*\\p0)[^\r\n])*"
-_CODE = rf"{_SHAPES}|\{{(?:\\|[A-Za-z]:)[^{{}}\r\n]*\}}|\\h"
+_BREAK = r"(?P<line>[ \t]*(?:\r\n|\r|\n|(?<!:)(?:\\[Nn])+)[ \t]*)"
+_SHAPES = r"\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}(?:(?!\{[^{}\r\n]*\\p0)[\s\S])*"
+_CODE = rf"{_SHAPES}|\{{(?:\\|[A-Za-z]:)[^{{}}\r\n]*\}}|\{{/?[ibus]\}}|\\h|<\d[\d:.]*>"
 """Codes of ASS (drawings, formats, hard spaces) and MicroDVD, which players also read in other formats."""
 _READING = r"(?P<reading><rt\b[^<>]*>(?:(?!</?(?:rt|ruby)\b)[\s\S])*(?:</rt>)?)"
 _VTT_TOKEN = re.compile(rf"{_BREAK}|{_READING}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>|{_CODE})")
@@ -51,9 +51,10 @@ _SRT_TOKEN = re.compile(
 _NOT_COPIED = frozenset(("v", "ruby"))
 _HARD_SPACES = ("\\h", "&nbsp;")
 _GAP = r"[ \t\u00a0]*"
-_LEAD = re.compile(rf"(?:(?:[-–—‐](?![-–—‐\d])|(?:>|&gt;){{2,}}|[-–—‐]{{2,}}|[♪♫♬♩¶]|[#~*]+(?=[ \t])){_GAP})+")
+_SLANT = r"[*/_](?=[^\W\d_][^*/_]*[*/_]$)"
+_LEAD = re.compile(rf"(?:(?:[-–—‐](?![-–—‐\d])|(?:>|&gt;){{2,}}|[-–—‐]{{2,}}|[♪♫♬♩¶]|[#~*]+(?=[ \t])|{_SLANT}){_GAP})+")
 """Dash or >> of a speaker, or marks of music, before a text."""
-_TAIL = re.compile(rf"(?:{_GAP}(?:[♪♫♬♩¶]|(?<=\s)[#~*]+|[-–—‐]{{2,}}))*{_GAP}$")
+_TAIL = re.compile(rf"(?:{_GAP}(?:[♪♫♬♩¶]|(?<=\s)[#~*]+|[*/_]|[-–—‐]{{2,}}))*{_GAP}$")
 _TAGS = r"(?:<[^<>]*>|\{(?:\\|[A-Za-z]:)[^{}]*\}|[ \t])*"
 _SPEAKER_LINE = re.compile(rf"(?:\r\n|\r|\n)(?={_TAGS}{_LEAD.pattern}\S)")
 _VOICE = re.compile(r"<v[.\s][^<>]*>", re.IGNORECASE)
@@ -127,7 +128,7 @@ class SubtitleFile(TextFile):
                 replacements.append((*match.span(1), language))
         for region, old, new in zip(self.regions, self.units, units, strict=True):
             if new != old:
-                escaped = re.search(r"(?<!:)\\[Nn]", self.text[region.start : region.end])
+                escaped = re.search(r"(?<!:)(?:\\[Nn])+", self.text[region.start : region.end])
                 newline = escaped[0] if escaped else file_newline
                 replacements.append((region.start, region.end, lay_out_cues(old, new, region, newline, self._escape)))
         return self.render(units, replacements)
