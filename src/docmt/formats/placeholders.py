@@ -9,17 +9,9 @@ from html import unescape
 from html.entities import html5
 from itertools import groupby, pairwise
 
+from docmt.documents.protected_text import find_protected
 from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
-PRINTF = (
-    r"%\(\w+\)[-+0#]*\d*(?:\.\d+)?[A-Za-z]"
-    r"|(?<!\d)%(?:\d+\$)?[-+0#]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLqjzt])?[sdiufFeEgGxXocp@]|%%"
-)
-"""Of C, Python, Java, Objective-C and PHP: %s, %1$s, %.2f, %(name)s, %%."""
-BRACES = r"\{\{[^{}\n]*\}\}|[$%#]?\{[\w.\-\[\]]*(?:[:,!][^{}\n]*)?\}"
-"""Of Python, ICU, i18next, JavaScript and Ruby: {0}, {name}, {n, number}, {{name}}, ${name}, %{name}."""
-NAMED = r"\$t\([^()\n]*\)|%[A-Za-z]\w{2,}%(?![sd])"
-"""Of i18next and others: $t(key), %name%."""
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
 """What stands above the base of a ruby in HTML."""
 TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
@@ -33,8 +25,9 @@ LINE_BREAKS = (
 """Line breaks and tabs, as such, as escapes, and as tags, with the mark of a list item. They separate words."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
-ALL_PATTERNS = (PATHS, LINE_BREAKS, NAMED, PRINTF, BRACES, READINGS, TAGS, ENTITIES)
-"""All regular expressions of this module."""
+_MARKUP = (PATHS, LINE_BREAKS, READINGS, TAGS, ENTITIES)
+_PLACEHOLDERS = ("own pattern", "template tag", "placeholder", "message placeholder")
+"""Kinds of protected text that are codes. The others are protected in the sentences."""
 
 _ENTITY = re.compile(ENTITIES)
 _SIGNS = "'‘’‚“”„«»–—…\u00a0\u2002\u2003\u2009\u202f"
@@ -43,7 +36,9 @@ _TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
 _NOT_COPIED = frozenset(("a", "button", "link", "q"))
 _BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
 _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")
-_WORD_LIKE = re.compile(r"[ ]?(?:`|!\[|<(?:code|kbd|samp|var|img|input)\b)", re.IGNORECASE)
+_WORD_LIKE = re.compile(
+    r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
+)
 _OPENING = "([{«„“‘¿¡\"'"
 _CLOSING = ")]}»”’.,;:!?…%\"'"
 
@@ -64,17 +59,16 @@ def is_icu_message(text: str) -> bool:
     return _ICU.search(text) is not None
 
 
-def hide_placeholders(unit: Unit, patterns: Sequence[str] = ALL_PATTERNS) -> Unit:
-    """Return the unit with its placeholders as codes. It renders as before.
+def hide_placeholders(unit: Unit, markup: Sequence[str] = ()) -> Unit:
+    """Return the unit of a program's string with its placeholders as codes. It renders as before.
 
     A code carries a space that would stand beside another one without it: "Deleted %s files" has the text "Deleted
-    files" and the code "%s ". patterns: regular expressions of this module.
+    files" and the code "%s ". markup: regular expressions of other codes, which come first.
     """
-    pattern = re.compile("|".join(f"(?:{each})" for each in patterns))
     builder = UnitBuilder()
     tokens: list[_Token | Code] = []
     for part in unit.segments():
-        tokens += [part] if isinstance(part, Code) else _split(part, pattern)
+        tokens += [part] if isinstance(part, Code) else _split(part, markup)
     _match_tags(tokens)
     _carry_spaces(_join_runs(tokens))
     opened: list[str] = []
@@ -86,14 +80,16 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = ALL_PATTERNS) -> Uni
     return builder.finish(unit.id)
 
 
-def _split(text: str, pattern: re.Pattern[str]) -> list[_Token | Code]:
+def _split(text: str, markup: Sequence[str]) -> list[_Token | Code]:
     tokens: list[_Token | Code] = []
     position = 0
-    for match in pattern.finditer(text):
-        if match.start() > position:
-            tokens.append(_Token("text", text[position : match.start()]))
-        tokens.append(_classify(match[0]))
-        position = match.end()
+    for (start, end), kind, _ in find_protected(text, in_messages=True, extra=[*markup, *_MARKUP]):
+        if kind not in _PLACEHOLDERS:
+            continue
+        if start > position:
+            tokens.append(_Token("text", text[position:start]))
+        tokens.append(_classify(text[start:end]))
+        position = end
     if position < len(text):
         tokens.append(_Token("text", text[position:]))
     joined: list[_Token | Code] = []

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 
-from docmt.documents.addresses import find_addresses, find_words_and_addresses
+from docmt.documents.protected_text import find_protected, find_words_and_protected
 from docmt.documents.words import Span, find_words
 from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms
 from docmt.formats.units import Code, Unit
@@ -129,7 +129,7 @@ def _project(source: _Source, passage: Passage, first: int, last: int) -> list[_
     if len(visible) == 1 and not atoms:
         return [_Piece(visible.pop(), passage.target)]
     whole = _find_undivided(text, stacks, {atom.offset for atom in atoms})
-    words, target = (find_words_and_addresses(each, whole) for each in (text, passage.target))
+    words, target = (find_words_and_protected(each, whole) for each in (text, passage.target))
     if not words or not target:
         after = [_Piece(atom.stack, atom=atom) for atom in atoms]
         outer = max(stacks, key=len, default=()) if passage.target.strip() else ()
@@ -162,8 +162,8 @@ def _find_inside(sentence: AlignedSentence, start: int, end: int) -> list[int]:
 
 
 def _find_undivided(text: str, stacks: Sequence[Stack], atoms: set[int]) -> set[str]:
-    """Return the addresses and paths with no code inside. atoms: offsets in the text."""
-    spans = find_addresses(text, with_paths=True)
+    """Return the protected texts with no code inside. atoms: offsets in the text."""
+    spans = [each.span for each in find_protected(text)]
     return {
         text[start:end]
         for start, end in spans
