@@ -1,15 +1,20 @@
 """Single codes in translated sentences: those that belong together, line breaks, and codes beside each other."""
 
 import re
+from functools import partial
 from itertools import pairwise
 
 import pytest
+import test_open_documents
+import test_word_documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docmt.documents.words import find_words
+from docmt.formats import html_pages, markdown_texts, subtitles
+from docmt.formats.placeholders import hide_placeholders, tidy_spaces
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.units import UnitBuilder
+from docmt.formats.units import ReadConfig, Unit, UnitBuilder, find_line_spans
 
 PARTNERS = [
     ('<w:bookmarkStart w:id="#" w:name="_Toc_end"/>', '<w:bookmarkEnd w:id="#"/>'),
@@ -206,3 +211,61 @@ def test_ranges_enclose_and_codes_stay_in_order(case):
         is_beside = not unit.text[first.offset : second.offset].strip()
         if is_beside and second.id[0] == "x" and first.id[0] == "x":
             assert places[first.id] < places[second.id]
+
+
+def make_docx(start, reading, base, end):
+    def write_run(text):
+        return f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+    ruby = f"<w:ruby><w:rt>{write_run(reading)}</w:rt><w:rubyBase>{write_run(base)}</w:rubyBase></w:ruby>"
+    body = f"<w:p>{write_run(start)}<w:r>{ruby}</w:r>{write_run(end)}</w:p>"
+    return test_word_documents.read_docx(test_word_documents.make(body))
+
+
+def make_odt(start, reading, base, end):
+    ruby = f"<text:ruby-base>{base}</text:ruby-base><text:ruby-text>{reading}</text:ruby-text>"
+    return test_open_documents.load(
+        test_open_documents.pack(f"<text:p>{start}<text:ruby>{ruby}</text:ruby>{end}</text:p>")
+    )
+
+
+def make_text(start, reading, base, end, read, head="", name="x"):
+    text = f"{head}{start}<ruby>{base}<rt>{reading}</rt></ruby>{end}"
+    return read(text.encode(), name, ReadConfig())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        make_docx,
+        make_odt,
+        partial(make_text, read=html_pages.read),
+        partial(make_text, read=markdown_texts.read),
+        partial(make_text, read=subtitles.read, head="WEBVTT\n\n00:01.000 --> 00:02.000\n", name="x.vtt"),
+    ],
+)
+def test_a_ruby_is_one_code_around_its_base(make):
+    (unit,) = make("The ", "The reading", "red house", " is here.").units
+    assert unit.text == "The red house is here."
+    links = [(0, 3, 0, 2), (4, 7, 10, 15), (8, 13, 3, 9), (14, 16, 16, 19), (17, 21, 20, 23)]
+    new, missing = project_codes(unit, [Passage(0, len(unit.text), "La maison rouge est ici.", links)])
+    markup = new.render()
+    assert not missing and markup.count("The reading") == 1
+    assert re.search(r"<(?:w:rubyBase|text:ruby-base|ruby)>.*maison.*rouge", markup)
+    assert not re.search(r"rouge[^.]*maison|<[^>]*r(?:t|uby-text)>[^<]*(?:maison|rouge)", markup)
+
+
+@pytest.mark.parametrize(
+    "text", ["Items:\n- {a}\n- {b}", "* {a}\n* {b}\nare here", "A {a}\n{b} is\nin {c}.", "1. {a}\n2. {b} is"]
+)
+def test_marks_of_items_and_placeholders_stay_in_their_lines(text):
+    unit = hide_placeholders(Unit(text))
+    assert unit.render() == text
+    links = [(*span, *span) for span in find_words(unit.text)]
+    assert tidy_spaces(project_codes(unit, [Passage(0, len(unit.text), unit.text, links)])[0]).render() == text
+
+
+def test_an_item_of_a_list_and_an_empty_line_end_a_sentence():
+    unit = hide_placeholders(Unit("Choose one:\n- the red one\n- a %s\n\nThen go\n\non."))
+    lines = [unit.text[start:end].strip() for start, end in find_line_spans(unit)]
+    assert lines == ["Choose one:", "the red one", "a", "Then go on."]

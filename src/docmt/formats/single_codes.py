@@ -266,13 +266,15 @@ def _place_breaks(sentence: AlignedSentence, atoms: Sequence[Atom]) -> Iterator[
     others = [index for index, atom in enumerate(atoms) if not atom.codes[0].is_break] or [len(atoms), -1]
     letters = [span for span in sentence.target if has_words(translation[slice(*span)])] or [(0, 0)]
     borders = letters[0][0], letters[-1][1]
-    gaps = [borders[:1] * 2, *find_breaks(translation, *borders), borders[1:] * 2]
+    ends = [(end, end) for end in (borders[1], len(translation.rstrip()))]  # before and after the last punctuation
+    gaps = [borders[:1] * 2, *find_breaks(translation, *borders), *ends]
     chains: list[_Chain] = [(0.0, ())] * len(gaps)
     for group in groups:
         offset = atoms[group[0]].offset
         costs = _count_moves(sentence, offset, gaps)
         costs[0] += _EMPTY_LINE * (has_words(text[:offset]) and others[0] >= group[0])
-        costs[-1] += _EMPTY_LINE * (has_words(text[offset:]) and others[-1] <= group[-1])
+        is_left = has_words(text[offset:]) and others[-1] <= group[-1]
+        costs[-2:] = [cost + _EMPTY_LINE * is_left for cost in costs[-2:]]
         chains = list(_extend(chains, costs, is_first=group is groups[0]))
     path = min(chains, key=itemgetter(0))[1]
     for group in reversed(groups):
