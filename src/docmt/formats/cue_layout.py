@@ -69,7 +69,7 @@ def _place_borders(old: Unit, new: Unit, borders: Sequence[Code]) -> list[Break]
     for border in borders:
         share = border.offset * scale
         wanted.append(share + _ALIGNED_WEIGHT * (aligned.get(border.id, share) - share))
-    return _choose(new.text, list(_find_breaks(new.text, 0, len(new.text))), wanted)
+    return _choose(new.text, list(find_breaks(new.text, 0, len(new.text))), wanted)
 
 
 def _break_lines(text: str, start: int, end: int, count: int, width: int) -> list[Break]:
@@ -77,7 +77,7 @@ def _break_lines(text: str, start: int, end: int, count: int, width: int) -> lis
     length = _measure(text[start:end])
     if count == 1 and length > max(MAX_WIDTH, width):
         count = 2
-    gaps = list(_find_breaks(text, start, end))
+    gaps = list(find_breaks(text, start, end))
     count = min(count, len(gaps) + 1)
     wanted = [start + (end - start) * number / count for number in range(1, count)]
     return _choose(text, gaps, wanted, bonus=min(_BONUS, max(0.0, MAX_WIDTH - length / count)))
@@ -88,7 +88,7 @@ def _measure(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def _find_breaks(text: str, start: int, end: int) -> Iterator[Break]:
+def find_breaks(text: str, start: int, end: int) -> Iterator[Break]:
     """Yield the gaps between words."""
     return (match.span() for match in _PLACE.finditer(text, start, end) if start < match.start() and match.end() < end)
 

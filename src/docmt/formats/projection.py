@@ -15,7 +15,7 @@ from itertools import chain, groupby
 
 from docmt.documents.protected_text import find_protected, find_words_and_protected
 from docmt.documents.words import Span, find_words
-from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, cover_text, find_ranges, place_atoms
+from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms
 from docmt.formats.units import Code, Unit
 
 _OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
@@ -55,8 +55,6 @@ class _Source:
     atoms: list[Atom] = field(default_factory=list)
     pairs: dict[str, tuple[Code, Code]] = field(default_factory=dict)
     ranges: list[Range] = field(default_factory=list)
-    covers: list[Stack] = field(default_factory=list)
-    """numbers of the ranges around each character"""
 
 
 def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[Code]]:
@@ -67,10 +65,15 @@ def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[C
     source = _read_codes(unit)
     pieces: list[_Piece] = []
     position, last = 0, 0
+    offsets = [atom.offset for atom in source.atoms]
+    begins, ends = {each.first for each in source.ranges}, {each.last for each in source.ranges}
     for passage in passages:
-        first = _find_first(source, passage.start, last)
+        # Before the first word and after the last one, only the beginning and the end of a range are in the sentence.
+        stop = bisect_right(offsets, passage.start, lo=last)
+        first = next((each for each in range(bisect_left(offsets, passage.start), stop) if each in begins), stop)
         _copy(source, (position, passage.start), (last, first), pieces)
-        last = _find_last(source, passage.end, first)
+        stop = bisect_left(offsets, passage.end, lo=first)
+        last = max([stop, *(each + 1 for each in range(stop, bisect_right(offsets, passage.end)) if each in ends)])
         pieces += _project(source, passage, first, last)
         position = passage.end
     _copy(source, (position, len(unit.text)), (last, len(source.atoms)), pieces)
@@ -103,29 +106,7 @@ def _read_codes(unit: Unit) -> _Source:
                 source.pairs.setdefault(code.id, (start, code))
     source.stacks += [tuple(stack)] * (len(unit.text) - position)
     source.ranges = find_ranges(unit.text, source.atoms)
-    source.covers = cover_text(unit.text, source.atoms, source.ranges)
     return source
-
-
-def _find_first(source: _Source, offset: int, atom: int) -> int:
-    """Return the first atom of a sentence that begins here. Only one that begins a range may stand before its words."""
-    starts = {start for start, end in source.ranges}
-    while atom < len(source.atoms) and source.atoms[atom].offset <= offset:
-        if source.atoms[atom].offset == offset and atom in starts:
-            break
-        atom += 1
-    return atom
-
-
-def _find_last(source: _Source, offset: int, atom: int) -> int:
-    """Return the atom after the last one of a sentence that ends here: after its words, only one that ends a range."""
-    ends = {end for start, end in source.ranges}
-    last = atom
-    while atom < len(source.atoms) and source.atoms[atom].offset <= offset:
-        atom += 1
-        if source.atoms[atom - 1].offset < offset or atom - 1 in ends:
-            last = atom
-    return last
 
 
 def _copy(source: _Source, text: tuple[int, int], atoms: tuple[int, int], pieces: list[_Piece]) -> None:
@@ -142,7 +123,7 @@ def _copy(source: _Source, text: tuple[int, int], atoms: tuple[int, int], pieces
 def _project(source: _Source, passage: Passage, first: int, last: int) -> list[_Piece]:
     """Return the pieces of a translated sentence. first, last: its atoms."""
     text = source.unit.text[passage.start : passage.end]
-    stacks, covers = (each[passage.start : passage.end] for each in (source.stacks, source.covers))
+    stacks = source.stacks[passage.start : passage.end]
     atoms = [replace(atom, offset=atom.offset - passage.start) for atom in source.atoms[first:last]]
     visible = {stack for stack, character in zip(stacks, text, strict=True) if not character.isspace()}
     if len(visible) == 1 and not atoms:
@@ -158,13 +139,26 @@ def _project(source: _Source, passage: Passage, first: int, last: int) -> list[_
     target_stacks = _map_stacks(sentence, [max(stacks[start:end], key=len) for start, end in words])
     plain = [id for id, (start, _) in source.pairs.items() if start.is_plain]
     _restore_lost([stacks[start:end] for start, end in words], target_stacks, sentence.aligned, plain)
-    word_covers = [tuple(dict.fromkeys(chain(*covers[start:end]))) for start, end in words]
-    target_covers = _map_stacks(sentence, word_covers)
-    _restore_lost([[stack] for stack in word_covers], target_covers, sentence.aligned)
-    ranges = [(start - first, end - first) for start, end in source.ranges]
-    placed = place_atoms(sentence, atoms, ranges, target_covers)
+    covers = [
+        (
+            each.first - first,
+            each.last - first,
+            _find_inside(sentence, each.start - passage.start, each.end - passage.start),
+        )
+        for each in source.ranges
+        if each.start < passage.end and passage.start < each.end
+    ]
+    placed = place_atoms(sentence, atoms, covers)
     queue = [(place, atoms[index]) for place, index in placed]
     return list(_cut(passage.target, *_split_words(sentence, stacks, target_stacks), queue))
+
+
+def _find_inside(sentence: AlignedSentence, start: int, end: int) -> list[int]:
+    """Return the target words of a part of the text: at least one."""
+    stacks: list[Stack] = [("in",) * (first < end and start < last) for first, last in sentence.words]
+    target_stacks = _map_stacks(sentence, stacks)
+    _restore_lost([[stack] for stack in stacks], target_stacks, sentence.aligned)
+    return [number for number, stack in enumerate(target_stacks) if stack]
 
 
 def _find_undivided(text: str, stacks: Sequence[Stack], atoms: set[int]) -> set[str]:

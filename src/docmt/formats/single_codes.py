@@ -15,36 +15,37 @@ from functools import cached_property
 from html import unescape
 from itertools import accumulate, groupby, pairwise
 from math import inf
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from docmt.documents.words import Span, has_words
+from docmt.formats.cue_layout import find_breaks
 from docmt.formats.units import SPACE, Code
 
 Stack = tuple[str, ...]
 """ids of the pairs around a place, the outermost first"""
-Range = tuple[int, int]
-"""indices of the atoms that begin and end a range; -1 or the number of atoms where that is in another unit"""
 _Place = tuple[int, int]
 """characters before a code, and whether it belongs to what follows (1) or to what precedes (0)"""
+_Chain = tuple[float, tuple[Any, ...]]
+"""cost of line breaks, and their gaps, the last one outside: (((), 2), 5)"""
 _OPENING = frozenset(["", *"([{«„“‘‹¿¡（「『《〈【"])
 _CLOSING = frozenset(["", *",.;:!?…)]}»”›、。，！？；：）」』》〉】"])
 _QUOTES = frozenset("\"'")
 _JOINING = frozenset("'’-\N{NON-BREAKING HYPHEN}")
-_BEGINNINGS = frozenset(["start", "begin", "open", "disable", "if", "for", "each", "with", "unless", "#", "^"])
-_ENDS = frozenset(["end", "close", "closing", "stop", "enable", "/"])
+_ROLES = dict.fromkeys(["start", "begin", "open", "disable", "if", "for", "each", "with", "unless", "#", "^"], "begin")
+_ROLES |= dict.fromkeys(["end", "close", "closing", "stop", "enable", "/"], "end")
 _PART_OF_NAME = re.compile(
     r"(?:(?<=[<{\[(%-])|(?<=[{%-] ))[/#^]|[^\W\d_]+?(?=(?:start|begin|open|end|close)(?![^\W\d_]))"
     r"|start|begin|open|end|close|[^\W\d_]+|\d+"
 )
+_UNNAMED = re.compile(r"(?<=\s)id=\"\D{0,2}\d+\"|(?<=.)<.*", re.DOTALL)
+"""Number of an element of XLIFF, which its partner does not share, and what is in an element."""
+_AFTER_NAME = re.compile(r"(?<=[\w.:-])[^\w.:-].*|^(?!<\w).*", re.DOTALL)
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_NUMBER = re.compile(r"(?<=\s)id=\"\D{0,2}\d+\"")
-"""Number of an element of XLIFF, which its partner does not share."""
-_EMPTY_LINE = 20.0
-"""Words that change their line rather than one line without words."""
-_Chain = tuple[float, tuple[Any, ...]]
-"""cost of line breaks, and their gaps, the last one outside: (((), 2), 5)"""
 _NEAR = 50
 """Codes before an end among which its beginning is searched."""
+_EMPTY_LINE = 20.0
+"""Words that change their line rather than one line without words."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,32 @@ class Atom:
     codes: tuple[Code, ...]
     offset: int
     stack: Stack
+
+
+class Range(NamedTuple):
+    """What two atoms enclose."""
+
+    first: int
+    last: int
+    """indices of the atoms; -1 and their number for those of other units"""
+    start: int
+    end: int
+    """characters"""
+
+
+class _Mark(NamedTuple):
+    """What tells the partner of an atom."""
+
+    role: str
+    """begin | end | "", by its name"""
+    words: frozenset[str]
+    """of its name"""
+    is_tag: bool
+    """whether the name of an element tells the role"""
+    shape: str
+    """the code without its words"""
+    sides: tuple[bool, bool]
+    """whether it touches words before and after it, as a bracket does"""
 
 
 @dataclass(frozen=True)
@@ -78,69 +105,48 @@ class AlignedSentence:
         return numbers
 
 
-@dataclass(frozen=True)
-class _Name:
-    """The name of a code, by which its partner is known."""
-
-    role: str
-    """begin | end | "" """
-    words: frozenset[str]
-    brackets: str
-    """the code without its words"""
-    is_tag: bool
-    """whether the name of its element tells its role"""
-
-
 def find_ranges(text: str, atoms: Sequence[Atom]) -> list[Range]:
-    """Return the ranges of a unit, each with the index of its beginning and of its end.
+    """Return the ranges of a unit.
 
-    Their names belong together (<x-start id="1"/> and <x-end id="1"/>), or they touch the words between them as
-    brackets do: {0}words{1}.
+    The names of their atoms belong together: <x-start id="1"/> and <x-end id="1"/>. One of them may be in another unit
+    if the name of its element tells what it is. Or they touch the words between them as brackets do: {0}words{1}.
     """
-    names = [_read_name(atom.codes[0].content) for atom in atoms]
-    ranges: list[Range] = []
+    marks = [_read_mark(text, atom) for atom in atoms]
     opened: list[int] = []
-    for index, (atom, name) in enumerate(zip(atoms, names, strict=True)):
-        near = reversed(opened[-_NEAR:])
-        if name.role == "end":
-            start = next((each for each in near if _is_partner(names[each], name)), None)
-            if start is None and name.is_tag:
-                ranges.append((-1, index))
-        elif not name.role and _touches(text, atom) == (True, False):
-            start = next((each for each in near if _is_bracket(text, atoms[each], names[each], name)), None)
-        else:
-            start = None
+    pairs: list[tuple[int, int]] = []
+    for index, mark in enumerate(marks):
+        start = next((each for each in reversed(opened[-_NEAR:]) if _belong(marks[each], mark)), None)
         if start is not None:
-            ranges.append((start, index))
+            pairs.append((start, index))
             opened.remove(start)
-        elif name.role != "end":
+        elif mark.role != "end":
             opened.append(index)
-    return sorted([*ranges, *((each, len(atoms)) for each in opened if names[each].is_tag)])
+        elif mark.is_tag:
+            pairs.append((-1, index))
+    pairs += [(index, len(atoms)) for index in opened if marks[index].is_tag]
+    offsets = [*(atom.offset for atom in atoms), len(text), 0]  # the last one is that of -1
+    return [Range(first, last, offsets[first], offsets[last]) for first, last in sorted(pairs)]
 
 
-def _read_name(content: str) -> _Name:
-    head = re.match(r"<?[^<]*", content, re.DOTALL)
-    tag = re.match(r"<[\w.:-]*", content)
-    parts, of_tag = (_split_name(match[0] if match else "") for match in (head, tag))
-    roles = ["begin" if part in _BEGINNINGS else "end" for part in parts if part in _BEGINNINGS | _ENDS]
-    is_tag = not _BEGINNINGS.isdisjoint(of_tag) or not _ENDS.isdisjoint(of_tag)
-    words = frozenset(parts) - _BEGINNINGS - _ENDS
-    return _Name(roles[0] if roles else "", words, re.sub(r"\w+", "w", content), is_tag)
+def _read_mark(text: str, atom: Atom) -> _Mark:
+    content = "" if atom.codes[0].is_break else atom.codes[0].content
+    parts, of_tag = (_split_name(each.sub("", content)) for each in (_UNNAMED, _AFTER_NAME))
+    roles = [_ROLES[part] for part in parts if part in _ROLES]
+    words = frozenset(parts) - _ROLES.keys()
+    is_tag = not _ROLES.keys().isdisjoint(of_tag)
+    return _Mark(roles[0] if roles else "", words, is_tag, re.sub(r"\w+", "w", content), _touches(text, atom))
 
 
 def _split_name(name: str) -> list[str]:
-    return _PART_OF_NAME.findall(_CAMEL.sub("_", unescape(_NUMBER.sub("", name))).lower())
+    return _PART_OF_NAME.findall(_CAMEL.sub("_", unescape(name)).lower())
 
 
-def _is_partner(start: _Name, end: _Name) -> bool:
-    """Return whether a code begins what another one ends. One that does not say so has all words of the end."""
-    is_beginning = start.role == "begin" or (not start.role and end.words)
-    return bool(is_beginning) and end.words <= start.words and start.brackets[:1] == end.brackets[:1]
-
-
-def _is_bracket(text: str, atom: Atom, start: _Name, end: _Name) -> bool:
-    """Return whether an atom before words is like one after them."""
-    return not start.role and start.brackets == end.brackets and _touches(text, atom) == (False, True)
+def _belong(start: _Mark, end: _Mark) -> bool:
+    """Return whether two atoms are partners. A beginning that does not say so has all words of the end."""
+    if end.role == "end":
+        return bool(start.role or end.words) and end.words <= start.words and start.shape[:1] == end.shape[:1]
+    is_bracket = (start.sides, end.sides) == ((False, True), (True, False)) and start.shape == end.shape
+    return is_bracket and not start.role and not end.role
 
 
 def _touches(text: str, atom: Atom) -> tuple[bool, bool]:
@@ -155,55 +161,34 @@ def _touches(text: str, atom: Atom) -> tuple[bool, bool]:
     )
 
 
-def cover_text(text: str, atoms: Sequence[Atom], ranges: Sequence[Range]) -> list[Stack]:
-    """Return the numbers of the ranges around each character."""
-    covers: list[Stack] = [()] * len(text)
-    offsets = [*(atom.offset for atom in atoms), len(text), 0]  # the last one is that of -1
-    for number, (start, end) in enumerate(ranges):
-        for position in range(offsets[start], offsets[end]):
-            covers[position] += (str(number),)
-    return covers
-
-
 def place_atoms(
-    sentence: AlignedSentence, atoms: Sequence[Atom], ranges: Sequence[Range], covers: Sequence[Stack]
+    sentence: AlignedSentence, atoms: Sequence[Atom], covers: Sequence[tuple[int, int, Collection[int]]]
 ) -> list[tuple[int, int]]:
-    """Return the place in the translation and the index of each atom, in their new order.
+    """Return the place in the translation and the index of each atom, in their new order. Offsets are in the sentence.
 
-    The offsets of the atoms and the indices of the ranges count from the beginning of the sentence.
-    covers: numbers of the ranges around each target word.
+    covers: for each range the indices of its atoms and its target words.
     """
     places = [_find_place(sentence, atom) for atom in atoms]
     for index, place in _place_breaks(sentence, atoms):
         places[index] = place
-    fixed = set()
-    for number, (start, end) in enumerate(ranges):
-        inner = [index for index, stack in enumerate(covers) if str(number) in stack]
-        borders = (
-            [(start, (sentence.target[inner[0]][0], 1)), (end, (sentence.target[inner[-1]][1], 0))] if inner else []
-        )
-        for index, place in borders:
-            if 0 <= index < len(atoms):
-                places[index] = place
-                fixed.add(index)
-    for start, end in ranges:
-        for index in range(max(start + 1, 0), min(end, len(atoms))):
-            if index not in fixed:
-                places[index] = max(places[index], places[start]) if start in fixed else places[index]
-                places[index] = min(places[index], places[end]) if end in fixed else places[index]
-    _keep_order(sentence, atoms, places, fixed)
-    return [(places[index][0], index) for index in sorted(range(len(atoms)), key=places.__getitem__)]
-
-
-def _keep_order(sentence: AlignedSentence, atoms: Sequence[Atom], places: list[_Place], fixed: Collection[int]) -> None:
-    """Put atoms without words between them in their order. fixed: indices of those that stay."""
+    fixed = {index: places[index] for index, atom in enumerate(atoms) if atom.codes[0].is_break}
+    for first, last, words in covers:
+        if words:
+            fixed |= {first: (sentence.target[min(words)][0], 1), last: (sentence.target[max(words)][1], 0)}
+    places = [fixed.get(index, place) for index, place in enumerate(places)]
+    others = [index for index in range(len(atoms)) if index not in fixed]
     beside = [not has_words(sentence.text[left.offset : right.offset]) for left, right in pairwise(atoms)]
-    for index in reversed(range(len(beside))):
-        if beside[index] and index not in fixed:
+    for index in reversed(others):
+        if index < len(beside) and beside[index]:
             places[index] = min(places[index], places[index + 1])
-    for index, is_beside in enumerate(beside, 1):
-        if is_beside and index not in fixed:
+    for index in others:
+        if index and beside[index - 1]:
             places[index] = max(places[index], places[index - 1])
+        for first, last, _ in covers:
+            if first < index < last:
+                place = max(places[index], fixed.get(first, places[index]))
+                places[index] = min(place, fixed.get(last, place))
+    return [(places[index][0], index) for index in sorted(range(len(atoms)), key=places.__getitem__)]
 
 
 def _find_place(sentence: AlignedSentence, atom: Atom) -> _Place:
@@ -266,68 +251,58 @@ def _pass_punctuation(sentence: AlignedSentence, index: int, end: int, last: int
 
 
 def _place_breaks(sentence: AlignedSentence, atoms: Sequence[Atom]) -> Iterator[tuple[int, _Place]]:
-    """Yield the index and the place of each line break, and of the atoms with only spaces between them and a break."""
+    """Yield the index and the place of each line break, and of the atoms with only spaces between them and a break.
+
+    Few words change their line, and each line keeps a word or a code.
+    """
+    text, translation = sentence.text, sentence.translation
     groups: list[list[int]] = []
     for index, atom in enumerate(atoms):
-        if groups and not sentence.text[atoms[groups[-1][-1]].offset : atom.offset].strip():
+        if groups and not text[atoms[groups[-1][-1]].offset : atom.offset].strip():
             groups[-1].append(index)
         else:
             groups.append([index])
     groups = [group for group in groups if any(atoms[index].codes[0].is_break for index in group)]
     others = [index for index, atom in enumerate(atoms) if not atom.codes[0].is_break] or [len(atoms), -1]
-    gaps = _find_gaps(sentence)
+    letters = [span for span in sentence.target if has_words(translation[slice(*span)])] or [(0, 0)]
+    borders = letters[0][0], letters[-1][1]
+    ends = [(end, end) for end in (borders[1], len(translation.rstrip()))]  # before and after the last punctuation
+    gaps = [borders[:1] * 2, *find_breaks(translation, *borders), *ends]
     chains: list[_Chain] = [(0.0, ())] * len(gaps)
     for group in groups:
         offset = atoms[group[0]].offset
         costs = _count_moves(sentence, offset, gaps)
-        costs[0] += _EMPTY_LINE * (has_words(sentence.text[:offset]) and others[0] >= group[0])
-        costs[-1] += _EMPTY_LINE * (has_words(sentence.text[offset:]) and others[-1] <= group[-1])
+        costs[0] += _EMPTY_LINE * (has_words(text[:offset]) and others[0] >= group[0])
+        is_left = has_words(text[offset:]) and others[-1] <= group[-1]
+        costs[-2:] = [cost + _EMPTY_LINE * is_left for cost in costs[-2:]]
         chains = list(_extend(chains, costs, is_first=group is groups[0]))
-    path = min(chains, key=_cost)[1]
+    path = min(chains, key=itemgetter(0))[1]
     for group in reversed(groups):
         path, gap = path
-        end = sentence.target[gaps[gap] - 1][1] if gaps[gap] else 0
-        start = sentence.target[gaps[gap]][0] if gaps[gap] < len(sentence.target) else len(sentence.translation)
-        space = sentence.translation.find(SPACE, end, start)
-        last = max((index for index in group if atoms[index].codes[0].is_space), default=-1)
+        start, end = gaps[gap]
         for index in group:
-            yield index, (space if space >= 0 and index <= last else start, 0)
+            touches = atoms[index].offset > 0 and not text[atoms[index].offset - 1].isspace()
+            yield index, (start, 0) if touches else (end, 1)
 
 
-def _find_gaps(sentence: AlignedSentence) -> list[int]:
-    """Return the numbers of target words after which a line may end. The first and the last have no words outside."""
-    text, target = sentence.translation, sentence.target
-    letters = [number for number, span in enumerate(target) if has_words(text[slice(*span)])] or [0]
-    return [
-        letters[0],
-        *(
-            gap
-            for gap in range(letters[0] + 1, letters[-1] + 1)
-            for end, start in [(target[gap - 1][1], target[gap][0])]
-            if text[start] not in _CLOSING
-            and (end < start or (text[start].isalnum() and (text[end - 1].isalnum() or text[end - 1] in _CLOSING)))
-        ),
-        letters[-1] + 1,
-    ]
-
-
-def _count_moves(sentence: AlignedSentence, offset: int, gaps: Sequence[int]) -> list[float]:
+def _count_moves(sentence: AlignedSentence, offset: int, gaps: Sequence[Span]) -> list[float]:
     """Return for each gap how many words change their side of a break. offset: of the break in the text.
 
     The punctuation before the break counts as two, and the word before it breaks ties.
     """
+    translation, mark = sentence.translation, sentence.text[:offset].rstrip()[-1:]
     count = bisect_left(sentence.words, (offset, offset))
-    text, before = sentence.translation, sentence.text[:offset].rstrip()[-1:]
     moves = [
-        0 if index is None or not text[start].isalnum() else 1 if index >= count else -1
+        0 if index is None or not translation[start].isalnum() else 1 if index >= count else -1
         for index, (start, _) in zip(sentence.aligned, sentence.target, strict=True)
     ]
     crossings = list(accumulate(moves, initial=moves.count(-1)))
     costs = []
-    for gap in gaps:
-        keeps_mark = gap > 0 and not before.isalnum() and text[sentence.target[gap - 1][1] - 1] == before
-        follows_word = gap > 0 and sentence.aligned[gap - 1] == count - 1
-        costs.append(crossings[gap] + 2.1 - 2 * keeps_mark - 0.1 * follows_word)
+    for start, end in gaps:
+        before = bisect_left(sentence.target, (end, end))
+        keeps_mark = not mark.isalnum() and translation[max(0, start - 1) : start] == mark
+        follows_word = before > 0 and sentence.aligned[before - 1] == count - 1
+        costs.append(crossings[before] - 2 * keeps_mark - 0.1 * follows_word)
     return costs
 
 
@@ -335,10 +310,6 @@ def _extend(chains: Sequence[_Chain], costs: Sequence[float], is_first: bool) ->
     """Yield for each gap the best chain of breaks that ends with a break there. chains: those without this break."""
     best: _Chain = (inf, ())
     for index, (chain, cost) in enumerate(zip(chains, costs, strict=True)):
-        total, path = chain if is_first else min(best, (chain[0] + _EMPTY_LINE, chain[1]), key=_cost)
+        total, path = chain if is_first else min(best, (chain[0] + _EMPTY_LINE, chain[1]), key=itemgetter(0))
         yield total + cost, (path, index)
-        best = min(best, chain, key=_cost)
-
-
-def _cost(chain: _Chain) -> float:
-    return chain[0]
+        best = min(best, chain, key=itemgetter(0))
