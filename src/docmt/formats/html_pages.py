@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from html import unescape
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_units import MarkupFile, Token
+from docmt.formats.html_elements import CAN_COPY, XML_PREFIX, Token, list_names
+from docmt.formats.html_units import MarkupFile
 from docmt.formats.patched_text import find_mark
 from docmt.formats.units import ReadConfig
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text
@@ -34,7 +35,7 @@ _RAW = frozenset(["iframe", "noembed", "noframes", "script", "style", "textarea"
 _XHTML = "{http://www.w3.org/1999/xhtml}"
 _XML_FOREIGN = {"{http://www.w3.org/2000/svg}svg": "svg", "{http://www.w3.org/1998/Math/MathML}math": "math"}
 _FOREIGN = ("math", "svg")
-_HAS_REFERENCES = frozenset(("textarea", "title"))
+_HAS_TEXT = _RAW - {"script", "style"}
 _MARKUP = re.compile(
     r"""
     (?P<aside><!--(?:-?>|.*?--!?>|.*\Z) | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z))
@@ -43,6 +44,11 @@ _MARKUP = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_XML_MARKUP = re.compile(
+    r"(?P<characters><!\[CDATA\[.*?\]\]>) |" + _MARKUP.pattern.replace("[A-Za-z]", r"[^\W\d]"), re.DOTALL | re.VERBOSE
+)
+_XML_KNOWN = CAN_COPY | list_names("a br code kbd samp var")
+"""Names that mean in pieces of XML what they mean in HTML."""
 
 
 def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
@@ -60,6 +66,12 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
     if encode(text) != data:  # such as two byte sequences for one character
         raise DocmtError(f"{path} has bytes that its charset {encoding} would not write. Save it as UTF-8.")
     return MarkupFile(text, list(_tokenize(text)), config, escape_html, encode)
+
+
+def read_fragment(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
+    """Return the units of a piece of XML, which need not be well-formed."""
+    text = data.decode()
+    return MarkupFile(text, list(_tokenize_xml(text)), config, escape_text, str.encode, tags=config.tags)
 
 
 def escape_html(text: str) -> str:
@@ -118,7 +130,7 @@ def _tokenize(text: str) -> Iterator[Token]:
         else:
             yield Token("start", match.start(), end, name, is_empty=name in _FOREIGN and match[0].endswith("/>"))
             finish = _find_raw_end(text, match.start(), end, name)
-            if finish > end and name in _HAS_REFERENCES:
+            if finish > end and name in _HAS_TEXT:
                 yield Token("text", end, finish, value=unescape(text[end:finish]))
             elif finish > end:
                 yield Token("aside", end, finish)
@@ -126,6 +138,25 @@ def _tokenize(text: str) -> Iterator[Token]:
         position = begin = end
     if begin < len(text):
         yield Token("text", begin, len(text), value=unescape(text[begin:]))
+
+
+def _tokenize_xml(text: str) -> Iterator[Token]:
+    """Yield the tokens of a piece of XML, which cover it without gaps."""
+    position = 0
+    for match in _XML_MARKUP.finditer(text):
+        if match.start() > position:
+            yield Token("text", position, match.start(), value=unescape(text[position : match.start()]))
+        position = match.end()
+        tag = match["start"] or match["end"] or ""
+        name = tag if tag in _XML_KNOWN else XML_PREFIX + tag
+        if match["characters"]:
+            yield Token("text", match.start(), position, value=match[0][9:-3])
+        elif match["start"] and match[0].endswith(">"):
+            yield Token("start", match.start(), position, name, is_empty=match[0].endswith("/>"))
+        else:
+            yield Token("end" if match["end"] else "aside", match.start(), position, name)
+    if position < len(text):
+        yield Token("text", position, len(text), value=unescape(text[position:]))
 
 
 def _find_raw_end(text: str, start: int, end: int, name: str) -> int:

@@ -142,7 +142,8 @@ def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[
     aligned = _align(words, target, links)
     word_stacks = [max(stacks[start:end], key=len) for start, end in words]
     target_stacks = _map_stacks(text, words, word_stacks, passage.target, target, aligned)
-    _restore_lost(source, [stacks[start:end] for start, end in words], target_stacks, aligned)
+    bearers = _find_bearers(passage.target, target)
+    _restore_lost(source, [stacks[start:end] for start, end in words], target_stacks, aligned, bearers)
     numbers_of: dict[int, list[int]] = {}
     for number, index in enumerate(aligned):
         if index is not None:
@@ -238,12 +239,34 @@ def _fill_gaps(stacks: list[Stack | None], opening: Sequence[bool]) -> list[Stac
     return [stack or () for stack in filled]
 
 
+def _find_bearers(translation: str, target: Sequence[Span]) -> list[int]:
+    """Return the target words that may stand alone in a pair: no marks and no elided article, if there are others."""
+    words = [number for number, (start, end) in enumerate(target) if any(map(str.isalnum, translation[start:end]))]
+    whole = [number for number in words if not _is_elided(translation, target[number][1])]
+    return whole or words or list(range(len(target)))
+
+
+def _is_elided(translation: str, end: int) -> bool:
+    """Return whether a word ends with an apostrophe before another one."""
+    return translation[end : end + 1] in _APOSTROPHES and translation[end + 1 : end + 2].isalnum()
+
+
+def _is_same_element(code: Code, other: Code) -> bool:
+    """Return whether two pairs are elements of one name that must not enclose each other, such as two links."""
+    names = [each.content.replace(">", " ").split(" ")[0] for each in (code, other)]
+    return names[0] == names[1] and not (code.can_copy or other.can_copy)
+
+
 def _restore_lost(
-    source: _Source, words: Sequence[Sequence[Stack]], target_stacks: list[Stack], aligned: Sequence[int | None]
+    source: _Source,
+    words: Sequence[Sequence[Stack]],
+    target_stacks: list[Stack],
+    aligned: Sequence[int | None],
+    bearers: Sequence[int],
 ) -> None:
     """Give pairs that no target word has to the one whose source word is nearest, unless they show nothing.
 
-    words: stacks of the characters of each source word.
+    words: stacks of the characters of each source word. bearers: target words that may have them.
     """
     lost: dict[str, dict[int, Stack]] = {}  # stacks with the pair, by source word
     present = {id for stack in target_stacks for id in stack}
@@ -252,14 +275,16 @@ def _restore_lost(
             for id in stack:
                 if id not in present and not source.pairs[id][0].is_plain:
                     lost.setdefault(id, {})[index] = stack
-    links = [(number, index) for number, index in enumerate(aligned) if index is not None]
+    links = [(number, index) for number in bearers if (index := aligned[number]) is not None]
     if not links:
-        links = [(number, number) for number in range(len(target_stacks))]
+        links = [(number, number) for number in bearers]
     for id, by_word in lost.items():
         _, number, index = min((abs(index - near), number, index) for number, near in links for index in by_word)
         outer = by_word[index]
-        if id not in target_stacks[number]:
-            inner = tuple(other for other in target_stacks[number] if other not in outer)
+        inner = tuple(other for other in target_stacks[number] if other not in outer)
+        if id not in target_stacks[number] and not any(
+            _is_same_element(source.pairs[id][0], source.pairs[other][0]) for other in inner
+        ):
             target_stacks[number] = (*outer, *inner)
 
 
