@@ -17,7 +17,7 @@ from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_lines
 from docmt.formats.patched_text import PatchedText, Replacement, Span
-from docmt.formats.placeholders import space_words
+from docmt.formats.placeholders import hide_placeholders, space_words
 from docmt.formats.units import Code, Unit, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
@@ -62,6 +62,8 @@ DIAGRAM_TYPES = (
     "application/vnd.openxmlformats-officedocument.drawingml.diagramData+xml",
     "application/vnd.ms-office.drawingml.diagramDrawing+xml",
 )
+PROPERTIES = tuple(f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description"))
+"""Properties of a document that are translated."""
 _CORE_TYPE = "application/vnd.openxmlformats-package.core-properties+xml"
 
 
@@ -122,6 +124,8 @@ class OfficeFile(UnitFile):
             raise DocmtError(f"{path} has macros, which docmt refuses. Save it as {suffix} without macros.")
         self._types = self._read_types()
         self.parts: dict[str, OfficePart] = {}
+        self.stores: dict[Element, int] = {}
+        """units of elements whose text controls of the document show"""
 
     def _read_types(self) -> dict[str, str]:
         file = self._parse("[Content_Types].xml")
@@ -200,13 +204,19 @@ class OfficeFile(UnitFile):
                 return index
         return None
 
-    def add_attribute(self, part: OfficePart, element: Element, name: str, equal: Collection[int] = ()) -> list[int]:
-        """Add the value of an attribute without prefix. equal: see `find_equal`. Return its index, if it is a text."""
+    def add_attribute(
+        self, part: OfficePart, element: Element, name: str, equal: Collection[int] = (), hidden: Sequence[str] = ()
+    ) -> list[int]:
+        """Add the value of an attribute. Return its index, if it is a text.
+
+        name: {URI}local if it has the prefix of the element. equal: see `find_equal`. hidden: patterns of codes in it.
+        """
         value = element.attributes.get(name, "")
         if not has_letters(value) or _FILE_NAME.fullmatch(value):
             return []
-        start, end, _ = set_attribute(part.file, element, name, value)
-        unit = Unit(value)
+        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition('}')[2]}" if name.startswith("{") else name
+        start, end, _ = set_attribute(part.file, element, tag, value)
+        unit = hide_placeholders(Unit(value), hidden) if hidden else Unit(value)
         return [self.add_text(part, (start + 1, end - 1), unit, escape_attribute, same_as=self.find_equal(unit, equal))]
 
     def add_properties(self) -> None:
@@ -214,7 +224,7 @@ class OfficeFile(UnitFile):
         for name in self.find_parts(_CORE_TYPE):
             part = self.open_part(name)
             for element in part.file.root.elements:
-                if element.name in [f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description")]:
+                if element.name in PROPERTIES and element not in self.stores:
                     self.add_element_text(part, element)
 
     def add_element_text(self, part: OfficePart, element: Element, equal: Collection[int] = ()) -> list[int]:
