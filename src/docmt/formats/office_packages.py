@@ -17,8 +17,8 @@ from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_lines
 from docmt.formats.patched_text import PatchedText, Replacement, Span
-from docmt.formats.placeholders import hide_placeholders, space_words
-from docmt.formats.units import Code, Unit, UnitFile
+from docmt.formats.placeholders import space_words
+from docmt.formats.units import Code, Unit, UnitBuilder, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
@@ -205,19 +205,36 @@ class OfficeFile(UnitFile):
         return None
 
     def add_attribute(
-        self, part: OfficePart, element: Element, name: str, equal: Collection[int] = (), hidden: Sequence[str] = ()
+        self,
+        part: OfficePart,
+        element: Element,
+        name: str,
+        equal: Collection[int] = (),
+        codes: str = "",
+        limit: int = 0,
     ) -> list[int]:
         """Add the value of an attribute. Return its index, if it is a text.
 
-        name: {URI}local if it has the prefix of the element. equal: see `find_equal`. hidden: patterns of codes in it.
+        name: {URI}local if it has the prefix of the element. equal: see `find_equal`. codes: pattern of codes in it.
+        limit: characters; a longer translation is not written; 0: any.
         """
         value = element.attributes.get(name, "")
         if not has_letters(value) or _FILE_NAME.fullmatch(value):
             return []
         tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition('}')[2]}" if name.startswith("{") else name
         start, end, _ = set_attribute(part.file, element, tag, value)
-        unit = hide_placeholders(Unit(value), hidden) if hidden else Unit(value)
-        return [self.add_text(part, (start + 1, end - 1), unit, escape_attribute, same_as=self.find_equal(unit, equal))]
+        builder = UnitBuilder()
+        for number, piece in enumerate(re.split(f"({codes})", value) if codes else [value]):
+            if number % 2:
+                builder.add_alone(str(number), piece)
+            else:
+                builder.add_text(piece)
+        unit = builder.finish()
+
+        def escape(text: str) -> str:
+            return escape_attribute(value if limit and len(text) > limit else text)
+
+        return [self.add_text(part, (start + 1, end - 1), unit, escape, same_as=self.find_equal(unit, equal))]
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""

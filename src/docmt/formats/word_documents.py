@@ -66,7 +66,7 @@ _COMPUTED = re.compile(
     r"STYLEREF|SUBJECT|SUM|TEMPLATE|TIME|TITLE|USERADDRESS|USERINITIALS|USERNAME"
 )
 """Fields whose result is not text of the author."""
-_LEVEL_TEXT, _LEVEL_PATTERN = f"{{{WORD}}}lvlText", (r"%\d",)
+_LEVEL_TEXT = f"{{{WORD}}}lvlText"
 _WORD = re.compile(r"[^\W\d_]{2}")
 """What letters of bullets are not."""
 _LEFT = {
@@ -133,7 +133,7 @@ class WordDocument(ChartedFile):
             indices: list[int] = []
             for level in self.open_part(name).file.root.iter(_LEVEL_TEXT):
                 if _WORD.search(level.attributes.get(_VALUE, "")):
-                    indices += self.add_attribute(self.open_part(name), level, _VALUE, indices, _LEVEL_PATTERN)
+                    indices += self.add_attribute(self.open_part(name), level, _VALUE, indices, codes=r"%\d")
 
     def find_data(self, binding: Element) -> tuple[OfficePart, Element] | None:
         """Return the element whose text a control shows, and its part; None if there is none."""
