@@ -177,6 +177,8 @@ class XliffFile(UnitFile):
             reason = "translated segments"
         if not reason and is_icu_message(source.text()):
             reason = "ICU messages"
+        for part in source.iter(f"{self._core}sub"):
+            self.skip("texts within codes", "" if reason else part.text())
         if reason:
             self.skip(reason, unit.text)
             return None
