@@ -44,8 +44,9 @@ _MARKUP = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_CDATA = "<![CDATA["
 _XML_MARKUP = re.compile(
-    r"(?P<characters><!\[CDATA\[.*?\]\]>) |" + _MARKUP.pattern.replace("[A-Za-z]", r"[^\W\d]"), re.DOTALL | re.VERBOSE
+    _MARKUP.pattern.replace("[A-Za-z]", r"[^\W\d]").replace("aside>", r"aside><!\[CDATA\[.*?\]\]> | "), _MARKUP.flags
 )
 _XML_KNOWN = CAN_COPY | list_names("a br code kbd samp var")
 """Names that mean in pieces of XML what they mean in HTML."""
@@ -71,7 +72,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
 def read_fragment(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
     """Return the units of a piece of XML, which need not be well-formed."""
     text = data.decode()
-    return MarkupFile(text, list(_tokenize_xml(text)), config, escape_text, str.encode, tags=config.tags)
+    return MarkupFile(text, list(_tokenize(text, is_html=False)), config, escape_text, str.encode, tags=config.tags)
 
 
 def escape_html(text: str) -> str:
@@ -115,20 +116,25 @@ def _replace_controls(error: UnicodeError) -> tuple[str | bytes, int]:
 codecs.register_error("docmt_controls", _replace_controls)
 
 
-def _tokenize(text: str) -> Iterator[Token]:
-    """Yield the tokens of a text, which cover it without gaps, by the rules of the HTML standard (13.2.5)."""
+def _tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
+    """Yield the tokens of a text, which cover it without gaps, by the rules of the HTML standard (13.2.5) or XML."""
+    markup = _MARKUP if is_html else _XML_MARKUP
     position = begin = 0  # begin: of the characters before
-    while match := _MARKUP.search(text, position):
+    while match := markup.search(text, position):
         if match.start() > begin:
             yield Token("text", begin, match.start(), value=unescape(text[begin : match.start()]))
         end = match.end() if match["aside"] or match["end"] or match[0].endswith(">") else len(text)
-        name = (match["start"] or match["end"] or "").lower()
-        if match["end"]:
+        tag = match["start"] or match["end"] or ""
+        name = tag.lower() if is_html else tag if tag in _XML_KNOWN else XML_PREFIX + tag
+        if not is_html and match[0].startswith(_CDATA):
+            yield Token("text", match.start(), end, value=match[0][len(_CDATA) : -3])
+        elif match["end"]:
             yield Token("end", match.start(), end, name)
         elif match["aside"] or not match[0].endswith(">"):  # or a tag that nothing closes
             yield Token("aside", match.start(), end)
         else:
-            yield Token("start", match.start(), end, name, is_empty=name in _FOREIGN and match[0].endswith("/>"))
+            is_empty = match[0].endswith("/>") and (name in _FOREIGN or not is_html)
+            yield Token("start", match.start(), end, name, is_empty=is_empty)
             finish = _find_raw_end(text, match.start(), end, name)
             if finish > end and name in _HAS_TEXT:
                 yield Token("text", end, finish, value=unescape(text[end:finish]))
@@ -138,25 +144,6 @@ def _tokenize(text: str) -> Iterator[Token]:
         position = begin = end
     if begin < len(text):
         yield Token("text", begin, len(text), value=unescape(text[begin:]))
-
-
-def _tokenize_xml(text: str) -> Iterator[Token]:
-    """Yield the tokens of a piece of XML, which cover it without gaps."""
-    position = 0
-    for match in _XML_MARKUP.finditer(text):
-        if match.start() > position:
-            yield Token("text", position, match.start(), value=unescape(text[position : match.start()]))
-        position = match.end()
-        tag = match["start"] or match["end"] or ""
-        name = tag if tag in _XML_KNOWN else XML_PREFIX + tag
-        if match["characters"]:
-            yield Token("text", match.start(), position, value=match[0][9:-3])
-        elif match["start"] and match[0].endswith(">"):
-            yield Token("start", match.start(), position, name, is_empty=match[0].endswith("/>"))
-        else:
-            yield Token("end" if match["end"] else "aside", match.start(), position, name)
-    if position < len(text):
-        yield Token("text", position, len(text), value=unescape(text[position:]))
 
 
 def _find_raw_end(text: str, start: int, end: int, name: str) -> int:

@@ -35,7 +35,6 @@ _METAS = list_names(
     "description keywords title og:title og:description og:image:alt twitter:title twitter:description "
     "twitter:image:alt dc.title dc.description dcterms.title dcterms.description"
 )
-_SITE_METAS = list_names("og:site_name application-name apple-mobile-web-app-title")
 _FALLBACKS = {"math": "formulas", "svg": "texts of drawings"}
 """What texts in embedded elements are called in `Skipped`, if not fallback texts."""
 _ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
@@ -49,7 +48,7 @@ _ICON_ELEMENTS = list_names("b div em i span")
 _ICON_NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 _NOTE_LINK = re.compile(r"[\[({]?(?:\d{1,3}|[A-Za-z]|[ivxl]{2,5})[\])}]?")
 _NOTE_ROLES = list_names("noteref doc-noteref doc-backlink backlink")
-_PRIVATE = re.compile("([\ue000-\uf8ff\U000f0000-\U0010ffff]+)")
+_PRIVATE = "[\ue000-\uf8ff\U000f0000-\U0010ffff]+"
 """Characters for private use, which fonts show as pictures."""
 _MAX_SIGN = 12
 """Tokens of an element that may be a sign: an icon, the number of a note."""
@@ -322,8 +321,8 @@ class MarkupFile(UnitFile):
 
     def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
-        if token.name == "meta" and _find_meta(attributes) in _SITE_METAS and "content" in attributes:
-            self.skip("names of sites", attributes["content"].value)
+        if token.name == "meta" and "og:site_name" in self._text[token.start : token.end]:
+            self.skip("names of sites", attributes["content"].value if "content" in attributes else "")
         names = [name for name in attributes if _is_translated(token.name, name, attributes)]
         values = [
             (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
@@ -381,11 +380,7 @@ class MarkupFile(UnitFile):
             last = item.end
             if item.kind == "text":
                 text = item.value.rstrip(_SPACES) if last > end else item.value
-                for number, part in enumerate(_PRIVATE.split(text)):
-                    if number % 2:
-                        builder.add_alone(f"{id}.{number}", self._escape(part))
-                    else:
-                        builder.add_text(part)
+                builder.add_hiding(text, _PRIVATE, id)
                 has_space = item.value[-1:] in _SPACES if item.value else has_space
                 continue
             if item.kind == "single" and has_space:
@@ -459,20 +454,20 @@ def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
     A picture between two words is a line break.
     """
     texts = [index for index, item in enumerate(items) if item.kind == "text" and item.value]
-    depths = _count_depths(items)
-    is_row = not any(depths[index] == 0 and has_words(items[index].value) for index in texts)
+    depths = list(accumulate(((item.kind == "open") - (item.kind == "close") for item in items), initial=0))
+    is_row = not any(depths[index] <= 0 and has_words(items[index].value) for index in texts)
     new, cuts, position = list[_Item](), list[int](), 0
     for before, after in pairwise(texts):
         tags = [item for item in items[before + 1 : after] if item.kind != "aside"]
         place = next((index for index in range(before + 1, after) if items[index].kind == "open"), after)
-        pictures = [index for index in range(before + 1, after) if items[index].name in _PICTURES]
-        if pictures and _LAST_WORD.search(items[before].value) and _FIRST_WORD.match(items[after].value):
-            new += [*items[position : pictures[0]], items[pictures[0]]._replace(kind="break")]
-            position = pictures[0] + 1
+        picture = next((index for index in range(before + 1, after) if items[index].name in _PICTURES), after)
+        if picture < after and _LAST_WORD.search(items[before].value) and _FIRST_WORD.match(items[after].value):
+            new += [*items[position:picture], items[picture]._replace(kind="break")]
+            position = picture + 1
         elif tags and _are_apart(items[before].value, items[after].value, tags):
             new += items[position:place]
             position = place
-            if is_row and depths[place] == 0:
+            if is_row and depths[place] <= 0:
                 cuts.append(len(new))
             new.append(_Item("text", items[place].start, items[place].start, value=" "))
     return [*new, *items[position:]], cuts
@@ -485,27 +480,22 @@ def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
     """
     names = {tag.name for tag in tags}
     last, first = _LAST_WORD.search(before), _FIRST_WORD.match(after)
-    if first is None or not names.isdisjoint(("sub", "sup")) or any(tag.kind == "single" for tag in tags):
+    if first is None or {"sub", "sup"} & names or any(tag.kind == "single" for tag in tags):
         return False
     are_siblings = tags[0].kind == "close" and tags[-1].kind == "open"
     is_capital = after[0].isupper()
     if last is None:
-        return bool(_STOP.search(before)) and (
-            is_capital or (are_siblings and after[0].isalpha() and before[-1] != ".")
-        )
+        goes_on = is_capital or (are_siblings and after[0].isalpha() and before[-1] != ".")
+        return goes_on and _STOP.search(before) is not None
     is_new = is_capital and before[-1].islower()
     if not are_siblings:
         return is_new and len(last[0]) > 2 and first[0][1:].islower()
-    is_whole = len(last[0]) > 1 and (len(first[0]) > 1 or is_capital or first[0].isdigit())
-    is_cased = any(map(str.islower, (before[-1].lower(), after[0].lower())))
-    return is_whole and is_cased and (is_new or {"del", "ins"} <= names or not names <= _FORMATS)
+    is_whole = len(last[0]) > 1 and (len(first[0]) > 1 or not after[0].islower())
+    return is_whole and (is_new or {"del", "ins"} <= names or not names <= _FORMATS) and _has_case(last[0] + first[0])
 
 
-def _count_depths(items: Sequence[_Item]) -> list[int]:
-    """Return how many pairs are open before each item."""
-    partners = _match_pairs(items)
-    steps = [0 if index not in partners else 1 if item.kind == "open" else -1 for index, item in enumerate(items)]
-    return [0, *accumulate(steps)][: len(items)]
+def _has_case(text: str) -> bool:
+    return text.lower() != text.upper()
 
 
 def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
@@ -571,16 +561,11 @@ def _find_language(attributes: dict[str, _TagAttribute]) -> str:
     return attribute.value if attribute else ""
 
 
-def _find_meta(attributes: dict[str, _TagAttribute]) -> str:
-    """Return the kind of a meta element, or an empty string."""
-    attribute = attributes.get("name") or attributes.get("property")
-    return attribute.value.strip().lower() if attribute else ""
-
-
 def _is_translated(tag: str, name: str, attributes: dict[str, _TagAttribute]) -> bool:
     """Return whether an attribute of an element is translated."""
     if tag == "meta":
-        return name == "content" and _find_meta(attributes) in _METAS
+        kind = attributes.get("name") or attributes.get("property")
+        return name == "content" and kind is not None and kind.value.strip().lower() in _METAS
     if tag == "input" and name == "value":
         return "type" in attributes and attributes["type"].value.strip().lower() in ("submit", "button", "reset")
     return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES

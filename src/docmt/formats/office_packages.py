@@ -224,17 +224,13 @@ class OfficeFile(UnitFile):
         tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition('}')[2]}" if name.startswith("{") else name
         start, end, _ = set_attribute(part.file, element, tag, value)
         builder = UnitBuilder()
-        for number, piece in enumerate(re.split(f"({codes})", value) if codes else [value]):
-            if number % 2:
-                builder.add_alone(str(number), piece)
-            else:
-                builder.add_text(piece)
-        unit = builder.finish()
+        builder.add_hiding(value, codes)
+        unit, same = builder.finish(), self.find_equal(builder.finish(), equal)
 
         def escape(text: str) -> str:
             return escape_attribute(value if limit and len(text) > limit else text)
 
-        return [self.add_text(part, (start + 1, end - 1), unit, escape, same_as=self.find_equal(unit, equal))]
+        return [self.add_text(part, (start + 1, end - 1), unit, escape, same_as=same)]
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""

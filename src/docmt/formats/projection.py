@@ -275,7 +275,7 @@ def _restore_lost(
             for id in stack:
                 if id not in present and not source.pairs[id][0].is_plain:
                     lost.setdefault(id, {})[index] = stack
-    links = [(number, index) for number in bearers if (index := aligned[number]) is not None]
+    links = [(number, near) for number in bearers if (near := aligned[number]) is not None]
     if not links:
         links = [(number, number) for number in bearers]
     for id, by_word in lost.items():

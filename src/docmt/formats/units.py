@@ -143,6 +143,14 @@ class UnitBuilder:
             self._ends_with_space = text.endswith(SPACE)
             self._last_single = self._empty_end = None
 
+    def add_hiding(self, text: str, pattern: str, id: str = "") -> None:
+        """Add text whose parts of a pattern are single codes. id: beginning of their ids."""
+        for number, part in enumerate(re.split(f"({pattern})", text) if pattern else [text]):
+            if number % 2:
+                self.add_alone(f"{id}.{number}", self._escape(part))
+            else:
+                self.add_text(part)
+
     def open(self, id: str, content: str, can_copy: bool = True, is_mark: bool = False) -> None:
         """Open a pair.
 

@@ -74,7 +74,7 @@ _LEFT = {
     f"{{{WORD}}}listEntry": "choices of form fields",
 }
 """Elements whose value stays, and what it is called in `Skipped`."""
-_ENTRY, _ENTRY_TEXT, _ENTRY_VALUE = (f"{{{WORD}}}{name}" for name in ("listItem", "displayText", "value"))
+_ENTRY, _ENTRY_TEXT = f"{{{WORD}}}listItem", f"{{{WORD}}}displayText"
 _DATA = re.compile(r"(?i)(customXml/item\d*|docProps/(core|app))\.xml")
 """Parts whose texts controls show."""
 _STEP = re.compile(r"/(?:[\w.-]+:)?([\w.-]+)(?:\[(\d+)\])?")
@@ -100,7 +100,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
     styles = _read_code_styles(file)
     for name in file.find_parts(*_MAIN_TYPES, *_STORY_TYPES):
         part = file.open_part(name)
-        _StoryReader(file, part, styles).read_inside(part.file.root)
+        _StoryReader(file, part, styles).read()
         for element in part.file.root.iter(*_LEFT):
             file.skip(_LEFT[element.name], element.attributes.get(_VALUE, ""))
         for _, kind, target in file.read_relationships(name):
@@ -135,27 +135,28 @@ class WordDocument(ChartedFile):
                 if _WORD.search(level.attributes.get(_VALUE, "")):
                     indices += self.add_attribute(self.open_part(name), level, _VALUE, indices, codes=r"%\d")
 
-    def find_data(self, binding: Element) -> tuple[OfficePart, Element] | None:
-        """Return the element whose text a control shows, and its part; None if there is none."""
-        steps = _STEP.findall(_find_value(binding, "xpath"))
-        id = _find_value(binding, "storeItemID").lower()
+    def find_data(self, path: str) -> tuple[OfficePart, Element] | None:
+        """Return the element of data at an XPath, and its part; None if there is none."""
         for name in filter(_DATA.fullmatch, self.package.names):
-            settings = [
-                self.package.read(target) for _, kind, target in self.read_relationships(name) if "Props" in kind
-            ]
-            if id and settings and id not in settings[0].decode("utf-8", "replace").lower():
-                continue
             try:
                 part = self.open_part(name)
             except DocmtError:  # no XML, so no data of a control
                 continue
             element: Element | None = Element("", "", 0, 0, children=[part.file.root])
-            for local, number in steps:
+            for local, number in _STEP.findall(path):
                 same = [each for each in element.elements if each.name.rpartition("}")[2] == local] if element else []
                 element = dict(enumerate(same, 1)).get(int(number or 1))
-            if element and steps:
+            if element and path:
                 return part, element
         return None
+
+    def add_data(self, part: OfficePart, element: Element) -> int | None:
+        """Return the unit of the text of data, once for all controls that show it; None if it is not translated."""
+        is_translated = element.name in PROPERTIES or not part.name.lower().startswith("docprops")
+        if is_translated and element not in self.stores:
+            for index in self.add_element_text(part, element):
+                self.stores[element] = index
+        return self.stores.get(element)
 
     def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
         """Return the language of styles and settings, and the request to update tables of contents."""
@@ -282,8 +283,13 @@ class _StoryReader:
         self._held: list[str] = []
         """markup of a field that is not complete"""
         self._holders: list[Element] = []
-        self._controls: dict[Element, bool] = {}
-        """whether controls show a text of another place"""
+        self._controls: list[Element] = []
+        """those that show a text of another place"""
+
+    def read(self) -> None:
+        """Add all units, those of controls first."""
+        self._controls += [each for each in self._part.file.root.iter(_CONTROL) if self._add_control(each)]
+        self.read_inside(self._part.file.root)
 
     def read_inside(self, element: Element, equal: Sequence[int] = ()) -> list[int]:
         """Add the units within an element. equal: units that they may repeat. Return the indices of their units."""
@@ -302,11 +308,8 @@ class _StoryReader:
         return indices
 
     def _read_paragraph(self, paragraph: Element, equal: Sequence[int]) -> list[int]:
-        control = paragraph.parent
-        while control is not None:
-            if control.name == _CONTROL and self._read_control(control):
-                return []
-            control = control.parent
+        if any(each.start < paragraph.start < each.end for each in self._controls):
+            return []
         outer = self._builder, self._holders, self._held
         self._builder, self._holders, self._held = RunBuilder(paragraph.tag[:-1], keep_space=True), [], []
         form = paragraph.find(_PARAGRAPH_FORMAT)
@@ -347,7 +350,7 @@ class _StoryReader:
                 self._add_run(node, raw)
             elif node.name in _PAIRS or (node.name in _LINKS and not _is_computed(node)):
                 self._add_pair(node, node, can_copy=node.name in _PAIRS)
-            elif node.name == _CONTROL and self._read_control(node):
+            elif node.name == _CONTROL and node in self._controls:
                 self._release()
                 self._builder.add_alone(raw, span=(node.start, node.end))
             elif node.name == _CONTROL and (content := node.find(_CONTROL_CONTENT)) and not content.is_empty_tag:
@@ -372,37 +375,26 @@ class _StoryReader:
         self._release()
         self._builder.close(id, text[content.inner_end : node.end])
 
-    def _read_control(self, control: Element) -> bool:
-        """Return whether a control shows a text of another place: of data, or of its list. Add both as one unit.
-
-        One that cannot be translated is left in both places.
-        """
-        if control not in self._controls:
-            self._controls[control] = self._add_control(control)
-        return self._controls[control]
-
     def _add_control(self, control: Element) -> bool:
+        """Add the text of a control that shows data, or an entry of its list, as one unit with that.
+
+        What cannot be translated in both places stays in both. Return whether the control is such a one.
+        """
         file, settings, content = self._file, control.find(_CONTROL_SETTINGS), control.find(_CONTROL_CONTENT)
-        texts = [each for each in content.iter(_TEXT) if each.inner_end > each.inner_start] if content else []
-        if settings is None or not texts:
-            return False
+        texts = [each for each in content.iter(_TEXT) if each.children] if content else []
         text = "".join(each.text() for each in texts)
-        entries = list(settings.iter(_ENTRY))
-        indices: list[int] = []
-        for entry in entries:
-            indices += file.add_attribute(self._part, entry, _ENTRY_TEXT, indices)
-        index = next((each for each in indices if file.units[each].text == text), None)
-        binding = next((each for each in settings.elements if each.name.endswith("}dataBinding")), None)
-        data = file.find_data(binding) if binding and not entries else None
-        is_chosen = any(
-            text in (entry.attributes.get(_ENTRY_VALUE), entry.attributes.get(_ENTRY_TEXT)) for entry in entries
-        )
-        if not is_chosen and data is None:
+        if settings is None or not text:
             return False
-        if data and data[1].text() == text and _is_open(*data) and _is_plain(texts):
-            if data[1] not in file.stores:
-                file.stores.update(dict.fromkeys(data[1:], *file.add_element_text(*data)))
-            index = file.stores[data[1]]
+        entries: list[int] = []
+        for entry in settings.iter(_ENTRY):
+            entries += file.add_attribute(self._part, entry, _ENTRY_TEXT, entries)
+        index = next((each for each in entries if file.units[each].text == text), None)
+        binding = next((each for each in settings.elements if each.name.endswith("}dataBinding")), None)
+        data = file.find_data(_find_value(binding, "xpath")) if binding and not entries else None
+        if index is None and data is None:
+            return False
+        if data and data[1].text() == text and _is_plain(texts):
+            index = file.add_data(*data)
         if index is None or not _is_plain(texts):
             file.skip("controls that show data", text)
         else:
@@ -505,11 +497,6 @@ class _StoryReader:
 def _find_value(element: Element, local: str) -> str:
     """Return the value of an attribute by its local name."""
     return next((value for name, value in element.attributes.items() if name.rpartition("}")[2] == local), "")
-
-
-def _is_open(part: OfficePart, element: Element) -> bool:
-    """Return whether data may be translated: a text of a program, or a property that is translated."""
-    return not element.elements and (element.name in PROPERTIES or not part.name.lower().startswith("docprops"))
 
 
 def _is_plain(texts: Sequence[Element]) -> bool:
