@@ -27,7 +27,9 @@ BLOCKS = _CONTROLS | list_names(
     "figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html li main menu nav noframes "
     "noscript ol p pre search section table tbody td tfoot th thead title tr ul xmp"
 )
-EMBEDDED = list_names("audio canvas iframe map math noembed object picture rp rt svg video")
+READINGS = list_names("rp rt rtc")
+"""What stands above the base of a ruby."""
+EMBEDDED = READINGS | list_names("audio canvas iframe map math noembed object picture svg video")
 """Elements that are one code with all that they hold."""
 CAN_COPY = list_names(
     "abbr acronym b bdi bdo big cite del dfn em font i ins mark nobr s small span strike strong sub sup tt u"

@@ -14,7 +14,17 @@ from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import has_letters, has_words
-from docmt.formats.html_elements import BLOCKS, CAN_COPY, EMBEDDED, VOID, Token, find_borders, find_ends, list_names
+from docmt.formats.html_elements import (
+    BLOCKS,
+    CAN_COPY,
+    EMBEDDED,
+    READINGS,
+    VOID,
+    Token,
+    find_borders,
+    find_ends,
+    list_names,
+)
 from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import tidy_pieces
@@ -48,8 +58,6 @@ _ICON_ELEMENTS = list_names("b div em i span")
 _ICON_NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 _NOTE_LINK = re.compile(r"[\[({]?(?:\d{1,3}|[A-Za-z]|[ivxl]{2,5})[\])}]?")
 _NOTE_ROLES = list_names("noteref doc-noteref doc-backlink backlink")
-_PRIVATE = "[\ue000-\uf8ff\U000f0000-\U0010ffff]+"
-"""Characters for private use, which fonts show as pictures."""
 _MAX_SIGN = 12
 """Tokens of an element that may be a sign: an icon, the number of a note."""
 _PICTURES = list_names("canvas iframe img object picture svg video")
@@ -311,13 +319,12 @@ class MarkupFile(UnitFile):
             self.skip(reason or "", value)
             self._flush()
         else:
-            if reason is None and first.name in EMBEDDED - {"rt", "rp"}:
+            if reason is None and first.name in EMBEDDED - READINGS:
                 drawn = _DRAWN.findall(self._text, first.start, tokens[-1].end) if first.name in _FALLBACKS else [value]
                 for text in drawn:
                     self.skip(_FALLBACKS.get(first.name, "fallback texts"), unescape(text))
             span = first.start, tokens[-1].end
-            patch = any(patches)
-            self._items.append(_Item("single", *span, first.name, value, has_patches=patch, reason=reason or ""))
+            self._items.append(_Item("single", *span, first.name, value, has_patches=any(patches), reason=reason or ""))
 
     def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
@@ -379,14 +386,16 @@ class MarkupFile(UnitFile):
             item, id = items[index], str(min(index, partners.get(index, index)) + 1)
             last = item.end
             if item.kind == "text":
-                text = item.value.rstrip(_SPACES) if last > end else item.value
-                builder.add_hiding(text, _PRIVATE, id)
+                builder.add_text(item.value.rstrip(_SPACES) if last > end else item.value)
                 has_space = item.value[-1:] in _SPACES if item.value else has_space
                 continue
             if item.kind == "single" and has_space:
                 # The unit's text has no second space for that after the code.
                 last = min(end, last + _count_spaces(self._text, last))
             content = self._text[item.start : last]
+            if item.name in READINGS and not item.has_patches:
+                builder.add_reading(id, content)
+                continue
             if item.has_patches:
                 nested[id] = item.start, last
             if index not in partners:

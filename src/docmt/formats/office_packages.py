@@ -18,7 +18,7 @@ from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_lines
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import space_words
-from docmt.formats.units import Code, Unit, UnitBuilder, UnitFile
+from docmt.formats.units import Code, Unit, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
@@ -205,32 +205,24 @@ class OfficeFile(UnitFile):
         return None
 
     def add_attribute(
-        self,
-        part: OfficePart,
-        element: Element,
-        name: str,
-        equal: Collection[int] = (),
-        codes: str = "",
-        limit: int = 0,
+        self, part: OfficePart, element: Element, name: str, equal: Collection[int] = (), limit: int = 0
     ) -> list[int]:
         """Add the value of an attribute. Return its index, if it is a text.
 
-        name: {URI}local if it has the prefix of the element. equal: see `find_equal`. codes: pattern of codes in it.
-        limit: characters; a longer translation is not written; 0: any.
+        name: {URI}local if it has the prefix of the element. equal: see `find_equal`. limit: characters; a longer
+        translation is not written; 0: any.
         """
         value = element.attributes.get(name, "")
         if not has_letters(value) or _FILE_NAME.fullmatch(value):
             return []
         tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition('}')[2]}" if name.startswith("{") else name
         start, end, _ = set_attribute(part.file, element, tag, value)
-        builder = UnitBuilder()
-        builder.add_hiding(value, codes)
-        unit, same = builder.finish(), self.find_equal(builder.finish(), equal)
+        unit = Unit(value)
 
         def escape(text: str) -> str:
             return escape_attribute(value if limit and len(text) > limit else text)
 
-        return [self.add_text(part, (start + 1, end - 1), unit, escape, same_as=same)]
+        return [self.add_text(part, (start + 1, end - 1), unit, escape, same_as=self.find_equal(unit, equal))]
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""
