@@ -376,7 +376,7 @@ def test_marks_of_notes_are_not_words():
     page = read(
         b'<p>Our question.<sup>1</sup> See this<a href="#n">[2]</a>, or <a href="#m">3</a>.</p>', "x.html", ReadConfig()
     )
-    assert [unit.text for unit in page.units] == ["Our question. See this, or ."]
+    assert [unit.text for unit in page.units] == ["Our question. See this, or."]
 
 
 def test_texts_of_drawings_are_reported():
@@ -503,7 +503,7 @@ def read_xml(text, **tags):
         ("<par>It is <i>a <b>big</b></i> <x id='2'/>thing.</par>", ["It is a big thing."]),
         ("A <g><g>big</g> <g>red</g></g> <title>house</title>", ["A big red house"]),
         ("<par>See: <list><li>One</li><li>Two</li></list></par>", ["See:", "One", "Two"]),
-        ("<sec>Head<par>First.</par><par>Second.</par></sec>", ["Head First. Second."]),
+        ("<sec>Head<par>First.</par><par>Second.</par></sec>", ["Head", "First.", "Second."]),
         ("<b>One</b> <i>two</i>", ["One", "two"]),
         ("<source>One</source><link>Two</link><td>Three</td><script>Four</script>", ["One", "Two", "Three", "Four"]),
         ("<x>One <![CDATA[two > <b>]]> three</x>", ["One two > <b> three"]),

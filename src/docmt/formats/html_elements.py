@@ -106,11 +106,13 @@ def _closes(name: str, opened: str) -> bool:
 def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | None) -> set[int]:
     """Return the start tags of elements that end a unit, besides those of HTML.
 
-    An element does if it is not inside running text, or if it is a list: without words, of several equal elements.
+    An element does if it is not inside running text. So does an item that touches another one of its name, and a list:
+    without words, of several equal elements.
     tags: rules of XML, where no name has a meaning; None for HTML.
     """
     parents: dict[int, int] = {}
-    children: dict[int, list[str]] = {}
+    children: dict[int, list[int]] = {}
+    touching: set[int] = set()
     speaking: set[int] = set()  # elements with words of their own
     opened = [-1]
     for index, token in enumerate(tokens):
@@ -120,16 +122,21 @@ def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | 
             speaking.add(opened[-1])
         elif token.kind == "start":
             parents[index] = opened[-1]
-            children.setdefault(opened[-1], []).append(token.name)
+            before = children.setdefault(opened[-1], [])
+            if before and tokens[index - 1].kind == "end" and tokens[before[-1]].name == token.name not in CAN_COPY:
+                touching |= {index, before[-1]}
+            before.append(index)
             if ends[index] > index + 1:
                 opened.append(index)
     borders: set[int] = set()
     running = set(speaking)  # elements whose parts are inside running text
     for index, parent in parents.items():
-        name, inner = tokens[index].name.removeprefix(XML_PREFIX), children.get(index, [])
+        inner = [tokens[each].name for each in children.get(index, [])]
         is_list = index not in speaking and len(inner) > 1 and {*inner} == {inner[0]} and inner[0] != tokens[index].name
+        is_item = is_list or index in touching or parent not in running
+        name = tokens[index].name.removeprefix(XML_PREFIX)
         is_known = name in _INLINE | BLOCKS if tags is None else name in tags.non_splitting or not tags.outline
-        if (tags and name in tags.splitting) or not (is_known or (parent in running and not is_list)):
+        if (tags and name in tags.splitting) or (is_item and not is_known):
             borders.add(index)
         elif parent in running and (tags or name not in BLOCKS):
             running.add(index)

@@ -473,6 +473,12 @@ def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
         if picture < after and _LAST_WORD.search(items[before].value) and _FIRST_WORD.match(items[after].value):
             new += [*items[position:picture], items[picture]._replace(kind="break")]
             position = picture + 1
+        elif len(tags) == after - before - 1 == 1 and _is_note(tags[0], items[before].value, items[after].value):
+            # The model reads a comma after its word, and the number has its space.
+            text, size = items[before], len(items[before].value) - len(items[before].value.rstrip(_SPACES))
+            new += [*items[position:before], text._replace(value=text.value[:-size], end=text.end - size)]
+            new.append(tags[0]._replace(start=tags[0].start - size))
+            position = after
         elif tags and _are_apart(items[before].value, items[after].value, tags):
             new += items[position:place]
             position = place
@@ -501,6 +507,12 @@ def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
         return is_new and len(last[0]) > 2 and first[0][1:].islower()
     is_whole = len(last[0]) > 1 and (len(first[0]) > 1 or not after[0].islower())
     return is_whole and (is_new or {"del", "ins"} <= names or not names <= _FORMATS) and _has_case(last[0] + first[0])
+
+
+def _is_note(item: _Item, before: str, after: str) -> bool:
+    """Return whether an item is the number of a note after a space and before a mark that ends a part of a sentence."""
+    is_number = item.kind == "single" and item.name in _NOTE_MARKS and not item.has_patches
+    return is_number and before[-1] in _SPACES and before.strip(_SPACES) != "" and after[0] in ",.;:!?)"
 
 
 def _has_case(text: str) -> bool:
