@@ -156,7 +156,6 @@ def test_fonts_may_be_obfuscated():
         ({"META-INF/container.xml": "<container/>"}, "names no package document"),
         ({"META-INF/container.xml": CONTAINER.replace("E/", "../E/")}, r"has no \.\./E/a b\.opf"),
         ({"E/t/2.xhtml": None}, r"has no E/t/2\.xhtml"),
-        ({"E/t/2.xhtml": "<p>One"}, r"x\.epub: E/t/2\.xhtml, line 1: broken XML"),
         ({"E/a b.opf": "<package/>"}, "names no chapters"),
         ({"E/a b.opf": PACKAGE.replace("t/2.xhtml", "../../x")}, r"has no \.\./x"),
         ({"E/t/2.xhtml": "<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>"}, "DOCTYPE"),
@@ -209,3 +208,49 @@ def test_mutants_are_read_or_refused():
         if number % 2:
             assert unpack(file.write(file.units)) == unpack(mutant)
         assert file.write(file.units, "cs")
+
+
+@pytest.mark.parametrize(
+    ("chapter", "texts"),
+    [
+        ("<html><body><p>One<br>two</p><p>Three</body></html>", ["One two", "Three"]),
+        ("<p>Tom & Jerry&nbsp;came", ["Tom & Jerry\xa0came"]),
+        ("<p><b>One</p></b>", ["One"]),
+        (b"<p>One \xe9", None),
+        ("", []),
+    ],
+)
+def test_a_chapter_that_is_no_xml_is_read_as_html(chapter, texts):
+    data = pack({"E/t/2.xhtml": chapter})
+    file = read(data, "x.epub", ReadConfig())
+    assert file.write(file.units) == data
+    read_again = [unit.text for unit in file.units]
+    assert read_again[-2:] == ["One two", "Three"]  # of the other chapter
+    if texts is None:
+        assert file.skipped[-1] == Skipped("chapters that cannot be read", "E/t/2.xhtml")
+        return
+    assert read_again[5:-2] == texts
+    new = file.write([Unit(unit.text.translate(ACCENTS), unit.codes) for unit in file.units])
+    assert [unit.text for unit in read(new, "x.epub", ReadConfig()).units] == [
+        text.translate(ACCENTS) for text in read_again
+    ]
+
+
+def test_chapters_of_html_are_read_and_others_reported():
+    package = PACKAGE.replace(
+        'href="t/2.xhtml" media-type="application/xhtml+xml"', 'href="t/2.xhtml" media-type="text/html"'
+    )
+    file = read(pack({"E/a b.opf": package}), "x.epub", ReadConfig())
+    assert "Second here" in [unit.text for unit in file.units]
+    package = PACKAGE.replace("image/svg+xml", "application/x-dtbook+xml")
+    assert (
+        Skipped("chapters that cannot be read", "E/p.svg")
+        in read(pack({"E/a b.opf": package}), "", ReadConfig()).skipped
+    )
+
+
+def test_a_broken_table_of_contents_is_left():
+    data = pack({"E/toc.ncx": "<ncx><text>Second</ncx>"})
+    file = read(data, "x.epub", ReadConfig())
+    assert Skipped("chapters that cannot be read", "E/toc.ncx") in file.skipped
+    assert file.write(file.units, "fr") != data

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from real_files import NEEDS_FILES, find_files
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_pages import read
+from docmt.formats.html_pages import read, read_fragment
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.units import ReadConfig, Skipped, Unit
+from docmt.formats.units import ReadConfig, Skipped, TagRules, Unit
 
 ACCENTS = str.maketrans("aeiouAEIOU", "áéíóúÁÉÍÓÚ")
 
@@ -376,7 +376,7 @@ def test_marks_of_notes_are_not_words():
     page = read(
         b'<p>Our question.<sup>1</sup> See this<a href="#n">[2]</a>, or <a href="#m">3</a>.</p>', "x.html", ReadConfig()
     )
-    assert [unit.text for unit in page.units] == ["Our question. See this, or 3."]
+    assert [unit.text for unit in page.units] == ["Our question. See this, or."]
 
 
 def test_texts_of_drawings_are_reported():
@@ -396,3 +396,127 @@ def test_the_title_of_a_line_break():
     file = read_page("<p>We waited for him all day,<br title='Tip'>and he came late.</p>")
     assert [unit.text for unit in file.units] == ["We waited for him all day, and he came late.", "Tip"]
     check_pseudo(file)
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("<p><span>Budget</span><span>Vote</span><span>Report</span>", ["Budget", "Vote", "Report"]),
+        ("<p><span>budget</span><span>vote</span>", ["budget", "vote"]),
+        ("<p><strong>Date:</strong><span>Monday</span><strong>Place:</strong>", ["Date:", "Monday", "Place:"]),
+        ("<p>Tags: <span>Budget</span><span>Vote</span> and more", ["Tags: Budget Vote and more"]),
+        ("<p>A <del>bad</del><ins>good</ins> day", ["A bad good day"]),
+        ("<p><b>Note</b>The report <b>it</b>self", ["Note The report itself"]),
+        ("<p>See <b>Chapter</b><span>1</span> now", ["See Chapter 1 now"]),
+        ("<p><span>First.</span><span>Second.</span>", ["First.", "Second."]),
+        ("<p>House<img src=x>Vote <b>to</b><svg/>day", ["House", "Vote to day"]),
+        ("<label>Name</label><input><label>Country</label><select><option>x y", ["Name", "Country", "x y"]),
+        ("<p>Go <input> and <button>Save</button> it", ["Go", "and", "Save", "it"]),
+        ("<p><output>One</output><meter>Two</meter><progress>Three</progress>", ["One", "Two", "Three"]),
+        ("<x-item>One</x-item><x-item>Two</x-item>", ["One", "Two"]),
+        ("<p>See the <x-tip>big <b>red</b></x-tip> house", ["See the big red house"]),
+        ("<x-a>Text <x-list><x-i>one</x-i> <x-i>two</x-i></x-list></x-a>", ["Text", "one", "two"]),
+        ("<p translate=no>no<input>no</p>Yes", ["Yes"]),
+    ],
+)
+def test_elements_that_touch_are_apart(page, expected):
+    assert texts(page) == expected
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<p>H<sub>2</sub>O",
+        "<p><i>CO</i><sub>2</sub>",
+        "<p><span>T</span>he un<b>believ</b>able <b>Euro</b><i>pean</i> <span>W</span><span>o</span><b>rd</b>",
+        "<p><b>Mc</b>Donald J.<b>R</b>. <b>i</b>Phone e.<i>g.</i> <i>w</i><span>ww</span>.<b>eu</b>",
+        "<p>at 1<b>2</b>3 <span>12</span><span>30</span>",
+        "<p>東京<span>大阪</span><span>京都</span>",
+        "<p>Bud<!-- -->get wo<wbr>rd",
+    ],
+)
+def test_parts_of_words_are_not_apart(page):
+    assert texts(page) == [re.sub("<!.*?>|<.*?>", "", page)]
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        '<i class="material-icons">home</i>',
+        '<span class="material-symbols-outlined">arrow_forward</span>',
+        "<mat-icon>delete</mat-icon>",
+        '<span aria-hidden="true">chevron-right</span>',
+        '<i class="icon x">×</i>',
+        '<a class="anchor" href="#x">#</a>',
+        '<a href="/x">¶</a>',
+        '<a href="#r1">1</a>',
+        '<a href="#r1">[12]</a>',
+        '<a href="#r1"><sup>a</sup></a>',
+        '<sup><a href="#fn:iv">iv</a></sup>',
+        '<a epub:type="noteref" href="n.html#1">3</a>',
+        "<sup>*</sup>",
+    ],
+)
+def test_signs_are_codes(sign):
+    for page in (f"<p>{sign} The report is good.</p>", f"<p>The report {sign} is good.</p>"):
+        (unit,) = read_page(page).units
+        assert unit.text == "The report is good."
+        assert "".join(code.content for code in unit.codes).strip() == sign
+
+
+def test_words_that_look_like_signs_are_text():
+    page = (
+        '<p>In <a href="/y">2019</a> and <a href="#y">2020</a>, <a class="icon" href="x">go</a> <i>home</i> '
+        '<span class="icons">Two words</span> <span aria-hidden="true">Read it</span> '
+        "<sup>1</sup>/<sub>2</sub> <sup>th</sup>"
+    )
+    assert texts(page) == ["In 2019 and 2020, go home Two words Read it 1/2 th"]
+
+
+def test_texts_that_stay_are_reported():
+    page = (
+        "<meta property=og:site_name content='The site'><template><p>One text</p></template><noframes>Two</noframes>"
+        "<object>Three</object><math><mtext>Four</mtext></math><iframe>Five</iframe><video>Six</video><meta name=x>"
+    )
+    assert [(each.reason, each.text) for each in read_page(page).skipped] == [
+        ("names of sites", "The site"),
+        ("templates and texts for old browsers", "One text"),
+        ("templates and texts for old browsers", "Two"),
+        ("fallback texts", "Three"),
+        ("formulas", "Four"),
+        ("fallback texts", "Five"),
+        ("fallback texts", "Six"),
+    ]
+
+
+def read_xml(text, **tags):
+    file = read_fragment(text.encode(), "x", ReadConfig(tags=TagRules(**tags)))
+    assert file.write(file.units) == text.encode()
+    return [unit.text for unit in file.units]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<menu><item>Open</item><item>The report</item><item>No</item></menu>", ["Open", "The report", "No"]),
+        ("<doc>\n<title>One</title> <sec><s>Two.</s><s>Three.</s></sec></doc>", ["One", "Two.", "Three."]),
+        ("<par>It is <i>a <b>big</b></i> <x id='2'/>thing.</par>", ["It is a big thing."]),
+        ("A <g><g>big</g> <g>red</g></g> <title>house</title>", ["A big red house"]),
+        ("<par>See: <list><li>One</li><li>Two</li></list></par>", ["See:", "One", "Two"]),
+        ("<sec>Head<par>First.</par><par>Second.</par></sec>", ["Head", "First.", "Second."]),
+        ("<b>One</b> <i>two</i>", ["One", "two"]),
+        ("<source>One</source><link>Two</link><td>Three</td><script>Four</script>", ["One", "Two", "Three", "Four"]),
+        ("<x>One <![CDATA[two > <b>]]> three</x>", ["One two > <b> three"]),
+        ("<_x>One</_x><été>Two</été><a><b>Three</a>&", ["One", "Two", "Three"]),
+        ("Tom & <i/> Jerry <x", ["Tom & Jerry"]),
+    ],
+)
+def test_elements_of_xml_are_units_outside_of_running_text(text, expected):
+    assert read_xml(text) == expected
+
+
+def test_rules_of_tags():
+    assert read_xml("<p>One <t>two</t> three</p>", splitting={"t"}) == ["One", "two", "three"]
+    assert read_xml("<p>One</p> <p>Two</p>", non_splitting={"p"}) == ["One Two"]
+    assert read_xml("<p>One</p> <p>Two</p>", outline=False) == ["One Two"]
+    assert read_xml("<d><p>One</p><q>a</q> <q>b</q></d>", outline=False, splitting={"p"}) == ["One", "a b"]

@@ -259,3 +259,20 @@ def test_no_word_has_a_wrong_pair_where_the_alignment_is_known(data):
     before, after = pairs_by_word(unit), pairs_by_word(projected)
     assert missing == []
     assert [number for number in order if before[f"w{number}"] != after[f"t{number}"]] == []
+
+
+@pytest.mark.parametrize("links", [[(3, 1)], [(2, 1)], [(0, 1), (3, 2)], [(1, 1)], [(0, 0), (2, 1), (4, 2)], [(1, 0)]])
+def test_a_lost_pair_goes_to_a_whole_word(links):
+    unit = read("Take <b>ort</b> in the House.")
+    target = "l'Assembl\u00e9e."
+    words, others = find_words(unit.text), find_words(target)
+    passage = Passage(0, len(unit.text), target, [(*words[first], *others[second]) for first, second in links])
+    projected, missing = project_codes(unit, [passage])
+    assert missing == []
+    assert projected.render() in ("l'<b>Assembl\u00e9e</b>.", "<b>l'Assembl\u00e9e</b>.", "<b>l'Assembl\u00e9e.</b>")
+
+
+def test_no_element_is_put_into_one_of_its_name():
+    unit = read("<a>Click</a> <a>here</a> now")
+    projected, missing = project_codes(unit, [Passage(0, len(unit.text), "ici", [(6, 10, 0, 3)])])
+    assert projected.render() == "<a>ici</a><a></a>" and [code.offset for code in missing] == [0]

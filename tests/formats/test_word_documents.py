@@ -31,6 +31,7 @@ from office_samples import (
     pack_parts,
     pseudo,
     read_part,
+    relate,
 )
 
 from docmt.core.errors import DocmtError
@@ -481,3 +482,117 @@ def test_a_field_keeps_apart_from_words():
     paragraph = f'<w:p><w:r><w:t xml:space="preserve">See two </w:t></w:r>{citation}<w:r><w:t>.</w:t></w:r></w:p>'
     texts = re.findall("<w:t[ >][^<]*", write_body(paragraph, "Voir deux."))
     assert "".join(text.partition(">")[2] for text in texts) == "Voir deux (Boer 2015)."
+
+
+CUSTOM = "customXml/item1.xml"
+BOUND = (
+    "<w:sdt><w:sdtPr>{}<w:dataBinding w:xpath=\"/ns0:{}[1]\" w:storeItemID='{{A}}'/></w:sdtPr>"
+    "<w:sdtContent>{}</w:sdtContent></w:sdt>"
+)
+
+
+def pack_data(body, custom="<c:page xmlns:c='x'><c:abstract>The text</c:abstract></c:page>", core=""):
+    """Return a document with data that controls of it show."""
+    parts = {CUSTOM: ("application/xml", custom)}
+    if core:
+        parts["docProps/core.xml"] = (
+            CORE,
+            f'<cp:coreProperties xmlns:cp="x" xmlns:dc="{DC}">{core}</cp:coreProperties>',
+        )
+    return make(body, parts)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        BOUND.format("", "page/ns0:abstract", f"<w:p>{RUN.format('The text')}</w:p>"),
+        f"<w:p>{BOUND.format('', 'page/ns0:abstract', RUN.format('The text'))}</w:p>",
+        f"<w:p>{BOUND.format('', 'page/ns0:abstract', RUN.format('The ') + RUN.format('text'))}</w:p>".replace(
+            "<w:t>The <", '<w:t xml:space="preserve">The <'
+        ),
+    ],
+)
+def test_a_control_and_its_data_are_one_unit(body):
+    data = pack_data(body * 2)
+    file = read_docx(data)
+    assert [unit.text for unit in file.units] == ["The text"]
+    assert file.write(file.units) == data
+    new = file.write([Unit("Le texte")], "fr")
+    assert "<c:abstract>Le texte</c:abstract>" in read_part(new, CUSTOM)
+    main = read_part(new, "word/document.xml")
+    assert main.count("Le texte</w:t>") == 2 and "The" not in main
+    assert [unit.text for unit in read_docx(new).units] == ["Le texte"]
+
+
+def test_a_control_within_words_holds_a_unit():
+    body = f"<w:p>{RUN.format('Title: ')}{BOUND.format('', 'coreProperties/dc:title', RUN.format('The text'))}</w:p>"
+    data = pack_data(body, core="<dc:title>The text</dc:title><dc:creator>Ann</dc:creator>")
+    file = read_docx(data)
+    assert [unit.text for unit in file.units] == ["The text", "Title:"]
+    new = file.write([pseudo(unit) for unit in file.units])
+    assert [unit.text for unit in read_docx(new).units] == [pseudo(unit).text for unit in file.units]
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("coreProperties/dc:creator", RUN.format("Ann")),
+        ("page/ns0:abstract", RUN.format("Other text")),
+        ("page/ns0:abstract", RUN.format("The ") + "<w:r><w:rPr><w:b/></w:rPr><w:t>text</w:t></w:r>"),
+    ],
+)
+def test_what_cannot_be_translated_in_both_places_stays_in_both(path, content):
+    file = read_docx(pack_data(f"<w:p>{BOUND.format('', path, content)}</w:p>", core="<dc:creator>Ann</dc:creator>"))
+    assert file.units == [] and [each.reason for each in file.skipped] == ["controls that show data"]
+
+
+def test_a_control_without_its_data_is_text():
+    assert read_texts(BOUND.format("", "other/x", f"<w:p>{RUN.format('The text')}</w:p>")) == ["The text"]
+
+
+def test_a_choice_is_one_unit_with_its_entry():
+    entries = "".join(f'<w:listItem w:displayText="{text}" w:value="{text}"/>' for text in ("Open", "Closed"))
+    control = (
+        f"<w:sdt><w:sdtPr><w:dropDownList>{entries}</w:dropDownList></w:sdtPr><w:sdtContent>{{}}</w:sdtContent></w:sdt>"
+    )
+    data = make(f"<w:p>{RUN.format('State: ')}{control.format(RUN.format('Closed'))}</w:p>")
+    file = read_docx(data)
+    assert [unit.text for unit in file.units] == ["Open", "Closed", "State:"]
+    main = read_part(file.write([Unit("Ouvert"), Unit("Clos"), file.units[2]]), "word/document.xml")
+    assert 'w:displayText="Clos" w:value="Closed"' in main and "<w:t>Clos</w:t>" in main
+    assert read_texts(f"<w:p>{control.format(RUN.format('Choose'))}</w:p>") == ["Open", "Closed", "Choose"]
+
+
+def test_watermarks_and_words_of_numbers():
+    shape = '<v:shape xmlns:v="urn:schemas-microsoft-com:vml"><v:textpath string="Draft"/></v:shape>'
+    mark = f"<w:p><w:r><w:pict>{shape}</w:pict></w:r></w:p>"
+    levels = "".join(
+        f'<w:lvl><w:lvlText w:val="{text}"/></w:lvl>' for text in ("Article %1.", "%1.%2", "o", "Article %1.")
+    )
+    numbers = f'<w:numbering xmlns:w="{W}"><w:abstractNum>{levels}</w:abstractNum></w:numbering>'
+    data = make(mark, {"word/numbering.xml": (WORD_TYPE + "numbering+xml", numbers)})
+    file = read_docx(data)
+    assert [unit.text for unit in file.units] == ["Draft", "Article %1."]
+    new = file.write([replace(unit, text=unit.text.upper()) for unit in file.units])
+    assert 'string="DRAFT"' in read_part(new, "word/document.xml")
+    assert read_part(new, "word/numbering.xml").count('w:val="ARTICLE %1."') == 2
+
+
+def test_parts_that_stay_are_reported():
+    form = '<w:ffData><w:helpText w:val="Your name"/><w:ddList><w:listEntry w:val="Open"/></w:ddList></w:ffData>'
+    body = f'<w:p><w:r><w:fldChar w:fldCharType="begin">{form}</w:fldChar></w:r></w:p><w:altChunk r:id="rId1"/>'
+    parts = {
+        "word/_rels/document.xml.rels": relate(("aFChunk", "chunk.html")),
+        "word/chunk.html": ("text/html", "<p>x"),
+    }
+    assert [(each.reason, each.text) for each in read_docx(make(body, parts)).skipped] == [
+        ("help texts of form fields", "Your name"),
+        ("choices of form fields", "Open"),
+        ("inserted files", "word/chunk.html"),
+    ]
+
+
+@pytest.mark.parametrize("field", ["MERGEFIELD Last_Name", " mergefield X \\* MERGEFORMAT", "GREETINGLINE"])
+def test_fields_that_a_program_fills_are_codes(field):
+    simple = f'<w:fldSimple w:instr="{field}">{RUN.format("«Name»")}</w:fldSimple>'
+    assert read_texts(f"<w:p>{RUN.format('Dear ')}{simple}{RUN.format(', come.')}</w:p>") == ["Dear, come."]

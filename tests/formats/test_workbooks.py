@@ -2,6 +2,7 @@
 
 import io
 import random
+import zipfile
 
 import openpyxl
 import pytest
@@ -220,3 +221,75 @@ def test_mutants_are_read_or_refused():
     data = make([share(0, 1) + "<c><f>A1</f></c>", share(1)], [rich, "Some text"])
     names = ["xl/sharedStrings.xml", "xl/workbook.xml", "xl/worksheets/sheet1.xml"]
     assert check_mutants(read_xlsx, data, names, random.Random(0), 2000) > 100
+
+
+def add_to_sheet(data, markup):
+    """Return a package whose first sheet has further markup."""
+    name = "xl/worksheets/sheet1.xml"
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        members = {each: file.read(each).decode() for each in file.namelist()}
+    members[name] = members[name].replace("</sheetData>", f"</sheetData>{markup}")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for each, content in members.items():
+            file.writestr(each, content)
+    return buffer.getvalue()
+
+
+FILTER = '<autoFilter ref="A1:A3"><filterColumn colId="0">{}</filterColumn></autoFilter>'
+
+
+def test_criteria_of_filters_follow_the_cells():
+    criteria = '<filters><filter val="Open it"/><filter val="Gone"/></filters>'
+    criteria += (
+        '<customFilters><customFilter val="*open*"/><customFilter operator="equal" val="Open it"/></customFilters>'
+    )
+    data = add_to_sheet(make(['<c r="A1" t="s"><v>0</v></c>'], ["Open it"]), FILTER.format(criteria))
+    check_round_trip(read_xlsx, data)
+    file = read_xlsx(data)
+    assert [unit.text for unit in file.units] == ["Open it"]
+    assert [(each.reason, each.text) for each in file.skipped] == [
+        ("criteria of filters", "Gone"),
+        ("criteria of filters", "*open*"),
+    ]
+    sheet = read_part(file.write([Unit("Ouvrez & lisez")]), "xl/worksheets/sheet1.xml")
+    assert sheet.count('val="Ouvrez &amp; lisez"') == 2 and 'val="Gone"' in sheet
+
+
+def test_criteria_of_cells_that_stay_are_not_reported():
+    cells = '<c r="A1" t="s"><v>0</v></c><c r="A2"><f>IF(A1="Open","Open","")</f></c>'
+    data = add_to_sheet(make([cells], ["Open"]), FILTER.format('<filters><filter val="Open"/></filters>'))
+    assert {each.reason for each in read_xlsx(data).skipped} == {"formulas", "values of formulas"}
+
+
+def test_messages_of_rules_and_tips_of_links():
+    rule = (
+        '<dataValidations><dataValidation type="whole" sqref="A1" promptTitle="Your age" prompt="Write it" error="{}"/>'
+    )
+    link = '</dataValidations><hyperlinks><hyperlink ref="A1" display="Open it" tooltip="See it"/></hyperlinks>'
+    data = add_to_sheet(make(['<c r="A1" t="s"><v>0</v></c>'], ["Open it"]), rule.format("Too long " * 20) + link)
+    check_round_trip(read_xlsx, data)
+    file = read_xlsx(data)
+    assert [unit.text for unit in file.units] == ["Open it", "Your age", "Write it", "See it"]
+    assert [each.reason for each in file.skipped] == ["messages near the limit of Excel"]
+    sheet = read_part(file.write([Unit("Lis"), Unit("x" * 33), Unit('"Là"'), Unit("Vois")]), "xl/worksheets/sheet1.xml")
+    for each in ('promptTitle="Your age"', 'prompt="&quot;Là&quot;"', 'tooltip="Vois"', 'display="Lis"'):
+        assert each in sheet
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("One_x0009_two", "One\ttwo"),
+        ("One_x000D_\ntwo", "One\ntwo"),
+        ("One_x005F_x0009_ two", "One_x0009_ two"),
+        ("One_x0001_two", "One\x01two"),
+        ("Name_x_one _xD83D_", "Name_x_one _xD83D_"),
+    ],
+)
+def test_escapes_are_characters(raw, text):
+    for string in (raw, f"<r><t>{raw}</t></r><r><rPr><b/></rPr><t>bold</t></r>"):
+        file = read_xlsx(make(['<c t="s"><v>0</v></c>'], [string]))
+        assert file.units[0].text.removesuffix("bold") in (text, text.replace("\t", " ").replace("\n", " "))
+        new = file.write([Unit(unit.text + "!", unit.codes) for unit in file.units])
+        assert read_xlsx(new).units[0].text == file.units[0].text + "!"

@@ -231,9 +231,32 @@ def test_deepl_keeps_tags(client):
 
 
 @pytest.mark.parametrize(
+    ("rules", "sentences"),
+    [
+        ({}, ["One cat.", "Two", "red dogs."]),
+        ({"splitting_tags": ["g"]}, ["One", "cat", "Two", "red dogs."]),
+        ({"splitting_tags": "g, x", "outline_detection": "1"}, ["One", "cat", "Two", "red dogs."]),
+        ({"non_splitting_tags": ["y,z"]}, ["One cat.", "Two red dogs."]),
+        ({"outline_detection": False}, ["One cat.", "Two red dogs."]),
+        ({"outline_detection": "0", "splitting_tags": ["z"]}, ["One cat.", "Two", "red dogs."]),
+    ],
+)
+def test_deepl_says_which_tags_end_a_sentence(client, rules, sentences):
+    text = "<d><x>One <g>cat</g>.</x><x><y>Two</y> <z>red dogs.</z></x></d>"
+    values = {"text": [text], "source_lang": "EN", "target_lang": "FR", "tag_handling": "xml", **rules}
+    assert client.post("/v2/translate", json=values).status_code == 200
+    assert list(client.engine.requests[0][0].sentences) == sentences
+
+
+@pytest.mark.parametrize(
     "extra",
     [
         {"formality": "more"},
+        {"tag_handling": "html", "splitting_tags": ["x"]},
+        {"tag_handling": "html", "outline_detection": False},
+        {"non_splitting_tags": "x"},
+        {"tag_handling": "xml", "splitting_tags": 7},
+        {"tag_handling": "xml", "outline_detection": "maybe"},
         {"glossary_id": "x"},
         {"glossary_ids": ["x"]},
         {"style_id": "x"},

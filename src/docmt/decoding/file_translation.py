@@ -33,7 +33,7 @@ from docmt.documents.input_formats import (
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.unit_documents import SentenceTranslation, TranslatedUnits, UnitDocuments
-from docmt.formats.units import ReadConfig, Unit, read_units
+from docmt.formats.units import ALL_TAGS, ReadConfig, TagRules, Unit, read_units
 from docmt.formats.xliff_exchange import write_xliff
 
 _log = logging.getLogger(__name__)
@@ -59,6 +59,8 @@ class FileConfig:
     """see `ReadConfig`"""
     bilingual: str = ""
     """path of a bilingual file, or empty"""
+    tags: TagRules = ALL_TAGS
+    """see `ReadConfig`"""
 
 
 def check_bilingual(path: str) -> None:
@@ -80,7 +82,7 @@ class FileTranslation:
         source, target = (format_language_tag(code) if code else "" for code in codes)
         self.format, self._path, self._config, self._languages = format, path, config, (source, target)
         self._data = data
-        file = read_units(format, data, path, ReadConfig(config.fields, source, target))
+        file = read_units(format, data, path, ReadConfig(config.fields, source, target, config.tags))
         self.units = UnitDocuments(file, config.segmentation, path)
         self.misplaced: list[str] = []
         """codes that had no place in the last rendering"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -15,17 +16,18 @@ from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
+from docmt.formats.html_pages import read as read_html
 from docmt.formats.html_pages import read_xhtml
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.patched_text import PatchedText, Replacement
-from docmt.formats.units import COLLAPSIBLE, ReadConfig, Unit, UnitFile
-from docmt.formats.xml_tree import Element, XmlFile, escape_text, set_attribute
+from docmt.formats.units import COLLAPSIBLE, ReadConfig, Skipped, Unit, UnitFile
+from docmt.formats.xml_tree import BrokenXmlError, Element, XmlFile, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
 _CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 _OBFUSCATION = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 """Algorithms of fonts, which other programs read all the same."""
-_XHTML, _NCX = "application/xhtml+xml", "application/x-dtbncx+xml"
+_NCX, _CHAPTERS = "application/x-dtbncx+xml", ("application/xhtml+xml", "text/html")
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _TAG = re.compile("</?[A-Za-z]")
 _DIRECTION = "page-progression-direction"
@@ -52,7 +54,8 @@ def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
     config = replace(config, source_language=config.source_language or "".join(languages[:1]))
     items = _read_manifest(metadata.root, posixpath.dirname(roots[0]))
     order = list(dict.fromkeys(each.attributes.get("idref", "") for each in _find(metadata.root, "itemref")))
-    chapters = [items[id] for id in order if id in items and items[id].media_type == _XHTML]
+    spine = [items[id] for id in order if id in items]
+    chapters = [item for item in spine if item.media_type in _CHAPTERS]
     if not chapters:
         raise DocmtError(f"{path}: {roots[0]} names no chapters of XHTML. docmt reads no other books.")
     contents = [
@@ -63,7 +66,11 @@ def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
     front: list[tuple[str, UnitFile]] = [(roots[0], _Metadata(metadata, config))]
     front += [(item.name, _read_item(package, path, item, config)) for item in contents]
     body = [(item.name, _read_item(package, path, item, config)) for item in chapters]
-    return _Book(package, front, body)
+    book = _Book(package, front, body)
+    for item in spine:
+        if item not in chapters and not item.media_type.startswith("image/"):
+            book.skip("chapters that cannot be read", item.name)
+    return book
 
 
 class _Book(UnitFile):
@@ -129,6 +136,18 @@ class _TextElements(UnitFile):
                 yield set_attribute(self._file, element, "xml:lang", language)
 
 
+class _LeftPart(UnitFile):
+    """A file of the book that stays as it is."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        super().__init__(skipped=[Skipped("chapters that cannot be read", name)])
+        self._data = data
+
+    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
+        """Return the file."""
+        return self._data
+
+
 class _Metadata(_TextElements):
     """The package document: title, description, language and direction of a book."""
 
@@ -177,9 +196,15 @@ def _read_manifest(root: Element, folder: str) -> dict[str, _Item]:
 
 def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) -> UnitFile:
     data, name = package.read(item.name), f"{path}: {item.name}"
-    if item.media_type != _NCX:
-        return read_xhtml(data, name, config)
-    file = XmlFile(data, name, doctype=True)
+    try:
+        if item.media_type != _NCX:
+            return read_xhtml(data, name, config)
+        file = XmlFile(data, name, doctype=True)
+    except BrokenXmlError:
+        if item.media_type != _NCX and _TAG.search(data.decode("latin-1")):
+            with suppress(DocmtError):
+                return read_html(data, name, config)  # as readers of books show it
+        return _LeftPart(data, item.name)
     labels = [each for each in _find(file.root, "text") if _name(each.parent) != "docAuthor"]
     return _TextElements(file, labels, config)
 

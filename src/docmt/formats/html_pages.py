@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from html import unescape
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_units import MarkupFile, Token
+from docmt.formats.html_elements import CAN_COPY, XML_PREFIX, Token, list_names
+from docmt.formats.html_units import MarkupFile
 from docmt.formats.patched_text import find_mark
 from docmt.formats.units import ReadConfig
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text
@@ -34,7 +35,7 @@ _RAW = frozenset(["iframe", "noembed", "noframes", "script", "style", "textarea"
 _XHTML = "{http://www.w3.org/1999/xhtml}"
 _XML_FOREIGN = {"{http://www.w3.org/2000/svg}svg": "svg", "{http://www.w3.org/1998/Math/MathML}math": "math"}
 _FOREIGN = ("math", "svg")
-_HAS_REFERENCES = frozenset(("textarea", "title"))
+_HAS_TEXT = _RAW - {"script", "style"}
 _MARKUP = re.compile(
     r"""
     (?P<aside><!--(?:-?>|.*?--!?>|.*\Z) | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z))
@@ -43,6 +44,12 @@ _MARKUP = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_CDATA = "<![CDATA["
+_XML_MARKUP = re.compile(
+    _MARKUP.pattern.replace("[A-Za-z]", r"[^\W\d]").replace("aside>", r"aside><!\[CDATA\[.*?\]\]> | "), _MARKUP.flags
+)
+_XML_KNOWN = CAN_COPY | list_names("a br code kbd samp var")
+"""Names that mean in pieces of XML what they mean in HTML."""
 
 
 def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
@@ -60,6 +67,12 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
     if encode(text) != data:  # such as two byte sequences for one character
         raise DocmtError(f"{path} has bytes that its charset {encoding} would not write. Save it as UTF-8.")
     return MarkupFile(text, list(_tokenize(text)), config, escape_html, encode)
+
+
+def read_fragment(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
+    """Return the units of a piece of XML, which need not be well-formed."""
+    text = data.decode()
+    return MarkupFile(text, list(_tokenize(text, is_html=False)), config, escape_text, str.encode, tags=config.tags)
 
 
 def escape_html(text: str) -> str:
@@ -103,22 +116,27 @@ def _replace_controls(error: UnicodeError) -> tuple[str | bytes, int]:
 codecs.register_error("docmt_controls", _replace_controls)
 
 
-def _tokenize(text: str) -> Iterator[Token]:
-    """Yield the tokens of a text, which cover it without gaps, by the rules of the HTML standard (13.2.5)."""
+def _tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
+    """Yield the tokens of a text, which cover it without gaps, by the rules of the HTML standard (13.2.5) or XML."""
+    markup = _MARKUP if is_html else _XML_MARKUP
     position = begin = 0  # begin: of the characters before
-    while match := _MARKUP.search(text, position):
+    while match := markup.search(text, position):
         if match.start() > begin:
             yield Token("text", begin, match.start(), value=unescape(text[begin : match.start()]))
         end = match.end() if match["aside"] or match["end"] or match[0].endswith(">") else len(text)
-        name = (match["start"] or match["end"] or "").lower()
-        if match["end"]:
+        tag = match["start"] or match["end"] or ""
+        name = tag.lower() if is_html else tag if tag in _XML_KNOWN else XML_PREFIX + tag
+        if not is_html and match[0].startswith(_CDATA):
+            yield Token("text", match.start(), end, value=match[0][len(_CDATA) : -3])
+        elif match["end"]:
             yield Token("end", match.start(), end, name)
         elif match["aside"] or not match[0].endswith(">"):  # or a tag that nothing closes
             yield Token("aside", match.start(), end)
         else:
-            yield Token("start", match.start(), end, name, is_empty=name in _FOREIGN and match[0].endswith("/>"))
+            is_empty = match[0].endswith("/>") and (name in _FOREIGN or not is_html)
+            yield Token("start", match.start(), end, name, is_empty=is_empty)
             finish = _find_raw_end(text, match.start(), end, name)
-            if finish > end and name in _HAS_REFERENCES:
+            if finish > end and name in _HAS_TEXT:
                 yield Token("text", end, finish, value=unescape(text[end:finish]))
             elif finish > end:
                 yield Token("aside", end, finish)

@@ -1,6 +1,6 @@
 """Units of HTML and XHTML: the running text of blocks, and attributes that people read.
 
-HTML and XHTML hand over their markup as tokens. Tables and rules follow the HTML standard
+HTML, XHTML and pieces of XML hand over their markup as tokens. Rules follow the HTML standard
 (https://html.spec.whatwg.org/multipage/): its element index, `translate` and `lang`.
 """
 
@@ -10,67 +10,61 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import unescape
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
-from docmt.documents.words import has_letters
+from docmt.documents.words import has_letters, has_words
+from docmt.formats.html_elements import (
+    BLOCKS,
+    CAN_COPY,
+    EMBEDDED,
+    READINGS,
+    VOID,
+    Token,
+    find_borders,
+    find_ends,
+    list_names,
+)
 from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, is_last_line
+from docmt.formats.units import ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_VOID = _names("area base br col embed hr img input keygen link meta param source track wbr")
-_BLOCKS = _names(
-    "address article aside blockquote body button caption center col colgroup datalist dd details dialog dir div dl dt "
-    "fieldset figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li main menu "
-    "nav noframes noscript ol optgroup option p pre search section select summary table tbody td textarea tfoot th "
-    "thead title tr ul xmp"
-)
-_READINGS = _names("rp rt rtc")
-"""What stands above the base of a ruby."""
-_EMBEDDED = _READINGS | _names("audio canvas iframe map math noembed object picture svg video")
-"""Elements that are one code with all that they hold."""
 _SKIPPED = {
     **dict.fromkeys(("code", "kbd", "pre", "samp", "var", "xmp"), "code"),
-    **dict.fromkeys(("noframes", "script", "style", "template"), ""),
+    **dict.fromkeys(("script", "style"), ""),
+    **dict.fromkeys(("noframes", "template"), "templates and texts for old browsers"),
     "textarea": "text fields",
 }
 """Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
-_CAN_COPY = _names(
-    "abbr acronym b bdi bdo big cite del dfn em font i ins mark nobr s small span strike strong sub sup tt u"
-)
-"""Pairs that may enclose several passages. Others are one thing: a link, a <q> with its marks, an element of XML."""
-_NOTE_MARKS = _names("a sup")
+_NOTE_MARKS = list_names("a sup")
 """Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
-_ATTRIBUTES = _names("alt aria-description aria-label placeholder title")
-_ELEMENT_ATTRIBUTES = _names("th@abbr option@label optgroup@label track@label table@summary")
-_METAS = _names("description keywords title og:title og:description twitter:title twitter:description")
-_TABLE_PARTS = _names("tbody tfoot thead tr td th")
-_IMPLIED_ENDS = {
-    "li": _names("li"),
-    "dt": _names("dt dd"),
-    "dd": _names("dt dd"),
-    "td": _names("td th"),
-    "th": _names("td th"),
-    "tr": _names("tr td th"),
-    "tbody": _TABLE_PARTS,
-    "tfoot": _TABLE_PARTS,
-    "thead": _TABLE_PARTS,
-    "option": _names("option"),
-    "optgroup": _names("option optgroup"),
-    "body": _names("head"),
-}
-"""Open elements that the start of an element _closes. Every block _closes a paragraph."""
+_ATTRIBUTES = list_names("alt aria-description aria-label placeholder title")
+_ELEMENT_ATTRIBUTES = list_names("th@abbr option@label optgroup@label track@label table@summary")
+_METAS = list_names(
+    "description keywords title og:title og:description og:image:alt twitter:title twitter:description "
+    "twitter:image:alt dc.title dc.description dcterms.title dcterms.description"
+)
+_FALLBACKS = {"math": "formulas", "svg": "texts of drawings"}
+"""What texts in embedded elements are called in `Skipped`, if not fallback texts."""
 _ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
 _TAG_NAME = re.compile(r"<[^\s/>]*")
 _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
-_DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc)\b[^<>]*>([^<]+)", re.IGNORECASE)
+_DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc|mtext)\b[^<>]*>([^<]+)", re.IGNORECASE)
+_ICON = re.compile(r"(?:^|[-_])(?:icons?|symbols)(?:$|[-_])", re.IGNORECASE)
+"""Classes and custom elements whose text is the name of a picture."""
+_ICON_ELEMENTS = list_names("b div em i span")
+_ICON_NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
+_NOTE_LINK = re.compile(r"[\[({]?(?:\d{1,3}|[A-Za-z]|[ivxl]{2,5})[\])}]?")
+_NOTE_ROLES = list_names("noteref doc-noteref doc-backlink backlink")
+_MAX_SIGN = 12
+"""Tokens of an element that may be a sign: an icon, the number of a note."""
+_PICTURES = list_names("canvas iframe img object picture svg video")
+_FORMATS = CAN_COPY - {"span"}
+_LAST_WORD = re.compile(r"[^\W_]+\Z")
+_FIRST_WORD = re.compile(r"[^\W_]+")
+_STOP = re.compile(r"[^\W_]{2,}[.!?…:;,][)\]\"'”’»]*\Z")
 _SEPARATOR = re.compile("[|¦•·‣›»]")
 _PATH_SEPARATOR = re.compile(r"[|¦•·‣›»>/→]")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
@@ -86,21 +80,6 @@ class _TagAttribute(NamedTuple):
     value: str
     """unescaped"""
     quote: str
-
-
-class Token(NamedTuple):
-    """A tag, characters, or markup that shows nothing."""
-
-    kind: Literal["start", "end", "text", "aside"]
-    """"aside": comment, declaration, processing instruction, contents of scripts"""
-    start: int
-    end: int
-    name: str = ""
-    """of a tag, in lower case for HTML"""
-    value: str = ""
-    """characters, unescaped"""
-    is_empty: bool = False
-    """whether a start tag is the whole element"""
 
 
 class _Item(NamedTuple):
@@ -130,11 +109,12 @@ class MarkupFile(UnitFile):
         escape: Callable[[str], str],
         encode: Callable[[str], bytes],
         language_tag: str = "lang",
+        tags: TagRules | None = None,
     ) -> None:
         """Read the units.
 
         escape: writes character data. encode: returns the bytes of a text. language_tag: attribute that names the
-        language of a page that does not name it yet.
+        language of a page that does not name it yet. tags: rules of a piece of XML.
         """
         super().__init__()
         self._text, self._tokens, self._encode, self._language_tag = text, tokens, encode, language_tag
@@ -143,7 +123,9 @@ class MarkupFile(UnitFile):
         """start, end and unit of values of attributes without quotes"""
         self._language_tags: list[Token] = []
         """start tags that name the language of the text"""
-        self._ends = _find_ends(tokens)
+        self._ends = find_ends(tokens)
+        self._borders = find_borders(tokens, self._ends, tags)
+        self._is_html = tags is None
         self._frames: list[tuple[int, str | None]] = []
         """start tags of open elements, and why their text is not translated"""
         self._items: list[_Item] = []
@@ -236,32 +218,59 @@ class MarkupFile(UnitFile):
         attributes = self._read_tag(token)
         is_enabled = _find_translate(attributes) == "yes"
         reason = self._find_reason(token.name, attributes)
-        if self._reason is None and (reason is not None or token.name in _EMBEDDED):
+        if self._reason is None and (reason is not None or token.name in EMBEDDED or self._is_sign(index, attributes)):
             end = self._ends[index]
             is_whole = reason is None or len(self._frames) > _MAX_DEPTH  # each deeper one would be searched again
             if is_whole or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
                 self._add_whole(index, end, reason)
                 return end
         state = reason if reason is not None else None if is_enabled else self._reason
-        if token.name in _BLOCKS or state != self._reason:
+        is_block = self._is_block(index)
+        if is_block or state != self._reason:
             self._flush()
         if state is None:
-            self._add_tag(token, attributes)
-        if not token.is_empty and token.name not in _VOID:
+            self._add_tag(token, attributes, is_block)
+        if not token.is_empty and token.name not in VOID:
             self._frames.append((index, state))
         return index + 1
 
-    def _add_tag(self, token: Token, attributes: dict[str, _TagAttribute]) -> None:
+    def _is_block(self, start: int) -> bool:
+        """Return whether the element of a start tag ends a unit."""
+        return self._tokens[start].name in BLOCKS or start in self._borders
+
+    def _is_sign(self, index: int, attributes: dict[str, _TagAttribute]) -> bool:
+        """Return whether an element is a sign that nobody reads as a word: an icon, an anchor, the number of a note."""
+        name, tokens = self._tokens[index].name, self._tokens[index : self._ends[index]]
+        text = "".join(token.value for token in tokens[:_MAX_SIGN] if token.kind == "text").strip()
+        if not text or len(tokens) > _MAX_SIGN:
+            return False
+        values = {name: attributes[name].value for name in attributes}
+        if name in _NOTE_MARKS:
+            roles = f"{values.get('role', '')} {values.get('epub:type', '')}".lower().split()
+            is_note = values.get("href", "").startswith("#") or not _NOTE_ROLES.isdisjoint(roles)
+            is_raised = (
+                name == "sup"
+                and not has_letters(text)
+                and self._text[tokens[-1].end : tokens[-1].end + 1] not in ("/", "⁄")
+            )
+            return is_raised or not has_words(text) or bool(is_note and _NOTE_LINK.fullmatch(text))
+        is_icon = any(map(_ICON.search, [*values.get("class", "").split(), name if "-" in name else ""]))
+        is_hidden = values.get("aria-hidden") == "true"
+        return (name in _ICON_ELEMENTS or "-" in name) and bool(
+            (is_icon or is_hidden) and (not has_words(text) or _ICON_NAME.fullmatch(text))
+        )
+
+    def _add_tag(self, token: Token, attributes: dict[str, _TagAttribute], is_block: bool) -> None:
         """Add a start tag to the running text."""
         has_patches = self._read_values(token, attributes)
-        if token.name in _BLOCKS or token.name == "meta":
+        if is_block or token.name == "meta":
             self._flush()
             return
         if token.name == "br":
             self._items.append(_Item("break", token.start, token.end, has_patches=has_patches))
             return
-        is_alone = token.is_empty or token.name in _VOID
-        can_copy = token.name in _CAN_COPY and "id" not in attributes
+        is_alone = token.is_empty or token.name in VOID
+        can_copy = token.name in CAN_COPY and "id" not in attributes
         kind: Literal["single", "open"] = "single" if is_alone else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
@@ -269,12 +278,14 @@ class MarkupFile(UnitFile):
         token, old = self._tokens[index], self._reason
         self._close(index)
         start = self._frames[-1][0] if self._frames else 0
+        is_block = token.name in BLOCKS
         if self._frames and self._ends[start] == index + 1 and self._tokens[start].name == token.name:
             self._frames.pop()
-        if token.name in _BLOCKS or self._reason != old:
+            is_block = self._is_block(start)
+        if is_block or self._reason != old:
             self._flush()
         elif self._reason is None:
-            kind: Literal["aside", "close"] = "aside" if token.name in _VOID else "close"
+            kind: Literal["aside", "close"] = "aside" if token.name in VOID else "close"
             self._items.append(_Item(kind, token.start, token.end, token.name))
 
     def _close(self, index: int) -> None:
@@ -298,24 +309,27 @@ class MarkupFile(UnitFile):
     def _add_whole(self, index: int, end: int, reason: str | None) -> None:
         """Add an element that is one code, or skip it where it is a block."""
         tokens = self._tokens[index:end]
-        first = tokens[0]
-        if first.name in _BLOCKS:
+        first, is_block = tokens[0], self._is_block(index)
+        if is_block:
             self._flush()
         read = tokens if reason is None else tokens[:1] if reason == _SKIPPED.get(first.name) else []
         patches = [self._read_values(each, self._read_tag(each)) for each in read if each.kind == "start"]
         value = " ".join(token.value for token in tokens if token.kind == "text")
-        if first.name in _BLOCKS:
+        if is_block:
             self.skip(reason or "", value)
             self._flush()
         else:
-            if reason is None and first.name == "svg":
-                for match in _DRAWN.finditer(self._text, first.start, tokens[-1].end):
-                    self.skip("texts of drawings", unescape(match[1]))
+            if reason is None and first.name in EMBEDDED - READINGS:
+                drawn = _DRAWN.findall(self._text, first.start, tokens[-1].end) if first.name in _FALLBACKS else [value]
+                for text in drawn:
+                    self.skip(_FALLBACKS.get(first.name, "fallback texts"), unescape(text))
             span = first.start, tokens[-1].end
             self._items.append(_Item("single", *span, first.name, value, has_patches=any(patches), reason=reason or ""))
 
     def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
+        if token.name == "meta" and "og:site_name" in self._text[token.start : token.end]:
+            self.skip("names of sites", attributes["content"].value if "content" in attributes else "")
         names = [name for name in attributes if _is_translated(token.name, name, attributes)]
         values = [
             (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
@@ -331,7 +345,8 @@ class MarkupFile(UnitFile):
     def _flush(self) -> None:
         """Make units of the running text and of its attributes."""
         items, self._items = self._items, []
-        for segment in _split(items):
+        items, cuts = _part_words(items)
+        for segment in _split(items, cuts if self._is_html else ()):
             self._add_unit(segment)
         values, self._values = self._values, []
         for attribute, name in values:
@@ -378,7 +393,7 @@ class MarkupFile(UnitFile):
                 # The unit's text has no second space for that after the code.
                 last = min(end, last + _count_spaces(self._text, last))
             content = self._text[item.start : last]
-            if item.name in _READINGS and not item.has_patches:
+            if item.name in READINGS and not item.has_patches:
                 builder.add_reading(id, content)
                 continue
             if item.has_patches:
@@ -430,13 +445,78 @@ def _match_pairs(items: Sequence[_Item]) -> dict[int, int]:
     return partners
 
 
-def _split(items: list[_Item]) -> Iterator[list[_Item]]:
-    """Yield the parts of running text that are units: paragraphs between line breaks, lines, links of menus."""
+def _split(items: list[_Item], cuts: Iterable[int]) -> Iterator[list[_Item]]:
+    """Yield the parts of running text that are units: paragraphs between line breaks, lines, links of menus.
+
+    cuts: further borders.
+    """
     if not items:
         return
-    cuts = sorted({0, *_cut_lines(items), *_cut_links(items), len(items)})
-    for start, end in pairwise(cuts):
+    borders = sorted({0, *cuts, *_cut_lines(items), *_cut_links(items), len(items)})
+    for start, end in pairwise(borders):
         yield items[start:end]
+
+
+def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
+    """Return running text with spaces between words that only tags part, and the borders of such elements in a row.
+
+    A picture between two words is a line break.
+    """
+    texts = [index for index, item in enumerate(items) if item.kind == "text" and item.value]
+    depths = list(accumulate(((item.kind == "open") - (item.kind == "close") for item in items), initial=0))
+    is_row = not any(depths[index] <= 0 and has_words(items[index].value) for index in texts)
+    new, cuts, position = list[_Item](), list[int](), 0
+    for before, after in pairwise(texts):
+        tags = [item for item in items[before + 1 : after] if item.kind != "aside"]
+        place = next((index for index in range(before + 1, after) if items[index].kind == "open"), after)
+        picture = next((index for index in range(before + 1, after) if items[index].name in _PICTURES), after)
+        if picture < after and _LAST_WORD.search(items[before].value) and _FIRST_WORD.match(items[after].value):
+            new += [*items[position:picture], items[picture]._replace(kind="break")]
+            position = picture + 1
+        elif len(tags) == after - before - 1 == 1 and _is_note(tags[0], items[before].value, items[after].value):
+            # The model reads a comma after its word, and the number has its space.
+            text, size = items[before], len(items[before].value) - len(items[before].value.rstrip(_SPACES))
+            new += [*items[position:before], text._replace(value=text.value[:-size], end=text.end - size)]
+            new.append(tags[0]._replace(start=tags[0].start - size))
+            position = after
+        elif tags and _are_apart(items[before].value, items[after].value, tags):
+            new += items[position:place]
+            position = place
+            if is_row and depths[place] <= 0:
+                cuts.append(len(new))
+            new.append(_Item("text", items[place].start, items[place].start, value=" "))
+    return [*new, *items[position:]], cuts
+
+
+def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
+    """Return whether two texts with these tags, and no space, between them do not join a word.
+
+    One of a single letter does (<b>E</b>uropean), and small letters of another format (<b>Euro</b><i>pean</i>).
+    """
+    names = {tag.name for tag in tags}
+    last, first = _LAST_WORD.search(before), _FIRST_WORD.match(after)
+    if first is None or {"sub", "sup"} & names or any(tag.kind == "single" for tag in tags):
+        return False
+    are_siblings = tags[0].kind == "close" and tags[-1].kind == "open"
+    is_capital = after[0].isupper()
+    if last is None:
+        goes_on = is_capital or (are_siblings and after[0].isalpha() and before[-1] != ".")
+        return goes_on and _STOP.search(before) is not None
+    is_new = is_capital and before[-1].islower()
+    if not are_siblings:
+        return is_new and len(last[0]) > 2 and first[0][1:].islower()
+    is_whole = len(last[0]) > 1 and (len(first[0]) > 1 or not after[0].islower())
+    return is_whole and (is_new or {"del", "ins"} <= names or not names <= _FORMATS) and _has_case(last[0] + first[0])
+
+
+def _is_note(item: _Item, before: str, after: str) -> bool:
+    """Return whether an item is the number of a note after a space and before a mark that ends a part of a sentence."""
+    is_number = item.kind == "single" and item.name in _NOTE_MARKS and not item.has_patches
+    return is_number and before[-1] in _SPACES and before.strip(_SPACES) != "" and after[0] in ",.;:!?)"
+
+
+def _has_case(text: str) -> bool:
+    return text.lower() != text.upper()
 
 
 def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
@@ -475,30 +555,6 @@ def _join_text(items: Sequence[_Item]) -> str:
     return " ".join("".join(item.value for item in items if item.kind == "text").split())
 
 
-def _find_ends(tokens: Sequence[Token]) -> list[int]:
-    """Return, for each start tag, the index after the last token of its element."""
-    ends = list(range(1, len(tokens) + 1))
-    opened: list[int] = []
-    counts: Counter[str] = Counter()
-    for number, token in enumerate(tokens):
-        if token.kind == "start":
-            while opened and _closes(token.name, tokens[opened[-1]].name):
-                ends[opened[-1]] = number
-                counts[tokens[opened.pop()].name] -= 1
-            if not token.is_empty and token.name not in _VOID:
-                opened.append(number)
-                counts[token.name] += 1
-        elif token.kind == "end" and counts[token.name]:
-            while tokens[start := opened.pop()].name != token.name:
-                ends[start] = number
-                counts[tokens[start].name] -= 1
-            ends[start] = number + 1
-            counts[token.name] -= 1
-    for start in opened:
-        ends[start] = len(tokens)
-    return ends
-
-
 def _read_attributes(tag: str, start: int) -> dict[str, _TagAttribute]:
     """Return the attributes of a start tag that begins at `start` by name, the first one of each name."""
     attributes: dict[str, _TagAttribute] = {}
@@ -534,8 +590,3 @@ def _is_translated(tag: str, name: str, attributes: dict[str, _TagAttribute]) ->
     if tag == "input" and name == "value":
         return "type" in attributes and attributes["type"].value.strip().lower() in ("submit", "button", "reset")
     return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
-
-
-def _closes(name: str, opened: str) -> bool:
-    """Return whether the start of an element _closes an open one."""
-    return opened in _IMPLIED_ENDS.get(name, ()) or (opened == "p" and name in _BLOCKS and name != "button")

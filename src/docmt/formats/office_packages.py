@@ -62,6 +62,8 @@ DIAGRAM_TYPES = (
     "application/vnd.openxmlformats-officedocument.drawingml.diagramData+xml",
     "application/vnd.ms-office.drawingml.diagramDrawing+xml",
 )
+PROPERTIES = tuple(f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description"))
+"""Properties of a document that are translated."""
 _CORE_TYPE = "application/vnd.openxmlformats-package.core-properties+xml"
 
 
@@ -122,6 +124,8 @@ class OfficeFile(UnitFile):
             raise DocmtError(f"{path} has macros, which docmt refuses. Save it as {suffix} without macros.")
         self._types = self._read_types()
         self.parts: dict[str, OfficePart] = {}
+        self.stores: dict[Element, int] = {}
+        """units of elements whose text controls of the document show"""
 
     def _read_types(self) -> dict[str, str]:
         file = self._parse("[Content_Types].xml")
@@ -200,21 +204,32 @@ class OfficeFile(UnitFile):
                 return index
         return None
 
-    def add_attribute(self, part: OfficePart, element: Element, name: str, equal: Collection[int] = ()) -> list[int]:
-        """Add the value of an attribute without prefix. equal: see `find_equal`. Return its index, if it is a text."""
+    def add_attribute(
+        self, part: OfficePart, element: Element, name: str, equal: Collection[int] = (), limit: int = 0
+    ) -> list[int]:
+        """Add the value of an attribute. Return its index, if it is a text.
+
+        name: {URI}local if it has the prefix of the element. equal: see `find_equal`. limit: characters; a longer
+        translation is not written; 0: any.
+        """
         value = element.attributes.get(name, "")
         if not has_letters(value) or _FILE_NAME.fullmatch(value):
             return []
-        start, end, _ = set_attribute(part.file, element, name, value)
+        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition('}')[2]}" if name.startswith("{") else name
+        start, end, _ = set_attribute(part.file, element, tag, value)
         unit = Unit(value)
-        return [self.add_text(part, (start + 1, end - 1), unit, escape_attribute, same_as=self.find_equal(unit, equal))]
+
+        def escape(text: str) -> str:
+            return escape_attribute(value if limit and len(text) > limit else text)
+
+        return [self.add_text(part, (start + 1, end - 1), unit, escape, same_as=self.find_equal(unit, equal))]
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""
         for name in self.find_parts(_CORE_TYPE):
             part = self.open_part(name)
             for element in part.file.root.elements:
-                if element.name in [f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description")]:
+                if element.name in PROPERTIES and element not in self.stores:
                     self.add_element_text(part, element)
 
     def add_element_text(self, part: OfficePart, element: Element, equal: Collection[int] = ()) -> list[int]:

@@ -59,7 +59,7 @@ class RunLayout:
                     writer.add_inner(part.id)
             else:
                 writer.close_run()
-                writer.add_code(part.id, part.content)
+                writer.add_code("/" * (part.kind == "close") + part.id, part.content)
         writer.close_run()
         return writer.finish(unit.id)
 

@@ -8,10 +8,12 @@ The words of the translation never change.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
+from types import MappingProxyType
 
 from docmt.documents.protected_text import find_protected, find_words_and_protected
 from docmt.documents.words import Span, find_words
@@ -138,7 +140,9 @@ def _project(source: _Source, passage: Passage, first: int, last: int) -> list[_
     sentence = AlignedSentence(text, words, passage.target, target, _align(words, target, links))
     target_stacks = _map_stacks(sentence, [max(stacks[start:end], key=len) for start, end in words])
     plain = [id for id, (start, _) in source.pairs.items() if start.is_plain]
-    _restore_lost([stacks[start:end] for start, end in words], target_stacks, sentence.aligned, plain)
+    names = {id: re.split(r"[\s>]", start.content)[0] for id, (start, _) in source.pairs.items() if not start.can_copy}
+    aligned = _align_whole(sentence)
+    _restore_lost([stacks[start:end] for start, end in words], target_stacks, aligned, plain, names)
     covers = [
         (
             each.first - first,
@@ -230,15 +234,31 @@ def _fill_gaps(stacks: list[Stack | None], opening: Sequence[bool]) -> list[Stac
     return [stack or () for stack in filled]
 
 
+def _align_whole(sentence: AlignedSentence) -> list[int | None]:
+    """Return the alignment of the target words that may stand alone in a pair: no marks, no elided articles.
+
+    Where all are unaligned, they are aligned by their order.
+    """
+    translation, target = sentence.translation, sentence.target
+    words = [number for number, (start, end) in enumerate(target) if any(map(str.isalnum, translation[start:end]))]
+    elided = {each - 2 for each in words if each > 1 and translation[target[each][0] - 1] in _APOSTROPHES}
+    whole = {*words} - elided or {*range(len(target))}
+    aligned = [index if number in whole else None for number, index in enumerate(sentence.aligned)]
+    in_order = [number if number in whole else None for number in range(len(target))]
+    return aligned if any(index is not None for index in aligned) else in_order
+
+
 def _restore_lost(
     words: Sequence[Sequence[Stack]],
     target_stacks: list[Stack],
     aligned: Sequence[int | None],
     plain: Collection[str] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Give pairs that no target word has to the one whose source word is nearest, unless they show nothing.
 
-    words: stacks of the characters of each source word. plain: ids of pairs that show nothing.
+    words: stacks of the characters of each source word. plain: ids of pairs that show nothing. names: of elements that
+    none of the same name may enclose, by id.
     """
     lost: dict[str, dict[int, Stack]] = {}  # stacks with the pair, by source word
     present = {*plain, *chain(*target_stacks)}
@@ -253,8 +273,8 @@ def _restore_lost(
     for id, by_word in lost.items():
         _, number, index = min((abs(index - near), number, index) for number, near in links for index in by_word)
         outer = by_word[index]
-        if id not in target_stacks[number]:
-            inner = tuple(other for other in target_stacks[number] if other not in outer)
+        inner = tuple(other for other in target_stacks[number] if other not in outer)
+        if id not in target_stacks[number] and names.get(id) not in [names.get(other, other) for other in inner]:
             target_stacks[number] = (*outer, *inner)
 
 

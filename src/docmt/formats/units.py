@@ -273,6 +273,21 @@ class UnitFile(ABC):
 
 
 @dataclass(frozen=True)
+class TagRules:
+    """Which elements of XML end a sentence."""
+
+    splitting: frozenset[str] = frozenset()
+    """names of elements that always do"""
+    non_splitting: frozenset[str] = frozenset()
+    """names of elements that never do"""
+    outline: bool = True
+    """whether others do that are not inside running text"""
+
+
+ALL_TAGS = TagRules()
+
+
+@dataclass(frozen=True)
 class ReadConfig:
     """How a file is read."""
 
@@ -282,6 +297,8 @@ class ReadConfig:
     """code of the language of the texts; empty: any"""
     target_language: str = ""
     """code of the language of the translation; empty: any"""
+    tags: TagRules = ALL_TAGS
+    """of a piece of XML"""
 
 
 def read_units(format: FileFormat, data: bytes, path: str, config: ReadConfig = ReadConfig()) -> UnitFile:

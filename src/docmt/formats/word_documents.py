@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.office_packages import (
@@ -20,6 +21,7 @@ from docmt.formats.office_packages import (
     DRAWING,
     FALLBACK,
     MATH,
+    PROPERTIES,
     WORD,
     OfficeFile,
     OfficePart,
@@ -27,27 +29,29 @@ from docmt.formats.office_packages import (
 )
 from docmt.formats.office_runs import RunBuilder, format_key, join_lines
 from docmt.formats.patched_text import Replacement
-from docmt.formats.units import ReadConfig, Skipped, is_code_style
+from docmt.formats.units import ReadConfig, Skipped, Unit, is_code_style
 from docmt.formats.workbooks import ChartedFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, set_attribute
 
 _TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.{}+xml"
 _MAIN_TYPES = (_TYPE.format("document.main"), _TYPE.format("template.main"))
 _STORY_TYPES = tuple(_TYPE.format(name) for name in ("footnotes", "endnotes", "comments", "header", "footer"))
-_STYLES_TYPE, _SETTINGS_TYPE = _TYPE.format("styles"), _TYPE.format("settings")
+_STYLES_TYPE, _SETTINGS_TYPE, _NUMBERING_TYPE = map(_TYPE.format, ("styles", "settings", "numbering"))
 _PARAGRAPH, _RUN, _TEXT, _FORMAT = (f"{{{WORD}}}{name}" for name in ("p", "r", "t", "rPr"))
 _PARAGRAPH_FORMAT, _FIELD_MARK, _INSTRUCTION = (f"{{{WORD}}}{name}" for name in ("pPr", "fldChar", "instrText"))
 _VALUE, _FIELD_TYPE, _SIMPLE_CODE = (f"{{{WORD}}}{name}" for name in ("val", "fldCharType", "instr"))
 _PICTURE = f"{{{DRAWING.rpartition('/')[0]}/picture}}cNvPr"
 _DRAWN = f"{{{DRAWING.rpartition('/')[0]}/wordprocessingDrawing}}docPr"
-_SHAPE = "{urn:schemas-microsoft-com:vml}shape"
-_HOLDERS = (_PARAGRAPH, A_PARAGRAPH, _DRAWN, _PICTURE, _SHAPE)
+_SHAPE, _WATERMARK = "{urn:schemas-microsoft-com:vml}shape", "{urn:schemas-microsoft-com:vml}textpath"
+_SHOWN = {_DRAWN: ("title", "descr"), _PICTURE: ("title", "descr"), _SHAPE: ("alt",), _WATERMARK: ("string",)}
+"""Attributes that people read."""
+_HOLDERS = (_PARAGRAPH, A_PARAGRAPH, *_SHOWN)
 """Elements with units of their own."""
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _DROPPED = frozenset(f"{{{WORD}}}{name}" for name in ("proofErr", "lastRenderedPageBreak")) | {ASIDE}
 _LINKS = frozenset(f"{{{WORD}}}{name}" for name in ("hyperlink", "smartTag", "customXml", "fldSimple"))
 _PAIRS = frozenset(f"{{{WORD}}}{name}" for name in ("ins", "moveTo", "dir", "bdo"))
-_CONTROL, _CONTROL_CONTENT = f"{{{WORD}}}sdt", f"{{{WORD}}}sdtContent"
+_CONTROL, _CONTROL_SETTINGS, _CONTROL_CONTENT = (f"{{{WORD}}}{name}" for name in ("sdt", "sdtPr", "sdtContent"))
 _FORMULAS = (f"{{{MATH}}}oMath", f"{{{MATH}}}oMathPara")
 _SPACES = frozenset(f"{{{WORD}}}{name}" for name in ("tab", "br", "cr", "ptab"))
 _RUBY, _RUBY_BASE = f"{{{WORD}}}ruby", f"{{{WORD}}}rubyBase"
@@ -57,11 +61,24 @@ _MARKS = frozenset((_FIELD_MARK, _INSTRUCTION))
 _ELSEWHERE = "-"
 """In the place of the id of a pair that began in an earlier paragraph."""
 _COMPUTED = re.compile(
-    r"=|ADDIN|AUTHOR|BIBLIOGRAPHY|CITATION|CREATEDATE|DATE|DOCPROPERTY|EQ|FILENAME|FILESIZE|NOTEREF|"
-    r"NUMCHARS|NUMPAGES|NUMWORDS|PAGE|PAGEREF|PRINTDATE|REF|SAVEDATE|SECTION|SECTIONPAGES|SEQ|STYLEREF|"
-    r"SUM|TIME|TITLE"
+    r"=|ADDIN|ADDRESSBLOCK|AUTHOR|BIBLIOGRAPHY|CITATION|COMMENTS|CREATEDATE|DATABASE|DATE|DOCPROPERTY|"
+    r"EDITTIME|EQ|FILENAME|FILESIZE|GREETINGLINE|INFO|KEYWORDS|LASTSAVEDBY|LISTNUM|MERGEFIELD|MERGEREC|MERGESEQ|NEXT|"
+    r"NOTEREF|NUMCHARS|NUMPAGES|NUMWORDS|PAGE|PAGEREF|PRINTDATE|REF|REVNUM|SAVEDATE|SECTION|SECTIONPAGES|SEQ|SET|"
+    r"STYLEREF|SUBJECT|SUM|TEMPLATE|TIME|TITLE|USERADDRESS|USERINITIALS|USERNAME"
 )
 """Fields whose result is not text of the author."""
+_LEVEL_TEXT = f"{{{WORD}}}lvlText"
+_WORD = re.compile(r"[^\W\d_]{2}")
+"""What letters of bullets are not."""
+_LEFT = {
+    **dict.fromkeys((f"{{{WORD}}}helpText", f"{{{WORD}}}statusText"), "help texts of form fields"),
+    f"{{{WORD}}}listEntry": "choices of form fields",
+}
+"""Elements whose value stays, and what it is called in `Skipped`."""
+_ENTRY, _ENTRY_TEXT = f"{{{WORD}}}listItem", f"{{{WORD}}}displayText"
+_DATA = re.compile(r"(?i)(customXml/item\d*|docProps/(core|app))\.xml")
+"""Parts whose texts controls show."""
+_STEP = re.compile(r"/(?:[\w.-]+:)?([\w.-]+)(?:\[(\d+)\])?")
 _LISTS = frozenset(("TOC", "INDEX", "TOA"))
 _BEFORE_BIDI = re.compile(
     r"pStyle|keepNext|keepLines|pageBreakBefore|framePr|widowControl|numPr|suppressLineNumbers|pBdr|shd|"
@@ -84,7 +101,12 @@ def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
     styles = _read_code_styles(file)
     for name in file.find_parts(*_MAIN_TYPES, *_STORY_TYPES):
         part = file.open_part(name)
-        _StoryReader(file, part, styles).read_inside(part.file.root)
+        _StoryReader(file, part, styles).read()
+        for element in part.file.root.iter(*_LEFT):
+            file.skip(_LEFT[element.name], element.attributes.get(_VALUE, ""))
+        for _, kind, target in file.read_relationships(name):
+            file.skip("inserted files", target if kind == "aFChunk" else "")
+    file.read_levels()
     file.read_charts(file.find_parts(CHART_TYPE))
     file.read_diagrams(file.find_parts(*DIAGRAM_TYPES))
     file.add_properties()
@@ -105,6 +127,37 @@ def _read_code_styles(file: OfficeFile) -> frozenset[str]:
 
 class WordDocument(ChartedFile):
     """A docx file that was read."""
+
+    def read_levels(self) -> None:
+        """Add the words that numbers of paragraphs have around them."""
+        for name in self.find_parts(_NUMBERING_TYPE):
+            indices: list[int] = []
+            for level in self.open_part(name).file.root.iter(_LEVEL_TEXT):
+                if _WORD.search(level.attributes.get(_VALUE, "")):
+                    indices += self.add_attribute(self.open_part(name), level, _VALUE, indices)
+
+    def find_data(self, path: str) -> tuple[OfficePart, Element] | None:
+        """Return the element of data at an XPath, and its part; None if there is none."""
+        for name in filter(_DATA.fullmatch, self.package.names):
+            try:
+                part = self.open_part(name)
+            except DocmtError:  # no XML, so no data of a control
+                continue
+            element: Element | None = Element("", "", 0, 0, children=[part.file.root])
+            for local, number in _STEP.findall(path):
+                same = [each for each in element.elements if each.name.rpartition("}")[2] == local] if element else []
+                element = dict(enumerate(same, 1)).get(int(number or 1))
+            if element and path:
+                return part, element
+        return None
+
+    def add_data(self, part: OfficePart, element: Element) -> int | None:
+        """Return the unit of the text of data, once for all controls that show it; None if it is not translated."""
+        is_translated = element.name in PROPERTIES or not part.name.lower().startswith("docprops")
+        if is_translated and element not in self.stores:
+            for index in self.add_element_text(part, element):
+                self.stores[element] = index
+        return self.stores.get(element)
 
     def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
         """Return the language of styles and settings, and the request to update tables of contents."""
@@ -231,6 +284,13 @@ class _StoryReader:
         self._held: list[str] = []
         """markup of a field that is not complete"""
         self._holders: list[Element] = []
+        self._controls: list[Element] = []
+        """those that show a text of another place"""
+
+    def read(self) -> None:
+        """Add all units, those of controls first."""
+        self._controls += [each for each in self._part.file.root.iter(_CONTROL) if self._add_control(each)]
+        self.read_inside(self._part.file.root)
 
     def read_inside(self, element: Element, equal: Sequence[int] = ()) -> list[int]:
         """Add the units within an element. equal: units that they may repeat. Return the indices of their units."""
@@ -244,11 +304,13 @@ class _StoryReader:
             if each.name == A_PARAGRAPH:
                 indices += self._file.read_drawing_paragraph(self._part, each, repeated)
                 continue
-            for name in ("alt",) if each.name == _SHAPE else ("title", "descr"):
+            for name in _SHOWN[each.name]:
                 indices += self._file.add_attribute(self._part, each, name, indices)
         return indices
 
     def _read_paragraph(self, paragraph: Element, equal: Sequence[int]) -> list[int]:
+        if any(each.start < paragraph.start < each.end for each in self._controls):
+            return []
         outer = self._builder, self._holders, self._held
         self._builder, self._holders, self._held = RunBuilder(paragraph.tag[:-1], keep_space=True), [], []
         form = paragraph.find(_PARAGRAPH_FORMAT)
@@ -289,6 +351,9 @@ class _StoryReader:
                 self._add_run(node, raw)
             elif node.name in _PAIRS or (node.name in _LINKS and not _is_computed(node)):
                 self._add_pair(node, node, can_copy=node.name in _PAIRS)
+            elif node.name == _CONTROL and node in self._controls:
+                self._release()
+                self._builder.add_alone(raw, span=(node.start, node.end))
             elif node.name == _CONTROL and (content := node.find(_CONTROL_CONTENT)) and not content.is_empty_tag:
                 self._add_pair(node, content, can_copy=False)
             elif self._hidden:
@@ -305,9 +370,37 @@ class _StoryReader:
         self._release()
         text = self._part.file.text
         id = self._builder.open(text[node.start : content.inner_start], can_copy)
+        if node is not content:
+            self._builder.nested |= {id: (node.start, content.inner_start), f"/{id}": (content.inner_end, node.end)}
         self._add_nodes(content.elements)
         self._release()
         self._builder.close(id, text[content.inner_end : node.end])
+
+    def _add_control(self, control: Element) -> bool:
+        """Add the text of a control that shows data, or an entry of its list, as one unit with that.
+
+        What cannot be translated in both places stays in both. Return whether the control is such a one.
+        """
+        file, settings, content = self._file, control.find(_CONTROL_SETTINGS), control.find(_CONTROL_CONTENT)
+        texts = [each for each in content.iter(_TEXT) if each.children] if content else []
+        text = "".join(each.text() for each in texts)
+        if settings is None or not text:
+            return False
+        entries: list[int] = []
+        for entry in settings.iter(_ENTRY):
+            entries += file.add_attribute(self._part, entry, _ENTRY_TEXT, entries)
+        index = next((each for each in entries if file.units[each].text == text), None)
+        binding = next((each for each in settings.elements if each.name.endswith("}dataBinding")), None)
+        data = file.find_data(_find_value(binding, "xpath")) if binding and not entries else None
+        if index is None and data is None:
+            return False
+        if data and data[1].text() == text and _is_plain(texts):
+            index = file.add_data(*data)
+        if index is None or not _is_plain(texts):
+            file.skip("controls that show data", text)
+        else:
+            file.add_text(self._part, (texts[0].inner_start, texts[-1].inner_end), Unit(text), same_as=index)
+        return True
 
     @property
     def _hidden(self) -> bool:
@@ -403,6 +496,22 @@ class _StoryReader:
             return None
         self._holders.append(element)
         return element.start, element.end
+
+
+def _find_value(element: Element, local: str) -> str:
+    """Return the value of an attribute by its local name."""
+    return next((value for name, value in element.attributes.items() if name.rpartition("}")[2] == local), "")
+
+
+def _is_plain(texts: Sequence[Element]) -> bool:
+    """Return whether nothing but equal runs parts these texts."""
+    runs = [each.parent for each in texts if each.parent]
+    beside = runs[0].parent.elements if runs[0].parent else []
+    if runs[-1] not in beside:
+        return False
+    between = [each for each in beside[beside.index(runs[0]) : beside.index(runs[-1]) + 1] if each.name not in _DROPPED]
+    formats = {format_key(run.find(_FORMAT)) for run in between}
+    return len(formats) == 1 and all(child.name in (_FORMAT, _TEXT) for run in between for child in run.elements)
 
 
 def _is_hidden(form: Element) -> bool:

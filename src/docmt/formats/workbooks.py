@@ -19,7 +19,7 @@ from docmt.formats.office_packages import CHART, RELATIONSHIPS, SHEET, OfficeFil
 from docmt.formats.office_runs import RunBuilder, format_key
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder
-from docmt.formats.xml_tree import Element, escape_text, set_attribute, unescape
+from docmt.formats.xml_tree import ILLEGAL, Element, escape_text, set_attribute, unescape
 from docmt.formats.zip_package import ZipPackage
 
 _TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.{}+xml"
@@ -44,7 +44,18 @@ _PAGE_MARK = re.compile(
 )
 """Codes of headers and footers (section 18.3.1.39), as XML."""
 _AREA = re.compile(r"([A-Z]{1,3})(\d{1,7})(?::([A-Z]{1,3})(\d{1,7}))?")
-_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_ESCAPED = re.compile(r"(?i)_x((?!d[89a-f])[0-9a-f]{4})_")
+"""A character that XML cannot hold, or an underscore before what looks like one (section 22.9.2.19)."""
+_CRITERIA = {
+    **dict.fromkeys((f"{{{SHEET}}}filter", f"{{{SHEET}}}customFilter"), "val"),
+    f"{{{SHEET}}}hyperlink": "display",
+}
+"""Attributes that repeat the text of a cell."""
+_TIPS = {
+    f"{{{SHEET}}}dataValidation": {"promptTitle": 32, "prompt": 255, "errorTitle": 32, "error": 255},
+    f"{{{SHEET}}}hyperlink": {"tooltip": 255},
+}
+"""Attributes that people read, with the most characters that Excel opens."""
 
 
 def read(data: bytes, path: str, config: ReadConfig) -> Workbook:
@@ -75,8 +86,12 @@ class Workbook(OfficeFile):
         self._kept = self._find_kept([main, *sheets])
         for name in sheets:
             self._read_cells(self.open_part(name))
+            self._read_tips(self.open_part(name))
             self._read_page_texts(self.open_part(name))
             self._read_related(name)
+        tables = self.find_parts(_TABLE_TYPES[0])
+        for part in map(self.open_part, [*sheets, *tables]):
+            self._read_criteria(part)
 
     def _find_kept(self, names: Sequence[str]) -> dict[str, str]:
         """Return texts that must stay, in lower case, with the reason: headers of tables and values in formulas."""
@@ -91,8 +106,7 @@ class Workbook(OfficeFile):
         for name in self.find_parts(*_TABLE_TYPES):
             for element in self.open_part(name).file.root.iter(_COLUMN, _FIELD):
                 for attribute in ("name", "totalsRowLabel"):
-                    header = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), element.attributes.get(attribute, ""))
-                    kept[_fold(header)] = "table headers"
+                    kept[_fold(_unescape(element.attributes.get(attribute, "")))] = "table headers"
         return kept
 
     def _read_cells(self, part: OfficePart) -> None:
@@ -107,16 +121,35 @@ class Workbook(OfficeFile):
             elif kind == "inlineStr" and inline:
                 self._add_string(part, inline)
             elif kind == "str" and value and not _is_within(cell.attributes.get("r", ""), computed):
-                text = value.text()
+                text = _unescape(value.text())
                 if self._is_translated(text):
                     span = (value.inner_start, value.inner_end)
-                    self.add_text(part, span, Unit(_clean(text)), escape_text)
+                    self.add_text(part, span, Unit(text), _escape)
             elif kind == "s" and value and self._strings:
                 digits = value.text().strip()
                 index = int(digits) if re.fullmatch("[0-9]{1,9}", digits) else len(self._items)
                 if index < len(self._items) and index not in self._used:
                     self._used.add(index)
                     self._add_string(self._strings, self._items[index])
+
+    def _read_tips(self, part: OfficePart) -> None:
+        """Add the messages of rules for values, and the tips of links."""
+        for element in part.file.root.iter(*_TIPS):
+            for name, limit in _TIPS[element.name].items():
+                if 1.5 * len(element.attributes.get(name, "")) > limit:  # a translation may be too long
+                    self.skip("messages near the limit of Excel", element.attributes[name])
+                else:
+                    self.add_attribute(part, element, name, limit=limit)
+
+    def _read_criteria(self, part: OfficePart) -> None:
+        """Add what a filter looks for, and the copy that a link has, with the units of their cells."""
+        units = {unit.text: index for index, unit in reversed([*enumerate(self.units)])}
+        for element in part.file.root.iter(*_CRITERIA):
+            value = element.attributes.get(_CRITERIA[element.name], "")
+            if value in units:
+                self.add_attribute(part, element, _CRITERIA[element.name], [units[value]])
+            elif _fold(value) not in self._kept and not _IDENTIFIER.fullmatch(value.strip()):
+                self.skip("criteria of filters", value)
 
     def _read_page_texts(self, part: OfficePart) -> None:
         """Add the left, centre and right parts of headers and footers."""
@@ -145,7 +178,7 @@ class Workbook(OfficeFile):
 
     def _add_string(self, part: OfficePart, item: Element, is_cell: bool = True) -> None:
         """Add a rich or plain string (CT_Rst). is_cell: whether it may be an identifier or a header."""
-        text = "".join(each.text() for each in find_outer(item, (_TEXT,), ()) if _is_shown(each, item))
+        text = _unescape("".join(each.text() for each in find_outer(item, (_TEXT,), ()) if _is_shown(each, item)))
         if not self._is_translated(text, is_cell):
             return
         span = (item.inner_start, item.inner_end)
@@ -153,15 +186,15 @@ class Workbook(OfficeFile):
         runs = [each for each in item.elements if each.name == _RUN]
         if not runs:
             start, end = f'<{prefix}t xml:space="preserve">', f"</{prefix}t>"
-            self.add_text(part, span, Unit(_clean(text)), lambda value: start + escape_text(value) + end)
+            self.add_text(part, span, Unit(text), lambda value: start + _escape(value) + end)
             return
         builder = RunBuilder(prefix, keep_space=True)
         for child in item.elements:
             form, content = child.find(_FORMAT), child if child.name == _TEXT else child.find(_TEXT)
             if content and child.name in (_RUN, _TEXT):
                 head = f"<{prefix}r>" + (part.raw(form) if form else "")
-                builder.add_text(format_key(form), head, _clean(content.text()))
-        self.add_text(part, span, builder.finish(), builder=builder)
+                builder.add_text(format_key(form), head, _unescape(content.text()))
+        self.add_text(part, span, builder.finish(), _escape, builder=builder)
 
     def _is_translated(self, text: str, is_cell: bool = True) -> bool:
         """Return whether a string is translated. Note a cell that is an identifier or a header as skipped."""
@@ -230,9 +263,15 @@ def _fold(text: str) -> str:
     return text.strip().casefold()
 
 
-def _clean(text: str) -> str:
-    """Return a string without the carriage returns that Excel writes as _x000D_."""
-    return text.replace("_x000D_", "")
+def _unescape(text: str) -> str:
+    """Return the characters of a string, without carriage returns."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).replace("\r", "")
+
+
+def _escape(text: str) -> str:
+    """Return a string as Excel writes it."""
+    text = _ESCAPED.sub(lambda match: f"_x005F{match[0]}", text)
+    return escape_text(ILLEGAL.sub(lambda match: f"_x{ord(match[0]):04X}_", text))
 
 
 def _is_shown(element: Element, item: Element) -> bool:

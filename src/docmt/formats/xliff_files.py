@@ -195,6 +195,8 @@ class XliffFile(UnitFile):
         builder = UnitBuilder(hold_spaces=True)
         _InlineReader(self._file, self._core, builder).add(source.children)
         unit = _hide_placeholders(builder.finish(id))
+        for part in source.iter(f"{self._core}sub"):
+            self.skip("texts within codes", "" if reason else part.text())
         if reason:
             self.skip(reason, source.text() if is_icu_message(source.text()) else unit.text)
         return None if reason or not has_letters(unit.text) else self.add_unit(unit)

@@ -30,6 +30,10 @@ _REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]+)|#([0-9]+)|[^\s&;]+);")
 _ENCODING = re.compile(rb"^[^>]*?<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._:-]+)[\"']", re.DOTALL)
 
 
+class BrokenXmlError(DocmtError):
+    """Text that is not well-formed XML."""
+
+
 class Text(NamedTuple):
     """Characters between two tags, or a CDATA section."""
 
@@ -186,9 +190,9 @@ def _check_xml(data: bytes, path: str) -> None:
         line = getattr(error, "lineno", None)
         place = f"{path}, line {line}" if line else path
         reason = str(error).split(", line ")[0]
-        raise DocmtError(f"{place}: broken XML ({reason}). Mend it, or save it again with its program.") from error
+        raise BrokenXmlError(f"{place}: broken XML ({reason}). Mend it, or save it again with its program.") from error
     except etree.Error as error:  # such as an unknown encoding
-        raise DocmtError(f"{path}: broken XML ({error}). Save it as UTF-8.") from error
+        raise BrokenXmlError(f"{path}: broken XML ({error}). Save it as UTF-8.") from error
 
 
 def _build_tree(text: str, path: str, aliases: Mapping[str, str]) -> Element:

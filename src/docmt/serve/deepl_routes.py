@@ -14,7 +14,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from docmt.documents.input_formats import FORMATS, FileFormat
 from docmt.formats.language_codes import primary_language
+from docmt.formats.units import ALL_TAGS, TagRules
 from docmt.serve.document_jobs import DocumentOptions
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import ACTIVE
@@ -23,6 +25,7 @@ from docmt.serve.native_routes import file_name, file_response, start_job
 from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
     NO_CONTEXT,
+    XML,
     ChosenModel,
     TextItem,
     TextOptions,
@@ -42,6 +45,7 @@ _KIND_WORDS = ("default", "prefer_more", "prefer_less")
 _VARIANTS = {"EN": ("British", "American"), "PT": ("Brazilian", "European")}
 _VARIANT_CODES = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
 """Targets for which clients demand a region, which a model of the bare language does not distinguish."""
+_MARKUPS = {"html": FORMATS["html"], "xml": XML}
 _STATES = {"queued": "queued", "running": "translating", "done": "done", "failed": "error", "cancelled": "error"}
 
 
@@ -73,11 +77,12 @@ async def translate(request: Request) -> Response:
     _check_refused(values)
     texts, context = values.texts("text"), values.text("context")
     state.take_texts(request, texts, context)
-    is_markup = values.choice("tag_handling", ("html", "xml", "none"), "none") != "none"
+    handling = values.choice("tag_handling", (*_MARKUPS, "none"), "none")
+    markup, tags = _MARKUPS.get(handling), _read_tags(values, handling)
     split = _read_split(values)
     is_document = is_one_document(request)
     chosen = choose_models(texts, is_document, lambda text: _choose(state, values, text))
-    items = [await _make_item(state, *pair, is_markup, split) for pair in zip(texts, chosen, strict=True)]
+    items = [await _make_item(state, *pair, markup, tags, split) for pair in zip(texts, chosen, strict=True)]
     named = [each.name for each in chosen if each.name]
     before = await state.engine.segment(named[0], context) if named and context else NO_CONTEXT
     options = TextOptions(before, is_document=is_document)
@@ -101,12 +106,29 @@ def _read_split(values: RequestValues) -> str:
     return values.choice("split_sentences", ("0", "1", "nonewlines"), "1")
 
 
-async def _make_item(state: ServiceState, text: str, chosen: ChosenModel, is_markup: bool, split: str) -> TextItem:
-    if chosen.name and not is_markup and split == "0":
+def _read_tags(values: RequestValues, handling: str) -> TagRules:
+    """Return which tags end a sentence. Raises RequestError for rules that would have no effect."""
+    splitting, non_splitting = (
+        frozenset(",".join(values.texts(name)).replace(" ", "").split(",")) - {""} if values.fields.get(name) else ()
+        for name in ("splitting_tags", "non_splitting_tags")
+    )
+    rules = TagRules(frozenset(splitting), frozenset(non_splitting), values.switch("outline_detection", True))
+    if rules != ALL_TAGS and handling != "xml":
+        raise RequestError(
+            "splitting_tags, non_splitting_tags and outline_detection are rules for XML: send tag_handling=xml, or "
+            "leave them out"
+        )
+    return rules
+
+
+async def _make_item(
+    state: ServiceState, text: str, chosen: ChosenModel, markup: FileFormat | None, tags: TagRules, split: str
+) -> TextItem:
+    if chosen.name and markup is None and split == "0":
         return make_sentence_item(text)
-    if split == "nonewlines" and not is_markup:
+    if split == "nonewlines" and markup is None:
         text = " ".join(text.splitlines())
-    return await make_item(state.engine, text, chosen, is_markup)
+    return await make_item(state.engine, text, chosen, markup, tags)
 
 
 async def list_languages(request: Request) -> Response:

@@ -62,12 +62,12 @@ async def translate(request: Request) -> Response:
     state, values, _ = await _read(request)
     texts, is_list = values.texts("q"), values.is_list("q")
     source, target = _read_pair(values)
-    is_html = values.choice("format", ("text", "html"), "text") == "html"
+    markup = FORMATS.get(values.choice("format", ("text", "html"), "text"))
     count = values.whole("alternatives", 0, MAX_ALTERNATIVES)
     state.take_texts(request, texts)
     is_document = is_one_document(request)
     chosen = choose_models(texts, is_document, lambda text: choose_model(state.engine, source, target, text))
-    items = [await make_item(state.engine, *pair, is_html) for pair in zip(texts, chosen, strict=True)]
+    items = [await make_item(state.engine, *pair, markup) for pair in zip(texts, chosen, strict=True)]
     options = TextOptions(n_best=count + 1, is_document=is_document)
     rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
     translations = [render(item, row) for item, row in zip(items, rows, strict=True)]

@@ -16,9 +16,10 @@ from docmt.core.errors import DocmtError
 from docmt.decoding.file_translation import FileConfig, FileTranslation
 from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
 from docmt.documents import Document
-from docmt.documents.input_formats import FORMATS
+from docmt.documents.input_formats import FileFormat
 from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
+from docmt.formats.units import ALL_TAGS, TagRules
 from docmt.serve.engine import Engine, Work
 from docmt.serve.http_requests import RequestError
 from docmt.serve.model_pool import language_name
@@ -31,6 +32,7 @@ _TAG = re.compile("<[^<>]*>")
 _CLEAR_WORDS, _CLEAR_RATIO = 4, 2
 """What makes the language of a text clear: different function words, and their ratio to those of another language."""
 NO_CONTEXT = Document((), ("",))
+XML = FileFormat("xml", (), "html_pages.read_fragment", "a piece of XML")
 _TEXT_GAP = "\n\n"
 """Between the texts of one document."""
 
@@ -175,19 +177,21 @@ def make_sentence_item(text: str) -> TextItem:
     return TextItem(Document((unwrap_lines(core),), (start, end)))
 
 
-async def make_item(engine: Engine, text: str, chosen: ChosenModel, is_markup: bool) -> TextItem:
+async def make_item(
+    engine: Engine, text: str, chosen: ChosenModel, markup: FileFormat | None, tags: TagRules = ALL_TAGS
+) -> TextItem:
     """Return the item of running text, or of a piece of HTML or XML; without a model, the text stays as it is.
 
-    Raises DocmtError for text that HTML cannot hold.
+    markup: FORMATS["html"] or XML; None for text. tags: rules of XML. Raises DocmtError for text that HTML cannot hold.
     """
     if not chosen.name:
         return TextItem(Document((), (text,)))
-    if not is_markup:
+    if markup is None:
         return TextItem(await engine.segment(chosen.name, text))
     language = engine.describe_model(chosen.name).source_language or chosen.source or "en"
-    config = FileConfig(chosen.source, chosen.target, primary_language(language))
-    content = _BYTE_ORDER_MARK + text.encode()
-    file = await asyncio.to_thread(FileTranslation, "the text", content, FORMATS["html"], config)
+    config = FileConfig(chosen.source, chosen.target, primary_language(language), tags=tags)
+    content = text.encode() if markup is XML else _BYTE_ORDER_MARK + text.encode()
+    file = await asyncio.to_thread(FileTranslation, "the text", content, markup, config)
     return TextItem(file.documents[0], file)
 
 

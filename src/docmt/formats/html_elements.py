@@ -1,0 +1,143 @@
+"""Elements of HTML and XML: their tokens, where they end, and which of them end a unit.
+
+Tables and rules follow the HTML standard (https://html.spec.whatwg.org/multipage/).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from docmt.formats.units import TagRules
+
+
+def list_names(text: str) -> frozenset[str]:
+    """Return names that are separated by spaces."""
+    return frozenset(text.split())
+
+
+VOID = list_names("area base br col embed hr img input keygen link meta param source track wbr")
+_CONTROLS = list_names(
+    "button datalist input label legend meter optgroup option output progress select summary textarea"
+)
+BLOCKS = _CONTROLS | list_names(
+    "address article aside blockquote body caption center col colgroup dd details dialog dir div dl dt fieldset "
+    "figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html li main menu nav noframes "
+    "noscript ol p pre search section table tbody td tfoot th thead title tr ul xmp"
+)
+READINGS = list_names("rp rt rtc")
+"""What stands above the base of a ruby."""
+EMBEDDED = READINGS | list_names("audio canvas iframe map math noembed object picture svg video")
+"""Elements that are one code with all that they hold."""
+CAN_COPY = list_names(
+    "abbr acronym b bdi bdo big cite del dfn em font i ins mark nobr s small span strike strong sub sup tt u"
+)
+"""Pairs that may enclose several passages. Others are one thing: a link, a <q> with its marks, an element of XML."""
+_INLINE = CAN_COPY | EMBEDDED | VOID | list_names("a area code data kbd q rb rtc ruby samp slot time var")
+"""Elements of running text in HTML. Others, such as custom ones, are so where they stand beside words."""
+XML_PREFIX = "{}"
+"""Of names of XML, which mean nothing in HTML."""
+_SPEAKS = re.compile(r"\w|[.,:;!?…()]")
+"""Text that makes its neighbours parts of a sentence; white space and separators do not."""
+_TABLE_PARTS = list_names("tbody tfoot thead tr td th")
+_IMPLIED_ENDS = {
+    "li": list_names("li"),
+    "dt": list_names("dt dd"),
+    "dd": list_names("dt dd"),
+    "td": list_names("td th"),
+    "th": list_names("td th"),
+    "tr": list_names("tr td th"),
+    "tbody": _TABLE_PARTS,
+    "tfoot": _TABLE_PARTS,
+    "thead": _TABLE_PARTS,
+    "option": list_names("option"),
+    "optgroup": list_names("option optgroup"),
+    "body": list_names("head"),
+}
+"""Open elements that the start of an element closes. Every block but a control closes a paragraph."""
+
+
+class Token(NamedTuple):
+    """A tag, characters, or markup that shows nothing."""
+
+    kind: Literal["start", "end", "text", "aside"]
+    """"aside": comment, declaration, processing instruction, contents of scripts"""
+    start: int
+    end: int
+    name: str = ""
+    """of a tag, in lower case for HTML"""
+    value: str = ""
+    """characters, unescaped"""
+    is_empty: bool = False
+    """whether a start tag is the whole element"""
+
+
+def find_ends(tokens: Sequence[Token]) -> list[int]:
+    """Return, for each start tag, the index after the last token of its element."""
+    ends = list(range(1, len(tokens) + 1))
+    opened: list[int] = []
+    counts: Counter[str] = Counter()
+    for number, token in enumerate(tokens):
+        if token.kind == "start":
+            while opened and _closes(token.name, tokens[opened[-1]].name):
+                ends[opened[-1]] = number
+                counts[tokens[opened.pop()].name] -= 1
+            if not token.is_empty and token.name not in VOID:
+                opened.append(number)
+                counts[token.name] += 1
+        elif token.kind == "end" and counts[token.name]:
+            while tokens[start := opened.pop()].name != token.name:
+                ends[start] = number
+                counts[tokens[start].name] -= 1
+            ends[start] = number + 1
+            counts[token.name] -= 1
+    for start in opened:
+        ends[start] = len(tokens)
+    return ends
+
+
+def _closes(name: str, opened: str) -> bool:
+    """Return whether the start of an element closes an open one."""
+    return opened in _IMPLIED_ENDS.get(name, ()) or (opened == "p" and name in BLOCKS - _CONTROLS)
+
+
+def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | None) -> set[int]:
+    """Return the start tags of elements that end a unit, besides those of HTML.
+
+    An element does if it is not inside running text. So does an item that touches another one of its name, and a list:
+    without words, of several equal elements.
+    tags: rules of XML, where no name has a meaning; None for HTML.
+    """
+    parents: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
+    touching: set[int] = set()
+    speaking: set[int] = set()  # elements with words of their own
+    opened = [-1]
+    for index, token in enumerate(tokens):
+        while opened[-1] >= 0 and ends[opened[-1]] <= index:
+            opened.pop()
+        if token.kind == "text" and _SPEAKS.search(token.value):
+            speaking.add(opened[-1])
+        elif token.kind == "start":
+            parents[index] = opened[-1]
+            before = children.setdefault(opened[-1], [])
+            if before and tokens[index - 1].kind == "end" and tokens[before[-1]].name == token.name not in CAN_COPY:
+                touching |= {index, before[-1]}
+            before.append(index)
+            if ends[index] > index + 1:
+                opened.append(index)
+    borders: set[int] = set()
+    running = set(speaking)  # elements whose parts are inside running text
+    for index, parent in parents.items():
+        inner = [tokens[each].name for each in children.get(index, [])]
+        is_list = index not in speaking and len(inner) > 1 and {*inner} == {inner[0]} and inner[0] != tokens[index].name
+        is_item = is_list or index in touching or parent not in running
+        name = tokens[index].name.removeprefix(XML_PREFIX)
+        is_known = name in _INLINE | BLOCKS if tags is None else name in tags.non_splitting or not tags.outline
+        if (tags and name in tags.splitting) or (is_item and not is_known):
+            borders.add(index)
+        elif parent in running and (tags or name not in BLOCKS):
+            running.add(index)
+    return borders
