@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from docmt.formats.placeholders import ALL_PATTERNS, hide_placeholders
+from docmt.formats.placeholders import hide_placeholders
 from docmt.formats.units import Code, Unit, UnitBuilder
 
 
@@ -74,7 +74,7 @@ def hide_markup(text: str, markup: Markup, id: str) -> Unit:
     """Return the unit of a message, with its markup and its placeholders as codes."""
     builder = UnitBuilder()
     _add(builder, text, re.compile(f"{markup.singles}|{markup.pairs}", re.DOTALL | re.VERBOSE))
-    return hide_placeholders(builder.finish(id), (f"(?sx:{markup.singles})", *ALL_PATTERNS))
+    return hide_placeholders(builder.finish(id), [f"(?sx:{markup.singles})"])
 
 
 def _add(builder: UnitBuilder, text: str, pattern: re.Pattern[str]) -> None:

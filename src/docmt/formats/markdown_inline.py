@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from docmt.documents.addresses import find_addresses
+from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
 
@@ -29,10 +29,8 @@ _SINGLES = rf"""
   | \\@[\w-]+\([^()\s]*\)  # of bookdown: \@ref(x)
   | (?<![\w\\:])\\[A-Za-z]{{2,}}(?![\w\\])(?:\[[^\[\]\n]*\]|\{{[^{{}}\s]*\}})*  # of TeX
   | \\\((?!(?:[A-Za-z]+[ ,]+)+[A-Za-z]+[.!?]?\\\))(?:[^\\]|\\[^()])*\\\)  # formulas
-  | (?<!\w)@(?:\{{[^{{}}\s]*\}}|\w(?:[\w/]|[-:.\#$%&+?~](?=\w))*(?:\[bot\])?)  # citations: @key, @key [p. 3]
-    (?:[ ]\[(?=[^\]]*\d)[^\[\]\n]*\](?![(\[:]))?
-  | (?<![\w:]):[a-z][\w+-]*:(?![\w:]) | \+\+[\w+-]+\+\+ | (?<![\w%])%%[^%]+%%(?!%)  # emoji, keys, comments
-  | (?<![\w&])\#[A-Za-z][\w/-]*\b | (?<=[ ])\^[\w-]+(?=\s*\Z)  # tags, and names of paragraphs, of Obsidian
+  | (?<!\w)@\{{[^{{}}\s]*\}} | (?<!\w)@\w[\w:.\#$%&+?~/-]*[ ]\[(?=[^\]]*\d)[^\[\]\n]*\](?![(\[:])  # @key [p. 3]
+  | \+\+[\w+-]+\+\+ | (?<![\w%])%%[^%]+%%(?!%) | (?<=[ ])\^[\w-]+(?=\s*\Z)  # keys; comments and names of Obsidian
 """
 _LEX = re.compile(
     rf"""
@@ -129,9 +127,9 @@ def normalise_label(label: str) -> str:
 def _mask_addresses(text: str, with_ends: bool = False) -> str:
     """Return text with x for each character of its addresses and paths. with_ends: also for _, * and ~ after them."""
     masked = text
-    for start, end in find_addresses(text, with_paths=True):
+    for (start, end), kind, _ in find_protected(text):
         match = _ADDRESS.match(text, start, end)
-        if match and text[start - 1 : start] != "<":
+        if kind in ("address", "path") and match and text[start - 1 : start] != "<":
             end = match.end()
             marks = match[0][len(match[0].rstrip("*_~")) :]
             end -= len(marks) if marks and not with_ends and marks in text[:start] else 0
