@@ -1,5 +1,8 @@
 """PO catalogs: empty and fuzzy messages are filled, and nothing else changes."""
 
+import shutil
+import subprocess
+
 import polib
 import pytest
 from generated_files import check_files, read_mutants
@@ -8,7 +11,9 @@ from real_files import NEEDS_FILES, find_files
 from test_xliff_files import pseudo_translate
 
 from docmt.core.errors import DocmtError
+from docmt.core.settings import read_package_yaml
 from docmt.documents.input_formats import find_format
+from docmt.formats.documentation_markup import find_markup, hide_markup, load_markup
 from docmt.formats.gettext_files import read
 from docmt.formats.placeholders import tidy_spaces
 from docmt.formats.units import ReadConfig
@@ -221,3 +226,60 @@ def test_a_catalog_without_a_name(head):
     format = find_format("-", f'{head}msgid ""\nmsgstr ""\n"Language: fr\\n"\n'.encode())
     assert format is not None and format.name == "po"
     assert find_format("-", b"msgid is a keyword.\n") is None
+
+
+@pytest.mark.parametrize("markup", load_markup(), ids=["rst", "pod"])
+def test_documentation_is_recognised(markup):
+    name, language = ("x.rst", load_markup()[0]) if markup.separator else ("x.pod", load_markup()[1])
+    assert find_markup(f"#: docs/{name}:12\n", ["text"]) is language
+    assert find_markup("#: a.c:1\n", ["a `b' ``c'' *d*", "List<B> a < b > c"]) is None
+
+
+EXAMPLES = [
+    (markup, *example)
+    for markup, entry in zip(
+        load_markup(), read_package_yaml("docmt.formats", "documentation_markup.yaml"), strict=True
+    )
+    for example in entry["examples"].items()
+]
+
+
+@pytest.mark.parametrize(("markup", "message", "text"), EXAMPLES)
+def test_markup_of_documentation_is_codes(markup, message, text):
+    unit = hide_markup(message, markup, "")
+    assert " ".join(unit.text.split()) == text
+    if "`_" not in message:  # a reference gets the name of its target
+        assert unit.render() == message
+
+
+def test_translated_documentation_keeps_its_markup():
+    text = '#: a.rst:1\nmsgid "See `a page`_, :ref:`the e <x_y>` and ``e*e``s."\nmsgstr ""\n'
+    assert translate(text).endswith('"[Séé `a pagé <a page_>`_, :ref:`thé é <x_y>` and ``e*e``\\\\ s.]"\n')
+    assert translate('msgid "B<-e>, C<e> B<e e>"\nmsgstr ""\n').endswith('"[B<-e>, C<e> B<é é>]"\n')
+    file = load('#. type: verbatim\nmsgid "e = e"\nmsgstr ""\n')
+    assert [each.reason for each in file.skipped] == ["code"]
+
+
+TEMPLATE = (
+    '# A title\nmsgid ""\nmsgstr ""\n"Language: \\n"\n"Content-Type: text/plain; charset=CHARSET\\n"\n'
+    '"Content-Transfer-Encoding: ENCODING\\n"\n"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    "header", [TEMPLATE, "", 'msgid ""\nmsgstr ""\n\n', HEADER.replace("Language: de", "Language: ")]
+)
+@pytest.mark.parametrize("language", ["fr", "pt_BR", "pl", "ar", "ja", "deu_Latn"])
+def test_a_template_becomes_a_catalog(header, language, tmp_path):
+    file = load(header + PLURAL + '\nmsgid "e"\nmsgstr ""\n', target_language=language)
+    written = file.write([pseudo_translate(each) for each in file.units], language)
+    catalog = polib.pofile(written.decode())
+    forms = catalog.metadata["Plural-Forms"]
+    assert f"nplurals={len(catalog[0].msgstr_plural)};" in forms and all(catalog[0].msgstr_plural.values())
+    assert catalog.metadata["Language"] and "charset=UTF-8" in catalog.metadata["Content-Type"]
+    assert b"ENCODING" not in written
+    if header != HEADER.replace("Language: de", "Language: "):
+        assert f"nplurals={ {'pl': 3, 'ar': 6, 'ja': 1}.get(language, 2) };" in forms
+    if shutil.which("msgfmt"):
+        (tmp_path / "x.po").write_bytes(written)
+        subprocess.run(["msgfmt", "-c", "-o", tmp_path / "x.mo", tmp_path / "x.po"], check=True)

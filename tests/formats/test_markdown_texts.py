@@ -308,23 +308,6 @@ def test_emphasis_within_a_word_uses_stars():
     assert file.write([Unit("abcd", (start, end))]).decode() == "*ab*cd\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "text", "new", "written"),
-    [
-        ("title: Plain text", "Plain text", "a: b", 'title: "a: b"'),
-        ("title: Plain text", "Plain text", "Ťéxt", "title: Ťéxt"),
-        ('title: "A \\"b\\""', 'A "b"', 'x"y', 'title: "x\\"y"'),
-        ("title: 'It''s'", "It's", "x'y", "title: 'x''y'"),
-    ],
-)
-def test_front_matter(line, text, new, written):
-    source = f"---\n{line}\ndate: 2024-01-01\n---\n\n12\n"
-    file = parse(source, "title", "date")
-    assert [unit.text for unit in file.units] == [text]
-    assert file.write([Unit(new)]).decode() == source.replace(line, written)
-    assert texts(source) == []
-
-
 def test_line_breaks_and_marks_are_kept():
     for encoding in ("utf-8-sig", "utf-16"):
         data = "# One\r\n\r\nTwo\r\nlines  \r\nmore\r\n".encode(encoding)

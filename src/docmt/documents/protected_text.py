@@ -141,8 +141,10 @@ def find_words_and_protected(text: str, whole: Collection[str]) -> list[Span]:
 def _strip_punctuation(address: str) -> str:
     """Return an address without the punctuation of its sentence; a bracket that it opens itself stays closed."""
     stripped = address.rstrip(_END)
-    is_open = stripped.count("(") > stripped.count(")")
-    return stripped + ")" if is_open and address.startswith(")", len(stripped)) else stripped
+    for opening, closing in ("()", "[]", "{}"):
+        if stripped.count(opening) > stripped.count(closing) and address.startswith(closing, len(stripped)):
+            stripped += closing
+    return stripped
 
 
 class _Edit(NamedTuple):

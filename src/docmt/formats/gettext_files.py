@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
+from docmt.core.settings import read_package_yaml
 from docmt.documents.words import has_letters
 from docmt.formats.documentation_markup import find_markup, hide_markup, separate_words
 from docmt.formats.language_codes import format_language_tag, is_same_language
@@ -25,22 +26,6 @@ _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|d
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _QUOTED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{name}" for name, value in _ESCAPES.items()}}
-_PLURAL_FORMS = {
-    "ja ko zh vi th id ms lo my km": "nplurals=1; plural=0;",
-    "fr pt-br oc wa br ln mg ti hi fa fil am": "nplurals=2; plural=(n > 1);",
-    "is mk": "nplurals=2; plural=(n%10!=1 || n%100==11);",
-    "lv": "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n != 0 ? 1 : 2);",
-    "lt": "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && (n%100<10 || n%100>=20) ? 1 : 2);",
-    "ru uk be sr hr bs": "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : "
-    "n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);",
-    "cs sk": "nplurals=3; plural=(n==1) ? 0 : (n>=2 && n<=4) ? 1 : 2;",
-    "pl": "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);",
-    "ro": "nplurals=3; plural=(n==1 ? 0 : (n==0 || (n%100 > 0 && n%100 < 20)) ? 1 : 2);",
-    "sl": "nplurals=4; plural=(n%100==1 ? 0 : n%100==2 ? 1 : n%100==3 || n%100==4 ? 2 : 3);",
-    "ga": "nplurals=3; plural=n==1 ? 0 : n==2 ? 1 : 2;",
-    "ar": "nplurals=6; plural=(n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n%100>=3 && n%100<=10 ? 3 : n%100>=11 ? 4 : 5);",
-}
-"""By languages; others have one form for 1 and one for all else."""
 _UNSET = re.compile(r"CHARSET|nplurals=INTEGER|^$")
 """Values of a template that stand for others."""
 _CHARSET = re.compile(rb"(?i)Content-Type:[^\"\r\n]*?charset=([A-Za-z0-9._:-]+)")
@@ -234,7 +219,7 @@ class GettextFile(UnitFile):
             if index is not None:
                 is_new = units[index] != self.units[index]
                 unit = tidy_spaces(units[index]) if is_new else units[index]
-                text = unit.render() if not self._markup or self._markup.joins_words else separate_words(unit)
+                text = separate_words(unit, self._markup) if self._markup else unit.render()
             else:
                 text = source
             text = self._quote(_match_ends(text, source))
@@ -281,11 +266,9 @@ class GettextFile(UnitFile):
 
 def _find_plural_forms(language: str) -> str:
     tag = format_language_tag(language).lower()
-    for name in (tag, tag.partition("-")[0]):
-        for languages, forms in _PLURAL_FORMS.items():
-            if name in languages.split():
-                return forms
-    return "nplurals=2; plural=(n != 1);"
+    table = read_package_yaml("docmt.formats", "plural_forms.yaml")
+    forms = {name: forms for names, forms in table.items() for name in names.split(" ")}
+    return str(forms.get(tag) or forms.get(tag.partition("-")[0]) or forms[""])
 
 
 def _add_comment(message: _Message, line: str, start: int) -> None:

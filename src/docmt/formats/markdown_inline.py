@@ -12,28 +12,27 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from docmt.core.settings import read_package_yaml
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
 
-BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*+\})*+\}"
+_BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*+\})*+\}"
 """Braces with what they enclose, in which braces may be, to a depth of three."""
-_PROSE_IN_BRACES = r"\{(?=[^{}]*\w[,;]?\s+\w)(?:[\w\s,;'’-]|[.!?](?=[\s}]))*\}"
-_VALUE = rf"""(?:"[^"]*"|'[^']*'|{BRACES}|[^\s"'=<>`{{]+)"""
-_TAG = rf"""</?[A-Za-z][\w.-]*(?:\s+(?:{BRACES}|[\w:@.-]+(?:\s*=\s*{_VALUE})?))*\s*/?>|</?>"""
-_SINGLES = rf"""
-    [ ]*\{{[ ]?[\#.:][^{{}}\n]*\}}  # attributes: {{.lead}}, {{: #id}}
-  | \{{[\w:+.-]+\}}`[^`\n]+`  # roles of MyST: {{ref}}`x`
-  | (?!{_PROSE_IN_BRACES}){BRACES}  # of templates and JSX: {{{{ x }}}}, {{% if x %}}, {{props.x}}
-  | <%[^%]*(?:%(?!>)[^%]*)*%>  # of ERB
-  | \\@[\w-]+\([^()\s]*\)  # of bookdown: \@ref(x)
-  | (?<![\w\\:])\\[A-Za-z]{{2,}}(?![\w\\])(?:\[[^\[\]\n]*\]|\{{[^{{}}\s]*\}})*  # of TeX
-  | \\\((?!(?:[A-Za-z]+[ ,]+)+[A-Za-z]+[.!?]?\\\))(?:[^\\]|\\[^()])*\\\)  # formulas
-  | (?<!\w)@(?:\{{[^{{}}\s]*\}}|\w(?:[\w/]|[-:.\#$%&+?~](?=\w))*(?:\[bot\])?)  # citations: @key, @key [p. 3]
-    (?:[ ]\[(?=[^\]]*\d)[^\[\]\n]*\](?![(\[:]))?
-  | (?<![\w:]):[a-z][\w+-]*:(?![\w:]) | \+\+[\w+-]+\+\+ | (?<![\w%])%%[^%]+%%(?!%)  # emoji, keys, comments
-  | (?<![\w&])\#[A-Za-z][\w/-]*\b | (?<=[ ])\^[\w-]+(?=\s*\Z)  # tags, and names of paragraphs, of Obsidian
-"""
+_VALUE = rf"""(?:"[^"]*"|'[^']*'|{_BRACES}|[^\s"'=<>`{{]+)"""
+_TAG = rf"""</?[A-Za-z][\w.-]*(?:\s+(?:{_BRACES}|[\w:@.-]+(?:\s*=\s*{_VALUE})?))*\s*/?>|</?>"""
+
+
+def read_markup(section: str) -> list[dict[str, str]]:
+    """Return the entries of a section of markdown_markup.yaml."""
+    entries = read_package_yaml("docmt.formats", "markdown_markup.yaml")[section]
+    return [
+        {key: each.replace(r"\p{braces}", _BRACES) if isinstance(each, str) else each for key, each in entry.items()}
+        for entry in entries
+    ]
+
+
+_SINGLES = "|".join(f"(?-x:{each['pattern']})" for each in read_markup("singles"))
 _LEX = re.compile(
     rf"""
     (?P<single>{_SINGLES}) | (?P<escape>\\[{re.escape(string.punctuation)}])
@@ -43,7 +42,8 @@ _LEX = re.compile(
   | (?P<reading><(?P<name>r[tp])\b[^<>]*>.*?</(?P=name)>)
   | (?P<link><[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>|<[\w.+-]+@[\w.-]+>)
   | (?P<comment><!--.*?-->|<\?.*?\?>) | (?P<tag>{_TAG})
-  | (?P<note>\[\^[^\]\s]+\]) | (?P<citation>\[(?:[^\[\]\n]*[\s;(])?-?@[\w{{][^\[\]\n]*\](?![(\[:]))
+  | (?P<note>\[\^[^\]\s]+\]|\[[\w -]+::[^\[\]\n]*\])
+  | (?P<citation>\[(?:[^\[\]\n]*[\s;(])?-?@[\w{{][^\[\]\n]*\](?![(\[:]))
   | (?P<wiki>!?\[\[[^\[\]\n]+\]\](?![(\[])) | (?P<raised>\^[^\s^\[\]]+\^|(?<=[\w^])~[^\s~]{{1,3}}~(?!\w))
   | (?P<open>[!^]?\[) | (?P<close>\])
   | (?P<delimiter>\*+|_+|~+|(?<!=)==(?!=))
@@ -52,7 +52,7 @@ _LEX = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _TARGET = re.compile(
-    rf"""\(\s*(?:<[^<>\n]*>|(?:{BRACES}|\\.|[^\s()\\]|\((?:\\.|[^\s()\\])*\))*)"""
+    rf"""\(\s*(?:<[^<>\n]*>|(?:{_BRACES}|\\.|[^\s()\\]|\((?:\\.|[^\s()\\])*\))*)"""
     r"""(?:\s+(?P<title>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)(?:\{[^{}\n]*\})?"""
 )
 _TEMPLATE_TAG = re.compile(r"\{(?:%-?|\{[<%])\s*(?P<end>end(?=\w)|/\s*)?(?P<name>\w+)(?!.*/[>%]\}\})")
@@ -62,7 +62,7 @@ _WIKI = re.compile(r"\[\[(?P<target>[^|\\]+)(?P<bar>\\?\|)(?P<text>.+)\]\]|\[\[(
 _ADDRESS = re.compile(r"(?:[^()\[\]`*]|\*(?!\*)|\([^()]*\)|\[[^\[\]()]*\](?!\())*")
 """The characters of a web address that are no markup."""
 _ESCAPED = re.compile(
-    rf"""[\\`*\[\]] | (?<![^\W_])_ | _(?![^\W_]) | ~ | <(?=[A-Za-z/!?>%]) | &(?=\#?\w+;) | \$ | \^(?=[^\s^]+\^)
+    rf"""[\\`*\[\]] | \A\| | (?<![^\W_])_ | _(?![^\W_]) | ~ | <(?=[A-Za-z/!?>%]) | &(?=\#?\w+;) | \$ | \^(?=[^\s^]+\^)
     | (?<!=)=(?==(?!=))(?!(?<=\s=)=\s) | (?=(?:{_SINGLES}))[^\w\s]""",
     re.VERBOSE,
 )
@@ -130,9 +130,9 @@ def normalise_label(label: str) -> str:
 def _mask_addresses(text: str, with_ends: bool = False) -> str:
     """Return text with x for each character of its addresses and paths. with_ends: also for _, * and ~ after them."""
     masked = text
-    for start, end in (each.span for each in find_protected(text) if each.kind in ("address", "path")):
+    for (start, end), kind, _ in find_protected(text):
         match = _ADDRESS.match(text, start, end)
-        if match and text[start - 1 : start] != "<":
+        if kind in ("address", "path") and match and text[start - 1 : start] != "<":
             end = match.end()
             marks = match[0][len(match[0].rstrip("*_~")) :]
             end -= len(marks) if marks and not with_ends and marks in text[:start] else 0

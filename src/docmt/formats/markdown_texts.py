@@ -19,13 +19,13 @@ from docmt.documents.segmentation import find_fence_end
 from docmt.documents.words import has_letters
 from docmt.formats.front_matter import FrontString, find_front_strings
 from docmt.formats.markdown_inline import (
-    BRACES,
     escape_cell,
     escape_inline,
     escape_title,
     guard_markup,
     normalise_label,
     read_inline_markdown,
+    read_markup,
     read_title,
 )
 from docmt.formats.named_strings import is_identifier, select_strings
@@ -35,10 +35,10 @@ from docmt.formats.units import ReadConfig, Skipped, Unit
 
 Span = tuple[int, int]
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_ITEM_MARK = r"(?:[-*+]|\d{1,9}[.)]|#\.|\(@[\w-]*\))(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s))?"
-_MARKS = re.compile(rf"(?:[ \t]*(?:>|{_ITEM_MARK}|\[\^[^\]\s]+\]:|:(?=[ \t])|\#{{1,6}}(?=\s|$)))*[ \t]*")
+_ITEM_MARK = r"(?:[-*+]|\d{1,9}[.)]|#\.|\(@[\w-]*\)|\|(?!.*\|))(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s))?"
+_MARKS = re.compile(rf"(?:[ \t]*(?:>|{_ITEM_MARK}|\[\^[^\]\s]+\]:|[:~](?=[ \t])|\#{{1,6}}(?=\s|$)))*[ \t]*")
 _QUOTES = re.compile(r"[ \t]*(?:>[ \t]?)*[ \t]*")
-_ITEM_START = re.compile(rf"[ \t>]*({_ITEM_MARK}|\[\^[^\]\s]+\]:|:[ \t])[ \t]*")
+_ITEM_START = re.compile(rf"[ \t>]*({_ITEM_MARK}|\[\^[^\]\s]+\]:|[:~][ \t])[ \t]*")
 _HEADING = re.compile(r"[ \t]*#{1,6}(?=\s|$)")
 _HEADING_END = re.compile(r"(?:[ \t]+#+)?\s*$")
 _UNDERLINE = re.compile(r"[ \t>]*(?:=+|-+)\s*$")
@@ -63,6 +63,7 @@ _CELL = re.compile(r"(?:\{\{[^{}]*\}\}|\{%[^{}]*%\}|\\.|[^|\\])+|\\$")
 _TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t:|-]*$")
 _NOTE = re.compile(r"\[\^[^\]\s]+\]:")
 _SIMPLE_RULE = re.compile(r"-{2,}(?:\s+-{2,})+$")
+_ROW = re.compile(r"\|.*[^\\|].*\|$")
 _RULE_LINE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$")
 _DEFINITION_LINE = re.compile(r"""\[(?!\^)[^\]]+\]:\s*(?:<[^>]*>|\S+)(?:\s+(?:"[^"]*"|'[^']*'|\([^)]*\)))?$""")
 _NO_PARAGRAPH = re.compile(r"$|#{1,6}(?:\s|$)|(?:=+|-+|(?:\*\s*){3,}|(?:_\s*){3,})$")
@@ -70,45 +71,11 @@ _NO_PARAGRAPH = re.compile(r"$|#{1,6}(?:\s|$)|(?:=+|-+|(?:\*\s*){3,}|(?:_\s*){3,
 _ALERT = re.compile(r"(?:>\s*)+\[![^\]]+\][+-]?$")
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
 
-# Kinds of blocks with their start and end conditions: those of CommonMark's HTML, and others (None: an empty line).
-_BLOCK_TAGS = (
-    "address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|"
-    "fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|"
-    "menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|"
-    "track|ul"
-)
-_VERBATIM: tuple[tuple[str, str, str | None], ...] = (
-    ("components", r"(?s:</?[A-Z][\w.]*(?:\s[^<>]*)?>|</?>)$", ""),
-    ("components", r"<[A-Z][\w.]*(?:\s[^<>]*)?$", r">$"),
-    ("HTML", r"<!--", r"-->"),
-    ("HTML", r"(?i:<(script|pre|style|textarea)(\s|>|$))", r"</(script|pre|style|textarea)>"),
-    ("HTML", rf"(?i:</?({_BLOCK_TAGS})(\s|/?>|$))", None),
-    ("HTML", r"(?i:</?[a-z][\w-]*(\s[^<>]*)?>$)", None),
-    ("comments", r"\{/\*", r"\*/\}"),
-    ("code", r"\{%-?\s*(?:highlight|comment|mermaid)\b", r"\{%-?\s*end(?:highlight|comment|mermaid)\b"),
-    ("code", r"\{\{[<%]\s*(?:highlight|mermaid|math)\b", r"\{\{[<%]\s*/\s*(?:highlight|mermaid|math)\b"),
-    ("template tags", rf"(?:{BRACES}\s*)+$", ""),
-    ("template tags", r"\{\{[<%](?!.*\}\})", r"\}\}"),
-    ("template tags", r"\{%(?!.*%\})", r"%\}"),
-    (
-        "imports",
-        r"import\s+(?:['\"]|\{|[\w*][^'\"]*\sfrom\s+['\"])|export\s+(?:[{*]|default\s+(?:[({<]|function|class|[\w.]+;?$)"
-        r"|(?:const|let|var|async|function|class)\s+[\w$]+\s*[=({])",
-        None,
-    ),
-    ("formulas", r"\\\[$", r"\\\]$"),
-    ("formulas", r"\\\[.*[=^\\].*\\\]$", ""),
-    ("formulas", r"\\begin\{", r"\\end\{"),
-    (
-        "directives",
-        r":(?:class|name|width|height|align|open):\s|;*--8<--|<<<|@\[toc\]|(?i:\[TOC\]|\[\[_?toc_?\]\])$"
-        r"|\\[A-Za-z]{2,}(?:\{[^{}]*\}|\[[^\]]*\])*$",
-        "",
-    ),
-    ("grid tables", r"\+(?:[-=:]+\+)+$", None),
-)
-_CONDITIONS = [(kind, re.compile(start), end if end is None else re.compile(end)) for kind, start, end in _VERBATIM]
-_KEPT = frozenset(("code", "formulas", "simple tables", *(kind for kind, *_ in _VERBATIM)))
+_BLOCKS = [
+    (each["kind"], re.compile(each["start"]), re.compile(each["end"]) if "end" in each else None)
+    for each in read_markup("blocks")
+]
+_KEPT = frozenset(("code", "formulas", "simple tables", *(kind for kind, *_ in _BLOCKS)))
 """Kinds of blocks that are reported as not translated."""
 
 
@@ -370,7 +337,7 @@ def _match_block(lines: list[str], index: int, unclosed: dict[str, int], follows
         return "tables", end
     if _SIMPLE_RULE.match("".join(lines[index + 1 : index + 2])):
         return "simple tables", _find_end(lines, index, None)
-    for kind, start, closing in _CONDITIONS:
+    for kind, start, closing in _BLOCKS:
         if start.match(lines[index]):
             return kind, _find_end(lines, index, closing)
     if end := _match_formula(lines, index):
@@ -406,13 +373,12 @@ def _match_front_matter(lines: list[str]) -> int:
 
 
 def _match_table(lines: list[str], index: int) -> int:
-    """Return the index after the table that begins here (headings, rule, rows with bars), or 0."""
-    if "|" not in lines[index] or index + 1 == len(lines):
+    """Return the index after the table that begins here (rows with bars, the second one may be a rule), or 0."""
+    rule = lines[index + 1] if index + 1 < len(lines) else ""
+    has_rule = "|" in lines[index] and "|" in rule and _RULE_LINE.match(rule) is not None
+    if not has_rule and not _ROW.match(lines[index]):
         return 0
-    rule = lines[index + 1]
-    if "|" not in rule or not _RULE_LINE.match(rule):
-        return 0
-    end = index + 2
+    end = index + 1 + has_rule
     while end < len(lines) and "|" in lines[end]:
         end += 1
     return end

@@ -59,16 +59,16 @@ def is_icu_message(text: str) -> bool:
     return _ICU.search(text) is not None
 
 
-def hide_placeholders(unit: Unit, markup: Sequence[str] = ()) -> Unit:
+def hide_placeholders(unit: Unit, patterns: Sequence[str] = ()) -> Unit:
     """Return the unit of a program's string with its placeholders as codes. It renders as before.
 
     A code carries a space that would stand beside another one without it: "Deleted %s files" has the text "Deleted
-    files" and the code "%s ". markup: regular expressions of other codes, which come first.
+    files" and the code "%s ". patterns: regular expressions, without groups, of what is also hidden.
     """
     builder = UnitBuilder()
     tokens: list[_Token | Code] = []
     for part in unit.segments():
-        tokens += [part] if isinstance(part, Code) else _split(part, markup)
+        tokens += [part] if isinstance(part, Code) else _split(part, patterns)
     _match_tags(tokens)
     _carry_spaces(_join_runs(tokens))
     opened: list[str] = []
@@ -80,10 +80,10 @@ def hide_placeholders(unit: Unit, markup: Sequence[str] = ()) -> Unit:
     return builder.finish(unit.id)
 
 
-def _split(text: str, markup: Sequence[str]) -> list[_Token | Code]:
+def _split(text: str, patterns: Sequence[str]) -> list[_Token | Code]:
     tokens: list[_Token | Code] = []
     position = 0
-    for (start, end), kind, _ in find_protected(text, in_messages=True, extra=[*markup, *_MARKUP]):
+    for (start, end), kind, _ in find_protected(text, in_messages=True, extra=(*patterns, *_MARKUP)):
         if kind not in _PLACEHOLDERS:
             continue
         if start > position:
