@@ -16,6 +16,7 @@ import sentencex
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK
+from docmt.core.settings import read_package_yaml
 from docmt.documents.addresses import find_addresses
 from docmt.documents.words import has_letters, has_words
 
@@ -67,19 +68,49 @@ _WITH_SHARED_RULES = """
 """
 _KNOWN_LANGUAGES = frozenset(f"{_WITH_RULES} {_WITH_SHARED_RULES}".split())
 
-_LAST_INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.$")
-_LAST_WORD = re.compile(r"(?<!\w)(\w+)\.$")
-_GERMAN_ORDINAL = re.compile(r"(?<![\w.,])\d{1,2}\.$")
+_TABLES = {
+    name: {language: words.split() for language, words in table.items()}
+    for name, table in read_package_yaml(__package__, "abbreviations.yaml").items()
+}
+_STARTERS = {language: frozenset(words) for language, words in _TABLES.pop("starters").items()}
+"""Words that begin sentences, by language."""
+
+
+def _index_abbreviations(language: str) -> dict[str, set[str]]:
+    """Return the names of the tables that have a word, in every form of the word."""
+    index: dict[str, set[str]] = {}
+    for name, table in _TABLES.items():
+        for word in (*table.get("all", ()), *table[language]):
+            forms = {word, word.capitalize() if word.islower() else word}
+            for form in forms if name == "before_name" else {*forms, word.upper()}:
+                index.setdefault(form, set()).add(name)
+    return index
+
+
+_ABBREVIATIONS = {language: _index_abbreviations(language) for language in _STARTERS}
+_LAST_WORD = re.compile(r"(?<![\w.-])(?<!['’](?=\w\.))(\w(?:[\w-]|\.(?=[\w-]))*)\.$")
+_LAST_INITIAL = re.compile(r"(?<![^\s(\[.„“\"«'’–-])[^\W\d_]\.$")
+_WORD_BEFORE_STOP = re.compile(r"(?<![\w.-])[^\W\d_]+(?=\.\s)|(?<=\s)['’](?=[stnkm]\s)")
+"""Or the apostrophe of Dutch words, as in 's Avonds."""
+_FIRST_WORD = re.compile(r"(?:[^\W\d_]['’]|[^\W\d_]+)(?![\w.])")
+_NUMBER = re.compile(r"[§#(]?\d|[IVXLC]{2,}\b|[B-HJ-Z]\b(?!['’])|[AI](?=[.,;:)\d–]|$| (?:of|and)\b)")
+_NAME_IN_SMALL_LETTERS = re.compile(r"\w+(?:(?<=[^\W\d_A-Z])[A-Z]|[(_]|(?<=\w\w)\.\w)")
+"""iPhone, macOS, free(), php.ini: words that may begin a sentence, though not with a capital."""
+_MAY_FOLLOW_INITIAL = re.compile(r"[\w(„“\"«\\]")
+_FIRST_STOP = re.compile(r"([^\W\d_]+)\.")
+_LAST_TWO_STOPS = re.compile(r"\.\s\S+$")
+_GERMAN_ORDINAL = re.compile(r"(?<![\w.,])\d{1,3}\.$")
 _GERMAN_NOUN = re.compile(_GERMAN_ORDINAL_NOUN)
+_GERMAN_DETERMINER = (
+    r"(?:d(?:er|ie|as|es|em|en)|(?:jed|dies|jen|welch)e[rnms]?|(?:k?ein|[mds]ein|ihr|unser|eur)(?:e[rnms]?)?|"
+    r"[ia]m|[vz]om|zu[mr]|beim|[ia]ns)"
+)
+_AFTER_GERMAN_DETERMINER = re.compile(
+    rf"\b(?i:{_GERMAN_DETERMINER}) (?:\d{{1,3}}\.,? ?(?:und|oder|bis|[/–-])? ?)*(?:\d{{1,3}}|[IVXL]+)\.$"
+)
 _MAY_END_SENTENCE = re.compile(r"[^\w\s,;‚„«‹(\[{]$")
 _NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;]|‘\s")
-
-# Abbreviations unknown to sentencex. Their full stop ends no sentence before a name or a number.
-_BEFORE_NAME = {
-    "de": {"Hr", "Hrn", "Frl", "Fa", "Inkl", "inkl", "Exkl", "exkl", "zzgl", "Zzgl", "MwSt"},
-    "fr": {"M", "MM", "Mme", "Mmes", "Mlle", "Mlles", "Mgr", "Me", "Dr", "Pr", "St", "Ste"},
-}
-_BEFORE_NUMBER = {"en": {"Approx", "approx"}, "fr": {"art", "Art", "n", "no", "No", "al", "p", "pp"}}
+_BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\s+(?=[^\w\s]?[^\W_])")
 
 _WHITE_SPACES = re.compile(r"\s+")
 _UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
@@ -135,8 +166,11 @@ def _replace_break(spaces: re.Match[str]) -> str:
 def _find_boundaries(block: str, language: str) -> Iterator[int]:
     """Yield the ends of the sentences of a block. The last one is the end of the block."""
     normalized = _WHITE_SPACE.sub(" ", block)
-    inside = {place for start, end in find_addresses(normalized, with_paths=True) for place in range(start + 1, end)}
-    start, size = 0, _WINDOW
+    addresses = find_addresses(normalized, with_paths=True)
+    inside = {place for start, end in addresses for place in range(start + 1, end)}
+    names = {start for start, _ in addresses}
+    brackets = {match.end(): match.start() for match in _BRACKETS.finditer(normalized) if _is_closed(match[1])}
+    start, size, last = 0, _WINDOW, 0
     while start < len(normalized):
         window = _cut_window(normalized, start, size)
         ends = _sentencex_ends(window, language)
@@ -145,11 +179,23 @@ def _find_boundaries(block: str, language: str) -> Iterator[int]:
             if not ends:  # a sentence longer than the window
                 size *= 2
                 continue
-        for end in ends:
-            boundary = start + end
-            if boundary == len(normalized) or not (boundary in inside or _must_join(normalized, boundary, language)):
-                yield boundary
-        start, size = start + ends[-1], _WINDOW
+        boundaries = {start + end for end in ends}
+        following = start + ends[-1]
+        for boundary in sorted(boundaries | {end for end in brackets if start < end < following}):
+            if boundary < len(normalized):
+                if boundary not in boundaries and normalized[last : brackets[boundary]].strip():
+                    continue  # the brackets are part of a sentence
+                starts_name = boundary in names
+                if boundary in inside or _must_join(normalized, last, boundary, language, starts_name):
+                    continue
+            last = boundary
+            yield boundary
+        start, size = following, _WINDOW
+
+
+def _is_closed(sentence: str) -> bool:
+    """Return whether the text ends as a sentence does."""
+    return sentence.rstrip("\"'”’»").endswith((".", "!", "?", "…"))
 
 
 def _cut_window(text: str, start: int, size: int) -> str:
@@ -166,6 +212,8 @@ def _cut_window(text: str, start: int, size: int) -> str:
 
 
 def _sentencex_ends(text: str, language: str) -> list[int]:
+    if language in _STARTERS:  # which words are abbreviations is decided here, see `_must_join`
+        text = _WORD_BEFORE_STOP.sub(lambda word: f"{word[0][:-1][:1]:ø<{len(word[0])}}", text)
     try:
         pieces = sentencex.segment(language, text)
     except UnicodeEncodeError as error:
@@ -180,9 +228,12 @@ def _sentencex_ends(text: str, language: str) -> list[int]:
     return list(accumulate(map(len, pieces)))
 
 
-def _must_join(text: str, boundary: int, language: str) -> bool:
-    """Return whether the boundary is a mistake of sentencex, so that no sentence ends there."""
-    left = text[max(0, boundary - 40) : boundary]
+def _must_join(text: str, start: int, boundary: int, language: str, starts_name: bool) -> bool:
+    """Return whether the boundary is a mistake of sentencex, so that no sentence ends there.
+
+    start: of the sentence. starts_name: a web address follows, which may begin a sentence with a small letter.
+    """
+    left = text[max(start, boundary - 40) : boundary]
     right = text[boundary : boundary + 40]
     preceding, following = left.rstrip(), right.lstrip()
     if not preceding or not following:
@@ -190,16 +241,36 @@ def _must_join(text: str, boundary: int, language: str) -> bool:
     initial = _LAST_INITIAL.search(preceding) is not None
     if preceding == left and following == right:  # no space: "J.-C.", "O.N.U.", an opening quote cut from its sentence
         return bool(initial or not _MAY_END_SENTENCE.search(preceding) or _NEVER_STARTS_SENTENCE.match(following))
-    if initial and following[0].islower():  # "5 h. du matin"
-        return True
-    if language == "de" and _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following):
-        return True
     word = _LAST_WORD.search(preceding)
-    if word is None:
+    abbreviations = _ABBREVIATIONS.get(language, {})
+    tables = word and (abbreviations.get(word[1]) or abbreviations.get(f"-{word[1][-3:]}")) or ()
+    if "always" in tables or ("before_number" in tables and _NUMBER.match(following)):
+        return True
+    if following.lstrip('"“«„')[:1].islower():
+        # Where a sentence began with a small letter, the next one may, too.
+        uses_capitals = next(filter(str.isalpha, text[start:boundary]), "").isupper()
+        is_name = starts_name or _NAME_IN_SMALL_LETTERS.match(following)
+        return bool(initial or tables or (uses_capitals and preceding[-1] == "." and not is_name))
+    if language not in _STARTERS or following[0].isdigit() or _starts_sentence(following, language):
         return False
-    if word[1] in _BEFORE_NAME.get(language, ()):
-        return following[0].isupper()
-    return word[1] in _BEFORE_NUMBER.get(language, ()) and following[0].isdigit()
+    if initial and preceding[-2].isupper() and _MAY_FOLLOW_INITIAL.match(following):
+        return True
+    next_stop = _FIRST_STOP.match(following)
+    if (next_stop and (tables or initial) and (len(next_stop[1]) == 1 or next_stop[1] in abbreviations)) or (
+        tables and _LAST_TWO_STOPS.search(preceding)
+    ):
+        return True  # "Reg. No. 5", "a. D."
+    if language == "de" and following[0].isupper():
+        is_ordinal = _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following)
+        if is_ordinal or _AFTER_GERMAN_DETERMINER.search(preceding):
+            return True
+    return "before_name" in tables and following[0].isupper()
+
+
+def _starts_sentence(text: str, language: str) -> bool:
+    """Return whether the text begins with a word that often begins sentences."""
+    word = _FIRST_WORD.match(text)
+    return word is not None and word[0].replace("’", "'") in _STARTERS[language]
 
 
 class _Line(NamedTuple):
