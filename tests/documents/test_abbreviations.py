@@ -1,4 +1,4 @@
-"""Full stops that end no sentence: abbreviations, titles, numbers, initials, ordinals. And those that do: | is a border."""
+"""Full stops that end no sentence: abbreviations, titles, initials, ordinals. And those that do: | is a border."""
 
 from __future__ import annotations
 

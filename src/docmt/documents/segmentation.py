@@ -16,7 +16,7 @@ import sentencex
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK
-from docmt.core.settings import read_package_yaml
+from docmt.documents.abbreviations import GERMAN_ORDINAL_NOUN, hide_words, is_abbreviated
 from docmt.documents.addresses import find_addresses
 from docmt.documents.words import has_letters, has_words
 
@@ -32,14 +32,8 @@ _MARK = r"""
         ) (?= \s | $ )
     ) \s*
 """
-# German ordinals have a full stop: "3. Oktober" at the start of a line is a date, not item 3 of a list.
-_GERMAN_ORDINAL_NOUN = (
-    r"(?:Jan(?:uar|\.)|Jänner|Feb(?:ruar|\.)|März|April|Mai|Juni|Juli|Aug(?:ust|\.)|Sept(?:ember|\.)|"
-    r"Okt(?:ober|\.)|Nov(?:ember|\.)|Dez(?:ember|\.)|Jahrhunderts?|Jh\.|Jahrtausends?|Weltkriegs?|Weltkrieges|"
-    r"Geburtstage?s?|Lebensjahre?s?|Klasse|Auflage|Etage|Stock|Platz|Tag|Mal|Runde|Spieltag|Liga)(?!\w)"
-)
 _MARKS = re.compile(_MARK % "", re.VERBOSE)
-_GERMAN_MARKS = re.compile(_MARK % rf"(?! \s+ {_GERMAN_ORDINAL_NOUN} )", re.VERBOSE)
+_GERMAN_MARKS = re.compile(_MARK % rf"(?! \s+ {GERMAN_ORDINAL_NOUN} )", re.VERBOSE)
 _FIRST_NUMBERS = {"1.", "1)", "(1)", "a)", "(a)", "A)", "(A)"}
 _UNDERLINE = re.compile(r"([=\-~^*\"'`#+_])\1+")
 _MIN_PAGE_WIDTH = 30
@@ -68,49 +62,11 @@ _WITH_SHARED_RULES = """
 """
 _KNOWN_LANGUAGES = frozenset(f"{_WITH_RULES} {_WITH_SHARED_RULES}".split())
 
-_TABLES = {
-    name: {language: words.split() for language, words in table.items()}
-    for name, table in read_package_yaml(__package__, "abbreviations.yaml").items()
-}
-_STARTERS = {language: frozenset(words) for language, words in _TABLES.pop("starters").items()}
-"""Words that begin sentences, by language."""
-
-
-def _index_abbreviations(language: str) -> dict[str, set[str]]:
-    """Return the names of the tables that have a word, in every form of the word."""
-    index: dict[str, set[str]] = {}
-    for name, table in _TABLES.items():
-        for word in (*table.get("all", ()), *table[language]):
-            forms = {word, word.capitalize() if word.islower() else word}
-            for form in forms if name == "before_name" else {*forms, word.upper()}:
-                index.setdefault(form, set()).add(name)
-    return index
-
-
-_ABBREVIATIONS = {language: _index_abbreviations(language) for language in _STARTERS}
-_LAST_WORD = re.compile(r"(?<![\w.-])(?<!['’](?=\w\.))(\w(?:[\w-]|\.(?=[\w-]))*)\.$")
-_LAST_INITIAL = re.compile(r"(?<![^\s(\[.„“\"«'’–-])[^\W\d_]\.$")
-_WORD_BEFORE_STOP = re.compile(r"(?<![\w.-])[^\W\d_]+(?=\.\s)|(?<=\s)['’](?=[stnkm]\s)")
-"""Or the apostrophe of Dutch words, as in 's Avonds."""
-_FIRST_WORD = re.compile(r"(?:[^\W\d_]['’]|[^\W\d_]+)(?![\w.])")
-_NUMBER = re.compile(r"[§#(]?\d|[IVXLC]{2,}\b|[B-HJ-Z]\b(?!['’])|[AI](?=[.,;:)\d–]|$| (?:of|and)\b)")
+_ENDS_NO_SENTENCE = re.compile(r"(?<!\w)[^\W\d_]\.$|[\w\s,;‚„«‹(\[{]$")
+_NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;ºª]|‘\s")
+_BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\s+(?=[^\w\s]?[^\W_])")
 _NAME_IN_SMALL_LETTERS = re.compile(r"\w+(?:(?<=[^\W\d_A-Z])[A-Z]|[(_]|(?<=\w\w)\.\w)")
 """iPhone, macOS, free(), php.ini: words that may begin a sentence, though not with a capital."""
-_MAY_FOLLOW_INITIAL = re.compile(r"[\w(„“\"«\\]")
-_FIRST_STOP = re.compile(r"([^\W\d_]+)\.")
-_LAST_TWO_STOPS = re.compile(r"\.\s\S+$")
-_GERMAN_ORDINAL = re.compile(r"(?<![\w.,])\d{1,3}\.$")
-_GERMAN_NOUN = re.compile(_GERMAN_ORDINAL_NOUN)
-_GERMAN_DETERMINER = (
-    r"(?:d(?:er|ie|as|es|em|en)|(?:jed|dies|jen|welch)e[rnms]?|(?:k?ein|[mds]ein|ihr|unser|eur)(?:e[rnms]?)?|"
-    r"[ia]m|[vz]om|zu[mr]|beim|[ia]ns)"
-)
-_AFTER_GERMAN_DETERMINER = re.compile(
-    rf"\b(?i:{_GERMAN_DETERMINER}) (?:\d{{1,3}}\.,? ?(?:und|oder|bis|[/–-])? ?)*(?:\d{{1,3}}|[IVXL]+)\.$"
-)
-_MAY_END_SENTENCE = re.compile(r"[^\w\s,;‚„«‹(\[{]$")
-_NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;]|‘\s")
-_BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\s+(?=[^\w\s]?[^\W_])")
 
 _WHITE_SPACES = re.compile(r"\s+")
 _UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
@@ -212,10 +168,8 @@ def _cut_window(text: str, start: int, size: int) -> str:
 
 
 def _sentencex_ends(text: str, language: str) -> list[int]:
-    if language in _STARTERS:  # which words are abbreviations is decided here, see `_must_join`
-        text = _WORD_BEFORE_STOP.sub(lambda word: f"{word[0][:-1][:1]:ø<{len(word[0])}}", text)
     try:
-        pieces = sentencex.segment(language, text)
+        pieces = sentencex.segment(language, hide_words(text, language))
     except UnicodeEncodeError as error:
         raise DocmtError(f"the text contains a lone surrogate (U+{ord(text[error.start]):04X}). Remove it.") from error
     except BaseException as error:
@@ -223,7 +177,7 @@ def _sentencex_ends(text: str, language: str) -> list[int]:
         if type(error).__name__ != "PanicException":
             raise
         return [len(text)]
-    if "".join(pieces) != text:
+    if sum(map(len, pieces)) != len(text):
         return [len(text)]
     return list(accumulate(map(len, pieces)))
 
@@ -238,39 +192,15 @@ def _must_join(text: str, start: int, boundary: int, language: str, starts_name:
     preceding, following = left.rstrip(), right.lstrip()
     if not preceding or not following:
         return False
-    initial = _LAST_INITIAL.search(preceding) is not None
     if preceding == left and following == right:  # no space: "J.-C.", "O.N.U.", an opening quote cut from its sentence
-        return bool(initial or not _MAY_END_SENTENCE.search(preceding) or _NEVER_STARTS_SENTENCE.match(following))
-    word = _LAST_WORD.search(preceding)
-    abbreviations = _ABBREVIATIONS.get(language, {})
-    tables = word and (abbreviations.get(word[1]) or abbreviations.get(f"-{word[1][-3:]}")) or ()
-    if "always" in tables or ("before_number" in tables and _NUMBER.match(following)):
+        return bool(_ENDS_NO_SENTENCE.search(preceding) or _NEVER_STARTS_SENTENCE.match(following))
+    if is_abbreviated(preceding, following, language):
         return True
-    if following.lstrip('"“«„')[:1].islower():
-        # Where a sentence began with a small letter, the next one may, too.
-        uses_capitals = next(filter(str.isalpha, text[start:boundary]), "").isupper()
-        is_name = starts_name or _NAME_IN_SMALL_LETTERS.match(following)
-        return bool(initial or tables or (uses_capitals and preceding[-1] == "." and not is_name))
-    if language not in _STARTERS or following[0].isdigit() or _starts_sentence(following, language):
+    if preceding[-1] != "." or not following.lstrip('"“«„')[:1].islower():
         return False
-    if initial and preceding[-2].isupper() and _MAY_FOLLOW_INITIAL.match(following):
-        return True
-    next_stop = _FIRST_STOP.match(following)
-    if (next_stop and (tables or initial) and (len(next_stop[1]) == 1 or next_stop[1] in abbreviations)) or (
-        tables and _LAST_TWO_STOPS.search(preceding)
-    ):
-        return True  # "Reg. No. 5", "a. D."
-    if language == "de" and following[0].isupper():
-        is_ordinal = _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following)
-        if is_ordinal or _AFTER_GERMAN_DETERMINER.search(preceding):
-            return True
-    return "before_name" in tables and following[0].isupper()
-
-
-def _starts_sentence(text: str, language: str) -> bool:
-    """Return whether the text begins with a word that often begins sentences."""
-    word = _FIRST_WORD.match(text)
-    return word is not None and word[0].replace("’", "'") in _STARTERS[language]
+    # A small letter begins no sentence, unless it begins a name, or the writer uses no capitals.
+    uses_capitals = next(filter(str.isalpha, text[start:boundary]), "").isupper()
+    return uses_capitals and not (starts_name or _NAME_IN_SMALL_LETTERS.match(following))
 
 
 class _Line(NamedTuple):
