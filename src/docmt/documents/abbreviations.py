@@ -36,8 +36,7 @@ def _index_tables(language: str) -> dict[str, set[str]]:
 
 _ABBREVIATIONS = {language: _index_tables(language) for language in _STARTERS}
 
-_HIDDEN = re.compile(r"(?<![\w.-])[^\W\d_]+(?=\.\s)|(?<=\s)['’](?=[stnkm]\s)")
-"""A word before a full stop, or the apostrophe that begins Dutch words, as in 's Avonds."""
+_WORD_BEFORE_STOP = re.compile(r"(?<![\w.-])[^\W\d_]+(?=\.\s)")
 _LAST_WORD = re.compile(r"(?<![\w.-])(?<!['’](?=\w\.))(\w(?:[\w-]|\.(?=[\w-]))*)\.$")
 _LAST_INITIAL = re.compile(r"(?<![^\s(\[.„“\"«'’–-])[^\W\d_]\.$")
 _WITHOUT_VOWELS = re.compile(r"(?<![\w.'’-])(?<!\d\s)[^\W\d_aeiouyAEIOUYÀ-ÿ][b-df-hj-np-tv-xz]{1,5}\.$")
@@ -65,7 +64,7 @@ def hide_words(text: str, language: str) -> str:
     """
     if language not in _STARTERS:
         return text
-    return _HIDDEN.sub(lambda word: f"{word[0][:-1][:1]:ø<{len(word[0])}}", text)
+    return _WORD_BEFORE_STOP.sub(lambda word: f"{word[0][:-1][:1]:ø<{len(word[0])}}", text)
 
 
 def is_abbreviated(preceding: str, following: str, language: str) -> bool:
@@ -77,7 +76,7 @@ def is_abbreviated(preceding: str, following: str, language: str) -> bool:
     tables = _find_tables(preceding, language)
     if "always" in tables or ("before_number" in tables and _NUMBER.match(following)):
         return True
-    if following[0].islower():
+    if following.lstrip('"“«„')[:1].islower():
         return bool(initial or tables)
     if language not in _STARTERS or following[0].isdigit() or _starts_sentence(following, language):
         return False
@@ -99,7 +98,7 @@ def _find_tables(text: str, language: str) -> set[str]:
         return set()
     forms = (word[1], word[1].rpartition("-")[2], f"-{word[1][-3:]}")
     tables = next((abbreviations[form] for form in forms if form in abbreviations), set())
-    return tables | {"before_number", "before_name"} if _WITHOUT_VOWELS.search(text) else tables
+    return tables | {"before_number"} if _WITHOUT_VOWELS.search(text) else tables
 
 
 def _starts_sentence(text: str, language: str) -> bool:

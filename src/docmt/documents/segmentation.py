@@ -64,6 +64,7 @@ _KNOWN_LANGUAGES = frozenset(f"{_WITH_RULES} {_WITH_SHARED_RULES}".split())
 
 _ENDS_NO_SENTENCE = re.compile(r"(?<!\w)[^\W\d_]\.$|[\w\s,;‚„«‹(\[{]$")
 _NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;ºª]|‘\s")
+_OPENING_QUOTE = re.compile(r"\s[\"'’“„«‘](?=\S)")
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\s+(?=[^\w\s]?[^\W_])")
 _NAME_IN_SMALL_LETTERS = re.compile(r"\w+(?:(?<=[^\W\d_A-Z])[A-Z]|[(_]|(?<=\w\w)\.\w)")
 """iPhone, macOS, free(), php.ini: words that may begin a sentence, though not with a capital."""
@@ -125,7 +126,6 @@ def _find_boundaries(block: str, language: str) -> Iterator[int]:
     addresses = find_addresses(normalized, with_paths=True)
     inside = {place for start, end in addresses for place in range(start + 1, end)}
     names = {start for start, _ in addresses}
-    brackets = {match.end(): match.start() for match in _BRACKETS.finditer(normalized) if _is_closed(match[1])}
     start, size, last = 0, _WINDOW, 0
     while start < len(normalized):
         window = _cut_window(normalized, start, size)
@@ -135,23 +135,26 @@ def _find_boundaries(block: str, language: str) -> Iterator[int]:
             if not ends:  # a sentence longer than the window
                 size *= 2
                 continue
-        boundaries = {start + end for end in ends}
+        # sentencex takes a quote for a closing one where their number is odd: ends go before it if words follow.
+        boundaries = {start + end - bool(_OPENING_QUOTE.match(normalized, start + end - 2)) for end in ends}
         following = start + ends[-1]
-        for boundary in sorted(boundaries | {end for end in brackets if start < end < following}):
-            if boundary < len(normalized):
-                if boundary not in boundaries and normalized[last : brackets[boundary]].strip():
-                    continue  # the brackets are part of a sentence
-                starts_name = boundary in names
-                if boundary in inside or _must_join(normalized, last, boundary, language, starts_name):
-                    continue
+        brackets = {match.end(): match for match in _BRACKETS.finditer(normalized, start, following)}
+        for boundary in sorted(boundaries | brackets.keys()):
+            if boundary not in boundaries and not _is_sentence(brackets[boundary], last):
+                continue
+            if boundary < len(normalized) and (
+                boundary in inside or _must_join(normalized, last, boundary, language, boundary in names)
+            ):
+                continue
             last = boundary
             yield boundary
         start, size = following, _WINDOW
 
 
-def _is_closed(sentence: str) -> bool:
-    """Return whether the text ends as a sentence does."""
-    return sentence.rstrip("\"'”’»").endswith((".", "!", "?", "…"))
+def _is_sentence(brackets: re.Match[str], start: int) -> bool:
+    """Return whether brackets hold a whole sentence, which begins at `start`."""
+    marks = brackets[1].rstrip("\"'”’»")[-1:]
+    return not brackets.string[start : brackets.start()].strip() and marks in set(".!?…")
 
 
 def _cut_window(text: str, start: int, size: int) -> str:
@@ -196,10 +199,10 @@ def _must_join(text: str, start: int, boundary: int, language: str, starts_name:
         return bool(_ENDS_NO_SENTENCE.search(preceding) or _NEVER_STARTS_SENTENCE.match(following))
     if is_abbreviated(preceding, following, language):
         return True
-    if preceding[-1] != "." or not following.lstrip('"“«„')[:1].islower():
+    if preceding[-1] != "." or not following[0].islower():
         return False
     # A small letter begins no sentence, unless it begins a name, or the writer uses no capitals.
-    uses_capitals = next(filter(str.isalpha, text[start:boundary]), "").isupper()
+    uses_capitals = next(filter(str.isalpha, text[start : min(start + 80, boundary)]), "").isupper()
     return uses_capitals and not (starts_name or _NAME_IN_SMALL_LETTERS.match(following))
 
 
