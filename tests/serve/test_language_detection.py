@@ -13,14 +13,14 @@ from docmt.serve.text_translation import ForeignTextError, choose_model, detect_
 pytestmark = pytest.mark.usefixtures("files_here")
 
 ENGLISH = """
-Copied %d files to %s | Opened by %s | Section D | Size L | John D. Smith | Son of Adam | En route
-Delete %s | %d of %d | {count} items | Page %d | Log in as {{user}} | Hello, %s! | New message from %s | Last seen %d min ago | Plan C
-Point S | Los Angeles | El Paso | La Paz | Rio de Janeiro | Carlos de la Cruz | Leonardo da Vinci | Ludwig van der Rohe | Le Monde
-Café au lait | Pain au chocolat | Tour de France | Der Spiegel | Die Hard | Das Boot | Per se | Come in | Mon | Plus one
-I am also here | More than a man | Die in a war | Pour water | No comment | Has been | By me | On sale | Over it | At %s
-%s %s | %1$s, %2$s | <b>%s</b> | L | c d s l | Jeanne d'Arc | D'Angelo | O'Brien | A to Z | Van Gogh | Des Moines | EST
-La La Land | Un Security Council | DES keys | Par 3 | [y/n] | C:\\D | Undo (%s) | {count} de {la} | :de :la
-<de la>x</de>
+Copied %d files to %s | Opened by %s | Section D | Size L | John D. Smith | Son of Adam | En route | Delete %s
+%d of %d | {count} items | Page %d | Log in as {{user}} | Hello, %s! | New message from %s | Last seen %d min ago
+Plan C | Point S | Los Angeles | El Paso | La Paz | Rio de Janeiro | Carlos de la Cruz | Leonardo da Vinci
+Ludwig van der Rohe | Le Monde | Café au lait | Pain au chocolat | Tour de France | Der Spiegel | Die Hard | Das Boot
+Per se | Come in | Mon | Plus one | I am also here | More than a man | Die in a war | Pour water | No comment
+Has been | By me | On sale | Over it | At %s | %s %s | %1$s, %2$s | <b>%s</b> | L | c d s l | Jeanne d'Arc | D'Angelo
+O'Brien | A to Z | Van Gogh | Des Moines | EST | La La Land | Un Security Council | DES keys | Par 3 | [y/n] | C:\\D
+Undo (%s) | {count} de {la} | :de :la | <de la>x</de>
 """
 FRENCH = """
 Cette page n'existe pas | Êtes-vous sûr de vouloir supprimer ce fichier ? | Le fichier %s a été copié | C'est fini
