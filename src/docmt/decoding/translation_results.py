@@ -26,8 +26,6 @@ class PreparedDocument:
     document: Document
     words: Sequence[Sequence[int]]
     """ids of each sentence, without boundary tokens"""
-    with_addresses: bool = False
-    """whether the model reads addresses as they are, not years in their places"""
 
     def slice(self, first: int, last: int) -> PreparedDocument:
         """Return the sentences first .. last - 1, see `Document.slice`."""
