@@ -24,9 +24,21 @@ FUNCTION_WORDS = _word_sets("function_words")
 DETERMINERS = _word_sets("determiners")
 """Words before nouns."""
 
+_DETECTION_WORDS = _word_sets("detection_words")
+_EVIDENCE = {code: words | _DETECTION_WORDS.get(code, set()) for code, words in FUNCTION_WORDS.items()}
+"""Words that tell a language."""
+
 WORD = re.compile(r"\w+(?:[\u0300-\u036f]+\w*)*")
 Token = tuple[int, int, str]
 """(start, end, word)"""
+_CODES = re.compile(r"<[^<>]*>|\{[^{}]*\}|&#?\w+;")
+_MARKS = "\"'«»“”„‘’‹›()[]¿¡*_-–—.,;:!?…"
+_LETTERS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*['’]?")
+_PART = re.compile(r"[^\W\d_]+['’]?")
+_ELIDED = re.compile(r"[cdjlmnst]['’]")
+_NAME = re.compile(
+    r"\b([A-ZÀ-Þ][\w.'’-]*) (?:van|von|de|del|di|da|do|dos|du|della) (?:(?:der|den|la|las|los|le) |l['’])?(?=[A-ZÀ-Þ])"
+)
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _STEM = 6
 """Characters of a stem. Most words with the same beginning are forms of one word."""
@@ -71,10 +83,35 @@ def are_related(one: str, other: str) -> bool:
     return SequenceMatcher(None, one, other, autojunk=False).ratio() >= _RELATED
 
 
-def rank_languages(sentences: Iterable[str]) -> list[tuple[int, str]]:
-    """Return (number of its function words, code) of each language that has some in the text, most first."""
-    counts = Counter(word for sentence in sentences for word in split_words(sentence))
-    ranking = ((sum(counts[word] for word in words), code) for code, words in FUNCTION_WORDS.items())
+def find_evidence(text: str) -> list[str]:
+    """Return the words, in lower case, that may tell the language of a text.
+
+    Markup, placeholders, digits, names, acronyms and single letters do not. A letter before an apostrophe does: l'eau.
+    """
+    words, starts, capitals = list[str](), True, text.isupper()
+    for token in _NAME.sub(r"\1 ", _CODES.sub(" % ", text)).split():
+        word = token.lstrip(_MARKS.replace(":", "")).rstrip(_MARKS)
+        is_name = not capitals and word[:1].isupper() and (not starts or word[1:].isupper())
+        if _LETTERS.fullmatch(word) and (not is_name or word == "Sie"):
+            parts = _PART.findall(word.lower())
+            words += [part.rstrip("'’") for part in parts if not _is_letter(part) or _ELIDED.match(part)]
+        starts = token.rstrip("\"'»”’)]").endswith((".", "!", "?", ":", "…"))
+    return words
+
+
+def _is_letter(word: str) -> bool:
+    return len(word.rstrip("'’")) == 1 and word.isascii()
+
+
+def rank_languages(sentences: Iterable[str], different: bool = False) -> list[tuple[int, str]]:
+    """Return (number of its function words, code) of each language that has some in the text, most first.
+
+    different: a word counts once.
+    """
+    counts = Counter(word for sentence in sentences for word in find_evidence(sentence))
+    if different:
+        counts = Counter(counts.keys())
+    ranking = ((sum(counts[word] for word in words), code) for code, words in _EVIDENCE.items())
     return sorted((each for each in ranking if each[0]), reverse=True)
 
 

@@ -16,6 +16,7 @@ import sentencex
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK
+from docmt.documents.abbreviations import GERMAN_ORDINAL_NOUN, hide_words, is_abbreviated
 from docmt.documents.columns import find_columns, is_row
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters, has_words, is_symbol
@@ -32,14 +33,8 @@ _MARK = r"""
         ) (?= \s | $ )
     ) \s*
 """
-# German ordinals have a full stop: "3. Oktober" at the start of a line is a date, not item 3 of a list.
-_GERMAN_ORDINAL_NOUN = (
-    r"(?:Jan(?:uar|\.)|Jänner|Feb(?:ruar|\.)|März|April|Mai|Juni|Juli|Aug(?:ust|\.)|Sept(?:ember|\.)|"
-    r"Okt(?:ober|\.)|Nov(?:ember|\.)|Dez(?:ember|\.)|Jahrhunderts?|Jh\.|Jahrtausends?|Weltkriegs?|Weltkrieges|"
-    r"Geburtstage?s?|Lebensjahre?s?|Klasse|Auflage|Etage|Stock|Platz|Tag|Mal|Runde|Spieltag|Liga)(?!\w)"
-)
 _MARKS = re.compile(_MARK % "", re.VERBOSE)
-_GERMAN_MARKS = re.compile(_MARK % rf"(?! \s+ {_GERMAN_ORDINAL_NOUN} )", re.VERBOSE)
+_GERMAN_MARKS = re.compile(_MARK % rf"(?! \s+ {GERMAN_ORDINAL_NOUN} )", re.VERBOSE)
 _FIRST_NUMBERS = {"1.", "1)", "(1)", "a)", "(a)", "A)", "(A)"}
 _UNDERLINE = re.compile(r"([=\-~^*\"'`#+_])\1+")
 _MIN_PAGE_WIDTH = 30
@@ -68,19 +63,12 @@ _WITH_SHARED_RULES = """
 """
 _KNOWN_LANGUAGES = frozenset(f"{_WITH_RULES} {_WITH_SHARED_RULES}".split())
 
-_LAST_INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.$")
-_LAST_WORD = re.compile(r"(?<!\w)(\w+)\.$")
-_GERMAN_ORDINAL = re.compile(r"(?<![\w.,])\d{1,2}\.$")
-_GERMAN_NOUN = re.compile(_GERMAN_ORDINAL_NOUN)
-_MAY_END_SENTENCE = re.compile(r"[^\w\s,;‚„«‹(\[{]$")
-_NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;]|‘\s")
-
-# Abbreviations unknown to sentencex. Their full stop ends no sentence before a name or a number.
-_BEFORE_NAME = {
-    "de": {"Hr", "Hrn", "Frl", "Fa", "Inkl", "inkl", "Exkl", "exkl", "zzgl", "Zzgl", "MwSt"},
-    "fr": {"M", "MM", "Mme", "Mmes", "Mlle", "Mlles", "Mgr", "Me", "Dr", "Pr", "St", "Ste"},
-}
-_BEFORE_NUMBER = {"en": {"Approx", "approx"}, "fr": {"art", "Art", "n", "no", "No", "al", "p", "pp"}}
+_ENDS_NO_SENTENCE = re.compile(r"(?<!\w)[^\W\d_]\.$|[\w\s,;‚„«‹(\[{]$")
+_NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;ºª]|‘\s")
+_OPENING_QUOTE = re.compile(r"\s[\"'’“„«‘](?=\S)")
+_BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\s+(?=[^\w\s]?[^\W_])")
+_NAME_IN_SMALL_LETTERS = re.compile(r"\w+(?:(?<=[^\W\d_A-Z])[A-Z]|[(_]|(?<=\w\w)\.\w)")
+"""iPhone, macOS, free(), php.ini: words that may begin a sentence, though not with a capital."""
 
 _WHITE_SPACES = re.compile(r"\s+")
 _UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
@@ -151,9 +139,10 @@ def _replace_break(spaces: re.Match[str]) -> str:
 def _find_boundaries(block: str, language: str) -> Iterator[int]:
     """Yield the ends of the sentences of a block. The last one is the end of the block."""
     normalized = _WHITE_SPACE.sub(" ", block)
-    protected = (each.span for each in find_protected(normalized, language) if not each.is_sign)
+    protected = [each.span for each in find_protected(normalized, language) if not each.is_sign]
     inside = {place for start, end in protected for place in range(start + 1, end)}
-    start, size = 0, _WINDOW
+    names = {start for start, _ in protected}
+    start, size, last = 0, _WINDOW, 0
     while start < len(normalized):
         window = _cut_window(normalized, start, size)
         ends = _sentencex_ends(window, language)
@@ -162,11 +151,26 @@ def _find_boundaries(block: str, language: str) -> Iterator[int]:
             if not ends:  # a sentence longer than the window
                 size *= 2
                 continue
-        for end in ends:
-            boundary = start + end
-            if boundary == len(normalized) or not (boundary in inside or _must_join(normalized, boundary, language)):
-                yield boundary
-        start, size = start + ends[-1], _WINDOW
+        # sentencex takes a quote for a closing one where their number is odd: ends go before it if words follow.
+        boundaries = {start + end - bool(_OPENING_QUOTE.match(normalized, start + end - 2)) for end in ends}
+        following = start + ends[-1]
+        brackets = {match.end(): match for match in _BRACKETS.finditer(normalized, start, following)}
+        for boundary in sorted(boundaries | brackets.keys()):
+            if boundary not in boundaries and not _is_sentence(brackets[boundary], last):
+                continue
+            if boundary < len(normalized) and (
+                boundary in inside or _must_join(normalized, last, boundary, language, boundary in names)
+            ):
+                continue
+            last = boundary
+            yield boundary
+        start, size = following, _WINDOW
+
+
+def _is_sentence(brackets: re.Match[str], start: int) -> bool:
+    """Return whether brackets hold a whole sentence, which begins at `start`."""
+    marks = brackets[1].rstrip("\"'”’»")[-1:]
+    return not brackets.string[start : brackets.start()].strip() and marks in set(".!?…")
 
 
 def _cut_window(text: str, start: int, size: int) -> str:
@@ -184,7 +188,7 @@ def _cut_window(text: str, start: int, size: int) -> str:
 
 def _sentencex_ends(text: str, language: str) -> list[int]:
     try:
-        pieces = sentencex.segment(language, text)
+        pieces = sentencex.segment(language, hide_words(text, language))
     except UnicodeEncodeError as error:
         raise DocmtError(f"the text contains a lone surrogate (U+{ord(text[error.start]):04X}). Remove it.") from error
     except BaseException as error:
@@ -192,31 +196,30 @@ def _sentencex_ends(text: str, language: str) -> list[int]:
         if type(error).__name__ != "PanicException":
             raise
         return [len(text)]
-    if "".join(pieces) != text:
+    if sum(map(len, pieces)) != len(text):
         return [len(text)]
     return list(accumulate(map(len, pieces)))
 
 
-def _must_join(text: str, boundary: int, language: str) -> bool:
-    """Return whether the boundary is a mistake of sentencex, so that no sentence ends there."""
-    left = text[max(0, boundary - 40) : boundary]
+def _must_join(text: str, start: int, boundary: int, language: str, starts_name: bool) -> bool:
+    """Return whether the boundary is a mistake of sentencex, so that no sentence ends there.
+
+    start: of the sentence. starts_name: a web address follows, which may begin a sentence with a small letter.
+    """
+    left = text[max(start, boundary - 40) : boundary]
     right = text[boundary : boundary + 40]
     preceding, following = left.rstrip(), right.lstrip()
     if not preceding or not following:
         return False
-    initial = _LAST_INITIAL.search(preceding) is not None
     if preceding == left and following == right:  # no space: "J.-C.", "O.N.U.", an opening quote cut from its sentence
-        return bool(initial or not _MAY_END_SENTENCE.search(preceding) or _NEVER_STARTS_SENTENCE.match(following))
-    if initial and following[0].islower():  # "5 h. du matin"
+        return bool(_ENDS_NO_SENTENCE.search(preceding) or _NEVER_STARTS_SENTENCE.match(following))
+    if is_abbreviated(preceding, following, language):
         return True
-    if language == "de" and _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following):
-        return True
-    word = _LAST_WORD.search(preceding)
-    if word is None:
+    if preceding[-1] != "." or not following[0].islower():
         return False
-    if word[1] in _BEFORE_NAME.get(language, ()):
-        return following[0].isupper()
-    return word[1] in _BEFORE_NUMBER.get(language, ()) and following[0].isdigit()
+    # A small letter begins no sentence, unless it begins a name, or the writer uses no capitals.
+    uses_capitals = next(filter(str.isalpha, text[start : min(start + 80, boundary)]), "").isupper()
+    return uses_capitals and not (starts_name or _NAME_IN_SMALL_LETTERS.match(following))
 
 
 class _Line(NamedTuple):

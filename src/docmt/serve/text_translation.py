@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from docmt.checking.languages import FUNCTION_WORDS, rank_languages, split_words
+from docmt.checking.languages import FUNCTION_WORDS, rank_languages
 from docmt.core.errors import DocmtError
 from docmt.decoding.file_translation import FileConfig, FileTranslation
 from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
@@ -28,9 +27,9 @@ Result = TypeVar("Result")
 
 _DOCUMENT_HEADER = "x-docmt-document"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_TAG = re.compile("<[^<>]*>")
-_CLEAR_WORDS, _CLEAR_RATIO = 4, 2
-"""What makes the language of a text clear: different function words, and their ratio to those of another language."""
+_LEAST_WORDS, _CLEAR_WORDS, _CLEAR_RATIO = 2, 4, 1.5
+"""Different function words: least to tell a language, and least to call a text foreign; ratio to those of the source
+languages that makes another language clear."""
 NO_CONTEXT = Document((), ("",))
 XML = FileFormat("xml", (), "html_pages.read_fragment", "a piece of XML")
 _TEXT_GAP = "\n\n"
@@ -42,12 +41,21 @@ class ChosenModel:
     """The model for a text."""
 
     name: str
-    """empty: the text is in the target language already, and stays as it is"""
+    """empty: the text is in the target language already, or in a language of no model, and stays as it is"""
     source: str
     """language of the text: as asked for, or detected; perhaps empty"""
     target: str
     confidence: int | None = None
     """percent, if the language was detected"""
+
+
+class ForeignTextError(RequestError):
+    """A text is clearly in a language of no model."""
+
+    def __init__(self, message: str, chosen: ChosenModel) -> None:
+        super().__init__(message)
+        self.chosen = chosen
+        """no model, with the language of the text"""
 
 
 @dataclass(frozen=True)
@@ -102,27 +110,22 @@ def is_one_document(request: Request) -> bool:
 
 
 def choose_model(engine: Engine, source: str, target: str, text: str = "", name: str = "") -> ChosenModel:
-    """Return the model for a language pair. Raises RequestError if there is none, also for the language of the text.
+    """Return the model for a language pair. Raises RequestError if there is none.
 
-    source: "" or "auto" is detected from the text among the languages of the models for the target. One of a single
-    word, without function words, is taken to be in the first of these languages.
+    source: "" or "auto" is detected from the text among the languages of the models for the target. A text without
+    enough function words is taken to be in the first of these languages. Raises ForeignTextError for another language.
     """
     source = "" if source.lower() == "auto" else source
     models = [each for each in engine.describe_models() if is_same_language(each.target_language, target)]
     languages = list(dict.fromkeys(each.source_language for each in models if not name or each.name == name))
     confidence = None
     if not source and languages:
-        candidates = [*languages, target] if target else languages
-        if not name:  # else the caller knows the language
-            _check_language(text, languages, candidates)
-        source, confidence = detect_source(text, candidates)
-    if (
-        confidence
-        and target
-        and is_same_language(source, target)
-        and not any(is_same_language(source, each) for each in languages)
-    ):
-        return ChosenModel("", source, target, confidence)
+        other = None if name else _find_other_language(text, target, languages)  # a name: the caller knows the language
+        if other is not None:
+            if not target or not is_same_language(other.source, target):
+                raise ForeignTextError(_describe_foreign(other.source, languages), other)
+            return other
+        source, confidence = detect_source(text, languages)
     try:
         return ChosenModel(engine.find_model(name, source, target), source, target, confidence)
     except DocmtError as error:
@@ -130,42 +133,66 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
 
 
 def choose_models(texts: Sequence[str], is_document: bool, choose: Callable[[str], ChosenModel]) -> list[ChosenModel]:
-    """Return the model of each text; of texts that are one document, that of all. choose: returns it for a text."""
-    return [choose(" ".join(texts))] * len(texts) if is_document else [choose(text) for text in texts]
+    """Return the model of each text; of texts that are one document, that of all. choose: returns it for a text.
+
+    A foreign text of a list stays as it is. Raises ForeignTextError if all are.
+    """
+    if is_document:
+        return [choose(" ".join(texts))] * len(texts)
+    chosen, foreign = list[ChosenModel](), list[ForeignTextError]()
+    for text in texts:
+        try:
+            chosen.append(choose(text))
+        except ForeignTextError as error:
+            chosen.append(error.chosen)
+            foreign.append(error)
+    if foreign and len(foreign) == len(texts):
+        raise foreign[0]
+    return chosen
 
 
 def detect_source(text: str, languages: Sequence[str]) -> tuple[str, int]:
     """Return the language of a text among some, and the confidence in percent.
 
-    The confidence is the share of the language's function words in those of the two best languages; 0: there are none,
-    and the first language is taken.
+    0: there is not enough evidence, and the first language is taken.
     """
-    ranking = rank_languages([text])
+    ranking = rank_languages([text], different=True)
     for count, code in ranking:
         for language in languages:
-            if is_same_language(code, language):
-                others = max((other for other, another in ranking if another != code), default=0)
-                return language, round(100 * count / (count + others))
+            if count >= _LEAST_WORDS and is_same_language(code, language):
+                return language, _compute_confidence(code, ranking)
     return languages[0], 0
 
 
-def _check_language(text: str, sources: Sequence[str], candidates: Sequence[str]) -> None:
-    """Raise RequestError if a text is clearly in a language that is not among the candidates.
+def _compute_confidence(code: str, ranking: Sequence[tuple[int, str]]) -> int:
+    """Return the share of a language in the function words of the two best languages, and one that is unknown."""
+    counts = {another: count for count, another in ranking}
+    others = max((count for another, count in counts.items() if another != code), default=0)
+    return round(100 * counts[code] / (counts[code] + others + 1))
 
-    sources: languages of the models. With one whose function words are not known, nothing is clear.
+
+def _find_other_language(text: str, target: str, sources: Sequence[str]) -> ChosenModel | None:
+    """Return no model for a text that is clearly in the target language, or in a language of no model.
+
+    With a source language whose function words are not known, no text is foreign.
     """
-    if any(primary_language(source) not in FUNCTION_WORDS for source in sources):
-        return
-    # Different words, as a list may repeat one; names of tags look like words.
-    ranking = rank_languages([" ".join(set(split_words(_TAG.sub(" ", text))))])
-    known = [count for count, code in ranking if any(is_same_language(code, each) for each in candidates)]
-    count, code = ranking[0] if ranking else (0, "")
-    if count >= max(_CLEAR_WORDS, _CLEAR_RATIO * max(known, default=0)):
-        names = ", ".join(f"{language_name(each)} ({primary_language(each)})" for each in sources)
-        raise RequestError(
-            f"the text seems to be in {language_name(code)} ({code}), but the models translate from {names}: "
-            "name the source language if it is one of these"
-        )
+    ranking = rank_languages([text], different=True)
+    known = max((count for count, code in ranking if any(is_same_language(code, each) for each in sources)), default=0)
+    are_known = all(primary_language(source) in FUNCTION_WORDS for source in sources)
+    for count, code in ranking:
+        is_target = bool(target) and is_same_language(code, target)
+        least = _LEAST_WORDS if is_target else _CLEAR_WORDS
+        if count >= max(least, _CLEAR_RATIO * known) and (is_target or are_known):
+            return ChosenModel("", target if is_target else code, target, _compute_confidence(code, ranking))
+    return None
+
+
+def _describe_foreign(code: str, sources: Sequence[str]) -> str:
+    names = ", ".join(f"{language_name(each)} ({primary_language(each)})" for each in sources)
+    return (
+        f"the text seems to be in {language_name(code)} ({code}), but the models translate from {names}: "
+        "name the source language if it is one of these"
+    )
 
 
 def make_sentence_item(text: str) -> TextItem:
@@ -257,11 +284,11 @@ def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: Text
 
     A context that the model does not read is left out, which saves its translation.
     """
+    if not any(len(item.document) for item in items):
+        return _Submission(items, None)
     if options.context and not engine.describe_model(model).reads_context:
         options = replace(options, context=NO_CONTEXT, context_targets=())
     document = _join([options.context, *(item.document for item in items)])
-    if len(document) == len(options.context):
-        return _Submission(items, None)
     aligned = [False] * len(options.context)
     aligned += [options.align or item.needs_alignment(number) for item in items for number in range(len(item.document))]
     targets = options.context_targets

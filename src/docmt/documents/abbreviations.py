@@ -1,0 +1,113 @@
+"""Abbreviations, initials and ordinals, whose full stop ends no sentence: tables of words, and how they are read.
+
+abbreviations.yaml has three tables for each of seven languages. The full stop of a word ends no sentence whatever
+follows (`always`: titles), before a number (`before_number`), or before a capital, unless the next word is one that
+often begins sentences (`before_name`). For other languages sentencex decides.
+"""
+
+from __future__ import annotations
+
+import re
+
+from docmt.core.settings import read_package_yaml
+
+GERMAN_ORDINAL_NOUN = (
+    r"(?:Jan(?:uar|\.)|Jänner|Feb(?:ruar|\.)|März|April|Mai|Juni|Juli|Aug(?:ust|\.)|Sept(?:ember|\.)|"
+    r"Okt(?:ober|\.)|Nov(?:ember|\.)|Dez(?:ember|\.)|Jahrhunderts?|Jh\.|Jahrtausends?|Weltkriegs?|Weltkrieges|"
+    r"Geburtstage?s?|Lebensjahre?s?|Klasse|Auflage|Etage|Stock|Platz|Tag|Mal|Runde|Spieltag|Liga)(?!\w)"
+)
+"""German ordinals have a full stop: "3. Oktober" at the start of a line is a date, not item 3 of a list."""
+
+_TABLES = read_package_yaml(__package__, "abbreviations.yaml")
+_STARTERS = {language: frozenset(words.split()) for language, words in _TABLES.pop("starters").items()}
+"""Words that begin sentences, by language."""
+
+
+def _index_tables(language: str) -> dict[str, set[str]]:
+    """Return the names of the tables that have a word, by its forms: as written, with a capital, in capitals."""
+    index: dict[str, set[str]] = {}
+    for name, table in _TABLES.items():
+        for word in f"{table.get('all', '')} {table[language]}".split():
+            forms = {word, word.capitalize() if word.islower() else word}
+            for form in forms if name == "before_name" else {*forms, word.upper()}:
+                index.setdefault(form, set()).add(name)
+    return index
+
+
+_ABBREVIATIONS = {language: _index_tables(language) for language in _STARTERS}
+
+_WORD_BEFORE_STOP = re.compile(r"(?<![\w.-])[^\W\d_]+(?=\.\s)")
+_LAST_WORD = re.compile(r"(?<![\w.-])(?<!['’](?=\w\.))(\w(?:[\w-]|\.(?=[\w-]))*)\.$")
+_LAST_INITIAL = re.compile(r"(?<![^\s(\[.„“\"«'’–-])[^\W\d_]\.$")
+_WITHOUT_VOWELS = re.compile(r"(?<![\w.'’-])(?<!\d\s)[^\W\d_aeiouyAEIOUYÀ-ÿ][b-df-hj-np-tv-xz]{1,5}\.$")
+"""An abbreviation in any language: Sgt, Blk. After a number it is a unit, which may end a sentence: 5 km."""
+_TWO_STOPS = re.compile(r"\.\s\S+$")
+_FIRST_WORD = re.compile(r"(?:[^\W\d_]['’]|[^\W\d_]+)(?![\w.])")
+_FIRST_ABBREVIATION = re.compile(r"([^\W\d_]+)\.")
+_NUMBER = re.compile(r"[§#(]?\d|[IVXLC]{2,}\b|[B-HJ-Z]\b(?!['’])|[AI](?=[.,;:)\d–]|$| (?:of|and)\b)")
+_AFTER_INITIAL = re.compile(r"[\w(„“\"«\\]")
+_GERMAN_ORDINAL = re.compile(r"(?<![\w.,])\d{1,3}\.$")
+_GERMAN_NOUN = re.compile(GERMAN_ORDINAL_NOUN)
+_GERMAN_DETERMINER = (
+    r"(?:d(?:er|ie|as|es|em|en)|(?:jed|dies|jen|welch)e[rnms]?|(?:k?ein|[mds]ein|ihr|unser|eur)(?:e[rnms]?)?|"
+    r"[ia]m|[vz]om|zu[mr]|beim|[ia]ns)"
+)
+_ORDINAL_AFTER_DETERMINER = re.compile(
+    rf"\b(?i:{_GERMAN_DETERMINER}) (?:\d{{1,3}}\.,? ?(?:und|oder|bis|[/–-])? ?)*(?:\d{{1,3}}|[IVXL]+)\.$"
+)
+
+
+def hide_words(text: str, language: str) -> str:
+    """Return the text, of the same length, with words before a full stop as no abbreviation that sentencex knows.
+
+    Its lists have words such as no, ill and mar, after which it would end no sentence.
+    """
+    if language not in _STARTERS:
+        return text
+    return _WORD_BEFORE_STOP.sub(lambda word: f"{word[0][:-1][:1]:ø<{len(word[0])}}", text)
+
+
+def is_abbreviated(preceding: str, following: str, language: str) -> bool:
+    """Return whether the full stop at the end of a text ends no sentence, as far as abbreviations tell.
+
+    preceding: the sentence up to the full stop. following: the text after it, without white space at its start.
+    """
+    initial = _LAST_INITIAL.search(preceding)
+    tables = _find_tables(preceding, language)
+    if "always" in tables or ("before_number" in tables and _NUMBER.match(following)):
+        return True
+    if following.lstrip('"“«„')[:1].islower():
+        return bool(initial or tables)
+    if language not in _STARTERS or following[0].isdigit() or _starts_sentence(following, language):
+        return False
+    if initial and initial[0].isupper() and _AFTER_INITIAL.match(following):
+        return True
+    if (tables or initial) and (_TWO_STOPS.search(preceding) or _starts_abbreviation(following, language)):
+        return True  # "Reg. No. 5", "a. D."
+    if not following[0].isupper():
+        return False
+    if language == "de" and _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following):
+        return True
+    return "before_name" in tables or bool(language == "de" and _ORDINAL_AFTER_DETERMINER.search(preceding))
+
+
+def _find_tables(text: str, language: str) -> set[str]:
+    """Return the names of the tables that have the word before the full stop at the end of a text."""
+    abbreviations, word = _ABBREVIATIONS.get(language, {}), _LAST_WORD.search(text)
+    if word is None or not abbreviations:
+        return set()
+    forms = (word[1], word[1].rpartition("-")[2], f"-{word[1][-3:]}")
+    tables = next((abbreviations[form] for form in forms if form in abbreviations), set())
+    return tables | {"before_number"} if _WITHOUT_VOWELS.search(text) else tables
+
+
+def _starts_sentence(text: str, language: str) -> bool:
+    """Return whether the text begins with a word that often begins sentences."""
+    word = _FIRST_WORD.match(text)
+    return word is not None and word[0].replace("’", "'") in _STARTERS[language]
+
+
+def _starts_abbreviation(text: str, language: str) -> bool:
+    """Return whether the text begins with an initial or another abbreviation."""
+    word = _FIRST_ABBREVIATION.match(text)
+    return word is not None and (len(word[1]) == 1 or word[1] in _ABBREVIATIONS[language])
