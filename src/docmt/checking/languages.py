@@ -32,10 +32,10 @@ WORD = re.compile(r"\w+(?:[\u0300-\u036f]+\w*)*")
 Token = tuple[int, int, str]
 """(start, end, word)"""
 _CODES = re.compile(r"<[^<>]*>|\{[^{}]*\}|&#?\w+;")
-_MARKS = "\"'«»“”„‘’‹›()[]¿¡*_-–—.,;:!?…"
+_STOPS = ".!?…"
+_MARKS = f"\"'«»“”„‘’‹›()[]¿¡*_-–—,;{_STOPS}"
 _LETTERS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*['’]?")
-_PART = re.compile(r"[^\W\d_]+['’]?")
-_ELIDED = re.compile(r"[cdjlmnst]['’]")
+_PART = re.compile(r"[cdjlmnst]['’]|[^\W\d_]{2,}|[^\Wa-z\d_]")
 _NAME = re.compile(
     r"\b([A-ZÀ-Þ][\w.'’-]*) (?:van|von|de|del|di|da|do|dos|du|della) (?:(?:der|den|la|las|los|le) |l['’])?(?=[A-ZÀ-Þ])"
 )
@@ -90,17 +90,12 @@ def find_evidence(text: str) -> list[str]:
     """
     words, starts, capitals = list[str](), True, text.isupper()
     for token in _NAME.sub(r"\1 ", _CODES.sub(" % ", text)).split():
-        word = token.lstrip(_MARKS.replace(":", "")).rstrip(_MARKS)
+        word = token.lstrip(_MARKS).rstrip(_MARKS + ":")
         is_name = not capitals and word[:1].isupper() and (not starts or word[1:].isupper())
         if _LETTERS.fullmatch(word) and (not is_name or word == "Sie"):
-            parts = _PART.findall(word.lower())
-            words += [part.rstrip("'’") for part in parts if not _is_letter(part) or _ELIDED.match(part)]
-        starts = token.rstrip("\"'»”’)]").endswith((".", "!", "?", ":", "…"))
+            words += [part.rstrip("'’") for part in _PART.findall(word.lower())]
+        starts = token.rstrip(_MARKS[: -len(_STOPS)]).endswith((*_STOPS, ":"))
     return words
-
-
-def _is_letter(word: str) -> bool:
-    return len(word.rstrip("'’")) == 1 and word.isascii()
 
 
 def rank_languages(sentences: Iterable[str], different: bool = False) -> list[tuple[int, str]]:

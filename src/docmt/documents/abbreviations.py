@@ -11,16 +11,12 @@ import re
 
 from docmt.core.settings import read_package_yaml
 
-GERMAN_ORDINAL_NOUN = (
-    r"(?:Jan(?:uar|\.)|Jänner|Feb(?:ruar|\.)|März|April|Mai|Juni|Juli|Aug(?:ust|\.)|Sept(?:ember|\.)|"
-    r"Okt(?:ober|\.)|Nov(?:ember|\.)|Dez(?:ember|\.)|Jahrhunderts?|Jh\.|Jahrtausends?|Weltkriegs?|Weltkrieges|"
-    r"Geburtstage?s?|Lebensjahre?s?|Klasse|Auflage|Etage|Stock|Platz|Tag|Mal|Runde|Spieltag|Liga)(?!\w)"
-)
-"""German ordinals have a full stop: "3. Oktober" at the start of a line is a date, not item 3 of a list."""
-
 _TABLES = read_package_yaml(__package__, "abbreviations.yaml")
 _STARTERS = {language: frozenset(words.split()) for language, words in _TABLES.pop("starters").items()}
 """Words that begin sentences, by language."""
+_ORDINALS = {name: "|".join(patterns.split()) for name, patterns in _TABLES.pop("german_ordinals").items()}
+GERMAN_ORDINAL_NOUN = rf"(?:{_ORDINALS['before']})(?!\w)"
+"""German ordinals have a full stop: "3. Oktober" at the start of a line is a date, not item 3 of a list."""
 
 
 def _index_tables(language: str) -> dict[str, set[str]]:
@@ -43,17 +39,11 @@ _WITHOUT_VOWELS = re.compile(r"(?<![\w.'’-])(?<!\d\s)[^\W\d_aeiouyAEIOUYÀ-ÿ]
 """An abbreviation in any language: Sgt, Blk. After a number it is a unit, which may end a sentence: 5 km."""
 _TWO_STOPS = re.compile(r"\.\s\S+$")
 _FIRST_WORD = re.compile(r"(?:[^\W\d_]['’]|[^\W\d_]+)(?![\w.])")
-_FIRST_ABBREVIATION = re.compile(r"([^\W\d_]+)\.")
 _NUMBER = re.compile(r"[§#(]?\d|[IVXLC]{2,}\b|[B-HJ-Z]\b(?!['’])|[AI](?=[.,;:)\d–]|$| (?:of|and)\b)")
-_AFTER_INITIAL = re.compile(r"[\w(„“\"«\\]")
 _GERMAN_ORDINAL = re.compile(r"(?<![\w.,])\d{1,3}\.$")
 _GERMAN_NOUN = re.compile(GERMAN_ORDINAL_NOUN)
-_GERMAN_DETERMINER = (
-    r"(?:d(?:er|ie|as|es|em|en)|(?:jed|dies|jen|welch)e[rnms]?|(?:k?ein|[mds]ein|ihr|unser|eur)(?:e[rnms]?)?|"
-    r"[ia]m|[vz]om|zu[mr]|beim|[ia]ns)"
-)
 _ORDINAL_AFTER_DETERMINER = re.compile(
-    rf"\b(?i:{_GERMAN_DETERMINER}) (?:\d{{1,3}}\.,? ?(?:und|oder|bis|[/–-])? ?)*(?:\d{{1,3}}|[IVXL]+)\.$"
+    rf"\b(?i:{_ORDINALS['after']}) (?:\d{{1,3}}\.,? ?(?:und|oder|bis|[/–-])? ?)*(?:\d{{1,3}}|[IVXL]+)\.$"
 )
 
 
@@ -80,15 +70,18 @@ def is_abbreviated(preceding: str, following: str, language: str) -> bool:
         return bool(initial or tables)
     if language not in _STARTERS or following[0].isdigit() or _starts_sentence(following, language):
         return False
-    if initial and initial[0].isupper() and _AFTER_INITIAL.match(following):
+    if initial and initial[0].isupper() and following[0] != "-":
         return True
-    if (tables or initial) and (_TWO_STOPS.search(preceding) or _starts_abbreviation(following, language)):
+    first = following.split(maxsplit=1)[0]
+    if (tables or initial) and (
+        _TWO_STOPS.search(preceding) or _LAST_INITIAL.match(first) or _find_tables(first, language)
+    ):
         return True  # "Reg. No. 5", "a. D."
     if not following[0].isupper():
         return False
-    if language == "de" and _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following):
-        return True
-    return "before_name" in tables or bool(language == "de" and _ORDINAL_AFTER_DETERMINER.search(preceding))
+    is_ordinal = _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following)
+    is_ordinal = language == "de" and (is_ordinal or _ORDINAL_AFTER_DETERMINER.search(preceding))
+    return "before_name" in tables or bool(is_ordinal)
 
 
 def _find_tables(text: str, language: str) -> set[str]:
@@ -105,9 +98,3 @@ def _starts_sentence(text: str, language: str) -> bool:
     """Return whether the text begins with a word that often begins sentences."""
     word = _FIRST_WORD.match(text)
     return word is not None and word[0].replace("’", "'") in _STARTERS[language]
-
-
-def _starts_abbreviation(text: str, language: str) -> bool:
-    """Return whether the text begins with an initial or another abbreviation."""
-    word = _FIRST_ABBREVIATION.match(text)
-    return word is not None and (len(word[1]) == 1 or word[1] in _ABBREVIATIONS[language])

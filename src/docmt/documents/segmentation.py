@@ -67,8 +67,8 @@ _ENDS_NO_SENTENCE = re.compile(r"(?<!\w)[^\W\d_]\.$|[\w\s,;‚„«‹(\[{]$")
 _NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;ºª]|‘\s")
 _OPENING_QUOTE = re.compile(r"\s[\"'’“„«‘](?=\S)")
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\s+(?=[^\w\s]?[^\W_])")
-_NAME_IN_SMALL_LETTERS = re.compile(r"\w+(?:(?<=[^\W\d_A-Z])[A-Z]|[(_]|(?<=\w\w)\.\w)")
-"""iPhone, macOS, free(), php.ini: words that may begin a sentence, though not with a capital."""
+_NAME_IN_SMALL_LETTERS = re.compile(r"\w+(?:(?<=[^\W\d_A-Z])[A-Z]|[(_@]|://|(?<=\w\w)\.\w)")
+"""iPhone, macOS, free(), php.ini, addresses: words that may begin a sentence, though not with a capital."""
 
 _WHITE_SPACES = re.compile(r"\s+")
 _UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
@@ -139,9 +139,8 @@ def _replace_break(spaces: re.Match[str]) -> str:
 def _find_boundaries(block: str, language: str) -> Iterator[int]:
     """Yield the ends of the sentences of a block. The last one is the end of the block."""
     normalized = _WHITE_SPACE.sub(" ", block)
-    protected = [each.span for each in find_protected(normalized, language) if not each.is_sign]
+    protected = (each.span for each in find_protected(normalized, language) if not each.is_sign)
     inside = {place for start, end in protected for place in range(start + 1, end)}
-    names = {start for start, _ in protected}
     start, size, last = 0, _WINDOW, 0
     while start < len(normalized):
         window = _cut_window(normalized, start, size)
@@ -158,9 +157,7 @@ def _find_boundaries(block: str, language: str) -> Iterator[int]:
         for boundary in sorted(boundaries | brackets.keys()):
             if boundary not in boundaries and not _is_sentence(brackets[boundary], last):
                 continue
-            if boundary < len(normalized) and (
-                boundary in inside or _must_join(normalized, last, boundary, language, boundary in names)
-            ):
+            if boundary < len(block) and (boundary in inside or _must_join(normalized, last, boundary, language)):
                 continue
             last = boundary
             yield boundary
@@ -201,11 +198,8 @@ def _sentencex_ends(text: str, language: str) -> list[int]:
     return list(accumulate(map(len, pieces)))
 
 
-def _must_join(text: str, start: int, boundary: int, language: str, starts_name: bool) -> bool:
-    """Return whether the boundary is a mistake of sentencex, so that no sentence ends there.
-
-    start: of the sentence. starts_name: a web address follows, which may begin a sentence with a small letter.
-    """
+def _must_join(text: str, start: int, boundary: int, language: str) -> bool:
+    """Return whether the boundary is a mistake of sentencex, so that no sentence ends there. start: of the sentence."""
     left = text[max(start, boundary - 40) : boundary]
     right = text[boundary : boundary + 40]
     preceding, following = left.rstrip(), right.lstrip()
@@ -219,7 +213,7 @@ def _must_join(text: str, start: int, boundary: int, language: str, starts_name:
         return False
     # A small letter begins no sentence, unless it begins a name, or the writer uses no capitals.
     uses_capitals = next(filter(str.isalpha, text[start : min(start + 80, boundary)]), "").isupper()
-    return uses_capitals and not (starts_name or _NAME_IN_SMALL_LETTERS.match(following))
+    return uses_capitals and not _NAME_IN_SMALL_LETTERS.match(following)
 
 
 class _Line(NamedTuple):

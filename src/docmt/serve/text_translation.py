@@ -50,12 +50,18 @@ class ChosenModel:
 
 
 class ForeignTextError(RequestError):
-    """A text is clearly in a language of no model."""
+    """A text is clearly in a language of no model.
 
-    def __init__(self, message: str, chosen: ChosenModel) -> None:
-        super().__init__(message)
-        self.chosen = chosen
-        """no model, with the language of the text"""
+    chosen: no model, with the language of the text. sources: the languages of the models.
+    """
+
+    def __init__(self, chosen: ChosenModel, sources: Sequence[str]) -> None:
+        self.chosen, code = chosen, chosen.source
+        names = ", ".join(f"{language_name(each)} ({primary_language(each)})" for each in sources)
+        super().__init__(
+            f"the text seems to be in {language_name(code)} ({code}), but the models translate from {names}: "
+            "name the source language if it is one of these"
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
         other = None if name else _find_other_language(text, target, languages)  # a name: the caller knows the language
         if other is not None:
             if not target or not is_same_language(other.source, target):
-                raise ForeignTextError(_describe_foreign(other.source, languages), other)
+                raise ForeignTextError(other, languages)
             return other
         source, confidence = detect_source(text, languages)
     try:
@@ -185,14 +191,6 @@ def _find_other_language(text: str, target: str, sources: Sequence[str]) -> Chos
         if count >= max(least, _CLEAR_RATIO * known) and (is_target or are_known):
             return ChosenModel("", target if is_target else code, target, _compute_confidence(code, ranking))
     return None
-
-
-def _describe_foreign(code: str, sources: Sequence[str]) -> str:
-    names = ", ".join(f"{language_name(each)} ({primary_language(each)})" for each in sources)
-    return (
-        f"the text seems to be in {language_name(code)} ({code}), but the models translate from {names}: "
-        "name the source language if it is one of these"
-    )
 
 
 def make_sentence_item(text: str) -> TextItem:
