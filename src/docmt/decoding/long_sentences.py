@@ -18,10 +18,12 @@ from docmt.documents.long_sentences import cut_sentence, divide_document, join_p
 from docmt.documents.words import Span, WordLink, find_words, has_words
 from docmt.text import Side
 
-_LEAST_WORDS = 10
+_LEAST_WORDS, _LEAST_RUN = 10, 7
 """Fewest words of a sentence that is checked, and of a run without links that counts as missing."""
-_DOUBTFUL, _SHORT = 0.8, 1 / 3
-"""Target tokens for a source token below which links are read, and below which text is missing without them."""
+_DOUBTFUL = 1.0
+"""Target tokens for a source token below which the links of a sentence are read. These take time."""
+_SHORT = 1 / 3
+"""Target words for a source word below which text is missing whatever the links are."""
 
 
 class Translator(Protocol):
@@ -129,7 +131,8 @@ def _find_missing(translation: Translation) -> int:
         return words - size
     ends = [-1, *(number for number, each in enumerate(linked) if each), words]
     run = max(end - start - 1 for start, end in pairwise(ends))
-    return run if run >= _LEAST_WORDS else 0
+    # Characters of scripts without spaces are words here, more than other languages have.
+    return run if run * min(1.0, size / max(words - run, 1)) >= _LEAST_RUN else 0
 
 
 def _pair(sentences: Sequence[TranslatedSentence]) -> Translation:

@@ -12,9 +12,9 @@ from docmt.documents.segmentation import base_language, unwrap_lines
 from docmt.documents.words import MARKS, UNSPACED, Span, has_words
 
 _CONJUNCTIONS = (
-    "and|or|but|because|while|which|who|that|when|where|whether|if|although|since|so|then|et|ou|mais|donc|car|parce|que|"
+    "and|or|but|because|while|which|who|that|when|where|whether|if|although|since|so|then|et|ou|mais|donc|parce|que|"
     "qui|quand|si|lorsque|und|oder|aber|sondern|denn|weil|dass|wenn|obwohl|y|o|pero|sino|porque|cuando|e|ma|perché|"
-    "quando|mas|en|of|maar|want|omdat|dat|wanneer"
+    "quando|mas|en|maar|omdat|dat|wanneer"
 )
 _CLOSING = r"[\"'”’»)\]]*"
 _BORDERS = tuple(
