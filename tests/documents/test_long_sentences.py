@@ -1,6 +1,7 @@
 """Where long sentences are cut, and how the translations of their pieces are joined."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_sentence_within_the_limit_and_one_word_stay_whole():
 
 
 def test_scripts_without_spaces_are_cut_at_their_marks_and_then_between_characters():
-    pieces = [span for span in cut_sentence("我们昨天去了那里，但是没有人在家", len, 10)]
+    pieces = cut_sentence("我们昨天去了那里，但是没有人在家", len, 10)
     assert pieces == [(0, 9), (9, 16)]
     assert cut_sentence("我们昨天去了那里没有人在家", len, 10) == [(0, 6), (6, 13)]
 
@@ -72,7 +73,7 @@ def test_pieces_are_within_the_limit_and_lose_nothing():
         sentence = " ".join(chance.choices(words, k=chance.randrange(1, 200)))
         limit = chance.randrange(20, 60)
         spans = cut_sentence(sentence, len, limit)
-        assert all(sentence[end:start].isspace() for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+        assert all(sentence[end:start].isspace() for (_, end), (start, _) in pairwise(spans))
         assert spans[0][0] == 0 and spans[-1][1] == len(sentence)
         assert all(end - start <= limit for start, end in spans)
         borders = {border for span in spans for border in span}
