@@ -14,7 +14,7 @@ from typing import Protocol
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
 from docmt.documents import Document
-from docmt.documents.long_sentences import cut_sentence, divide_document, join_pieces
+from docmt.documents.pieces import cut_sentence, divide_document, join_pieces
 from docmt.documents.words import Span, WordLink, find_words, has_words
 from docmt.text import Side
 

@@ -42,7 +42,7 @@ class SearchConfig:
     sequential: bool = False
     """translate the sentences of a document strictly one after the other, not side by side with later repairs (systems
     whose decoder sees earlier translations): for an exact comparison"""
-    sentence_tokens: int = ranged(80, 8, MANY)
+    sentence_tokens: int = ranged(120, 8, MANY)
     """a sentence of more source tokens is translated in pieces of at most so many (not by a published search)"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each instance, window or sentence; at most the beam"""

@@ -7,7 +7,7 @@ import pytest
 
 from docmt.documents import Document
 from docmt.documents.addresses import find_addresses
-from docmt.documents.long_sentences import cut_sentence, divide_document, join_pieces
+from docmt.documents.pieces import cut_sentence, divide_document, join_pieces
 
 
 def cut(sentence, limit=8):
