@@ -151,7 +151,7 @@ class LosesWords:
         words = self.encode(document.sentences, "source")
         return PreparedDocument(document, words, document, range(len(document)), with_addresses)
 
-    def translate_prepared(self, prepared):
+    def translate_all(self, prepared):
         self.searches.append([each.document.sentences for each in prepared])
         return [self.translate(each.document) for each in prepared]
 
@@ -163,12 +163,11 @@ class LosesWords:
         )
         return Translation(document.replace_sentences(targets), sentences, -1.0, at_limit=(1,))
 
-    def align(self, translations):
-        links = [
+    def align(self, translations, wanted):
+        return [
             {n: tuple(WordLink(span, span, 1.0, True) for span in find_words(s.target)) for n, s in enumerate(each)}
             for each in translations
         ]
-        return [each.with_links(rows) for each, rows in zip(translations, links, strict=True)]
 
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen " + "a b c d"
@@ -186,7 +185,8 @@ LOSSES = [
 def test_missing_text_is_searched_again_once_and_reported(most, search, text, missing, searches):
     translator = LosesWords(most, **search)
     source = translator.prepare(Document.from_sentences(["one two three four five", WORDS, "six"]))
-    (translation,) = search_missing_text(translator, [source], [translator.translate(source.document)])
+    first = translator.translate(source.document)
+    (translation,) = search_missing_text(translator, [source], [first], translator.translate_all, translator.align)
     assert len(translator.searches) == searches
     assert (translation.sentences[1].target, translation.missing) == (text, missing)
     assert translation.warnings()[1] == ["length_limit"] * (searches == 0 or bool(missing)) + ["missing_text"] * len(

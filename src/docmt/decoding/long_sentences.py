@@ -34,8 +34,6 @@ class Translator(Protocol):
 
     def encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]: ...
     def prepare(self, document: Document, *, with_addresses: bool) -> PreparedDocument: ...
-    def translate_prepared(self, prepared: Sequence[PreparedDocument]) -> list[Translation]: ...
-    def align(self, translations: Sequence[Translation]) -> list[Translation]: ...
 
 
 def _cut(translator: Translator, sentence: str, limit: int) -> list[Span]:
@@ -59,8 +57,20 @@ def cut_long_sentences(translator: Translator, prepared: PreparedDocument) -> Pr
     return replace(divided, whole=prepared.whole, numbers=numbers)
 
 
+Links = dict[int, tuple[WordLink, ...]]
+"""The links of sentences by their numbers."""
+Translate = Callable[[Sequence[PreparedDocument]], list[Translation]]
+"""Returns translations of what the model reads."""
+Align = Callable[[Sequence[Translation], Sequence[Collection[int]]], Sequence[Links]]
+"""Returns the links of some sentences of each translation."""
+
+
 def search_missing_text(
-    translator: Translator, sources: Sequence[PreparedDocument], translations: Sequence[Translation]
+    translator: Translator,
+    sources: Sequence[PreparedDocument],
+    translations: Sequence[Translation],
+    translate: Translate,
+    align: Align,
 ) -> list[Translation]:
     """Return the translations of whole sentences from those of what the model read.
 
@@ -72,10 +82,10 @@ def search_missing_text(
         for number, ids in enumerate(source.words)
         if translation.sentences[number].tokens < _DOUBTFUL * len(ids) and translation.has_finite_scores
     }
-    missing = {key: count for key, count in _count_missing(translator, rows).items() if count}
+    missing = {key: count for key, count in _count_missing(rows, align).items() if count}
     if translator.search.implementation == "docmt" and not translator.search.sampling:
-        again = _search_again(translator, [(key, sources[key[0]]) for key in missing])
-        for key, count in _count_missing(translator, again).items():
+        again = _search_again(translator, [(key, sources[key[0]]) for key in missing], translate)
+        for key, count in _count_missing(again, align).items():
             if count < missing[key]:
                 rows[key], missing[key] = again[key], count
     return [
@@ -96,7 +106,9 @@ Rows = list[TranslatedSentence]
 """The pieces of a sentence."""
 
 
-def _search_again(translator: Translator, wanted: Sequence[tuple[Key, PreparedDocument]]) -> dict[Key, Rows]:
+def _search_again(
+    translator: Translator, wanted: Sequence[tuple[Key, PreparedDocument]], translate: Translate
+) -> dict[Key, Rows]:
     """Return new translations of sentences in pieces, each apart from its document, where they can be cut."""
     divided = {}
     for key, source in wanted:
@@ -105,14 +117,15 @@ def _search_again(translator: Translator, wanted: Sequence[tuple[Key, PreparedDo
         if len(pieces) > 1:
             document = Document.from_sentences(pieces)
             divided[key] = translator.prepare(document, with_addresses=source.with_addresses)
-    translations = translator.translate_prepared(list(divided.values())) if divided else []
+    translations = translate(list(divided.values())) if divided else []
     return {key: list(each.sentences) for key, each in zip(divided, translations, strict=True)}
 
 
-def _count_missing(translator: Translator, rows: Mapping[Key, Rows]) -> dict[Key, int]:
+def _count_missing(rows: Mapping[Key, Rows], align: Align) -> dict[Key, int]:
     """Return how many words of each sentence seem not to be translated: a long run without links, or nearly all."""
     texts = [_pair(each) for each in rows.values()]
-    aligned = translator.align(texts) if texts else []
+    links = align(texts, [range(len(each)) for each in texts]) if texts else []
+    aligned = [each.with_links(by_number) for each, by_number in zip(texts, links, strict=True)]
     return {key: _find_missing(each) for key, each in zip(rows, aligned, strict=True)}
 
 
@@ -198,15 +211,8 @@ def _join_rows(source: str, rows: Rows, language: str) -> TranslatedSentence:
     )
 
 
-Links = dict[int, tuple[WordLink, ...]]
-"""The links of sentences by their numbers."""
-
-
-def align_pieces(
-    align: Callable[[Sequence[Translation], Sequence[Collection[int]]], Sequence[Links]],
-    wanted: Sequence[tuple[Translation, Collection[int]]],
-) -> list[Links]:
-    """Return the links of the wanted sentences of translations; align: does so for what the model reads."""
+def align_pieces(align: Align, wanted: Sequence[tuple[Translation, Collection[int]]]) -> list[Links]:
+    """Return the links of the wanted sentences of translations, whose pieces are aligned apart."""
     divided = [_DividedTranslation.divide(*pair) for pair in wanted]
     links = align([each.translation for each in divided], [list(each.origins) for each in divided])
     return [each.join_links(rows) for each, rows in zip(divided, links, strict=True)]

@@ -169,9 +169,15 @@ class Translator:
         number is how often it came before in this call.
         """
         prepared = list(map(self.prepare, _check_documents(documents)))
-        return search_missing_text(self, prepared, self.translate_prepared(prepared, copies))
+        return self._search_missing(prepared, self._translate(prepared, copies))
 
-    def translate_prepared(
+    def _search_missing(
+        self, prepared: Sequence[PreparedDocument], translations: Sequence[Translation]
+    ) -> list[Translation]:
+        """Return the translations of whole sentences; missing text is searched again."""
+        return search_missing_text(self, prepared, translations, self._translate, self._align)
+
+    def _translate(
         self, prepared: Sequence[PreparedDocument], copies: Sequence[int] | None = None
     ) -> list[Translation]:
         """Return the translations of what the model reads as sentences, pieces of long ones apart."""
@@ -371,7 +377,7 @@ class Translator:
         sources = [document.slice(span.first, span.last) for document, span in spans]
         done = [(source, span) for source, (_, span) in zip(sources, spans, strict=True) if not span.error]
         made = [self._make_translation(source, span.hypotheses) for source, span in done]
-        translations = iter(search_missing_text(self, [source for source, _ in done], made))
+        translations = iter(self._search_missing([source for source, _ in done], made))
         return [document.make_part(span, None if span.error else next(translations)) for document, span in spans]
 
     def _prepare_drafts(
