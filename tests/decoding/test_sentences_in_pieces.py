@@ -138,7 +138,7 @@ def test_parts_and_resume_points_count_whole_sentences(translator):
 class LosesWords:
     """Copies at most so many words of a sentence."""
 
-    languages = ("en", "fr")
+    languages, protection = ("en", "fr"), None
 
     def __init__(self, most, **search):
         self.most, self.searches = most, []
@@ -147,9 +147,9 @@ class LosesWords:
     def encode(self, sentences, side):
         return [list(range(len(sentence.split()))) for sentence in sentences]
 
-    def prepare(self, document, *, with_addresses=False):
+    def prepare(self, document):
         words = self.encode(document.sentences, "source")
-        return PreparedDocument(document, words, document, range(len(document)), with_addresses)
+        return PreparedDocument(document, words, document, range(len(document)))
 
     def translate_all(self, prepared):
         self.searches.append([each.document.sentences for each in prepared])

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from docmt.documents import Document
-from docmt.documents.addresses import find_addresses
 from docmt.documents.pieces import cut_sentence, divide_document, join_pieces
+from docmt.documents.protected_text import find_protected
 
 
 def cut(sentence, limit=8):
@@ -77,7 +77,7 @@ def test_pieces_are_within_the_limit_and_lose_nothing():
         assert spans[0][0] == 0 and spans[-1][1] == len(sentence)
         assert all(end - start <= limit for start, end in spans)
         borders = {border for span in spans for border in span}
-        for start, end in find_addresses(sentence):
+        for start, end in (part.span for part in find_protected(sentence)):
             assert borders.isdisjoint(range(start + 1, end))
 
 

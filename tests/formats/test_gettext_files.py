@@ -76,7 +76,7 @@ PLURAL = 'msgid "one file"\nmsgid_plural "{} files"\nmsgstr[0] ""\nmsgstr[1] ""\
     [
         ("2", 'msgstr[0] "[oné filé]"\nmsgstr[1] "[{} filés]"\n'),
         ("3", 'msgstr[0] "[oné filé]"\nmsgstr[1] "[{} filés]"\nmsgstr[2] "[{} filés]"\n'),
-        ("1", 'msgstr[0] "[{} filés]"\nmsgstr[1] ""\n'),
+        ("1", 'msgstr[0] "[{} filés]"\n'),
         ("", 'msgstr[0] "[oné filé]"\nmsgstr[1] "[{} filés]"\n'),
     ],
 )
@@ -130,7 +130,8 @@ def test_the_language_of_the_header():
 
 def test_equal_translations_are_written_where_a_language_is_given():
     file = load('msgid "OK"\nmsgstr ""\n')
-    assert file.write(file.units, "de") == b'#, fuzzy\nmsgid "OK"\nmsgstr "OK"\n'
+    header = b'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    assert file.write(file.units, "de") == header + b'#, fuzzy\nmsgid "OK"\nmsgstr "OK"\n'
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from generated_files import check_files, read_mutants
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
-from docmt.formats.json_files import is_identifier, read
+from docmt.formats.json_files import read
+from docmt.formats.named_strings import is_identifier
 from docmt.formats.units import ReadConfig, Unit
 
 MENU = """{

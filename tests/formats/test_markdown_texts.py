@@ -242,7 +242,12 @@ def test_blocks():
     ]
     assert texts(BLOCKS, "title", "tags")[0] == "A title"
     reasons = [(each.reason, each.text.split("\n")[0]) for each in parse(BLOCKS).skipped]
-    assert reasons == [("code", "code in a list"), ("code", "```python"), ("HTML", "<div>")]
+    assert reasons == [
+        ("front matter", "title: A title tags: [one, two]"),
+        ("code", "code in a list"),
+        ("code", "```python"),
+        ("HTML", "<div>"),
+    ]
 
 
 def test_indented_code_is_skipped():

@@ -7,7 +7,7 @@ from generated_files import check_files
 from hypothesis import strategies as st
 
 from docmt.documents.input_formats import FORMATS
-from docmt.formats.placeholders import PRINTF, hide_placeholders, is_icu_message, tidy_spaces
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
 from docmt.formats.projection import Passage, project_codes
 from docmt.formats.units import Code, Unit, read_units
 
@@ -69,10 +69,6 @@ def test_codes_of_the_unit_stay():
         "a b", (Code(0, "open", "1", "*"), Code(1, "single", "2", "|", is_space=True), Code(3, "close", "1", "*"))
     )
     assert hide_placeholders(unit) == unit
-
-
-def test_only_the_named_patterns_are_hidden():
-    assert hide_placeholders(Unit("%s {x}"), (PRINTF,)).text == "{x}"
 
 
 def test_messages_with_branches():

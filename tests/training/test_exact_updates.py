@@ -16,8 +16,8 @@ pytestmark = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes
 
 UPDATES = {
     "batches__gradient_accumulation": 4,
-    "stop__max_steps": 20,
-    "validation__every": 10,
+    "stop__max_steps": 8,
+    "validation__every": 4,
     "checkpoints__every": 100,
     # Adam divides by the size of a gradient: one that is zero but for rounding would make steps of the usual size.
     "optimizer__epsilon": 1e-4,
@@ -38,7 +38,7 @@ FINE_TUNED = {
 
 @pytest.fixture
 def change(change, drafted, sentence_run):
-    """Twenty updates of four unequal batches, with everything random; frozen parts and adapters have a start."""
+    """Eight updates of four unequal batches, with everything random; frozen parts and adapters have a start."""
 
     def changed(**settings):
         system = settings.get("model__system")

@@ -13,20 +13,12 @@ from pathlib import Path
 from statistics import median
 
 from docmt.checking.copied_content import check_content
-from docmt.checking.findings import (
-    KINDS,
-    Certainty,
-    CheckConfig,
-    CheckReport,
-    Finding,
-    is_certain,
-    mark_sentence,
-    quote,
-)
+from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, is_certain, mark_sentence, quote
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, is_unspaced, split_words, stem, tokenize
 from docmt.checking.pairing import Layout, read_translation
 from docmt.checking.terms import TermStatistics, find_inconsistent_terms
 from docmt.documents import ParallelDocument
+from docmt.documents.numbers import Certainty
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import primary_language
 

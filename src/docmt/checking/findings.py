@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from docmt.core.errors import printable
 from docmt.core.settings import MANY, check_fields, ranged
 from docmt.documents import ParallelDocument
+from docmt.documents.numbers import Certainty
 
 KINDS: Mapping[str, str] = {
     "sentence_count": "documents with a different number of source and target sentences",
@@ -29,7 +30,6 @@ KINDS: Mapping[str, str] = {
     "repetition": "the same sentence translated inconsistently in a document",
 }
 """Kinds of findings by the names that options and JSON use, in report order."""
-Certainty = Literal["sure", "likely", "possible"]
 CERTAINTIES = get_args(Certainty)
 
 

@@ -550,7 +550,15 @@ class ModelOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(ModelOptions):
+class ProtectOptions:
+    """What a model does not read."""
+
+    protect: str = setting("", metavar="FILE")
+    """text that stays as addresses do: regular expressions, one a line; none: the model reads all"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(ModelOptions, ProtectOptions):
     """How a model runs and searches."""
 
     search: SearchConfig = setting(SearchConfig(), skip=FOR_TRANSLATE)
@@ -561,9 +569,12 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     """Return the translator that the options name, or another `model`; with commas between them several as one."""
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
+    from docmt.documents.protected_text import read_patterns
 
     names = ("search", "context", "batch_tokens", "device", "precision")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    if hasattr(options, "protect"):
+        settings["protect"] = read_patterns(options.protect)
     translator = Translator(options.model if model is None else model, **settings)
     if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")

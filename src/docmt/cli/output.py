@@ -18,7 +18,6 @@ from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
-from docmt.documents.addresses import hide_addresses
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
@@ -196,13 +195,11 @@ class TranslationJob:
         return f"{self.name}, document {self.documents[document].id if self.markup is None else document + 1}"
 
     def checksum(self) -> str:
-        """Return a checksum of the text, of its sentences as the model reads them, and of the ids of JSONL output."""
+        """Return a checksum of the text, and of the ids of JSONL output."""
         checksum = hashlib.sha256(self.markup.checksum().encode() if self.markup else b"")
         for document in self.documents:
             id = document.id if self.format == "jsonl" else ""
-            hidden = [] if self.format == "jsonl" else [tuple(map(hide_addresses, document.sentences))]
-            other = [each for each in hidden if each != document.sentences]
-            checksum.update(json.dumps([id, document.sentences, document.gaps, *other]).encode())
+            checksum.update(json.dumps([id, document.sentences, document.gaps]).encode())
         return checksum.hexdigest()
 
 

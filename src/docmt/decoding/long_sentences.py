@@ -15,6 +15,7 @@ from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
 from docmt.documents import Document
 from docmt.documents.pieces import cut_sentence, divide_document, join_pieces
+from docmt.documents.protected_text import Protection
 from docmt.documents.words import Span, WordLink, find_words, has_words
 from docmt.text import Side
 
@@ -31,14 +32,16 @@ class Translator(Protocol):
 
     search: SearchConfig
     languages: tuple[str, str]
+    protection: Protection | None
 
     def encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]: ...
-    def prepare(self, document: Document, *, with_addresses: bool) -> PreparedDocument: ...
+    def prepare(self, document: Document) -> PreparedDocument: ...
 
 
 def _cut(translator: Translator, sentence: str, limit: int) -> list[Span]:
     """Return the spans of pieces of at most so many tokens."""
-    return cut_sentence(sentence, lambda text: len(translator.encode([text], "source")[0]), limit)
+    patterns = translator.protection.patterns if translator.protection else ()
+    return cut_sentence(sentence, lambda text: len(translator.encode([text], "source")[0]), limit, patterns)
 
 
 def cut_long_sentences(translator: Translator, prepared: PreparedDocument) -> PreparedDocument:
@@ -52,7 +55,7 @@ def cut_long_sentences(translator: Translator, prepared: PreparedDocument) -> Pr
     ]
     if max(map(len, pieces)) == 1:
         return prepared
-    divided = translator.prepare(divide_document(prepared.whole, pieces), with_addresses=prepared.with_addresses)
+    divided = translator.prepare(divide_document(prepared.whole, pieces))
     numbers = [number for number, spans in enumerate(pieces) for _ in spans]
     return replace(divided, whole=prepared.whole, numbers=numbers)
 
@@ -115,8 +118,7 @@ def _search_again(
         sentence, size = source.document.sentences[key[1]], len(source.words[key[1]])
         pieces = [sentence[slice(*span)] for span in _cut(translator, sentence, size * 2 // 3)]
         if len(pieces) > 1:
-            document = Document.from_sentences(pieces)
-            divided[key] = translator.prepare(document, with_addresses=source.with_addresses)
+            divided[key] = translator.prepare(Document.from_sentences(pieces))
     translations = translate(list(divided.values())) if divided else []
     return {key: list(each.sentences) for key, each in zip(divided, translations, strict=True)}
 

@@ -33,8 +33,6 @@ class PreparedDocument:
     """the document as it was given"""
     numbers: Sequence[int]
     """for each sentence that the model reads, the number of the sentence of `whole`"""
-    with_addresses: bool = False
-    """whether the model reads addresses as they are, not years in their places"""
 
     def slice(self, first: int, last: int) -> PreparedDocument:
         """Return the sentences first .. last - 1 that the model reads, of which whole ones; see `Document.slice`."""

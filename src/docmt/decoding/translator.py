@@ -44,7 +44,7 @@ from docmt.decoding.translation_results import (
     log_warnings,
 )
 from docmt.documents import Document, unwrap_lines
-from docmt.documents.addresses import hide_addresses, hide_pair, restore_addresses, restore_links
+from docmt.documents.protected_text import Protection
 from docmt.documents.words import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
@@ -81,14 +81,16 @@ class Translator:
         batch_tokens: int = BATCH_TOKENS,
         device: torch.device | str = "auto",
         precision: Precision = "float32",
+        protect: Sequence[str] | None = (),
     ) -> None:
         """Load the model.
 
         model: a model or run directory, or the name or language pair of a model that `docmt models` lists; a list of
         them, or a text with commas between them, is an ensemble. context: the part of a document that is read at once.
         batch_tokens: source tokens that are searched together, padding included. device: cpu, cuda, cuda:1, or auto for
-        a GPU if a working one exists. Raises DocmtError when a directory is missing, incomplete or damaged, and for a
-        setting that has no effect with this model.
+        a GPU if a working one exists. protect: regular expressions of text that stays as it is, beside addresses,
+        placeholders and the like; None: the model reads, and perhaps damages, all text. Raises DocmtError when a
+        directory is missing, incomplete or damaged, and for a setting that has no effect with this model.
         """
         for name, value, kind in (("search", search, SearchConfig), ("context", context, ContextConfig)):
             if not isinstance(value, kind):
@@ -98,6 +100,7 @@ class Translator:
         self._paths = parse_model_paths(model)
         # languages: source and target code, empty where the model has none.
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
+        self.protection = None if protect is None else Protection(self.languages, protect)
         for member in self.models:
             check_context(search, context, member.config)
         drafter = load_common_drafter(self._paths, self._model, self.tokenizer, precision)
@@ -325,17 +328,17 @@ class Translator:
             numbers=[document.numbers for document in documents],
         )
 
-    def prepare(self, document: Preparable, *, with_addresses: bool = False) -> PreparedDocument:
+    def prepare(self, document: Preparable) -> PreparedDocument:
         """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`.
 
-        The model reads years in place of addresses, which are put back. with_addresses: it reads and damages these.
+        The model reads years in place of what is protected, and these are put back.
         """
         if isinstance(document, PreparedDocument):
             return document
         source = self._to_document(document, "source")
-        sentences = source.sentences if with_addresses else list(map(hide_addresses, source.sentences))
+        sentences = list(map(self.protection.hide, source.sentences)) if self.protection else source.sentences
         words = self.encode(sentences, "source")
-        return cut_long_sentences(self, PreparedDocument(source, words, source, range(len(source)), with_addresses))
+        return cut_long_sentences(self, PreparedDocument(source, words, source, range(len(source))))
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """Return the point after the first sentences of a document, whose translations are supplied.
@@ -485,7 +488,8 @@ class Translator:
         self, translations: Sequence[Translation], wanted: Sequence[Collection[int]]
     ) -> list[dict[int, tuple[WordLink, ...]]]:
         """Return the links of these sentences of each translation, by number."""
-        texts = [[hide_pair(sentence.source, sentence.target) for sentence in each] for each in translations]
+        hide = self.protection.hide_pair if self.protection else lambda source, target: (source, target)
+        texts = [[hide(sentence.source, sentence.target) for sentence in each] for each in translations]
         sources, targets = (
             [self.encode([pair[index] for pair in pairs], side) for pairs in texts] for index, side in enumerate(SIDES)
         )
@@ -503,8 +507,9 @@ class Translator:
                 on_sentences=bar.advance,
             )
         linked = map(link_sentences, repeat(self.tokenizer), texts, sources, targets, weights)
+        restore = self.protection.restore_links if self.protection else lambda links, source, target: tuple(links)
         return [
-            {n: restore_links(links, each.sentences[n].source, each.sentences[n].target) for n, links in rows.items()}
+            {n: restore(links, each.sentences[n].source, each.sentences[n].target) for n, links in rows.items()}
             for each, rows in zip(translations, linked, strict=True)
         ]
 
@@ -548,8 +553,8 @@ class Translator:
         translations = []
         for each in hypotheses:
             texts = [unwrap_lines(text).strip() for text in self.tokenizer.decode_batch(each.sentences, "target")]
-            if not source.with_addresses:
-                texts = list(map(restore_addresses, texts, source.document.sentences))
+            if self.protection:
+                texts = list(map(self.protection.restore, texts, source.document.sentences))
             target = source.document.replace_sentences(texts)
             translations.append(self._add_scores(source.document, target, source.words, each))
         return replace(translations[0], alternatives=tuple(translations[1:]))

@@ -6,8 +6,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from docmt.documents.addresses import find_addresses
 from docmt.documents.document import Document
+from docmt.documents.protected_text import find_protected
 from docmt.documents.segmentation import base_language, unwrap_lines
 from docmt.documents.words import MARKS, UNSPACED, Span, has_words
 
@@ -30,21 +30,22 @@ _BORDERS = tuple(
 )
 """Where pieces may end, the best first: after a clause, after a part of one, before a conjunction, at a space between
 words, at a space beside a number, between characters of scripts without spaces."""
-_UNDIVIDED = re.compile(r"\{[^{}]*\}|<[^<>]*>|%\([^()]*\)|\[\[[^\[\]]*\]\]")
-"""Placeholders and tags."""
 _FINAL_MARKS = ".!?…。！？"
 _MARKS = _FINAL_MARKS + ",;:،，、；：-–—"
 _CAPITAL_NOUNS = ("de", "lb")
 """Languages with capitals in the middle of sentences."""
 
 
-def cut_sentence(sentence: str, count_tokens: Callable[[str], int], limit: int) -> list[Span]:
+def cut_sentence(
+    sentence: str, count_tokens: Callable[[str], int], limit: int, patterns: Sequence[str] = ()
+) -> list[Span]:
     """Return the spans of the pieces of a sentence, without the white space between them.
 
     Pieces have at most `limit` tokens, unless a word has more. A part that is too long is cut at the best border in
-    its middle third, or else at the one nearest to its middle. No word, number, address or placeholder is cut.
+    its middle third, or else at the one nearest to its middle. No word, number or protected text is cut. patterns:
+    of the user, see `find_protected`.
     """
-    borders = _find_borders(sentence)
+    borders = _find_borders(sentence, patterns)
     positions = [position for position, _ in borders]
     density = count_tokens(sentence) / max(len(sentence), 1)
 
@@ -68,10 +69,10 @@ def cut_sentence(sentence: str, count_tokens: Callable[[str], int], limit: int) 
     return [(start, start + len(sentence[start:end].rstrip())) for start, end in pieces]
 
 
-def _find_borders(sentence: str) -> list[tuple[int, int]]:
+def _find_borders(sentence: str, patterns: Sequence[str]) -> list[tuple[int, int]]:
     """Return the places where a piece may begin, in order, and the rank of each among `_BORDERS`."""
-    undivided = [*find_addresses(sentence, with_paths=True), *(match.span() for match in _UNDIVIDED.finditer(sentence))]
-    inside = {place for start, end in undivided for place in range(start + 1, end)}
+    protected = [part.span for part in find_protected(sentence, extra=patterns)]
+    inside = {place for start, end in protected for place in range(start + 1, end)}
     ranks: dict[int, int] = {}
     for rank, pattern in enumerate(_BORDERS):
         for match in pattern.finditer(sentence):

@@ -16,7 +16,7 @@ import sentencex
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK
-from docmt.documents.addresses import find_addresses
+from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters, has_words
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -135,7 +135,8 @@ def _replace_break(spaces: re.Match[str]) -> str:
 def _find_boundaries(block: str, language: str) -> Iterator[int]:
     """Yield the ends of the sentences of a block. The last one is the end of the block."""
     normalized = _WHITE_SPACE.sub(" ", block)
-    inside = {place for start, end in find_addresses(normalized, with_paths=True) for place in range(start + 1, end)}
+    protected = (each.span for each in find_protected(normalized, language) if not each.is_sign)
+    inside = {place for start, end in protected for place in range(start + 1, end)}
     start, size = 0, _WINDOW
     while start < len(normalized):
         window = _cut_window(normalized, start, size)

@@ -1,7 +1,8 @@
 """PO catalogs of gettext: empty and fuzzy messages are translated, and flagged as fuzzy, for people to review.
 
-Comments, contexts, previous and obsolete messages, wrapping and line ends keep their bytes. The source of the syntax is
-the manual of GNU gettext, section "The Format of PO Files".
+Comments, contexts, previous and obsolete messages, wrapping and line ends keep their bytes. A template gets the header
+of a catalog. The source of the syntax is the manual of GNU gettext, sections "The Format of PO Files" and "Plural
+forms".
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
+from docmt.formats.documentation_markup import find_markup, hide_markup, separate_words
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
@@ -23,6 +25,24 @@ _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|d
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _QUOTED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{name}" for name, value in _ESCAPES.items()}}
+_PLURAL_FORMS = {
+    "ja ko zh vi th id ms lo my km": "nplurals=1; plural=0;",
+    "fr pt-br oc wa br ln mg ti hi fa fil am": "nplurals=2; plural=(n > 1);",
+    "is mk": "nplurals=2; plural=(n%10!=1 || n%100==11);",
+    "lv": "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n != 0 ? 1 : 2);",
+    "lt": "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && (n%100<10 || n%100>=20) ? 1 : 2);",
+    "ru uk be sr hr bs": "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : "
+    "n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);",
+    "cs sk": "nplurals=3; plural=(n==1) ? 0 : (n>=2 && n<=4) ? 1 : 2;",
+    "pl": "nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);",
+    "ro": "nplurals=3; plural=(n==1 ? 0 : (n==0 || (n%100 > 0 && n%100 < 20)) ? 1 : 2);",
+    "sl": "nplurals=4; plural=(n%100==1 ? 0 : n%100==2 ? 1 : n%100==3 || n%100==4 ? 2 : 3);",
+    "ga": "nplurals=3; plural=n==1 ? 0 : n==2 ? 1 : 2;",
+    "ar": "nplurals=6; plural=(n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n%100>=3 && n%100<=10 ? 3 : n%100>=11 ? 4 : 5);",
+}
+"""By languages; others have one form for 1 and one for all else."""
+_UNSET = re.compile(r"CHARSET|nplurals=INTEGER|^$")
+"""Values of a template that stand for others."""
 _CHARSET = re.compile(rb"(?i)Content-Type:[^\"\r\n]*?charset=([A-Za-z0-9._:-]+)")
 
 
@@ -47,6 +67,7 @@ class _Message:
     start: int = -1
     """beginning of its first keyword, or of the previous message in a comment before it"""
     fields: dict[str, _Field] = field(default_factory=dict)
+    is_code: bool = False
     flags: _Field | None = None
     """the comment with the flags, without its mark"""
     targets: dict[str, int | None] = field(default_factory=dict)
@@ -83,6 +104,12 @@ class GettextFile(UnitFile):
                 f"{path}: the language of the file is {self._language}, not {config.target_language}. Translate into"
                 f" {self._language}, or change Language in the header of the file."
             )
+        forms = self._find_in_header(r"^Plural-Forms:.*?nplurals\s*=\s*(\d)")
+        if not forms and config.target_language:
+            forms = _find_plural_forms(config.target_language)[len("nplurals=")]
+        self._form_count = int(forms or 0)
+        texts = [each.fields["msgid"].value for each in self._messages if "msgid" in each.fields]
+        self._markup = find_markup(self._text, texts)
         for message in self._messages:
             if not (message is first and self._header):
                 self._add_units(message)
@@ -96,8 +123,8 @@ class GettextFile(UnitFile):
                 replacements += self._write_message(message, units)
         if not replacements:
             return self._data
-        if language and self._header and not self._language:
-            replacements.append(self._write_language(self._header, format_language_tag(language).replace("-", "_")))
+        if language:
+            replacements.insert(0, self._write_header(language))
         return self._encode(PatchedText(self._text).render((), (), replacements))
 
     def _decode(self) -> str:
@@ -172,6 +199,8 @@ class GettextFile(UnitFile):
             return
         empty = [name for name in self._target_names(message) if name not in fields or not fields[name].value]
         reason = "ICU messages" if is_icu_message(fields["msgid"].value) else ""
+        if message.is_code:
+            reason = "code"
         if not empty and not message.is_fuzzy:
             reason = "translated messages"
         if reason:
@@ -180,7 +209,8 @@ class GettextFile(UnitFile):
         indices: dict[str, int | None] = {}
         for name in ("msgid", "msgid_plural"):
             if name in fields:
-                unit = hide_placeholders(Unit(fields[name].value, id=f"line {message.line}"))
+                id, text = f"line {message.line}", fields[name].value
+                unit = hide_markup(text, self._markup, id) if self._markup else hide_placeholders(Unit(text, id=id))
                 indices[name] = self.add_unit(unit) if has_letters(unit.text) else None
         names = self._target_names(message)
         for name in names if message.is_fuzzy else empty:
@@ -191,9 +221,8 @@ class GettextFile(UnitFile):
         """Return the names of the fields of the translation: as many plural forms as the header says."""
         if "msgid_plural" not in message.fields:
             return ["msgstr"]
-        forms = self._find_in_header(r"^Plural-Forms:.*?nplurals\s*=\s*(\d)")
         present = sum(name.startswith("msgstr[") for name in message.fields)
-        return [f"msgstr[{number}]" for number in range(int(forms or 0) or present)]
+        return [f"msgstr[{number}]" for number in range(self._form_count or present)]
 
     def _write_message(self, message: _Message, units: Sequence[Unit]) -> list[Replacement]:
         """Return the replacements that write the translations of a message and its flag."""
@@ -204,7 +233,8 @@ class GettextFile(UnitFile):
             source = fields["msgid"].value
             if index is not None:
                 is_new = units[index] != self.units[index]
-                text = (tidy_spaces(units[index]) if is_new else units[index]).render()
+                unit = tidy_spaces(units[index]) if is_new else units[index]
+                text = unit.render() if not self._markup or self._markup.joins_words else separate_words(unit)
             else:
                 text = source
             text = self._quote(_match_ends(text, source))
@@ -212,6 +242,10 @@ class GettextFile(UnitFile):
                 replacements.append((fields[name].start, fields[name].end, text))
             else:
                 replacements.append((end, end, f"{self._line_end}{name} {text}"))
+        for name, each in fields.items():
+            if name.startswith("msgstr[") and name not in self._target_names(message) and not each.value:
+                start = self._text.rindex('"', 0, self._text.rindex(name, 0, each.start)) + 1
+                replacements.append((start, each.end, ""))  # a form that the language does not have
         if message.flags is None:
             replacements.append((message.start, message.start, f"#, fuzzy{self._line_end}"))
         elif not message.is_fuzzy:
@@ -223,12 +257,35 @@ class GettextFile(UnitFile):
         lines = [f'"{_escape(line)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)] or ['""']
         return lines[0] if len(lines) == 1 else self._line_end.join(['""', *lines])
 
-    def _write_language(self, header: _Field, language: str) -> Replacement:
-        """Return the replacement that sets the language in the header."""
-        if match := re.compile(r"Language:[ \t]*(?=\\n)").search(self._text, header.start, header.end):
-            return match.start(), match.end(), f"Language: {language}"
-        start = "" if header.value.endswith("\n") or not header.value else "\\n"
-        return header.end, header.end, f'{self._line_end}"{start}Language: {language}\\n"'
+    def _write_header(self, language: str) -> Replacement:
+        """Return the replacement that fills the header of a template, or adds one."""
+        header = self._header
+        raw = self._text[header.start : header.end] if header else f'msgid ""{self._line_end}msgstr ""'
+        values = {
+            "Language": "" if self._language else format_language_tag(language).replace("-", "_"),
+            "Content-Type": "text/plain; charset=UTF-8",
+            "Plural-Forms": _find_plural_forms(language)
+            if re.search(r"^msgid_plural", self._text, re.MULTILINE)
+            else "",
+        }
+        raw = raw.replace("Encoding: ENCODING", "Encoding: 8bit")
+        for name, value in values.items():
+            match = re.search(rf"{name}:[ \t]*(.*?)(?=\\n|\"\s)", raw)
+            if match and value and _UNSET.search(match[1]):
+                raw = f"{raw[: match.start()]}{name}: {value}{raw[match.end() :]}"
+            elif value and not match:
+                start = "" if raw.endswith(('\\n"', '""')) else "\\n"
+                raw += f'{self._line_end}"{start}{name}: {value}\\n"'
+        return (header.start, header.end, raw) if header else (0, 0, raw + 2 * self._line_end)
+
+
+def _find_plural_forms(language: str) -> str:
+    tag = format_language_tag(language).lower()
+    for name in (tag, tag.partition("-")[0]):
+        for languages, forms in _PLURAL_FORMS.items():
+            if name in languages.split():
+                return forms
+    return "nplurals=2; plural=(n != 1);"
 
 
 def _add_comment(message: _Message, line: str, start: int) -> None:
@@ -238,6 +295,8 @@ def _add_comment(message: _Message, line: str, start: int) -> None:
     if mark == "#,":
         message.flags = message.flags or _Field(mark, start + begin, start + len(line), "")
         message.flags.value += "," + line[begin:]
+    elif line.strip() == "#. type: verbatim":
+        message.is_code = True
     elif mark == "#|" and message.start < 0:
         message.start = start
 

@@ -31,7 +31,9 @@ _BLOCKS = _names(
     "nav noframes noscript ol optgroup option p pre search section select summary table tbody td textarea tfoot th "
     "thead title tr ul xmp"
 )
-_EMBEDDED = _names("audio canvas iframe map math noembed object picture rp rt svg video")
+_READINGS = _names("rp rt rtc")
+"""What stands above the base of a ruby."""
+_EMBEDDED = _READINGS | _names("audio canvas iframe map math noembed object picture svg video")
 """Elements that are one code with all that they hold."""
 _SKIPPED = {
     **dict.fromkeys(("code", "kbd", "pre", "samp", "var", "xmp"), "code"),
@@ -310,7 +312,7 @@ class MarkupFile(UnitFile):
                 for match in _DRAWN.finditer(self._text, first.start, tokens[-1].end):
                     self.skip("texts of drawings", unescape(match[1]))
             span = first.start, tokens[-1].end
-            self._items.append(_Item("single", *span, value=value, has_patches=any(patches), reason=reason or ""))
+            self._items.append(_Item("single", *span, first.name, value, has_patches=any(patches), reason=reason or ""))
 
     def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
@@ -376,6 +378,9 @@ class MarkupFile(UnitFile):
                 # The unit's text has no second space for that after the code.
                 last = min(end, last + _count_spaces(self._text, last))
             content = self._text[item.start : last]
+            if item.name in _READINGS and not item.has_patches:
+                builder.add_reading(id, content)
+                continue
             if item.has_patches:
                 nested[id] = item.start, last
             if index not in partners:

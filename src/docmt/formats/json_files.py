@@ -6,18 +6,15 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
+from docmt.formats.named_strings import SHOWN_PATHS, NamedString, is_identifier, select_strings
 from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import is_icu_message, tidy_spaces
 from docmt.formats.units import ReadConfig, Skipped, Unit
 
 MAX_DEPTH = 1000
-ANY = "*"
-_SHOWN_PATHS = 5
 _STRING = r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"'
 _TOKEN = re.compile(
     rf"[ \t\r\n]*(?:(?P<string>{_STRING})|(?P<mark>[{{}}\[\],:])"
@@ -25,36 +22,6 @@ _TOKEN = re.compile(
 )
 _PROSE = re.compile(r"\w \w")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_IDENTIFIER = re.compile(
-    r"""
-    [\w+.-]+://\S* | (?:mailto|tel|data):\S+ | www\.\S+ | [\w.+-]+@[\w-]+\.[\w.]+  # addresses
-    | (?:\.{0,2}/|~/|[A-Za-z]:\\)\S* | [\w.@-]+(?:/[\w.@-]+){2,}/? | [\w-]+/[\w-]+\.\w{1,5}  # paths
-    | [\w-]+(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9]{1,4}  # names of files
-    | [\w-]+(?:\.[\w-]+){2,}  # keys
-    | \#[0-9A-Fa-f]{3,8} | (?:rgb|hsl)a?\([^()]*\)  # colours
-    | [-+]?\d[\d.,]*\s?(?:px|em|rem|pt|vh|vw|ms|s|%)?  # numbers
-    | \d{4}-\d\d(?:-\d\d)?(?:[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?)? | \d\d?[./]\d\d?[./]\d{2,4}  # dates
-    | \w*_\w* | [a-z]+(?:[A-Z][a-z0-9]*)+ | [A-Z][a-z]+(?:[A-Z][a-z]+)+ | [a-z0-9]+(?:-[a-z0-9]+){2,}  # names
-    | (?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9-]{6,} | [a-z]{2}-[A-Z]{2}  # ids, languages
-    """,
-    re.VERBOSE | re.ASCII,
-)
-
-
-class _Value(NamedTuple):
-    """A string of the file."""
-
-    path: tuple[str, ...]
-    start: int
-    end: int
-    """of its characters with the quotes"""
-    is_in_list: tuple[bool, ...]
-    """of each part of the path, whether it is an index"""
-
-    @property
-    def pattern(self) -> str:
-        """The path with * for indices."""
-        return ".".join(ANY if index else part for part, index in zip(self.path, self.is_in_list, strict=True))
 
 
 class JsonFile(TextFile):
@@ -90,42 +57,20 @@ def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
             f"{path}: name the values to translate with --fields, such as {_list_paths(file.text, values)}. "
             f"* is any key, and a path to an object or a list stands for all strings in it."
         )
-    fields = [tuple(each.split(".")) for each in config.fields]
-    used = set()
-    for value in values:
-        parts = tuple(".".join(value.path).split("."))  # keys may have dots
-        matches = [number for number, each in enumerate(fields) if _matches(each, parts)]
-        if matches:
-            used.update(matches)
-            is_named = any(len(fields[number]) == len(parts) and fields[number][-1] != ANY for number in matches)
-            _add_unit(file, value, is_named)
-    for number, name in enumerate(config.fields):
-        if number not in used:
-            paths = list(dict.fromkeys(value.pattern for value in values))
-            near = get_close_matches(name, paths[:1000], _SHOWN_PATHS, 0.5)
-            raise DocmtError(f"{path}: no string at {name}. {_suggest(near or paths[:_SHOWN_PATHS])}")
+    for value, is_named in select_strings(values, config.fields, path):
+        _add_unit(file, value, is_named)
     return file
 
 
-def _suggest(paths: Sequence[str]) -> str:
-    return f"Strings are at {', '.join(paths)}: name one of these." if paths else "The file has no strings."
-
-
-def _matches(field: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    return len(field) <= len(path) and all(
-        part in (ANY, other) for part, other in zip(field, path[: len(field)], strict=True)
-    )
-
-
-def _list_paths(text: str, values: Sequence[_Value]) -> str:
+def _list_paths(text: str, values: Sequence[NamedString]) -> str:
     """Return some paths of strings that look like text."""
     strings = [(value.pattern, text[value.start + 1 : value.end - 1]) for value in values]
     prose = [path for path, string in strings if _PROSE.search(string)]
     paths = dict.fromkeys([*prose, *(path for path, string in strings if not is_identifier(string))])
-    return ", ".join(list(paths)[:_SHOWN_PATHS]) or "title (it has none)"
+    return ", ".join(list(paths)[:SHOWN_PATHS]) or "title (it has none)"
 
 
-def _add_unit(file: JsonFile, value: _Value, is_named: bool) -> None:
+def _add_unit(file: JsonFile, value: NamedString, is_named: bool) -> None:
     """Add the unit of a string. is_named: whether its path was given, and not one above it."""
     name = ".".join(value.path)
     string = _decode(file, value.start, value.end)
@@ -137,11 +82,6 @@ def _add_unit(file: JsonFile, value: _Value, is_named: bool) -> None:
         file.skipped.append(Skipped("identifiers", string))
     elif file.add_string(string, name):
         file.spans.append((value.start, value.end))
-
-
-def is_identifier(text: str) -> bool:
-    """Return whether a string looks like an id, an address, a path, a number, a colour, a date or a name of a file."""
-    return len(text) < 2000 and _IDENTIFIER.fullmatch(text.strip()) is not None
 
 
 def _decode(file: JsonFile, start: int, end: int) -> str:
@@ -177,7 +117,7 @@ _NEXT = {
 """What comes next after each token, by what is expected."""
 
 
-def _find_strings(file: JsonFile) -> Iterator[_Value]:
+def _find_strings(file: JsonFile) -> Iterator[NamedString]:
     """Yield the strings that are values, in their order. Raises DocmtError for what is not JSON."""
     stack: list[_Container] = []
     text, position, expected = file.text, 0, "value"
@@ -196,7 +136,7 @@ def _find_strings(file: JsonFile) -> Iterator[_Value]:
             stack[-1].key = _decode(file, start, position)
         elif token == "string":
             keys = tuple(each.key if each.is_object else str(each.index) for each in stack)
-            yield _Value(keys, start, position, tuple(not each.is_object for each in stack))
+            yield NamedString(keys, start, position, tuple(not each.is_object for each in stack))
         elif token == ",":
             stack[-1].index += 1
             following = "key" if stack[-1].is_object else "value"

@@ -1,4 +1,7 @@
-"""Inline markup of Markdown as codes, by the rules of CommonMark 0.31 (https://spec.commonmark.org/0.31.2/#inlines)."""
+"""Inline markup of Markdown as codes, by the rules of CommonMark 0.31 (https://spec.commonmark.org/0.31.2/#inlines).
+
+Markup of Pandoc, of Obsidian, and of generators of sites (MkDocs, Hugo, Jekyll, Docusaurus) is read, too.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +12,64 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from docmt.documents.protected_text import find_protected
+from docmt.documents.words import has_letters
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
 
-_TAG = r"""</?[A-Za-z][\w-]*(?:\s+[\w:@.-]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>`]+))?)*\s*/?>"""
+BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*+\})*+\}"
+"""Braces with what they enclose, in which braces may be, to a depth of three."""
+_PROSE_IN_BRACES = r"\{(?=[^{}]*\w[,;]?\s+\w)(?:[\w\s,;'’-]|[.!?](?=[\s}]))*\}"
+_VALUE = rf"""(?:"[^"]*"|'[^']*'|{BRACES}|[^\s"'=<>`{{]+)"""
+_TAG = rf"""</?[A-Za-z][\w.-]*(?:\s+(?:{BRACES}|[\w:@.-]+(?:\s*=\s*{_VALUE})?))*\s*/?>|</?>"""
+_SINGLES = rf"""
+    [ ]*\{{[ ]?[\#.:][^{{}}\n]*\}}  # attributes: {{.lead}}, {{: #id}}
+  | \{{[\w:+.-]+\}}`[^`\n]+`  # roles of MyST: {{ref}}`x`
+  | (?!{_PROSE_IN_BRACES}){BRACES}  # of templates and JSX: {{{{ x }}}}, {{% if x %}}, {{props.x}}
+  | <%[^%]*(?:%(?!>)[^%]*)*%>  # of ERB
+  | \\@[\w-]+\([^()\s]*\)  # of bookdown: \@ref(x)
+  | (?<![\w\\:])\\[A-Za-z]{{2,}}(?![\w\\])(?:\[[^\[\]\n]*\]|\{{[^{{}}\s]*\}})*  # of TeX
+  | \\\((?!(?:[A-Za-z]+[ ,]+)+[A-Za-z]+[.!?]?\\\))(?:[^\\]|\\[^()])*\\\)  # formulas
+  | (?<!\w)@(?:\{{[^{{}}\s]*\}}|\w(?:[\w/]|[-:.\#$%&+?~](?=\w))*(?:\[bot\])?)  # citations: @key, @key [p. 3]
+    (?:[ ]\[(?=[^\]]*\d)[^\[\]\n]*\](?![(\[:]))?
+  | (?<![\w:]):[a-z][\w+-]*:(?![\w:]) | \+\+[\w+-]+\+\+ | (?<![\w%])%%[^%]+%%(?!%)  # emoji, keys, comments
+  | (?<![\w&])\#[A-Za-z][\w/-]*\b | (?<=[ ])\^[\w-]+(?=\s*\Z)  # tags, and names of paragraphs, of Obsidian
+"""
 _LEX = re.compile(
     rf"""
-    (?P<escape>\\[{re.escape(string.punctuation)}])
+    (?P<single>{_SINGLES}) | (?P<escape>\\[{re.escape(string.punctuation)}])
   | (?P<hard>(?:[ ]{{2,}}|\\)\n) | (?P<soft>[ \t]*\n)
   | (?P<ticks>`+)
   | (?P<math>\$\$(?=\S)[^$]*[^\s$]\$\$|\$(?=[^\s$])(?:[^$\\\n]|\\.)*(?<=[^\s])\$(?!\d))
+  | (?P<reading><(?P<name>r[tp])\b[^<>]*>.*?</(?P=name)>)
   | (?P<link><[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>|<[\w.+-]+@[\w.-]+>)
   | (?P<comment><!--.*?-->|<\?.*?\?>) | (?P<tag>{_TAG})
-  | (?P<note>\[\^[^\]\s]+\]) | (?P<citation>\[-?@[^\[\]\n]*\])
-  | (?P<open>!?\[) | (?P<close>\])
-  | (?P<delimiter>\*+|_+|~+)
+  | (?P<note>\[\^[^\]\s]+\]) | (?P<citation>\[(?:[^\[\]\n]*[\s;(])?-?@[\w{{][^\[\]\n]*\](?![(\[:]))
+  | (?P<wiki>!?\[\[[^\[\]\n]+\]\](?![(\[])) | (?P<raised>\^[^\s^\[\]]+\^|(?<=[\w^])~[^\s~]{{1,3}}~(?!\w))
+  | (?P<open>[!^]?\[) | (?P<close>\])
+  | (?P<delimiter>\*+|_+|~+|(?<!=)==(?!=))
   | (?P<entity>&(?:\#\d{{1,7}}|\#[xX][0-9A-Fa-f]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}});)
-  | (?P<attributes>[ ]*\{{[#.][^{{}}\n]*\}})
     """,
     re.VERBOSE | re.DOTALL,
 )
 _TARGET = re.compile(
-    r"""\(\s*(?:<[^<>\n]*>|(?:\\.|[^\s()\\]|\((?:\\.|[^\s()\\])*\))*)"""
+    rf"""\(\s*(?:<[^<>\n]*>|(?:{BRACES}|\\.|[^\s()\\]|\((?:\\.|[^\s()\\])*\))*)"""
     r"""(?:\s+(?P<title>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)(?:\{[^{}\n]*\})?"""
 )
+_TEMPLATE_TAG = re.compile(r"\{(?:%-?|\{[<%])\s*(?P<end>end(?=\w)|/\s*)?(?P<name>\w+)(?!.*/[>%]\}\})")
 _LABEL = re.compile(r"\[((?:\\.|[^\[\]\\])*)\]")
 _SPAN = re.compile(r"\{[^{}\n]*\}")
+_WIKI = re.compile(r"\[\[(?P<target>[^|\\]+)(?P<bar>\\?\|)(?P<text>.+)\]\]|\[\[(?P<name>[^|\\#]+)\]\]")
+_ADDRESS = re.compile(r"(?:[^()\[\]`*]|\*(?!\*)|\([^()]*\)|\[[^\[\]()]*\](?!\())*")
+"""The characters of a web address that are no markup."""
 _ESCAPED = re.compile(
-    r"""[\\`*\[\]] | (?<![^\W_])_ | _(?![^\W_]) | ~ | <(?=[A-Za-z/!?]) | &(?=\#?\w+;) | \$ | \{(?=[#.])""", re.VERBOSE
+    rf"""[\\`*\[\]] | (?<![^\W_])_ | _(?![^\W_]) | ~ | <(?=[A-Za-z/!?>%]) | &(?=\#?\w+;) | \$ | \^(?=[^\s^]+\^)
+    | (?<!=)=(?==(?!=))(?!(?<=\s=)=\s) | (?=(?:{_SINGLES}))[^\w\s]""",
+    re.VERBOSE,
 )
-_LINE_MARK = re.compile(r"(?:\#{1,6}|[-+*:])(?=\s|$)|>|=+\s*$|-[- ]*$|~~~|:::|(?P<number>\d{1,9})[.)](?=\s|$)")
+_LINE_MARK = re.compile(
+    r"(?:\#{1,6}|\#\.|[-+*:]|===[!+]?|\?\?\?\+?)(?=\s|$)|!!!|>|=+\s*$|-[- ]*$|--8<--|~~~|:::"
+    r"|(?P<number>\d{1,9})[.)](?=\s|$)"
+)
 
 
 @dataclass
@@ -75,15 +107,19 @@ class Inline:
     """start and end of titles with their quotes"""
 
 
-def read_inline_markdown(source: str, labels: Collection[str], breaks: Sequence[str] = (), id: str = "") -> Inline:
+def read_inline_markdown(
+    source: str, labels: Collection[str], breaks: Sequence[str] = (), id: str = "", is_cell: bool = False
+) -> Inline:
     """Return the unit of a paragraph. source: its lines, joined by \\n, without indents and quote marks.
 
-    labels: normalised names of the link definitions. breaks: what the file has for each line break.
+    labels: normalised names of the link definitions. breaks: what the file has for each line break. is_cell: whether it
+    is a cell of a table.
     """
-    items = _lex(source)
+    items = _lex(source, labels)
+    _match_template_tags(source, items)
     _match_brackets(source, items, labels)
     _match_delimiters(source, items)
-    return _Writer(source, items, breaks).write(id)
+    return _Writer(source, items, breaks, "\\|" if is_cell else "|").write(id)
 
 
 def normalise_label(label: str) -> str:
@@ -91,13 +127,27 @@ def normalise_label(label: str) -> str:
     return SPACE.join(label.split()).casefold()
 
 
-def _lex(source: str) -> list[_Item]:
+def _mask_addresses(text: str, with_ends: bool = False) -> str:
+    """Return text with x for each character of its addresses and paths. with_ends: also for _, * and ~ after them."""
+    masked = text
+    for start, end in (each.span for each in find_protected(text) if each.kind in ("address", "path")):
+        match = _ADDRESS.match(text, start, end)
+        if match and text[start - 1 : start] != "<":
+            end = match.end()
+            marks = match[0][len(match[0].rstrip("*_~")) :]
+            end -= len(marks) if marks and not with_ends and marks in text[:start] else 0
+            masked = masked[:start] + "x" * (end - start) + masked[end:]
+    return masked
+
+
+def _lex(source: str, labels: Collection[str]) -> list[_Item]:
     items: list[_Item] = []
+    masked = _mask_addresses(source)
     runs: dict[str, int] = {}  # last place of each run of backticks
     for run in re.finditer(r"`+", source):
         runs[run[0]] = run.start()
     position = 0
-    while match := _LEX.search(source, position):
+    while match := _LEX.search(masked, position):
         kind, start, end = match.lastgroup or "", match.start(), match.end()
         if kind == "ticks":
             kind = "text"
@@ -105,6 +155,8 @@ def _lex(source: str) -> list[_Item]:
                 closing = re.compile(rf"(?<!`){match[0]}(?!`)").search(source, end)
                 if closing:
                     kind, end = "code", closing.end()
+        if kind == "wiki" and normalise_label(match[0].strip("![]")) in labels:
+            kind, end = "open", match[0].index("[") + start + 1
         if start > position:
             items.append(_Item("text", position, start))
         items.append(_Item(kind, start, end))
@@ -112,6 +164,19 @@ def _lex(source: str) -> list[_Item]:
     if position < len(source):
         items.append(_Item("text", position, len(source)))
     return items
+
+
+def _match_template_tags(source: str, items: list[_Item]) -> None:
+    """Find pairs such as {% if x %} and {% endif %}, or {{< a >}} and {{< /a >}}."""
+    opened: list[_Item] = []
+    for item in items:
+        match = _TEMPLATE_TAG.match(source, item.start, item.end) if item.kind == "single" else None
+        if match and not match["end"]:
+            item.content = match["name"]
+            opened.append(item)
+        elif match and (partner := next((each for each in opened[::-1] if each.content == match["name"]), None)):
+            partner.kind, item.kind, item.content = "begin", "end", match["name"]
+            del opened[opened.index(partner) :]
 
 
 def _match_brackets(source: str, items: list[_Item], labels: Collection[str]) -> None:
@@ -125,13 +190,16 @@ def _match_brackets(source: str, items: list[_Item], labels: Collection[str]) ->
             opened.append(index)
         elif item.kind == "close" and opened:
             start = opened.pop()
+            if source[items[start].start] == "^":  # a note of Pandoc
+                items[start].partner, item.partner = index, start
+                continue
             end, content = _find_target(source, items[start].end, item, labels)
             if not content:
                 continue
             items[start].partner, item.partner, item.content = index, start, content
             covered = item.end = end
             if source[items[start].start] == "[":
-                opened = [each for each in opened if source[items[each].start] == "!"]  # no links in links
+                opened = [each for each in opened if source[items[each].start] != "["]  # no links in links
 
 
 def _find_target(source: str, start: int, close: _Item, labels: Collection[str]) -> tuple[int, str]:
@@ -196,7 +264,7 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[tuple[int, str], list
             other = stack[depth]
             length = other.end - other.start
             both = item.can_open or other.can_close
-            if character == "~":
+            if character in "~=":
                 fits = other.count == item.count
             else:
                 fits = not both or (length + size) % 3 != 0 or (length % 3 == 0 and size % 3 == 0)
@@ -204,13 +272,13 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[tuple[int, str], list
                 break
         else:
             return
-        used = item.count if character == "~" else 2 if other.count >= 2 and item.count >= 2 else 1
+        used = item.count if character in "~=" else 2 if other.count >= 2 and item.count >= 2 else 1
         other.opens.insert(0, character * used)
         item.closes.append(character * used)
         other.count -= used
         item.count -= used
         del stack[depth + (other.count > 0) :]
-        for mark in "*_~":  # what is opened in between stays text
+        for mark in "*_~=":  # what is opened in between stays text
             others = stacks.get((item.group, mark), [])
             while others and others[-1].start > other.start:
                 others.pop()
@@ -219,8 +287,9 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[tuple[int, str], list
 class _Writer:
     """Builder of the unit of a paragraph from its items."""
 
-    def __init__(self, source: str, items: Sequence[_Item], breaks: Sequence[str]) -> None:
-        self._source, self._items = source, items
+    def __init__(self, source: str, items: Sequence[_Item], breaks: Sequence[str], bar: str) -> None:
+        """bar: how the file writes a bar in a link."""
+        self._source, self._items, self._bar = source, items, bar
         self._breaks = breaks
         self._builder = UnitBuilder(collapse=True)
         self._opened: list[tuple[str, str]] = []  # name and id of pairs
@@ -233,7 +302,7 @@ class _Writer:
         index = 0
         while index < len(self._items):
             item = self._items[index]
-            if item.kind == "open" and item.partner >= 0 and self._source[item.start] == "!":
+            if item.kind == "open" and item.partner >= 0 and self._source[item.start] in "!^":
                 end = self._items[item.partner]
                 self._add_image(item, end)
                 index = item.partner
@@ -246,7 +315,10 @@ class _Writer:
         id = self._name()
         self._builder.add_alone(id, self._source[item.start : end.end])
         self._nested[id] = item.start, end.end
-        if self._source[end.start : end.end] not in ("]", "][]"):  # there, the text is also the name of the target
+        if self._source[item.start] == "^" or self._source[end.start : end.end] not in (
+            "]",
+            "][]",
+        ):  # there, the text is also the name of the target
             self._alts.append((item.end, end.start))
         self._add_title(end)
 
@@ -281,6 +353,18 @@ class _Writer:
             self._add_delimiter(item, content)
         elif item.kind == "tag":
             self._add_tag(content)
+        elif item.kind == "reading":
+            self._builder.add_reading(self._name(), content)
+        elif item.kind == "begin":
+            self._open(item.content, content, can_copy=False)
+        elif item.kind == "end":
+            self._close(item.content, content)
+        elif (
+            item.kind == "wiki" and (match := _WIKI.fullmatch(content)) and has_letters(match["text"] or match["name"])
+        ):
+            self._open("[[", f"[[{match['target'] or match['name']}{match['bar'] or self._bar}", can_copy=False)
+            self._builder.add_text(match["text"] or match["name"])
+            self._close("[[", "]]")
         elif item.kind != "none":
             self._builder.add_alone(self._name(), content)
 
@@ -332,13 +416,15 @@ class _Writer:
 
 
 def escape_inline(text: str) -> str:
-    """Return text as Markdown that shows it, within a line."""
-    return _ESCAPED.sub(lambda match: "\\" + match[0], SPACE.join(re.split(r"\s*[\r\n]+\s*", text)))
+    """Return text as Markdown that shows it, within a line. Addresses and paths stay."""
+    line = SPACE.join(re.split(r"\s*[\r\n]+\s*", text))
+    places = {match.start() for match in _ESCAPED.finditer(_mask_addresses(line, with_ends=True))}
+    return "".join("\\" * (place in places) + character for place, character in enumerate(line))
 
 
 def escape_cell(text: str) -> str:
     """Return text as Markdown for a cell of a table."""
-    return escape_inline(text).replace("|", "\\|")
+    return re.sub(r"(?<!\\)((?:\\\\)*)\|", r"\1\\|", escape_inline(text))
 
 
 def read_title(raw: str) -> str:

@@ -1,13 +1,12 @@
 """Markdown: CommonMark with tables, footnotes, definition lists and formulas of GitHub and Pandoc.
 
-Marks of lists, headings and quotes, code, HTML blocks and link definitions stay. The lines of a changed paragraph
-become one line. The syntax is that of CommonMark 0.31 (https://spec.commonmark.org/0.31.2/) and of GitHub's tables, as
-far as whole lines can show it.
+Marks of lists, headings and quotes, code, HTML blocks and link definitions stay, as do lines of generators of sites
+(MkDocs, Hugo, Jekyll, Docusaurus). The lines of a changed paragraph become one line. The syntax is that of CommonMark
+0.31 (https://spec.commonmark.org/0.31.2/) and of GitHub's tables, as far as whole lines can show it.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,9 @@ from typing import NamedTuple
 
 from docmt.documents.segmentation import find_fence_end
 from docmt.documents.words import has_letters
+from docmt.formats.front_matter import FrontString, find_front_strings
 from docmt.formats.markdown_inline import (
+    BRACES,
     escape_cell,
     escape_inline,
     escape_title,
@@ -27,13 +28,14 @@ from docmt.formats.markdown_inline import (
     read_inline_markdown,
     read_title,
 )
+from docmt.formats.named_strings import is_identifier, select_strings
 from docmt.formats.patched_text import TextFile
-from docmt.formats.placeholders import tidy_pieces
+from docmt.formats.placeholders import tidy_pieces, tidy_spaces
 from docmt.formats.units import ReadConfig, Skipped, Unit
 
 Span = tuple[int, int]
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_ITEM_MARK = r"(?:[-*+]|\d{1,9}[.)])(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s))?"
+_ITEM_MARK = r"(?:[-*+]|\d{1,9}[.)]|#\.|\(@[\w-]*\))(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s))?"
 _MARKS = re.compile(rf"(?:[ \t]*(?:>|{_ITEM_MARK}|\[\^[^\]\s]+\]:|:(?=[ \t])|\#{{1,6}}(?=\s|$)))*[ \t]*")
 _QUOTES = re.compile(r"[ \t]*(?:>[ \t]?)*[ \t]*")
 _ITEM_START = re.compile(rf"[ \t>]*({_ITEM_MARK}|\[\^[^\]\s]+\]:|:[ \t])[ \t]*")
@@ -42,37 +44,71 @@ _HEADING_END = re.compile(r"(?:[ \t]+#+)?\s*$")
 _UNDERLINE = re.compile(r"[ \t>]*(?:=+|-+)\s*$")
 _RULE = re.compile(r"[ \t>]*(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})\s*$")
 _FENCED_DIV = re.compile(r"[ \t>]*:{3,}")
+_TITLE_LINE = re.compile(
+    r"""[ \t>]*(?:
+    (?P<box>(?:!!!|\?\?\?\+?)[ ]?[\w-]+(?:[ ]+[a-z\d-]+)*|===[!+]?(?=[ ]+"))(?:[ ]+"(?P<quoted>.*)")?
+    | :{3,}[ \t]*(?:\{[^{}]*\}|[\w-]+)(?:\[(?P<label>.*)\]|[ \t]+(?P<words>[^\s{:].*?))?[ \t]*(?:\{[^{}]*\})?[ \t]*:*
+    | \[!\w[^\]\n]*\][+-]?[ \t]+(?P<callout>\S.*?)
+    | \*\[[^\]\n]+\]:[ \t]+(?P<meaning>\S.*?)
+    )\s*$""",
+    re.VERBOSE,
+)
+"""Lines that begin a box or give the meaning of an abbreviation, with the text that is translated."""
 _DEFINITION = re.compile(
     r"""^[ \t>]*\[(?!\^)((?:\\.|[^\[\]\\])+)\]:\s*(?:<[^>\n]*>|\S+)"""
     r"""(?:[ \t]+(?:"[^"\n]*"|'[^'\n]*'|\([^)\n]*\)))?[ \t]*\r?$""",
     re.MULTILINE,
 )
-_CELL = re.compile(r"(?:\\.|[^|\\])+|\\$")
+_CELL = re.compile(r"(?:\{\{[^{}]*\}\}|\{%[^{}]*%\}|\\.|[^|\\])+|\\$")
 _TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t:|-]*$")
-_KEY = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+([^\r\n]*?)[ \t]*$", re.MULTILINE)
-_PLAIN_START = re.compile(r"[\w(“„«¿¡‘—–…]")
 _NOTE = re.compile(r"\[\^[^\]\s]+\]:")
+_SIMPLE_RULE = re.compile(r"-{2,}(?:\s+-{2,})+$")
 _RULE_LINE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$")
 _DEFINITION_LINE = re.compile(r"""\[(?!\^)[^\]]+\]:\s*(?:<[^>]*>|\S+)(?:\s+(?:"[^"]*"|'[^']*'|\([^)]*\)))?$""")
 _NO_PARAGRAPH = re.compile(r"$|#{1,6}(?:\s|$)|(?:=+|-+|(?:\*\s*){3,}|(?:_\s*){3,})$")
 """Lines after which no paragraph is open: empty ones, headings, underlines and rules."""
-_ALERT = re.compile(r"(?:>\s*)+\[!\w+\]$")
+_ALERT = re.compile(r"(?:>\s*)+\[![^\]]+\][+-]?$")
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
 
-# Start and end conditions of CommonMark's HTML blocks (None: an empty line).
+# Kinds of blocks with their start and end conditions: those of CommonMark's HTML, and others (None: an empty line).
 _BLOCK_TAGS = (
     "address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|"
     "fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|"
     "menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|"
     "track|ul"
 )
-_HTML: tuple[tuple[re.Pattern[str], re.Pattern[str] | None], ...] = (
-    (re.compile(r"<!--"), re.compile(r"-->")),
-    (re.compile(r"<(script|pre|style|textarea)(\s|>|$)", re.IGNORECASE), re.compile(r"</(script|pre|style|textarea)>")),
-    (re.compile(rf"</?({_BLOCK_TAGS})(\s|/?>|$)", re.IGNORECASE), None),
-    (re.compile(r"</?[a-z][\w-]*(\s[^<>]*)?>$", re.IGNORECASE), None),
+_VERBATIM: tuple[tuple[str, str, str | None], ...] = (
+    ("components", r"(?s:</?[A-Z][\w.]*(?:\s[^<>]*)?>|</?>)$", ""),
+    ("components", r"<[A-Z][\w.]*(?:\s[^<>]*)?$", r">$"),
+    ("HTML", r"<!--", r"-->"),
+    ("HTML", r"(?i:<(script|pre|style|textarea)(\s|>|$))", r"</(script|pre|style|textarea)>"),
+    ("HTML", rf"(?i:</?({_BLOCK_TAGS})(\s|/?>|$))", None),
+    ("HTML", r"(?i:</?[a-z][\w-]*(\s[^<>]*)?>$)", None),
+    ("comments", r"\{/\*", r"\*/\}"),
+    ("code", r"\{%-?\s*(?:highlight|comment|mermaid)\b", r"\{%-?\s*end(?:highlight|comment|mermaid)\b"),
+    ("code", r"\{\{[<%]\s*(?:highlight|mermaid|math)\b", r"\{\{[<%]\s*/\s*(?:highlight|mermaid|math)\b"),
+    ("template tags", rf"(?:{BRACES}\s*)+$", ""),
+    ("template tags", r"\{\{[<%](?!.*\}\})", r"\}\}"),
+    ("template tags", r"\{%(?!.*%\})", r"%\}"),
+    (
+        "imports",
+        r"import\s+(?:['\"]|\{|[\w*][^'\"]*\sfrom\s+['\"])|export\s+(?:[{*]|default\s+(?:[({<]|function|class|[\w.]+;?$)"
+        r"|(?:const|let|var|async|function|class)\s+[\w$]+\s*[=({])",
+        None,
+    ),
+    ("formulas", r"\\\[$", r"\\\]$"),
+    ("formulas", r"\\\[.*[=^\\].*\\\]$", ""),
+    ("formulas", r"\\begin\{", r"\\end\{"),
+    (
+        "directives",
+        r":(?:class|name|width|height|align|open):\s|;*--8<--|<<<|@\[toc\]|(?i:\[TOC\]|\[\[_?toc_?\]\])$"
+        r"|\\[A-Za-z]{2,}(?:\{[^{}]*\}|\[[^\]]*\])*$",
+        "",
+    ),
+    ("grid tables", r"\+(?:[-=:]+\+)+$", None),
 )
-_KEPT = frozenset(("code", "HTML", "formulas"))
+_CONDITIONS = [(kind, re.compile(start), end if end is None else re.compile(end)) for kind, start, end in _VERBATIM]
+_KEPT = frozenset(("code", "formulas", "simple tables", *(kind for kind, *_ in _VERBATIM)))
 """Kinds of blocks that are reported as not translated."""
 
 
@@ -88,13 +124,26 @@ class Block(NamedTuple):
 class MarkdownFile(TextFile):
     """A Markdown text."""
 
+    def __init__(self, data: bytes, path: str) -> None:
+        super().__init__(data, path)
+        self.strings: dict[int, FrontString] = {}
+        """strings of the front matter, by the index of their unit"""
+
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Text that would be markup is escaped. Markdown names no language."""
         guarded = [
             new if new == old else guard_markup(tidy_pieces(old, new))
             for old, new in zip(self.units, units, strict=True)
         ]
-        return self.render(guarded)
+        changed = [
+            (self.strings[index], new)
+            for index, new in enumerate(units)
+            if new != self.units[index] and index in self.strings
+        ]
+        return self.render(
+            guarded,
+            [(each.value.start, each.value.end, each.write(tidy_spaces(new).render())) for each, new in changed],
+        )
 
 
 @dataclass
@@ -112,60 +161,40 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkdownFile:
     text = file.text
     reader = _Reader(file, frozenset(normalise_label(match[1]) for match in _DEFINITION.finditer(text)))
     position = 0
-    for block in find_blocks(text):
+    blocks = list(find_blocks(text))
+    _read_front_matter(file, blocks, config.fields)
+    for block in blocks:
         reader.read_lines(position, block.start)
-        _read_block(file, reader, block, config.fields)
+        _read_block(file, reader, block)
         position = block.end
     reader.read_lines(position, len(text))
     return file
 
 
-def _read_block(file: MarkdownFile, reader: _Reader, block: Block, fields: Sequence[str]) -> None:
-    """Read a table or front matter, or note what is skipped."""
+def _read_block(file: MarkdownFile, reader: _Reader, block: Block) -> None:
+    """Read a table, or note what is skipped."""
     text = file.text[block.start : block.end]
     if block.kind == "tables":
         reader.read_table(block.start, block.end)
-    elif block.kind == "front matter":
-        for match in _KEY.finditer(text):
-            if match[1] in fields:
-                _add_value(file, match[1], match[2], block.start + match.start(2))
     elif block.kind in _KEPT:
         file.skipped.append(Skipped(block.kind, text.strip()[:200]))
+        if block.kind == "components":
+            reader.open_box(text, indent=1)
 
 
-def _add_value(file: MarkdownFile, key: str, value: str, start: int) -> None:
-    """Add the unit of a string of YAML."""
-    end = start + len(value)
-    escape: Callable[[str], str] = _quote_plain
-    if re.fullmatch(r'"(?:\\.|[^"\\])*"', value):
-        try:
-            string, escape = str(json.loads(value)), _escape_double
-        except ValueError:
-            return
-        start, end = start + 1, end - 1
-    elif re.fullmatch(r"'(?:''|[^'])*'", value):
-        string, escape = value[1:-1].replace("''", "'"), _escape_single
-        start, end = start + 1, end - 1
-    elif _PLAIN_START.match(value) and " #" not in value:
-        string = value
-    else:
+def _read_front_matter(file: MarkdownFile, blocks: Sequence[Block], fields: Sequence[str]) -> None:
+    """Add the units of the strings of the front matter that `fields` names."""
+    text = file.text[: blocks[0].end] if blocks and blocks[0].kind == "front matter" else ""
+    if not fields:
+        file.skip("front matter", text.strip().strip("-+."))
         return
-    if has_letters(string):
-        file.patches.add(start, end, file.add_unit(Unit(string, id=key)), escape)
-
-
-def _escape_double(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _escape_single(text: str) -> str:
-    return text.replace("'", "''")
-
-
-def _quote_plain(text: str) -> str:
-    """Return a string of YAML, in quotes if it needs them."""
-    is_plain = _PLAIN_START.match(text) and not re.search(r":(?:\s|$)|\s#|\n|\s$", text)
-    return text if is_plain else json.dumps(text, ensure_ascii=False)
+    strings = find_front_strings(text, file.path) if text else []
+    by_value = {each.value: each for each in strings}
+    for value, is_named in select_strings(list(by_value), fields, f"{file.path}, front matter"):
+        if not is_named and is_identifier(by_value[value].text):
+            file.skip("identifiers", by_value[value].text)
+        elif file.add_string(by_value[value].text, ".".join(value.path)):
+            file.strings[len(file.units) - 1] = by_value[value]
 
 
 class _Reader:
@@ -173,8 +202,7 @@ class _Reader:
 
     def __init__(self, file: MarkdownFile, labels: frozenset[str]) -> None:
         self._file, self._text, self._labels = file, file.text, labels
-        self._indent = 0  # of the text of the list item
-        self._follows_blank = True
+        self._indents: list[int] = []  # of the texts of list items and boxes
         self._starts = [match.start() for match in _LINE.finditer(self._text)]
 
     def read_lines(self, start: int, end: int) -> None:
@@ -183,14 +211,17 @@ class _Reader:
         for match in _LINE.finditer(self._text, start, end):
             line = match[0].rstrip("\r\n")
             paragraph = self._read_line(line, match.start(), paragraph)
-            self._follows_blank = not line.strip(" \t>")
         self._finish(paragraph)
-        self._follows_blank = True
 
     def _read_line(self, line: str, start: int, paragraph: _Paragraph | None) -> _Paragraph | None:
         """Return the paragraph that is open after a line."""
         quotes = _QUOTES.match(line)
         depth = quotes[0].count(">") if quotes else 0
+        title = _TITLE_LINE.match(line)
+        if title and (depth or paragraph or not self._is_code(line)):
+            self._finish(paragraph)
+            self._read_title(line, start, title)
+            return None
         if not line.strip(" \t>") or _FENCED_DIV.match(line):
             self._finish(paragraph)
             return None
@@ -199,7 +230,7 @@ class _Reader:
             return None
         if _RULE.match(line):
             self._finish(paragraph)
-            self._indent = 0
+            self._leave(line)
             return None
         if paragraph and depth <= paragraph.depth and not self._interrupts(line):
             assert quotes is not None
@@ -215,26 +246,45 @@ class _Reader:
         item = _ITEM_START.match(line)
         if item is None:
             return False
-        return not item[1][0].isdigit() or item[1][:-1] == "1" or self._indent > 0
+        return not item[1][0].isdigit() or item[1][:-1] == "1" or bool(self._indents)
+
+    def _leave(self, line: str) -> int:
+        """Leave the list items and boxes that end before a line. Return the columns before its text."""
+        line = line.expandtabs(4)
+        width = len(line) - len(line.lstrip())
+        while self._indents and width < self._indents[-1]:
+            self._indents.pop()
+        return width
+
+    def open_box(self, line: str, indent: int) -> None:
+        """Enter what is indented after a line by `indent` columns or more."""
+        self._indents.append(self._leave(line) + indent)
+
+    def _is_code(self, line: str) -> bool:
+        return self._leave(line) >= sum(self._indents[-1:]) + 4
+
+    def _read_title(self, line: str, start: int, match: re.Match[str]) -> None:
+        """Add the unit of the title of a box, or of the meaning of an abbreviation."""
+        if match["box"]:
+            self.open_box(line, indent=4)
+        name = match.lastgroup or "box"
+        if name != "box" and match[name]:
+            self._add([(start + match.start(name), start + match.end(name))])
 
     def _open(self, line: str, start: int, depth: int) -> _Paragraph | None:
         """Return the paragraph that a line begins; None for code and headings."""
-        width = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
         item = _ITEM_START.match(line)
-        if not depth and self._follows_blank and not item and width < self._indent:
-            self._indent = 0
-        if not depth and width >= self._indent + 4:
+        if not depth and self._is_code(line):
             self._file.skipped.append(Skipped("code", line.strip()[:200]))
             return None
-        if item:
-            self._indent = len(line[: item.end()].expandtabs(4))
-        if _NOTE.match(line):
-            self._indent = 4  # of its further paragraphs
+        if item:  # further paragraphs of a note are indented by four
+            self._indents.append(4 if _NOTE.match(line) else len(line[: item.end()].expandtabs(4)))
         marks = _MARKS.match(line)
         begin = marks.end() if marks else 0
         end = len(line.rstrip())
         if begin >= end:  # a list item whose text begins in the next line
-            self._indent = len(line.rstrip().expandtabs(4)) + 1 if item else self._indent
+            if item and not _NOTE.match(line):
+                self._indents[-1] = len(line.rstrip().expandtabs(4)) + 1
             return None
         if "#" in line[:begin]:
             ending = _HEADING_END.search(line, begin)
@@ -267,7 +317,8 @@ class _Reader:
             breaks.append(("\\" if parts[index].endswith("\\") else "") + between)
             parts[index] += "  \n" if between.startswith("  ") else "\n"
         source = "".join(parts)
-        inline = read_inline_markdown(source, self._labels, breaks, f"line {bisect_right(self._starts, lines[0][0])}")
+        id = f"line {bisect_right(self._starts, lines[0][0])}"
+        inline = read_inline_markdown(source, self._labels, breaks, id, is_cell=escape == escape_cell)
         starts = [0]
         for part in parts:
             starts.append(starts[-1] + len(part))
@@ -280,8 +331,9 @@ class _Reader:
         if has_letters(inline.unit.text):
             self._file.patches.add(lines[0][0], lines[-1][1], self._file.add_unit(inline.unit), escape, whole)
         for start, end in inline.alts:
-            if "\n" not in source[start:end] and start < end:
-                self._add([(locate(start), locate(start) + end - start)], escape)
+            inner = re.compile(r"\S(?:[^\n]*\S)?").finditer(source, start, end)
+            if spans := [(locate(match.start()), locate(match.end() - 1) + 1) for match in inner]:
+                self._add(spans, escape)
         for start, end in inline.titles:
             if has_letters(source[start:end]):
                 write = partial(escape_title, quote=source[start])
@@ -316,8 +368,11 @@ def _match_block(lines: list[str], index: int, unclosed: dict[str, int], follows
         return "front matter", end
     if end := _match_table(lines, index):
         return "tables", end
-    if end := _match_html(lines, index):
-        return "HTML", end
+    if _SIMPLE_RULE.match("".join(lines[index + 1 : index + 2])):
+        return "simple tables", _find_end(lines, index, None)
+    for kind, start, closing in _CONDITIONS:
+        if start.match(lines[index]):
+            return kind, _find_end(lines, index, closing)
     if end := _match_formula(lines, index):
         return "formulas", end
     if _ALERT.match(lines[index]):
@@ -363,11 +418,11 @@ def _match_table(lines: list[str], index: int) -> int:
     return end
 
 
-def _match_html(lines: list[str], index: int) -> int:
-    for opening, closing in _HTML:
-        if not opening.match(lines[index]):
-            continue
-        if closing is None:
-            return next((end for end in range(index, len(lines)) if not lines[end]), len(lines))
-        return next((end + 1 for end in range(index, len(lines)) if closing.search(lines[end])), len(lines))
-    return 0
+def _find_end(lines: list[str], index: int, closing: re.Pattern[str] | None) -> int:
+    """Return the index after the block that begins in this line.
+
+    closing: matches its last line; None: the block ends before an empty line.
+    """
+    if closing is None:
+        return next((end for end in range(index, len(lines)) if not lines[end]), len(lines))
+    return next((end + 1 for end in range(index, len(lines)) if closing.search(lines[end])), len(lines))

@@ -50,7 +50,8 @@ _CHANGES = frozenset({_TEXT + "tracked-changes", _TABLE + "tracked-changes"})
 _CELLS = frozenset({_TABLE + "table-cell", _TABLE + "covered-table-cell"})
 _SHEETS = (_OFFICE + "spreadsheet", _OFFICE + "chart")
 _SPACES = frozenset({_TEXT + "s", _TEXT + "tab", _TEXT + "line-break"})
-_LINKS = frozenset({_TEXT + "a", _TEXT + "meta", _TEXT + "ruby", _TEXT + "ruby-base"})
+_RUBY = _TEXT + "ruby"
+_LINKS = frozenset({_TEXT + "a", _TEXT + "meta", _RUBY})
 _CONTROL = re.compile(r"\{[^}]*\}content-control$")
 _MASTER_TEXT = frozenset({"header", "footer", "date-time", "page-number"})
 """Classes of the frames of a master page that slides show; others hold a prompt such as "Click to edit"."""
@@ -276,14 +277,15 @@ class _InlineReader:
             id = f"a{self._count}"
         # A span within one of equal format adds nothing, and nor does one without text.
         is_new = id not in self._opened and (kind == "link" or not all(map(_is_blank, run)))
+        inner = [element.find(f"{_RUBY}-base") or element for element in run]  # the reading of a ruby stays
         if is_new:
-            self.builder.open(id, self._file.text[run[0].start : run[0].inner_start], can_copy=kind == "pair")
+            self.builder.open(id, self._file.text[run[0].start : inner[0].inner_start], can_copy=kind == "pair")
             self._opened.append(id)
-        for element in run:
+        for element in inner:
             self.add(element.children)
         if is_new:
             self._opened.pop()
-            self.builder.close(id, self._file.text[run[-1].inner_end : run[-1].end])
+            self.builder.close(id, self._file.text[inner[-1].inner_end : run[-1].end])
 
     def _add_alone(self, node: Element, kind: str) -> None:
         self._count += 1
@@ -310,7 +312,7 @@ class _InlineReader:
             others = sorted((name, value) for name, value in node.attributes.items() if name != _TEXT + "style-name")
             return ("pair", f"{format} {others}") if format or others else ("plain", "")
         if node.name in _LINKS or _CONTROL.match(node.name):
-            return "link", self._file.text[node.start : node.inner_start]
+            return "link", self._file.text[node.start : node.inner_start] if node.name != _RUBY else str(node.start)
         return "single", ""
 
 

@@ -9,27 +9,25 @@ from html import unescape
 from html.entities import html5
 from itertools import groupby, pairwise
 
-from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
+from docmt.documents.protected_text import find_protected
+from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
-PRINTF = (
-    r"%\(\w+\)[-+0#]*\d*(?:\.\d+)?[A-Za-z]"
-    r"|(?<!\d)%(?:\d+\$)?[-+0#]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLqjzt])?[sdiufFeEgGxXocp@]|%%"
-)
-"""Of C, Python, Java, Objective-C and PHP: %s, %1$s, %.2f, %(name)s, %%."""
-BRACES = r"\{\{[^{}\n]*\}\}|[$%#]?\{[\w.\-\[\]]*(?:[:,!][^{}\n]*)?\}"
-"""Of Python, ICU, i18next, JavaScript and Ruby: {0}, {name}, {n, number}, {{name}}, ${name}, %{name}."""
-NAMED = r"\$t\([^()\n]*\)|%[A-Za-z]\w{2,}%(?![sd])"
-"""Of i18next and others: $t(key), %name%."""
+READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
+"""What stands above the base of a ruby in HTML."""
 TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
 """Of HTML, and those of components: <b>, <0>."""
 ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 """Of HTML."""
-LINE_BREAKS = r"[ ]*(?:[\r\n\t]|\\[nrt]|<[bB][rR]\s*/?>)(?:[ \r\n\t]|\\[nrt]|<[bB][rR]\s*/?>)*"
-"""Line breaks and tabs, as such, as escapes, and as tags. They separate words."""
+LINE_BREAKS = (
+    r"[ ]*(?:[\r\n\t]|\\[nrt]|<[bB][rR]\s*/?>)(?:[ \r\n\t]|\\[nrt]|<[bB][rR]\s*/?>)*"
+    rf"(?:{BULLET})?|(?<![\s\S]){BULLET}(?=[$%#]*[{{%<])"
+)
+"""Line breaks and tabs, as such, as escapes, and as tags, with the mark of a list item. They separate words."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
-ALL_PATTERNS = (PATHS, LINE_BREAKS, NAMED, PRINTF, BRACES, TAGS, ENTITIES)
-"""All regular expressions of this module."""
+_MARKUP = (PATHS, LINE_BREAKS, READINGS, TAGS, ENTITIES)
+_PLACEHOLDERS = ("own pattern", "template tag", "placeholder", "message placeholder")
+"""Kinds of protected text that are codes. The others are protected in the sentences."""
 
 _ENTITY = re.compile(ENTITIES)
 _SIGNS = "'‘’‚“”„«»–—…\u00a0\u2002\u2003\u2009\u202f"
@@ -38,7 +36,9 @@ _TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
 _NOT_COPIED = frozenset(("a", "button", "link", "q"))
 _BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
 _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")
-_WORD_LIKE = re.compile(r"[ ]?(?:`|!\[|<(?:code|kbd|samp|var|img|input)\b)", re.IGNORECASE)
+_WORD_LIKE = re.compile(
+    r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
+)
 _OPENING = "([{«„“‘¿¡\"'"
 _CLOSING = ")]}»”’.,;:!?…%\"'"
 
@@ -59,17 +59,16 @@ def is_icu_message(text: str) -> bool:
     return _ICU.search(text) is not None
 
 
-def hide_placeholders(unit: Unit, patterns: Sequence[str] = ALL_PATTERNS) -> Unit:
-    """Return the unit with its placeholders as codes. It renders as before.
+def hide_placeholders(unit: Unit, markup: Sequence[str] = ()) -> Unit:
+    """Return the unit of a program's string with its placeholders as codes. It renders as before.
 
     A code carries a space that would stand beside another one without it: "Deleted %s files" has the text "Deleted
-    files" and the code "%s ". patterns: regular expressions of this module.
+    files" and the code "%s ". markup: regular expressions of other codes, which come first.
     """
-    pattern = re.compile("|".join(f"(?:{each})" for each in patterns))
     builder = UnitBuilder()
     tokens: list[_Token | Code] = []
     for part in unit.segments():
-        tokens += [part] if isinstance(part, Code) else _split(part, pattern)
+        tokens += [part] if isinstance(part, Code) else _split(part, markup)
     _match_tags(tokens)
     _carry_spaces(_join_runs(tokens))
     opened: list[str] = []
@@ -81,14 +80,16 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = ALL_PATTERNS) -> Uni
     return builder.finish(unit.id)
 
 
-def _split(text: str, pattern: re.Pattern[str]) -> list[_Token | Code]:
+def _split(text: str, markup: Sequence[str]) -> list[_Token | Code]:
     tokens: list[_Token | Code] = []
     position = 0
-    for match in pattern.finditer(text):
-        if match.start() > position:
-            tokens.append(_Token("text", text[position : match.start()]))
-        tokens.append(_classify(match[0]))
-        position = match.end()
+    for (start, end), kind, _ in find_protected(text, in_messages=True, extra=[*markup, *_MARKUP]):
+        if kind not in _PLACEHOLDERS:
+            continue
+        if start > position:
+            tokens.append(_Token("text", text[position:start]))
+        tokens.append(_classify(text[start:end]))
+        position = end
     if position < len(text):
         tokens.append(_Token("text", text[position:]))
     joined: list[_Token | Code] = []
@@ -174,8 +175,8 @@ def _is_hidden(token: _Token | Code) -> bool:
 def _carry(before: _Token | Code | None, run: Sequence[_Token | Code], after: _Token | Code | None) -> None:
     first, last = run[0], run[-1]
     assert isinstance(first, _Token) and isinstance(last, _Token)
-    left = before.content[-1:] if isinstance(before, _Token) else ""
-    right = after.content[:1] if isinstance(after, _Token) else ""
+    left = before.content[-1:] if isinstance(before, _Token) and before.kind == "text" else ""
+    right = after.content[:1] if isinstance(after, _Token) and after.kind == "text" else ""
     if isinstance(before, Code) or isinstance(after, Code):
         return
     if isinstance(after, _Token) and right == SPACE and (not left or left in SPACE + _OPENING) and last.kind != "open":
@@ -194,7 +195,7 @@ def _add_code(builder: UnitBuilder, code: Code) -> None:
     elif code.kind == "close":
         builder.close(code.id, code.content)
     else:
-        builder.add_alone(code.id, code.content, is_space=code.is_space)
+        builder.add_alone(code.id, code.content, is_space=code.is_break)
 
 
 def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
@@ -206,6 +207,8 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
         opened.append(id)
     elif token.kind == "close":
         builder.close(opened.pop(), token.content)
+    elif token.content.startswith(("<rt", "<rp")):
+        builder.add_reading(id, token.content)
     else:
         builder.add_alone(id, token.content, is_space=token.kind == "space")
 
@@ -276,10 +279,10 @@ def _tidy_run(run: Sequence[Code], before: str, after: str) -> list[Code]:
         if faces or (all(spaces) and not _is_next(left, right)):
             contents[number] += SPACE
     if not before or before[-1] in SPACE + _OPENING:
-        contents[-1] += SPACE if after and after[0] not in SPACE + _CLOSING else ""
+        contents[-1] += SPACE if after and after[0] not in SPACE + _CLOSING and not run[-1].is_break else ""
     else:
-        contents[0] = SPACE + contents[0]
-        contents[-1] += SPACE if after[:1].isalnum() else ""
+        contents[0] = contents[0] if run[0].is_break else SPACE + contents[0]
+        contents[-1] += SPACE if after[:1].isalnum() and not run[-1].is_break else ""
     return [replace(code, content=content) for code, content in zip(run, contents, strict=True)]
 
 
@@ -290,4 +293,4 @@ def _is_next(left: Code, right: Code) -> bool:
 
 def _holds_space(code: Code) -> bool:
     bare = code.content.strip(SPACE)
-    return bool(bare) and len(code.content) == len(bare) + 1
+    return bool(bare) and not code.is_break and len(code.content) == len(bare) + 1

@@ -9,20 +9,17 @@ The words of the translation never change.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 
-from docmt.documents.addresses import find_addresses, find_words_and_addresses
+from docmt.documents.protected_text import find_protected, find_words_and_protected
 from docmt.documents.words import Span, find_words
-from docmt.formats.units import SPACE, Code, Unit
+from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, cover_text, find_ranges, place_atoms
+from docmt.formats.units import Code, Unit
 
 _OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
-_CLOSING = frozenset(",.;:!?…")
 _APOSTROPHES = frozenset("'’")
-_JOINING = frozenset("'’-\N{NON-BREAKING HYPHEN}")
-Stack = tuple[str, ...]
-"""ids of the pairs around a place, the outermost first"""
 Link = tuple[int, int, int, int]
 """start and end of a source word in its sentence, start and end of its target word in the translation"""
 
@@ -39,22 +36,13 @@ class Passage:
     """the best source word of every target word first; None: guessed from equal words and order"""
 
 
-@dataclass(frozen=True)
-class _Atom:
-    """Codes that enclose no words and stay together: a single code, or a pair around nothing or spaces."""
-
-    codes: tuple[Code, ...]
-    offset: int
-    stack: Stack
-
-
 @dataclass
 class _Piece:
     """Text with the pairs around it, or an atom."""
 
     stack: Stack
     text: str = ""
-    atom: _Atom | None = None
+    atom: Atom | None = None
 
 
 @dataclass
@@ -64,8 +52,11 @@ class _Source:
     unit: Unit
     stacks: list[Stack] = field(default_factory=list)
     """of each character"""
-    atoms: list[_Atom] = field(default_factory=list)
+    atoms: list[Atom] = field(default_factory=list)
     pairs: dict[str, tuple[Code, Code]] = field(default_factory=dict)
+    ranges: list[Range] = field(default_factory=list)
+    covers: list[Stack] = field(default_factory=list)
+    """numbers of the ranges around each character"""
 
 
 def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[Code]]:
@@ -75,17 +66,17 @@ def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[C
     """
     source = _read_codes(unit)
     pieces: list[_Piece] = []
-    position, atom = 0, 0
+    position, last = 0, 0
     for passage in passages:
-        atom = _copy(source, position, passage.start, atom, pieces)
-        inner = [each for each in source.atoms[atom:] if each.offset < passage.end]
-        atom += len(inner)
-        pieces += _project(source, passage, inner)
+        first = _find_first(source, passage.start, last)
+        _copy(source, (position, passage.start), (last, first), pieces)
+        last = _find_last(source, passage.end, first)
+        pieces += _project(source, passage, first, last)
         position = passage.end
-    _copy(source, position, len(unit.text), atom, pieces)
+    _copy(source, (position, len(unit.text)), (last, len(source.atoms)), pieces)
     _narrow_pairs(pieces, [id for id, (start, _) in source.pairs.items() if not start.can_copy])
     missing = _find_missing(source, pieces)
-    pieces += [_Piece((), atom=_Atom(source.pairs[id], 0, ())) for id in missing]
+    pieces += [_Piece((), atom=Atom(source.pairs[id], 0, ())) for id in missing]
     return _join_pieces(source, pieces, unit.id), [source.pairs[id][0] for id in missing]
 
 
@@ -98,7 +89,7 @@ def _read_codes(unit: Unit) -> _Source:
         source.stacks += [tuple(stack)] * (code.offset - position)
         position = code.offset
         if code.kind == "single":
-            source.atoms.append(_Atom((code,), code.offset, tuple(stack)))
+            source.atoms.append(Atom((code,), code.offset, tuple(stack)))
         elif code.kind == "open":
             opened.append((code, len(source.atoms), position))
             stack.append(code.id)
@@ -107,71 +98,83 @@ def _read_codes(unit: Unit) -> _Source:
             stack.pop()
             if len(source.atoms) == atoms and not unit.text[begin:position].strip():
                 source.stacks[begin:] = [tuple(stack)] * (position - begin)
-                source.atoms.append(_Atom((start, code), begin, tuple(stack)))
+                source.atoms.append(Atom((start, code), begin, tuple(stack)))
             else:
                 source.pairs.setdefault(code.id, (start, code))
     source.stacks += [tuple(stack)] * (len(unit.text) - position)
+    source.ranges = find_ranges(unit.text, source.atoms)
+    source.covers = cover_text(unit.text, source.atoms, source.ranges)
     return source
 
 
-def _copy(source: _Source, start: int, end: int, atom: int, pieces: list[_Piece]) -> int:
-    """Add the text and the atoms of a part between sentences. Return the index of the next atom."""
-    for position in range(start, end + 1):
-        while atom < len(source.atoms) and source.atoms[atom].offset <= position:
-            pieces.append(_Piece(source.atoms[atom].stack, atom=source.atoms[atom]))
-            atom += 1
-        if position < end:
-            pieces.append(_Piece(source.stacks[position], source.unit.text[position]))
+def _find_first(source: _Source, offset: int, atom: int) -> int:
+    """Return the first atom of a sentence that begins here. Only one that begins a range may stand before its words."""
+    starts = {start for start, end in source.ranges}
+    while atom < len(source.atoms) and source.atoms[atom].offset <= offset:
+        if source.atoms[atom].offset == offset and atom in starts:
+            break
+        atom += 1
     return atom
 
 
-def _project(source: _Source, passage: Passage, atoms: Sequence[_Atom]) -> list[_Piece]:
-    """Return the pieces of a translated sentence."""
+def _find_last(source: _Source, offset: int, atom: int) -> int:
+    """Return the atom after the last one of a sentence that ends here: after its words, only one that ends a range."""
+    ends = {end for start, end in source.ranges}
+    last = atom
+    while atom < len(source.atoms) and source.atoms[atom].offset <= offset:
+        atom += 1
+        if source.atoms[atom - 1].offset < offset or atom - 1 in ends:
+            last = atom
+    return last
+
+
+def _copy(source: _Source, text: tuple[int, int], atoms: tuple[int, int], pieces: list[_Piece]) -> None:
+    """Add the text and the atoms of a part between sentences."""
+    atom, last = atoms
+    for position in range(text[0], text[1] + 1):
+        while atom < last and source.atoms[atom].offset <= position:
+            pieces.append(_Piece(source.atoms[atom].stack, atom=source.atoms[atom]))
+            atom += 1
+        if position < text[1]:
+            pieces.append(_Piece(source.stacks[position], source.unit.text[position]))
+
+
+def _project(source: _Source, passage: Passage, first: int, last: int) -> list[_Piece]:
+    """Return the pieces of a translated sentence. first, last: its atoms."""
     text = source.unit.text[passage.start : passage.end]
-    stacks = source.stacks[passage.start : passage.end]
+    stacks, covers = (each[passage.start : passage.end] for each in (source.stacks, source.covers))
+    atoms = [replace(atom, offset=atom.offset - passage.start) for atom in source.atoms[first:last]]
     visible = {stack for stack, character in zip(stacks, text, strict=True) if not character.isspace()}
     if len(visible) == 1 and not atoms:
         return [_Piece(visible.pop(), passage.target)]
-    whole = _find_undivided(text, stacks, {atom.offset - passage.start for atom in atoms})
-    words, target = (find_words_and_addresses(each, whole) for each in (text, passage.target))
+    whole = _find_undivided(text, stacks, {atom.offset for atom in atoms})
+    words, target = (find_words_and_protected(each, whole) for each in (text, passage.target))
     if not words or not target:
         after = [_Piece(atom.stack, atom=atom) for atom in atoms]
         outer = max(stacks, key=len, default=()) if passage.target.strip() else ()
         return [_Piece(outer, passage.target), *after]
     links = guess_links(text, passage.target) if passage.links is None else passage.links
-    aligned = _align(words, target, links)
-    word_stacks = [max(stacks[start:end], key=len) for start, end in words]
-    target_stacks = _map_stacks(text, words, word_stacks, passage.target, target, aligned)
-    _restore_lost(source, [stacks[start:end] for start, end in words], target_stacks, aligned)
-    numbers_of: dict[int, list[int]] = {}
-    for number, index in enumerate(aligned):
-        if index is not None:
-            numbers_of.setdefault(index, []).append(number)
-    positions = [
-        _leave_word(
-            text,
-            passage.target,
-            atom.offset - passage.start,
-            _find_position(text, words, passage.target, target, numbers_of, atom, atom.offset - passage.start),
-        )
-        for atom in atoms
-    ]
-    parts = _split_words(text, words, stacks, passage.target, target, target_stacks, aligned)
-    return list(_cut(passage.target, *parts, sorted(zip(positions, atoms, strict=True), key=_first)))
+    sentence = AlignedSentence(text, words, passage.target, target, _align(words, target, links))
+    target_stacks = _map_stacks(sentence, [max(stacks[start:end], key=len) for start, end in words])
+    plain = [id for id, (start, _) in source.pairs.items() if start.is_plain]
+    _restore_lost([stacks[start:end] for start, end in words], target_stacks, sentence.aligned, plain)
+    word_covers = [tuple(dict.fromkeys(chain(*covers[start:end]))) for start, end in words]
+    target_covers = _map_stacks(sentence, word_covers)
+    _restore_lost([[stack] for stack in word_covers], target_covers, sentence.aligned)
+    ranges = [(start - first, end - first) for start, end in source.ranges]
+    placed = place_atoms(sentence, atoms, ranges, target_covers)
+    queue = [(place, atoms[index]) for place, index in placed]
+    return list(_cut(passage.target, *_split_words(sentence, stacks, target_stacks), queue))
 
 
 def _find_undivided(text: str, stacks: Sequence[Stack], atoms: set[int]) -> set[str]:
-    """Return the addresses and paths with no code inside. atoms: offsets in the text."""
-    spans = find_addresses(text, with_paths=True)
+    """Return the protected texts with no code inside. atoms: offsets in the text."""
+    spans = [each.span for each in find_protected(text)]
     return {
         text[start:end]
         for start, end in spans
         if len(set(stacks[start:end])) == 1 and atoms.isdisjoint(range(start + 1, end))
     }
-
-
-def _first(pair: tuple[int, _Atom]) -> int:
-    return pair[0]
 
 
 def _align(words: Sequence[Span], target: Sequence[Span], links: Sequence[Link]) -> list[int | None]:
@@ -187,15 +190,10 @@ def _align(words: Sequence[Span], target: Sequence[Span], links: Sequence[Link])
     return by_target
 
 
-def _map_stacks(
-    text: str,
-    words: Sequence[Span],
-    word_stacks: Sequence[Stack],
-    translation: str,
-    target: Sequence[Span],
-    aligned: Sequence[int | None],
-) -> list[Stack]:
+def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list[Stack]:
     """Return the stack of each target word."""
+    text, words, translation = sentence.text, sentence.words, sentence.translation
+    target, aligned = sentence.target, sentence.aligned
     mapped: list[Stack | None] = []
     for (start, end), index in zip(target, aligned, strict=True):
         is_word = any(map(str.isalnum, translation[start:end]))
@@ -239,18 +237,21 @@ def _fill_gaps(stacks: list[Stack | None], opening: Sequence[bool]) -> list[Stac
 
 
 def _restore_lost(
-    source: _Source, words: Sequence[Sequence[Stack]], target_stacks: list[Stack], aligned: Sequence[int | None]
+    words: Sequence[Sequence[Stack]],
+    target_stacks: list[Stack],
+    aligned: Sequence[int | None],
+    plain: Collection[str] = (),
 ) -> None:
     """Give pairs that no target word has to the one whose source word is nearest, unless they show nothing.
 
-    words: stacks of the characters of each source word.
+    words: stacks of the characters of each source word. plain: ids of pairs that show nothing.
     """
     lost: dict[str, dict[int, Stack]] = {}  # stacks with the pair, by source word
-    present = {id for stack in target_stacks for id in stack}
+    present = {*plain, *chain(*target_stacks)}
     for index, stacks in enumerate(words):
         for stack in stacks:
             for id in stack:
-                if id not in present and not source.pairs[id][0].is_plain:
+                if id not in present:
                     lost.setdefault(id, {})[index] = stack
     links = [(number, index) for number, index in enumerate(aligned) if index is not None]
     if not links:
@@ -263,80 +264,13 @@ def _restore_lost(
             target_stacks[number] = (*outer, *inner)
 
 
-def _find_position(
-    text: str,
-    words: Sequence[Span],
-    translation: str,
-    target: Sequence[Span],
-    numbers_of: Mapping[int, Sequence[int]],
-    atom: _Atom,
-    offset: int,
-) -> int:
-    """Return the place of an atom in the translation, in characters. numbers_of: target words by source word."""
-    code = atom.codes[0]
-    count = bisect_left(words, (offset, offset))
-    before, after = range(count), range(count, len(words))
-    touches_next = text[offset : offset + 1].strip() != "" and not code.is_space
-    touches_previous = offset > 0 and not text[offset - 1].isspace()
-    if after and (not before or (touches_next and not touches_previous)):
-        for index in after:
-            if numbers := numbers_of.get(index):
-                return target[numbers[0]][0]
-        return target[-1][1]
-    for index in reversed(before):
-        if numbers := numbers_of.get(index):
-            end = target[_last_of_run(numbers)][1]
-            return _pass_punctuation(text, words, translation, target, index, end, before[-1])
-    return target[0][0] if not code.is_space else target[0][1]
-
-
-def _leave_word(text: str, translation: str, offset: int, position: int) -> int:
-    """Return the place before a word with an apostrophe or a hyphen (j'ai) for an atom that is not within such a word.
-
-    offset, position: positions of the atom in the text and in the translation.
-    """
-    if not _is_within_word(text, offset) and _is_within_word(translation, position):
-        while position and (translation[position - 1].isalnum() or translation[position - 1] in _JOINING):
-            position -= 1
-    return position
-
-
-def _is_within_word(text: str, offset: int) -> bool:
-    """Return whether a place is beside an apostrophe or a hyphen that joins two parts of a word."""
-    return any(
-        text[place : place + 1] in _JOINING and text[place - 1].isalnum() and text[place + 1 : place + 2].isalnum()
-        for place in (offset - 1, offset)
-        if place > 0
-    )
-
-
-def _last_of_run(numbers: Sequence[int]) -> int:
-    """Return the last of the first longest run of consecutive numbers."""
-    best: list[int] = []
-    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        if len(run) > len(best):
-            best = run
-    return best[-1]
-
-
-def _pass_punctuation(
-    text: str, words: Sequence[Span], translation: str, target: Sequence[Span], index: int, end: int, last: int
-) -> int:
-    """Return the end after the punctuation that the source has between the aligned word and the atom."""
-    passed = {text[words[number][0]] for number in range(index + 1, last + 1)}
-    for start, finish in target[bisect_left(target, (end, end)) :]:
-        if start > end:
-            break
-        if not translation[start].isalnum() and translation[start] in passed:
-            end = finish
-    return end
-
-
 def _cut(
-    translation: str, target: Sequence[Span], stacks: Sequence[Stack], placed: Sequence[tuple[int, _Atom]]
+    translation: str, target: Sequence[Span], stacks: Sequence[Stack], queue: list[tuple[int, Atom]]
 ) -> Iterator[_Piece]:
-    """Yield the pieces of a translation: words, what is between them, and atoms at their positions."""
+    """Yield the pieces of a translation: words, what is between them, and atoms at their positions.
+
+    queue: the atoms in their order with their positions.
+    """
     borders: list[tuple[int, int, Stack]] = []
     position, previous = 0, stacks[0]
     for (start, end), stack in zip(target, stacks, strict=True):
@@ -345,11 +279,9 @@ def _cut(
         borders.append((start, end, stack))
         position, previous = end, stack
     borders.append((position, len(translation), previous))
-    queue = [(_move_to_space(translation, position, atom), atom) for position, atom in placed]
-    queue.sort(key=_first)
     for start, end, stack in borders:
         if translation[start:end].isspace():  # no pair of the words around goes on over codes outside of it
-            near = queue[: bisect_right(queue, end, key=_first)]
+            near = queue[: bisect_right(queue, end, key=lambda each: each[0])]
             stack = _common([stack, *(atom.stack for _, atom in near)])
         while queue and queue[0][0] < end:
             place, atom = queue.pop(0)
@@ -361,18 +293,6 @@ def _cut(
             yield _Piece(stack, translation[start:end])
     for _, atom in queue:
         yield _Piece(atom.stack, atom=atom)
-
-
-def _move_to_space(translation: str, position: int, atom: _Atom) -> int:
-    """Return the place of the space that a line break takes, or the position itself. No line begins with a comma."""
-    if atom.codes[0].is_space:
-        end = position
-        while translation[end : end + 1] in _CLOSING:
-            end += 1
-        for place in (end, position, position - 1):
-            if translation[place : place + 1] == SPACE and place >= 0:
-                return place
-    return position
 
 
 def _common(stacks: Sequence[Stack]) -> Stack:
@@ -402,7 +322,7 @@ def _narrow_pairs(pieces: Sequence[_Piece], ids: Sequence[str]) -> None:
         if runs:
             best = max(runs, key=lambda run: sum(len(pieces[index].text) for index in run))
             narrowed[id] = set(best)
-            outside = [other for other in owners.get(best[0], ()) if narrowed[other] >= narrowed[id]]
+            outside = [other for other in owners.get(best[0], ()) if narrowed[other] > narrowed[id]]
             for index in best:
                 owners.setdefault(index, []).append(id)
             _set_run(pieces, id, narrowed[id], spans[id], [*outside, id])
@@ -499,29 +419,27 @@ def guess_links(source: str, target: str) -> list[Link]:
 
 
 def _split_words(
-    text: str,
-    words: Sequence[Span],
-    stacks: Sequence[Stack],
-    translation: str,
-    target: Sequence[Span],
-    target_stacks: Sequence[Stack],
-    aligned: Sequence[int | None],
+    sentence: AlignedSentence, stacks: Sequence[Stack], target_stacks: Sequence[Stack]
 ) -> tuple[list[Span], list[Stack]]:
     """Return the target words with their stacks, cut where the source word has the same letters around a border.
 
     Pairs may be around a part of a word: H<sub>2</sub>O.
 
-    stacks: ids of the pairs around each source character. aligned: index of the source word of each target word.
+    stacks: ids of the pairs around each source character.
     """
     spans: list[Span] = []
     new: list[Stack] = []
-    for (start, end), stack, index in zip(target, target_stacks, aligned, strict=True):
+    for (start, end), stack, index in zip(sentence.target, target_stacks, sentence.aligned, strict=True):
         letters = [stack] * (end - start)
         if index is not None:
-            first, last = words[index]
+            first, last = sentence.words[index]
             inner = stacks[first:last]
             ids = {id for each in inner for id in each}
-            parts = _map_letters(text[first:last], inner, translation[start:end]) if len(set(inner)) > 1 else []
+            parts = (
+                _map_letters(sentence.text[first:last], inner, sentence.translation[start:end])
+                if len(set(inner)) > 1
+                else []
+            )
             if (
                 parts and ids.issuperset(stack) and ids == {id for each in parts for id in each}
             ):  # none is lost, none is added

@@ -33,13 +33,14 @@ _TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}")
 _HEADER_LANGUAGE = re.compile(r"^Language:[ \t]*([^\r\n]*)", re.MULTILINE)
 
 _BREAK = r"(?P<line>[ \t]*(?:\r\n|\r|\n)[ \t]*)"
-_VTT_TOKEN = re.compile(rf"{_BREAK}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>)")
+_READING = r"(?P<reading><rt\b[^<>]*>(?:(?!</?(?:rt|ruby)\b)[\s\S])*(?:</rt>)?)"
+_VTT_TOKEN = re.compile(rf"{_BREAK}|{_READING}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>)")
 _SRT_TOKEN = re.compile(
-    rf"{_BREAK}|<(?P<end>/?)(?P<name>i|b|u|s|font|c|v|lang|ruby|rt)(?![\w-])[^<>\r\n]*>"
+    rf"{_BREAK}|{_READING}|<(?P<end>/?)(?P<name>i|b|u|s|font|c|v|lang|ruby)(?![\w-])[^<>\r\n]*>"
     r"|\{\\(?P<style>[ibus])(?P<on>[01])\}|(?P<other>\{\\[^{}\r\n]*\})",
     re.IGNORECASE,
 )
-_NOT_COPIED = frozenset(("v", "ruby", "rt"))
+_NOT_COPIED = frozenset(("v", "ruby"))
 _DASH = re.compile(r"[-–—‐](?![-–—‐\d])[ \t\u00a0]*")
 _LEAD = re.compile(rf"(?:{_DASH.pattern}|[♪♫][ \t\u00a0]*)+")
 """Dash of a speaker, or marks of music, before a text."""
@@ -63,7 +64,7 @@ class _Token:
     start: int
     end: int
     kind: str
-    """text | space | mark (a dash or music) | line | open | close | alone"""
+    """text | space | mark (a dash or music) | line | reading (of a ruby) | open | close | alone"""
     name: str = ""
     """of a tag"""
     partner: int = 0
@@ -248,7 +249,8 @@ def _add_tag(tokens: list[_Token], opened: list[int], match: re.Match[str]) -> N
     name = (groups["name"] or groups.get("style") or "").lower()
     index = len(tokens)
     if not name:
-        tokens.append(_Token(*match.span(), "line" if groups["line"] else "single"))
+        kind = "line" if groups["line"] else "reading" if groups["reading"] else "single"
+        tokens.append(_Token(*match.span(), kind))
     elif not (groups["end"] or groups.get("on") == "0"):
         tokens.append(_Token(*match.span(), "single", name))
         opened.append(index)
@@ -342,6 +344,8 @@ def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
             builder.open(id, content, can_copy)
         elif token.kind == "close":
             builder.close(opened.pop(), content)
+        elif token.kind == "reading":
+            builder.add_reading(id, content)
         elif token.kind == "single":
             builder.add_alone(id, content)
         else:

@@ -30,6 +30,10 @@ _MAX_SKIPPED = 100
 _MAX_LINE = 40
 """Characters of a line of an address, or of a heading."""
 _GOES_ON = re.compile(r"[.!?…:;,。！？：；，、][\"'”’»)\]]*$")
+BULLET = r"(?:[-*•‣▪–]|\d{1,2}[.)])[ ]+"
+"""Mark of a list item in plain text."""
+_NEW_LINE = r"[ ]*(?:\r(?!\n)|\r?\n|(?:\\r)?\\n|<[bB][rR]\s*/?>)(?:[ \t]|\\t)*"
+_EMPTY_LINE, _NEW_ITEM = re.compile(rf"(?:{_NEW_LINE}){{2,}}"), re.compile(rf"(?:{_NEW_LINE})+{BULLET}")
 _BREAK = re.compile(r"(?:</[\w:]+>)?\s*<(?:\w+:)?(?:br|cr|line-break)\b", re.IGNORECASE)
 """Markup of a line break (`w:br`, `a:br`, `text:line-break`, `<br>`), which a run of Word is closed for."""
 
@@ -52,6 +56,13 @@ class Code:
     the file does not have"""
     is_plain: bool = False
     """whether a pair shows nothing, such as a run without format beside a bold one; it may enclose no word"""
+    follows_space: bool = False
+    """whether it would be `is_space`, but the text has a space before it already"""
+
+    @property
+    def is_break(self) -> bool:
+        """Whether the code is a line break or a tab."""
+        return self.is_space or self.follows_space
 
 
 @dataclass(frozen=True)
@@ -115,6 +126,7 @@ class UnitBuilder:
         self._length = 0
         self._codes: list[Code] = []
         self._opened: list[int] = []  # indices of open codes
+        self._readings: list[tuple[int, str]] = []  # index of the open code around, and markup
         self._ends_with_space = True
         self._last_single: int | None = None  # index of a single code with no text after it
         self._empty_end: int | None = None  # index of the end of a pair without text, with no text after it
@@ -164,6 +176,7 @@ class UnitBuilder:
             self._set_alone(self._opened.pop())
         self._opened.pop()
         start = self._codes[index]
+        content = "".join([*(held for place, held in self._readings if place == index), content])
         self._codes.append(Code(self._length, "close", id, content, start.can_copy))
         if start.offset == self._length:
             self._empty_end = len(self._codes) - 1
@@ -178,6 +191,13 @@ class UnitBuilder:
         self._codes[-2:] = [Code(start.offset, "single", start.id, content)]
         self._parts, self._length, self._ends_with_space = [self.text[: start.offset]], start.offset, False
 
+    def add_reading(self, id: str, content: str) -> None:
+        """Add the reading of a ruby to the end of the innermost pair, or as a single code outside of any."""
+        if self._opened:
+            self._readings.append((self._opened[-1], content))
+        else:
+            self.add_alone(id, content)
+
     def add_alone(self, id: str, content: str, is_space: bool = False) -> None:
         """Add a single code. is_space: see `Code`; no space is added after another one."""
         if is_space and not self._ends_with_space:
@@ -187,7 +207,7 @@ class UnitBuilder:
             self._ends_with_space = True
             self._last_single = None
         else:
-            self._codes.append(Code(self._length, "single", id, content))
+            self._codes.append(Code(self._length, "single", id, content, follows_space=is_space))
             self._last_single = None if is_space else len(self._codes) - 1
 
     def finish(self, id: str = "") -> Unit:
@@ -292,13 +312,19 @@ def is_last_line(before: str, after: str) -> bool:
 
 
 def find_line_spans(unit: Unit) -> Iterator[tuple[int, int]]:
-    """Yield the characters of the lines of a unit that end at its end, at an empty line, or by `is_last_line`."""
-    breaks = [code.offset for code in unit.codes if code.kind == "single" and _BREAK.match(code.content)]
-    borders = [0, *breaks, len(unit.text)]
+    """Yield the characters of the lines of a unit that end at its end, at an empty line, or by `is_last_line`.
+
+    In plain text only lines before an item of a list, or before an empty line and no small letter, end.
+    """
+    patterns = (_BREAK.match, _EMPTY_LINE.fullmatch, _NEW_ITEM.fullmatch)
+    kinds = [(code.offset, [each(code.content) for each in patterns]) for code in unit.codes if code.kind == "single"]
+    breaks = [(offset, kind) for offset, kind in kinds if any(kind)]
+    borders = [0, *(offset for offset, _ in breaks), len(unit.text)]
     lines = [unit.text[start:end].strip() for start, end in pairwise(borders)]
     start = 0
-    for end, (before, after) in zip(breaks, pairwise(lines), strict=True):
-        if not before or not after or is_last_line(before, after):
+    for (end, (is_break, is_empty, is_item)), (before, after) in zip(breaks, pairwise(lines), strict=True):
+        is_last = is_break and (not before or not after or is_last_line(before, after))
+        if is_last or is_item or (is_empty and not after[:1].islower()):
             yield start, end
             start = end
     yield start, len(unit.text)

@@ -50,6 +50,7 @@ _PAIRS = frozenset(f"{{{WORD}}}{name}" for name in ("ins", "moveTo", "dir", "bdo
 _CONTROL, _CONTROL_CONTENT = f"{{{WORD}}}sdt", f"{{{WORD}}}sdtContent"
 _FORMULAS = (f"{{{MATH}}}oMath", f"{{{MATH}}}oMathPara")
 _SPACES = frozenset(f"{{{WORD}}}{name}" for name in ("tab", "br", "cr", "ptab"))
+_RUBY, _RUBY_BASE = f"{{{WORD}}}ruby", f"{{{WORD}}}rubyBase"
 _NO_BREAK_HYPHEN = f"{{{WORD}}}noBreakHyphen"
 _CHARACTERS = _SPACES | {_NO_BREAK_HYPHEN, *(f"{{{WORD}}}{name}" for name in ("softHyphen", "sym"))}
 _MARKS = frozenset((_FIELD_MARK, _INSTRUCTION))
@@ -378,6 +379,9 @@ class _StoryReader:
             if texts and not _is_hidden(form):
                 self._file.skipped.append(Skipped("code", "".join(each.text() for each in texts)))
             self._builder.add_alone(raw)
+            return
+        if base := run.find(_RUBY, _RUBY_BASE):
+            self._add_pair(run, base, can_copy=False)
             return
         if not texts and not all(child.name in _CHARACTERS for child in content):
             self._builder.add_alone(raw, span=self._hold(run))

@@ -171,14 +171,15 @@ class XliffFile(UnitFile):
         builder = UnitBuilder(hold_spaces=True)
         _InlineReader(self._file, self._core, builder).add(source.children)
         unit = _hide_placeholders(builder.finish(id))
-        if not has_letters(unit.text):
+        is_icu = is_icu_message(source.text())
+        if not has_letters(unit.text) and not is_icu:
             return None
         if not reason and self._is_translated(entry, source, target):
             reason = "translated segments"
-        if not reason and is_icu_message(source.text()):
+        if not reason and is_icu:
             reason = "ICU messages"
         if reason:
-            self.skip(reason, unit.text)
+            self.skip(reason, unit.text or source.text())
             return None
         return self.add_unit(unit)
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
-from docmt.cli.options import ModelOptions, Parser, load_translator
+from docmt.cli.options import ModelOptions, Parser, ProtectOptions, load_translator
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulkOptions(ModelOptions):
+class BulkOptions(ModelOptions, ProtectOptions):
     """The options of the command."""
 
     model: str = option(positional=True, metavar="MODEL")

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
 from docmt.cli.model_arguments import check_models, check_unique, is_model_path, short_names
-from docmt.cli.options import ModelOptions, Parser, changed, load_translator
+from docmt.cli.options import ModelOptions, Parser, ProtectOptions, changed, load_translator
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
@@ -96,7 +96,7 @@ class ScoredSystem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(ModelOptions):
+class EvaluateOptions(ModelOptions, ProtectOptions):
     """The options of the command."""
 
     hypothesis: list[str] = option([], metavar="FILE")

@@ -197,7 +197,8 @@ def _fingerprint(translator: Translator, files: Sequence[TranslationJob], option
     search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     search |= {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
-    files_options = {"--fields": options.fields, "--bilingual": options.bilingual}
+    protect = list(translator.protection.patterns) if translator.protection else "none"
+    files_options = {"--fields": options.fields, "--bilingual": options.bilingual, "--protect": protect}
     return {**facts, **{name: value for name, value in files_options.items() if value}, **search}
 
 
@@ -383,12 +384,7 @@ def _translate(
 ) -> None:
     """Translate the documents of these files. Failed parts do not stop the others. earlier: equal ones."""
     sizes = [len(document) for writer in writers for document in writer.file.documents]
-    documents = [
-        # Records of JSONL have the words of the model, to which their scores belong.
-        translator.prepare(document, with_addresses=True) if writer.file.format == "jsonl" else document
-        for writer in writers
-        for document in writer.file.documents
-    ]
+    documents = [document for writer in writers for document in writer.file.documents]
     copies = translator.count_copies(documents, earlier)
     starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
     done = {}

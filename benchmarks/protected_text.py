@@ -1,0 +1,73 @@
+"""Count what a model loses and invents in sentences with protected text, with and without protection.
+
+python -m benchmarks.protected_text MODEL [SENTENCES OF A KIND]
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import string
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import docmt
+from docmt.documents.numbers import read_digits
+from docmt.documents.protected_text import find_protected, load_kinds
+
+FRAMES = [line for line in Path(__file__).with_name("addresses.txt").read_text().splitlines() if line]
+SEARCH = docmt.SearchConfig(beam=1)
+
+
+def vary(chance: random.Random, example: str) -> str:
+    """Return an example with other digits, and the letters of its longest Latin word replaced by others of its case."""
+    text = re.sub(r"\d", lambda digit: chance.choice("123456789"), example)
+    word = max(re.findall(r"[a-z]{3,}", text), key=len, default="")
+    return text.replace(word, "".join(chance.choices(string.ascii_lowercase, k=len(word))), 1) if word else text
+
+
+def make_sentences(kind: dict[str, object], language: str, count: int) -> Iterator[tuple[str, list[str]]]:
+    """Yield sentences with texts of a kind in place of the addresses of the frames, and these texts."""
+    chance, examples = random.Random(1), list(map(str, kind["examples"]))  # type: ignore[call-overload]
+    while count:
+        frame, items = chance.choice(FRAMES), list[str]()
+        for part in reversed(find_protected(frame)):
+            items.append(vary(chance, chance.choice(examples)))
+            frame = frame[: part.span[0]] + items[-1] + frame[part.span[1] :]
+        found = [frame[slice(*part.span)] for part in find_protected(frame, language) if part.kind == kind["name"]]
+        if sorted(found) == sorted(items):  # another kind may have found a varied one
+            count -= 1
+            yield frame, items
+
+
+def main() -> None:
+    """Print a row for each kind."""
+    model, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200
+    translators = [docmt.Translator(model, search=SEARCH, protect=protect) for protect in (None, ())]
+    language = translators[0].languages[0]
+    print("| kind | texts | lost without | invented without | lost | invented |\n|---|---|---|---|---|---|")
+    for kind in load_kinds():
+        if kind.get("in") == "messages":
+            continue
+        sentences = list(make_sentences(kind, language, count))
+        row = [kind["name"], str(sum(len(items) for _, items in sentences))]
+        for translator in translators:
+            lost = invented = 0
+            for (source, items), target in zip(
+                sentences, translator.translate([each for each, _ in sentences]), strict=True
+            ):
+                lost += sum((Counter(items) - Counter(item for item in items if item in target)).values())
+                rest_source, rest_target = source, target
+                for item in items:
+                    rest_source, rest_target = rest_source.replace(item, " "), rest_target.replace(item, " ")
+                known = read_digits(rest_source)
+                invented += sum(digits not in known for digits in re.findall(r"\d+", rest_target))
+                invented += rest_target.count("\ufffd")
+            row += [str(lost), str(invented)]
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""Numbers in digits of a sentence and its translation, compared by value.
+
+Numbers may be written differently: with other separators, on a clock of 12 hours, or with a month by its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from difflib import SequenceMatcher
+from typing import Literal, TypeVar
+
+# Groups of three digits are one number with any separator: 1,234.5, 1.234,5, 1 234,5 and 1'234.5. So are an hour and
+# its minutes: 18:30, 18h30 and 18 h 30.
+_NUMBER = re.compile(
+    r"\d{1,3}(?:(?:[.,'’\u00a0\u202f ]|, )\d{3})+(?!\d)(?:[.,]\d+)?|\d{1,2}(?::|\s?[hH]\s?)\d\d(?!\d)|"
+    r"(?<![\w.,)])\.\d{1,4}(?!\d)|\d+(?:[.,]\d+)?"
+)
+_HOUR = re.compile(r"\s?[hH]\s?")
+_TIME = re.compile(r"(\d{1,2})(?:[:.](\d\d))?")
+_AFTERNOON = re.compile(r"\d\s?p\.?m\b|\b(?:afternoon|evening|at night)\b", re.IGNORECASE)
+_AFTER_MIDNIGHT = re.compile(r"\b12(?:[:.]\d\d)?\s?a\.?m\b", re.IGNORECASE)
+# The fraction of a number. Three digits after a separator are a group of thousands, except after a single zero.
+_FRACTION = re.compile(r"(?:(?<=^0)[.,]|^\.|[.,](?!\d{3}$))(\d+)$")
+_THOUSANDS = re.compile(r"\d{1,3}[.,]\d{3}")
+# Two numbers with a point are a day and a month only with another point and more text, or a year.
+_DATE = re.compile(
+    r"\b\d{1,2}(?:/\d{1,2}(?:/\d{2,4})?|-\d{1,2}-\d{2,4}|\.\d{1,2}\.(?:\d{2,4}|(?=\s*\S)))(?!\d)|"
+    r"(?<=\b(?:[Aa]m|[Oo]n|[Ll]e) )\d{1,2}\.\d{1,2}\.$|\b\d{4}-\d{2}-\d{2}\b"
+)
+_LAST_MONTH = 12
+_CONVERTED = re.compile(
+    r"(?<![a-z])(?:ft|feet|foot|inch(?:es)?|miles?|mph|pounds?|lbs?|gallons?|yards?|acres?|ounces?|fahrenheit)\b"
+)
+"""Units of measurement that other languages do not use."""
+_SCALE = re.compile(
+    r"hund[re]|honderd|\bcento|\bcien|thousand|tausend|duizend|\btus|\btys|mila\b|\bmill?(?:e|es|iers?)?\b|тыс|"
+    r"\d\s?[km]\b|k€|milli|mili[oó]|miljo|milh|\bmio\b|mln|млн|миллио|miljard|mrd|mld|bn\b|\bbil|\btri|млрд|миллиард"
+)
+"""Words for a power of ten, with which 0.5 million may be 500,000."""
+_MAX_UNMATCHED = 100
+"""Unmatched numbers of a sentence up to which other ways of writing them are tried. More are no prose."""
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """A part of a text that its translation must have too, with its (start, end)."""
+
+    text: str
+    span: tuple[int, int]
+
+    @property
+    def key(self) -> str:
+        """The text that is compared."""
+        return self.text
+
+
+Certainty = Literal["sure", "likely", "possible"]
+PieceKind = TypeVar("PieceKind", bound=TextPiece)
+Unmatched = tuple[Sequence[TextPiece], Sequence[TextPiece], Certainty]
+"""(pieces missing in the target, pieces added in the target, certainty)"""
+
+
+def subtract(pieces: Sequence[PieceKind], others: Sequence[PieceKind]) -> list[PieceKind]:
+    """Return the pieces that occur more often than in `others`: those left once equal ones are paired."""
+    unused = Counter(other.key for other in others)
+    missing = []
+    for piece in pieces:
+        if unused[piece.key]:
+            unused[piece.key] -= 1
+        else:
+            missing.append(piece)
+    return missing
+
+
+class Number(TextPiece):
+    """A number written in digits."""
+
+    @property
+    def with_colon(self) -> str:
+        """The text, with a colon between an hour and its minutes."""
+        return _HOUR.sub(":", self.text)
+
+    @property
+    def key(self) -> str:
+        """The time, or the value: digits without separators of thousands, and a point before the fraction if not 0."""
+        if ":" in self.with_colon:
+            return self.with_colon
+        fraction = _FRACTION.search(self.text)
+        whole = re.sub(r"\D", "", self.text[: fraction.start()] if fraction else self.text).lstrip("0") or "0"
+        return f"{whole}.{fraction[1]}".rstrip("0").rstrip(".") if fraction else whole
+
+    @property
+    def parts(self) -> list[str]:
+        """The numbers between the separators, without leading zeros."""
+        return [part.lstrip("0") or "0" for part in re.split(r"\D+", self.text)]
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The numbers of a sentence or of its translation."""
+
+    text: str
+    language: str
+    numbers: Sequence[Number]
+    dates: Sequence[tuple[int, int]]
+
+    @classmethod
+    def from_text(cls, text: str, language: str) -> _Side:
+        numbers = [Number(match[0], match.span()) for match in _NUMBER.finditer(text)]
+        return cls(text, language, numbers, [date.span() for date in _DATE.finditer(text)])
+
+    def is_in_date(self, number: Number) -> bool:
+        return any(start <= number.span[0] and number.span[1] <= end for start, end in self.dates)
+
+    def has_all(self, parts: Sequence[str]) -> bool:
+        """Return whether all parts are numbers of their own."""
+        return {number.text.lstrip("0") or "0" for number in self.numbers}.issuperset(parts)
+
+
+def find_unmatched_numbers(source: str, target: str, languages: tuple[str, str], max_in_words: int) -> Unmatched:
+    """Return the numbers in digits that only one side has.
+
+    It is only possible that something is wrong where the other side may have them in words (all up to `max_in_words`),
+    in other words of scale (0.5 million and 500,000), or in other units of measurement.
+    """
+    sides = _Side.from_text(source, languages[0]), _Side.from_text(target, languages[1])
+    missing, added = subtract(sides[0].numbers, sides[1].numbers), subtract(sides[1].numbers, sides[0].numbers)
+    if max(len(missing), len(added)) <= _MAX_UNMATCHED:
+        missing = [number for number in missing if not _is_written_otherwise(number, *sides)]
+        added = [number for number in added if not _is_written_otherwise(number, *reversed(sides))]
+    is_scaled = _SCALE.search(f"{source}\n{target}".lower()) is not None and _are_scaled(missing, added)
+    if is_scaled or _CONVERTED.search(source.lower()):
+        return missing, added, "possible"
+    if missing and added:
+        return missing, added, "sure"
+    return missing, added, "possible" if all(_is_small(each, max_in_words) for each in missing + added) else "likely"
+
+
+def _are_scaled(missing: Sequence[Number], added: Sequence[Number]) -> bool:
+    """Return whether the numbers, in order, differ by powers of a thousand only: 0.5 (million) and 500,000."""
+    keys = [number.key for number in (*missing, *added)]
+    if len(missing) != len(added) or any(key == "0" or ":" in key for key in keys):
+        return False
+    pairs = zip(missing, added, strict=True)
+    return all((Decimal(one.key) / Decimal(other.key)).log10() % 3 == 0 for one, other in pairs)
+
+
+def _is_small(number: Number, most: int) -> bool:
+    value = number.key.removesuffix(":00")
+    return value.isdecimal() and len(value) < 4 and int(value) <= most
+
+
+def _is_written_otherwise(number: Number, side: _Side, other: _Side) -> bool:
+    """Return whether the other side has a number of `side` in another form, or may omit it."""
+    times = _read_times(number, side, other)
+    if any(
+        number.key == each.key  # repeated less often
+        or _read_decimal(number, side.language) == _read_decimal(each, other.language)
+        or _is_two_digit_year(number.text, each.text)
+        or not times.isdisjoint(_read_times(each, side, other))
+        for each in other.numbers
+    ):
+        return True
+    if number.text.isdecimal():
+        hours = {str(hour) for hour, _ in times} | {number.parts[0]}
+        is_part = any(not hours.isdisjoint(_split_number(each, other, side)) for each in other.numbers)
+    else:  # hour and minutes, day and month, or article and paragraph
+        first, *rest = number.parts
+        is_part = other.has_all(rest) and any(other.has_all([start]) for start in {first, *(str(h) for h, _ in times)})
+    if is_part:
+        return True
+    if not side.is_in_date(number):
+        return False
+    if other.dates:  # the same day, otherwise written
+        return all(any(part in _split_number(each, other, side) for each in other.numbers) for part in number.parts)
+    return any(int(part) <= _LAST_MONTH for part in number.parts)
+
+
+def _read_times(number: Number, *sides: _Side) -> set[tuple[int, str]]:
+    """Return the times that a number may be, as hour and minutes: two on a clock of 12 hours."""
+    time = _TIME.fullmatch(number.with_colon)
+    if time is None:
+        return set()
+    hour, minutes = int(time[1]), time[2] or "00"
+    hours = {hour}
+    if any(_AFTERNOON.search(side.text) for side in sides) and hour not in (0, 12):
+        hours |= {hour + 12, hour - 12}
+    if any(_AFTER_MIDNIGHT.search(side.text) for side in sides) and hour == 12:
+        hours |= {0}
+    return {(each, minutes) for each in hours if 0 <= each <= 24}
+
+
+def _split_number(number: Number, side: _Side, other: _Side) -> list[str]:
+    """Return the parts of a number that the other side may write apart: of a date, a time, or article 4.5."""
+    is_time = ":" in number.with_colon or (_TIME.fullmatch(number.text) and number.parts[0] != "0")
+    return number.parts if is_time or side.is_in_date(number) or other.has_all(number.parts) else []
+
+
+def _read_decimal(number: Number, language: str) -> str:
+    """Return the value of a number that may have three decimals, in the language of its text: 99.900 in English."""
+    point = "." if language == "en" else ","
+    if language and point in number.text and _THOUSANDS.fullmatch(number.text):
+        return number.text.replace(",", ".").rstrip("0").rstrip(".")
+    return number.key
+
+
+def _is_two_digit_year(one: str, other: str) -> bool:
+    """Return whether one number is a year and the other its last two digits."""
+    short, year = sorted((one, other), key=len)
+    return len(short) == 2 and year.isdecimal() and year[:2] in ("18", "19", "20") and year[2:] == short
+
+
+_SEPARATORS = {"en": ",.", "fr": "\u00a0,", "de": ".,", "es": ".,", "it": ".,", "nl": ".,", "pt": ".,"}
+"""Between thousands, and before the fraction."""
+_SIGNS = {
+    "%": r"percent|per cent|pour.?cent|prozent|por ?cien|per ?cento|por ?cento|procent|%",
+    "€": r"eur[oó]|€|\bEUR\b",
+    "£": r"pound|livre|pfund|libra|sterlin|esterlin|\bpond|£|\bGBP\b",
+    "$": r"d[oó]l+ar|\$|\bUSD\b",
+}
+"""Signs beside numbers, with the words that stand for them."""
+_SIMILAR = 0.6
+
+
+def read_digits(number: str) -> str:
+    """Return the digits of a number as ASCII, without separators."""
+    return "".join(str(int(each)) for each in number if each.isdecimal())
+
+
+def is_similar(one: str, other: str) -> bool:
+    """Return whether a number may be another one that a model spelled wrongly."""
+    return SequenceMatcher(None, one, other, autojunk=False).ratio() >= _SIMILAR
+
+
+def repair_numbers(source: str, target: str, languages: tuple[str, str]) -> str:
+    """Return the translation with the numbers of the source that it spells wrongly, and with their lost signs.
+
+    languages: codes, by which separators and the side of a sign are chosen.
+    """
+    if not any(map(str.isdecimal, source)):
+        return target
+    missing, added, certainty = find_unmatched_numbers(source, target, languages, 12)
+    replaced: dict[tuple[int, int], str] = {}
+    for number in missing if certainty != "possible" else ():
+        free = (each for each in added if each.span not in replaced)
+        match = next((each for each in free if is_similar(read_digits(number.text), read_digits(each.text))), None)
+        if match is not None:
+            replaced[match.span] = _write_number(number.text, languages)
+    for (start, end), text in sorted(replaced.items(), reverse=True):
+        target = target[:start] + text + target[end:]
+    return _restore_signs(source, target, languages)
+
+
+def _write_number(number: str, languages: tuple[str, str]) -> str:
+    """Return a number with the separators of the target language."""
+    one, other = (_SEPARATORS.get(language[:2]) for language in languages)
+    return number if one is None or other is None else number.translate(str.maketrans(one, other))
+
+
+def _restore_signs(source: str, target: str, languages: tuple[str, str]) -> str:
+    """Return the translation with each sign beside a number that it has neither as a sign nor as a word."""
+    for sign, words in _SIGNS.items():
+        if sign not in source or re.search(words, target, re.IGNORECASE):
+            continue
+        beside = re.search(rf"{re.escape(sign)}\s?(?P<a>\d[\d.,]*)|(?P<b>\d[\d.,]*)\s?{re.escape(sign)}", source)
+        if beside is None:
+            continue
+        key = Number((beside["a"] or beside["b"]).rstrip(".,"), (0, 0)).key
+        for match in _NUMBER.finditer(target):
+            if Number(match[0], match.span()).key == key:
+                is_before = languages[1][:2] in ("en", "nl") and sign != "%"
+                place = match.start() if is_before else match.end()
+                space = "" if languages[1][:2] == "en" else "\u00a0"
+                target = target[:place] + (sign + space if is_before else space + sign) + target[place:]
+                break
+    return target

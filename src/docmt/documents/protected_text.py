@@ -1,0 +1,386 @@
+"""Text that must come out as it is: addresses, placeholders, codes, foreign scripts, signs. No language changes it.
+
+The kinds are in protected_text.yaml. A sentence is translated with a year in place of each, which is put back: a model
+copies a year, which no language writes with separators, and every corpus has many. Signs are taken out instead.
+What the model does not copy is put beside the words that it stood beside, so nothing is lost. What is left of a year is
+removed, so nothing is invented. The measurements are in docs/contributing/benchmarks/files.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import yaml
+
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import read_text
+from docmt.core.settings import quote
+from docmt.documents.numbers import is_similar, read_digits, repair_numbers
+from docmt.documents.words import Span, WordLink, find_words, has_letters
+
+_CLASSES = {
+    # scripts without spaces, whose words may stand beside an address at once
+    r"\p{unspaced}": r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u9fff\uff00-\uffef",
+    # emoji, arrows, shapes, dingbats, mathematics, private use; but no minus
+    r"\p{sign}": (
+        r"\u00a9\u00ae\u2020-\u2023\u203b\u2117\u2120\u2122\u2190-\u2211\u2213-\u23ff\u2460-\u24ff\u2500-\u2bff"
+        r"\u3013\u3030\u303d\u3297\u3299\ue000-\uf8ff\U0001f000-\U0001faff\U000e0020-\U000e007f"
+    ),
+    # other scripts than the Latin one
+    r"\p{foreign}": (
+        r"[\u0370-\u1cff\u1f00-\u1fff\u2c80-\u2ddf\u2e80-\u2fdf\u3005-\u3007\u3040-\ua69f\ua840-\uab2f\uabc0-\ud7ff"
+        r"\uf900-\ufaff\ufb1d-\ufdff\ufe70-\ufefc\uff66-\uffdc\U00010000-\U0001bfff\U00020000-\U0003ffff]"
+    ),
+}
+"""Parts of character classes by their names in the patterns."""
+_UNSPACED = re.compile(rf"[{_CLASSES[chr(92) + 'p{unspaced}']}]")
+_END = ".,;:!?)]}’"
+_YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
+"""1857, 1868, 1879 and so on: far from each other, so that a model does not confuse those of a sentence."""
+_DIGITS = re.compile(r"\d+(?:[.,'’ \u00a0\u202f]\d{3}(?!\d))*")
+"""With digits of any script, because models into Arabic or Persian write theirs."""
+_LAST_MARKS = re.compile(r"[.!?…。！？]*\s*\Z")
+_JOINING = "'’-\u2011"
+_CLOSING = ")]}»”’.,;:!?…%"
+
+
+class Protected(NamedTuple):
+    """A protected part of a text."""
+
+    span: Span
+    kind: str
+    """name of its kind"""
+    is_sign: bool
+
+
+@cache
+def load_kinds() -> list[dict[str, Any]]:
+    """Return the kinds with their patterns, whose character classes are complete, in the order that they are tried."""
+    text = files("docmt.documents").joinpath("protected_text.yaml").read_text(encoding="utf-8")
+    kinds: list[dict[str, Any]] = yaml.load(text, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)
+    for kind in kinds:
+        for name, characters in _CLASSES.items():
+            kind["patterns"] = [pattern.replace(name, characters) for pattern in kind["patterns"]]
+    return kinds
+
+
+def read_patterns(path: str) -> list[str] | None:
+    """Return the regular expressions of a file, one a line, without comments; None for `none`.
+
+    Raises DocmtError for a file that cannot be read, and for a line that is no regular expression.
+    """
+    if path == "none":
+        return None
+    patterns = []
+    for number, line in enumerate(read_text(path).splitlines() if path else (), 1):
+        try:
+            if line.strip() and not line.startswith("#"):
+                patterns.append(re.compile(line.strip()).pattern)
+        except re.error as error:
+            raise DocmtError(f"{path}, line {number}: {error} in {quote(line)}: give a regular expression") from error
+    return patterns
+
+
+@cache
+def _select_kinds(language: str, in_messages: bool, extra: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the kinds of the texts of a language, those of the user first."""
+    language = re.split(r"[-_]", language.lower())[0]
+    kinds: list[dict[str, Any]] = [{"name": "own pattern", "patterns": extra}] if extra else []
+    for kind in load_kinds():
+        is_known = language in kind.get("languages", [language])
+        is_other = "other_languages" not in kind or (language and language not in kind["other_languages"])
+        if is_known and is_other and (in_messages or kind.get("in") != "messages"):
+            kinds.append(kind)
+    return kinds
+
+
+@cache
+def _compile(patterns: tuple[tuple[str, ...], ...]) -> re.Pattern[str]:
+    """Return the pattern that has a group for each of these kinds."""
+    return re.compile("|".join(f"(?P<k{number}>{'|'.join(each)})" for number, each in enumerate(patterns)))
+
+
+def find_protected(
+    text: str, language: str = "", *, in_messages: bool = False, extra: Sequence[str] = ()
+) -> list[Protected]:
+    """Return the protected parts of a text, in order.
+
+    language: code of its language; empty: any. in_messages: whether it is a string of a program. extra: patterns of
+    the user, which come first.
+    """
+    kinds = [
+        kind
+        for kind in _select_kinds(language, in_messages, tuple(extra))
+        if "needs" not in kind or re.search(kind["needs"], text)
+    ]
+    found = []
+    for match in _compile(tuple(tuple(kind["patterns"]) for kind in kinds)).finditer(text) if kinds else ():
+        kind = kinds[int((match.lastgroup or "k0")[1:])]
+        content = _strip_punctuation(match[0]) if kind["name"] in ("address", "path") else match[0]
+        if content:
+            found.append(Protected((match.start(), match.start() + len(content)), kind["name"], bool(kind.get("sign"))))
+    return found
+
+
+def find_words_and_protected(text: str, whole: Collection[str]) -> list[Span]:
+    """Return the words of a text as `find_words` does, each of these protected texts as one word."""
+    words = find_words(text)
+    starts, ends = {start for start, _ in words}, {end for _, end in words}
+    spans = [each.span for each in find_protected(text)] if whole else []
+    undivided = [(a, b) for a, b in spans if a in starts and b in ends and text[a:b] in whole]
+    inside = {place for start, end in undivided for place in range(start, end)}
+    return sorted([*undivided, *(span for span in words if span[0] not in inside)])
+
+
+def _strip_punctuation(address: str) -> str:
+    """Return an address without the punctuation of its sentence; a bracket that it opens itself stays closed."""
+    stripped = address.rstrip(_END)
+    is_open = stripped.count("(") > stripped.count(")")
+    return stripped + ")" if is_open and address.startswith(")", len(stripped)) else stripped
+
+
+class _Edit(NamedTuple):
+    """Characters of a text, and what replaces them."""
+
+    span: Span
+    text: str
+    item: Span
+    """the protected text, in characters of the source sentence"""
+
+    @property
+    def growth(self) -> int:
+        return len(self.text) - (self.span[1] - self.span[0])
+
+
+class Protection:
+    """Hides the protected texts of sentences from a model, and puts them back into the translations."""
+
+    def __init__(self, languages: tuple[str, str] = ("", ""), patterns: Sequence[str] = ()) -> None:
+        """languages: codes of source and target; empty: any. patterns: of the user, see `find_protected`."""
+        self._languages, self.patterns = languages, tuple(patterns)
+
+    def hide(self, sentence: str) -> str:
+        """Return a source sentence with a year for each protected text, and without signs."""
+        return _apply(sentence, self._choose(sentence))
+
+    def restore(self, target: str, source: str) -> str:
+        """Return the translation of `hide(source)` with all protected texts.
+
+        Sentences without words are copied. A number of the source that the translation spells wrongly is written as in
+        the source.
+        """
+        edits = self._choose(source)
+        hidden = _apply(source, edits)
+        if not has_letters(hidden):
+            return source
+        target = repair_numbers(hidden, target, self._languages)
+        if "\ufffd" not in source:
+            target = target.replace("\ufffd", "")
+        return _apply(target, _put_back(target, edits, source, hidden)) if edits else target
+
+    def hide_pair(self, source: str, target: str) -> tuple[str, str]:
+        """Return a source sentence and its translation with the same year for each protected text that both have."""
+        hidden, edits = self._find_common(source, target)
+        return _apply(source, hidden), _apply(target, edits)
+
+    def restore_links(self, links: Sequence[WordLink], source: str, target: str) -> tuple[WordLink, ...]:
+        """Return the links of the words of a sentence and its translation from those of `hide_pair`.
+
+        The words of a protected text are linked with themselves.
+        """
+        hidden, edits = self._find_common(source, target)
+        if target == source and not has_letters(_apply(source, hidden)):
+            return tuple(WordLink(span, span, 1.0, True) for span in find_words(source))
+        if not hidden:
+            return tuple(links)
+        return tuple(_move_links(links, _invert(hidden, source), _invert(edits, target), source))
+
+    def _choose(self, sentence: str) -> list[_Edit]:
+        """Return the edits that put years, which the sentence does not have, in place of its protected texts."""
+        found = find_protected(sentence, self._languages[0], extra=self.patterns)
+        digits = "".join(str(int(each)) for each in sentence if each.isdecimal()) if found else ""
+        years = (year for year in _YEARS if year not in digits)  # also not as 1,857, which some languages write as 1857
+        edits: list[_Edit] = []
+        for part in found:
+            if part.is_sign:
+                edits.append(_take_out(sentence, part.span))
+                continue
+            item = _widen(sentence, part.span)
+            if edits and edits[-1].text.strip() and item[0] <= edits[-1].item[1]:  # two that touch are one
+                year, item = edits[-1].text.strip(), (edits.pop().item[0], item[1])
+            else:
+                year = next(years, "")
+            left, right = _touch_letters(sentence, item)
+            edits.append(_Edit(item, f"{' ' * left}{year}{' ' * right}", item))
+        return edits
+
+    def _find_common(self, source: str, target: str) -> tuple[list[_Edit], list[_Edit]]:
+        """Return the edits of a source sentence and its translation that hide what both have."""
+        hidden, by_text = self._choose(source), dict[str, list[_Edit]]()
+        for edit in hidden:
+            by_text.setdefault(source[slice(*edit.item)], []).append(edit)
+        longest_first = "|".join(map(re.escape, sorted(by_text, key=len, reverse=True)))
+        edits = []
+        for match in re.finditer(longest_first, target) if hidden else ():
+            equal = by_text[match[0]]  # one that comes several times has several years
+            edit = equal.pop(0) if len(equal) > 1 else equal[0]
+            edits.append(
+                edit._replace(span=match.span()) if edit.text.strip() else _take_out(target, match.span(), edit)
+            )
+        common = {edit.item for edit in edits}
+        return [edit for edit in hidden if edit.item in common], edits
+
+
+def _take_out(text: str, span: Span, edit: _Edit | None = None) -> _Edit:
+    """Return the edit that takes signs out of a text, with one of the spaces around them."""
+    start, end = span
+    before, after = text[start - 1 : start], text[end : end + 1]
+    if before == " " and (not after or after.isspace() or after in _CLOSING):
+        start -= 1
+    elif after == " " and not before:
+        end += 1
+    glue = " " if before.isalnum() and after.isalnum() else ""
+    return _Edit((start, end), glue, edit.item if edit else span)
+
+
+def _widen(text: str, span: Span) -> Span:
+    """Return the span with the digits that touch it: a year beside these would be another number."""
+    start, end = span
+    while start and text[start - 1].isdecimal():
+        start -= 1
+    while end < len(text) and text[end].isdecimal():
+        end += 1
+    return start, end
+
+
+def _touch_letters(text: str, span: Span) -> tuple[bool, bool]:
+    """Return whether letters of a script with spaces touch a span on the left and on the right."""
+    sides = text[: span[0]][-1:], text[span[1] : span[1] + 1]
+    left, right = (side.isalpha() and not _UNSPACED.match(side) for side in sides)
+    return left, right
+
+
+def _apply(text: str, edits: Iterable[_Edit]) -> str:
+    """Return the text after edits in the order of their spans."""
+    parts, position = [], 0
+    for edit in edits:
+        parts += [text[position : edit.span[0]], edit.text]
+        position = max(position, edit.span[1])
+    return "".join([*parts, text[position:]])
+
+
+def _invert(edits: Sequence[_Edit], text: str) -> list[_Edit]:
+    """Return the edits that put the protected texts back into a text."""
+    inverse, shift = [], 0
+    for (start, end), year, item in edits:
+        inverse.append(_Edit((start + shift, start + shift + len(year)), text[start:end], item))
+        shift += len(year) - (end - start)
+    return inverse
+
+
+def _put_back(target: str, hidden_edits: Sequence[_Edit], source: str, hidden: str) -> list[_Edit]:
+    """Return the edits that put the protected texts of a source sentence into the translation of the hidden one."""
+    missing = {year: edit.item for edit in hidden_edits if (year := edit.text.strip())}
+    years, known = set(missing), {read_digits(match[0]) for match in _DIGITS.finditer(hidden)}
+    edits: list[_Edit] = []
+    others: list[re.Match[str]] = []  # a second time, or no number of the source
+    for match in _DIGITS.finditer(target):
+        year = read_digits(match[0])
+        if year in missing:
+            edits.append(_write_item(target, match.span(), source, missing.pop(year)))
+        elif years and (year in years or year not in known):
+            others.append(match)
+    for match in others:
+        if missing:
+            edits.append(_write_item(target, match.span(), source, missing.pop(next(iter(missing)))))
+        elif any(is_similar(read_digits(match[0]), each) for each in years):
+            start, end = match.span()
+            edits.append(_Edit((start - (target[start - 1 : start] == " "), end), "", (0, 0)))
+    lost, shift = set(missing.values()), 0
+    for edit in hidden_edits:
+        if edit.item in lost or not edit.text.strip():
+            place = _find_place(hidden, edit.span[0] + shift, target, not edit.text.strip())
+            edits.append(_insert_item(target, place, source, edit.item))
+        shift += edit.growth
+    edits.sort(key=lambda edit: (edit.span[0], edit.item))
+    for number, (edit, other) in enumerate(pairwise(edits), 1):
+        if edit.span == other.span and not edit.text.endswith(" ") and not other.text.startswith(" "):
+            edits[number] = other._replace(text=" " + other.text)
+    return edits
+
+
+def _write_item(target: str, span: Span, source: str, item: Span) -> _Edit:
+    """Return the edit that writes a protected text in place of its year, apart from letters as in the source."""
+    start, end = span
+    touches = _touch_letters(source, item)
+    start -= touches[0] and target[start - 1 : start] == " "
+    end += touches[1] and target[end : end + 1] == " "
+    left = not touches[0] and target[start - 1 : start].isalpha()
+    right = not touches[1] and target[end : end + 1].isalpha()
+    return _Edit((start, end), f"{' ' * left}{source[slice(*item)]}{' ' * right}", item)
+
+
+def _insert_item(target: str, place: int, source: str, item: Span) -> _Edit:
+    """Return the edit that inserts a protected text with spaces where the source has them."""
+    (start, end), before, after = item, target[place - 1 : place] if place else "", target[place : place + 1]
+    left = bool(before.strip()) and source[:start][-1:].isspace()
+    right = after.isalnum() or (bool(after.strip()) and after not in _CLOSING and source[end : end + 1].isspace())
+    return _Edit((place, place), f"{' ' * left}{source[start:end]}{' ' * right}", item)
+
+
+def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
+    """Return where in a translation something stands that is at this offset of the source and has no translation.
+
+    It stands beside the word that both sides have, or else after the same share of the words.
+    """
+    words = [span for span in find_words(source) if source[span[0]].isalnum()]
+    targets = [span for span in find_words(target) if target[span[0]].isalnum()]
+    before = [span for span in words if span[1] <= offset]
+    if not targets or not words or not before:
+        return 0
+    if len(before) == len(words):
+        last = _LAST_MARKS.search(target)
+        assert last is not None  # it also matches nothing
+        return last.start() if source[offset:].strip() or not is_sign else len(target.rstrip())
+    share = len(before) / len(words) * len(targets)
+    texts = [target[start:end].casefold() for start, end in targets]
+    for (start, end), shift in ((before[-1], 1), (words[len(before)], 0)):
+        equal = [number for number, text in enumerate(texts) if text == source[start:end].casefold()]
+        if equal:
+            nearest = min(equal, key=lambda number: abs(number + shift - share))
+            return targets[nearest][1 if shift else 0]
+    place = targets[max(0, round(share) - 1)][1]
+    while target[place : place + 1] and target[place] in _JOINING and target[place + 1 : place + 2].isalnum():
+        place = next(end for start, end in targets if start > place)
+    return place
+
+
+def _move_links(
+    links: Sequence[WordLink], sources: Sequence[_Edit], targets: Sequence[_Edit], source: str
+) -> list[WordLink]:
+    """Return the links of other words, moved, and those of the words of protected texts."""
+    moved = [
+        replace(link, source=_move(link.source, sources), target=_move(link.target, targets))
+        for link in links
+        if not any(link.target[0] < edit.span[1] and edit.span[0] < link.target[1] for edit in targets)
+    ]
+    shift = 0
+    for edit in targets:
+        start, end = edit.item
+        first = edit.span[0] + shift + edit.text.index(source[start:end])
+        for one, last in find_words(source[start:end]):
+            moved.append(WordLink((start + one, start + last), (first + one, first + last), 1.0, True))
+        shift += edit.growth
+    return sorted(moved, key=lambda link: link.target)
+
+
+def _move(span: Span, edits: Sequence[_Edit]) -> Span:
+    """Return where the characters of a word are after edits."""
+    start = span[0] + sum(edit.growth for edit in edits if edit.span[1] <= span[0])
+    return start, span[1] + sum(edit.growth for edit in edits if edit.span[0] < span[1])
