@@ -19,7 +19,7 @@ from docmt.checkpoint.model_directory import list_model_files, load_alignment_la
 from docmt.checkpoint.model_names import parse_model_paths
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import file_checksum
-from docmt.core.progress import progress
+from docmt.core.progress import hidden_progress, progress
 from docmt.core.settings import MANY, check_choice, check_number, quote
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
@@ -172,19 +172,16 @@ class Translator:
         number is how often it came before in this call.
         """
         prepared = list(map(self.prepare, _check_documents(documents)))
-        return self._search_missing(prepared, self._translate(prepared, copies))
+        return self._complete(prepared, self._translate(prepared, copies))
 
-    def _search_missing(
-        self, prepared: Sequence[PreparedDocument], translations: Sequence[Translation]
-    ) -> list[Translation]:
+    def _complete(self, sources: Sequence[PreparedDocument], made: Sequence[Translation]) -> list[Translation]:
         """Return the translations of whole sentences; missing text is searched again."""
-        return search_missing_text(self, prepared, translations, self._translate, self._align)
+        with hidden_progress():
+            return search_missing_text(self, sources, made, self._translate, self._align)
 
-    def _translate(
-        self, prepared: Sequence[PreparedDocument], copies: Sequence[int] | None = None
-    ) -> list[Translation]:
+    def _translate(self, sources: Sequence[PreparedDocument], copies: Sequence[int] | None = None) -> list[Translation]:
         """Return the translations of what the model reads as sentences, pieces of long ones apart."""
-        words = [each.words for each in prepared]
+        words = [each.words for each in sources]
         drafts, total = self.draft_documents(words), sum(map(len, words))
         with precision_context(self._model, self.precision), progress(self._title("translating"), total) as bar:
             translations = translate_documents(
@@ -197,7 +194,7 @@ class Translator:
                 drafts=drafts,
                 copies=copies,
             )
-        return list(map(self._make_translation, prepared, translations))
+        return list(map(self._make_translation, sources, translations))
 
     def translate_file(
         self,
@@ -380,7 +377,7 @@ class Translator:
         sources = [document.slice(span.first, span.last) for document, span in spans]
         done = [(source, span) for source, (_, span) in zip(sources, spans, strict=True) if not span.error]
         made = [self._make_translation(source, span.hypotheses) for source, span in done]
-        translations = iter(self._search_missing([source for source, _ in done], made))
+        translations = iter(self._complete([source for source, _ in done], made))
         return [document.make_part(span, None if span.error else next(translations)) for document, span in spans]
 
     def _prepare_drafts(
