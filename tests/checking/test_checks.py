@@ -404,3 +404,26 @@ def test_json_has_everything():
     assert list(content["counts"]) == list(KINDS) and content["counts"]["number"] == 1
     assert content["findings"][0]["places"][0]["source_marks"] == [[8, 10]]
     assert (content["documents"], content["sentences"], content["source_language"]) == (1, 1, "en")
+
+
+def test_missing_text_is_found_by_words_or_by_length():
+    nouns, german = ([f"{letter}{end}" for letter in "bcdfghjklmnprstvwz"] for end in ("olan", "emir"))
+    chance, pairs = random.Random(1), []
+    for _ in range(80):
+        chosen = chance.sample(range(len(nouns)), 7)
+        sides = (" ".join(names[number] for number in chosen) for names in (nouns, german))
+        pairs.append(
+            tuple(f"{start} {side}." for start, side in zip(("He saw his", "Er sah sein"), sides, strict=True))
+        )
+    source, target = pairs[40]
+    words = target.split()
+    damaged = [*pairs[:40], (source, " ".join([*words[:4], *words[8:]])), *pairs[41:]]
+    (finding,) = check(*damaged, certainty="likely").select("missing_text")
+    (start, end), (sentence,) = finding.sentences[0].source_marks[0], finding.sentences
+    assert sentence.source[start:end].split() == source.split()[4:8] and "seems not to be translated" in finding.message
+    assert check(*pairs).select("missing_text") == []
+    speech = " ".join(["they said that it was so"] * 4)
+    (finding,) = check((speech, "Sie sagten es so.")).select("missing_text")
+    assert finding.message == "less than a third of the usual length, so words may be missing"
+    assert check((speech, "他们这样说"), ("Yes.", "J."), languages=("en", "zh")).select("missing_text") == []
+    assert check((speech, "")).select("missing_text") == [], "another kind"

@@ -160,7 +160,7 @@ def test_what_is_left_as_it_is_is_told_once(run, tmp_path):
     assert (outcome.status, outcome.err) == (0, f"docmt: {plain}: not translated: 3 lines of code\n")
     assert outcome.out.endswith("\n\n```\ncode\n```\n")
     path = tmp_path / "x.txt"
-    path.write_text("She sees the dog which is in the park and which\nis old and which she\n" * 4)
+    path.write_text("She sees the dog which is in the park\nand which is old and which she\n" * 4)
     outcome = call("translate", run, path, *QUICK)
     assert re.fullmatch(rf"docmt: {path}: looks hard-wrapped [^\n]+: add --join-lines\n" + AT_LIMIT, outcome.err)
     assert "wrapped" not in call("translate", run, path, "--input.join-lines", "true", *QUICK).err

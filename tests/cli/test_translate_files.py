@@ -47,6 +47,19 @@ def test_a_page_keeps_its_markup(run, page, tmp_path):
     assert (tmp_path / "left.tsv").read_text() == f"{page}\tcode\tIt is code.\n"
 
 
+def test_missing_text_is_told_wherever_a_translation_goes(run, tmp_path):
+    """In the report of a file, in the record of its sentence, and on standard error."""
+    page, long = tmp_path / "long.html", "It is " + "cheap, old and new, " * 12 + "for Anna."
+    page.write_text(f"<p>It is new.</p><p>{long}</p>")
+    report, records = tmp_path / "left.tsv", tmp_path / "a.jsonl"
+    outcome = call("translate", run, page, "-o", tmp_path / "x.html", "--report", report, *QUICK)
+    assert f"1 x sentences of which a part seems not to be translated ({page}, sentence 2)" in outcome.err
+    assert f"{page}\tmissing text\t{long}\n" in report.read_text()
+    call("translate", run, page, "-o", records, "--format", "jsonl", *QUICK)
+    rows = [json.loads(line) for line in records.read_text().splitlines()]
+    assert ["missing_text" in row["warnings"] for row in rows] == [False, True]
+
+
 def test_markup_never_changes_the_words(run, page, tmp_path):
     call("translate", run, page, "-o", tmp_path / "a.jsonl", "--format", "jsonl", *QUICK)
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]

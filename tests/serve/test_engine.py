@@ -139,6 +139,30 @@ def test_supplied_translations_and_resumed_works(models):
     assert targets(resumed) == targets(whole[1:])
 
 
+@pytest.mark.parametrize("name", ["sentence", "group"])
+def test_one_very_long_sentence_does_not_hold_up_others(models, name):
+    """A turn ends within it; it has one translation, and all that waits is counted."""
+    chance = random.Random(2)
+    long = Document.from_sentences([" ".join(chance.choices(WORDS, k=2000))])
+    short = Document.from_sentences(["Anna is here."])
+
+    async def translate(engine):
+        first = asyncio.ensure_future(engine.submit(name, long).result())
+        while not engine.statistics().batches:
+            await asyncio.sleep(0.01)
+        parts = await engine.submit(name, short).result()
+        assert not first.done()
+        with engine._condition:
+            engine._queue.close_all()  # as for another model
+        return parts, await first
+
+    with running(models[name]) as engine:
+        parts, (whole,) = asyncio.run(translate(engine))
+        statistics = engine.statistics()
+    assert targets(parts) and (whole.first, len(whole.translation), whole.resume_point.sentences) == (0, 1, 1)
+    assert statistics.batches > 3 and statistics.waiting_tokens == {"interactive": 0, "jobs": 0}
+
+
 def test_n_best_and_links_of_given_pairs(models):
     document = Document.from_sentences(["Anna is here.", "It is cheap."])
 

@@ -74,7 +74,7 @@ class Worker:
     def _count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return the number of source tokens of each text; about that of one which the tokenizer cannot read."""
         try:
-            return list(map(len, self._translator.prepare(Document.from_sentences(texts)).words))
+            return self._translator.prepare(Document.from_sentences(texts)).lengths()
         except Exception:  # whoever translates the document reports it
             if len(texts) > 1:
                 return [count for text in texts for count in self._count_tokens([text])]

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from docmt.checking.copied_content import check_content
-from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, is_certain, mark_sentence
-from docmt.checking.languages import FUNCTION_WORDS, detect_language, is_unspaced, split_words, tokenize
+from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, is_certain, mark_sentence, quote
+from docmt.checking.languages import FUNCTION_WORDS, detect_language, is_unspaced, split_words, stem, tokenize
 from docmt.checking.pairing import Layout, read_translation
 from docmt.checking.terms import TermStatistics, find_inconsistent_terms
 from docmt.documents import ParallelDocument
@@ -40,6 +40,10 @@ _MIN_SENTENCES = 20
 """Fewest sentences from which a length ratio is estimated."""
 _MIN_DIFFERENCE = 12
 """Fewest characters of difference for a length finding, and of a source for the ratio."""
+_MIN_WORDS, _MIN_RUN = 10, 3
+"""Fewest words of a sentence that is checked for missing text, and of a run without a translation."""
+_POSSIBLE_DEVIATION, _LIKELY_DEVIATION = 2.0, 3.0
+"""How many robust standard deviations too short a translation with missing text possibly or likely is."""
 _MIN_OTHERS = 2
 """Fewest other sentences with a word, to tell whether it is usually translated."""
 _PUNCTUATION = re.compile(r"[^\w\s]+")
@@ -133,8 +137,12 @@ def _build_checks(
         checks["untranslated"] = lambda _, document: find_untranslated(document, config, languages, copies)
     if "length" in wanted and (length_model := LengthModel.fit(documents)) is not None:
         checks["length"] = lambda _, document: find_unusual_lengths(document, config, length_model)
-    if "term" in wanted:
-        statistics = TermStatistics.from_documents(documents, languages, config.term_documents)
+    if wanted & {"term", "missing_text"}:
+        statistics, lengths = (
+            TermStatistics.from_documents(documents, languages, config.term_documents),
+            LengthModel.fit(documents),
+        )
+        checks["missing_text"] = lambda first, document: find_missing_text(first, document, statistics, lengths)
         checks["term"] = lambda first, document: find_inconsistent_terms(first, document, config, statistics)
     selected = [check for kind, check in checks.items() if kind in wanted]
     if wanted & CONTENT_KINDS:
@@ -346,6 +354,37 @@ def find_unusual_lengths(document: ParallelDocument, config: CheckConfig, model:
             factor_text = f"{factor:.1f} times as long as" if factor > 1 else f"{100 * factor:.0f} % of the length of"
             message = f"{factor_text} the usual translation of such a source"
             yield Finding("length", message, (mark_sentence(document, index),), "likely")
+
+
+def find_missing_text(
+    first: int, document: ParallelDocument, statistics: TermStatistics, lengths: LengthModel | None
+) -> Iterator[Finding]:
+    """Yield translations that are far too short, or short where words of the source in a row have no translation.
+
+    first: index of the document's first sentence, over all documents. Only words that usually have one count.
+    """
+    for index, (source, target) in enumerate(document):
+        words = tokenize(source)
+        if len(words) < _MIN_WORDS or not target or (lengths is None and is_unspaced([target])):
+            continue
+        expected = len(source) if lengths is None else lengths.ratio * len(source)
+        linked = {name for name, _ in statistics.links[first + index]}
+        run, best = list[tuple[int, int]](), list[tuple[int, int]]()
+        for start, end, word in words:
+            if (name := stem(word)) in statistics.usual:
+                run = [] if name in linked else [*run, (start, end)]
+                best = max(best, run, key=len)
+        deviation = 0.0
+        if lengths is not None and len(best) >= _MIN_RUN:
+            deviation = (expected - len(target)) / math.sqrt(len(source)) / lengths.deviation
+        if deviation > _POSSIBLE_DEVIATION:
+            span = best[0][0], best[-1][1]
+            marked = mark_sentence(document, index, [span])
+            message = f"{quote([source[slice(*span)]])} seems not to be translated"
+            yield Finding("missing_text", message, (marked,), "likely" if deviation > _LIKELY_DEVIATION else "possible")
+        elif len(target) < expected / 3:
+            message = "less than a third of the usual length, so words may be missing"
+            yield Finding("missing_text", message, (mark_sentence(document, index),))
 
 
 def find_inconsistent_repeats(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:

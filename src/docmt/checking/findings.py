@@ -21,6 +21,7 @@ KINDS: Mapping[str, str] = {
     "loop": "words or phrases repeated in a row",
     "duplicate": "different sentences with the same translation",
     "length": "translations that are far too short or too long for their source",
+    "missing_text": "parts of sentences that seem not to be translated",
     "number": "numbers missing or added",
     "url": "web and mail addresses missing or added",
     "placeholder": "placeholders and tags missing or added",

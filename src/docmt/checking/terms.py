@@ -65,6 +65,8 @@ class TermStatistics:
     """number of sentences with each link"""
     translated: Counter[str]
     """number of sentences in which a source stem has a link"""
+    usual: frozenset[str]
+    """source stems with a link in half of their sentences, and in at least three"""
     nouns: tuple[frozenset[str], frozenset[str]]
     """stems of the source, stems of the target"""
 
@@ -85,10 +87,13 @@ class TermStatistics:
         ids = zip(pairs.kind_source[kinds].tolist(), pairs.kind_target[kinds].tolist(), strict=True)
         for sentence, (source_id, target_id) in zip(sentences.tolist(), ids, strict=True):
             links[sentence].append((source.names[source_id], target.names[target_id]))
+        translated = Counter(name for row in links for name in {source_stem for source_stem, _ in row})
+        sizes = dict(zip(source.names, np.bincount(source.ids, minlength=len(source.names)).tolist(), strict=True))
         return cls(
             links,
             Counter(link for row in links for link in row),
-            Counter(name for row in links for name in {source_stem for source_stem, _ in row}),
+            translated,
+            frozenset(name for name, count in translated.items() if 2 * count >= max(sizes[name], 6)),
             (find_nouns(sides[0], languages[0], max_share), find_nouns(sides[1], languages[1])),
         )
 

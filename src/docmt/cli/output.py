@@ -31,6 +31,7 @@ WARNINGS = {
     "missing ones are empty",
     "length_limit": "sentences ended by the length limit, so that words may be missing (--max-length-ratio and "
     "--max-length-extra raise it)",
+    "missing_text": "sentences of which a part seems not to be translated",
     "long_source": "source sentences longer than an instance, each processed without context in most systems",
 }
 
@@ -81,8 +82,9 @@ class Report:
         """
         for start, end in translation.miscounted:
             self.locations["sentence_count"].append(f"{document}, sentences {first + start + 1} to {first + end}")
-        for warning, numbers in (("length_limit", translation.at_limit), ("long_source", translation.overlong)):
-            self.locations[warning].extend(f"{document}, sentence {first + number + 1}" for number in numbers)
+        for number, warnings in enumerate(translation.warnings(), first + 1):
+            for warning in set(warnings) - {"sentence_count"}:
+                self.locations[warning].append(f"{document}, sentence {number}")
 
     def counts(self) -> dict[str, int]:
         """Return the number of locations of each warning."""

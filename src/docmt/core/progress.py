@@ -34,7 +34,7 @@ class Bar:
 
     def __init__(self, title: str, total: int | None, display: Progress | None, done: int = 0) -> None:
         self.title, self.total, self.done = f"{_PREFIX.get()}{title}", total, done
-        self._display, self._initial = display, done
+        self._display, self._initial, self._is_hidden = display, done, _HIDDEN.get()
         self._task = None
         if display is not None:
             self._task = display.add_task(self.title, total=total, completed=done, note="", seconds_left=None)
@@ -48,7 +48,7 @@ class Bar:
         self.done += count
         if self._display is not None and self._task is not None:
             self._display.update(self._task, advance=count, note=note, seconds_left=seconds_left)
-        elif not is_quiet() and time.monotonic() - self._printed >= LINE_INTERVAL_SECONDS:
+        elif not (is_quiet() or self._is_hidden) and time.monotonic() - self._printed >= LINE_INTERVAL_SECONDS:
             self._printed = time.monotonic()
             self._print_line(note, seconds_left)
 
@@ -86,6 +86,7 @@ def is_terminal() -> bool:
 
 _PREFIX: ContextVar[str] = ContextVar("prefix", default="")
 _PLAIN_LINES: ContextVar[bool] = ContextVar("plain", default=False)
+_HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
 @contextmanager
@@ -96,6 +97,16 @@ def plain_progress() -> Iterator[None]:
         yield
     finally:
         _PLAIN_LINES.reset(token)
+
+
+@contextmanager
+def hidden_progress() -> Iterator[None]:
+    """Show no further progress while the block runs."""
+    token = _HIDDEN.set(True)
+    try:
+        yield
+    finally:
+        _HIDDEN.reset(token)
 
 
 @contextmanager
@@ -114,7 +125,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
 
     Output errors (a closed pipe, a lost terminal) are ignored. In a nested block the bar is shown below the outer one.
     """
-    if _displays:
+    if _displays and not _HIDDEN.get():
         bar = Bar(title, total, _displays[-1], done)
         try:
             yield bar
@@ -122,7 +133,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
             bar.remove()
         return
     console = Console(file=make_tolerant(sys.stderr))
-    if is_quiet() or _PLAIN_LINES.get() or not console.is_terminal:
+    if is_quiet() or _PLAIN_LINES.get() or _HIDDEN.get() or not console.is_terminal:
         yield Bar(title, total, None, done)
         return
     columns = (

@@ -10,6 +10,7 @@ Notation: t tokens of a target sentence, s of its source sentence, both without 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -177,10 +178,13 @@ def _read_weights(
     """
     attentions = {layer.layer: _find_attention(model, layer.layer) for layer in layers}
     recorded: dict[Attention, tuple[Tensor, FullContext]] = {}
-    handles = [
-        module.register_forward_hook(lambda attention, arguments, _: recorded.update({attention: arguments}))
-        for module in attentions.values()
-    ]
+    thread = get_ident()
+
+    def record(attention: Attention, arguments: tuple[Tensor, FullContext], _: Any) -> None:
+        if get_ident() == thread:  # others may translate with this model meanwhile
+            recorded[attention] = arguments
+
+    handles = [module.register_forward_hook(record) for module in attentions.values()]
     try:
         model(inputs)
     finally:

@@ -76,13 +76,15 @@ class DocumentStream:
         resume_points: Mapping[int, ResumePoint] | None = None,
         yield_errors: bool = False,
         copies: Sequence[int] | None = None,
+        numbers: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """documents: word ids without boundary tokens.
 
         drafts: a first translation of every sentence, for a model that reads them. look_ahead: about how many source
         tokens are translated together, None: all. resume_points: progress of documents by number. yield_errors: a
         document that cannot be translated is yielded as a span with its error, instead of raising it. copies: see
-        `number_samples`. Raises DocmtError where a sentence cannot fit.
+        `number_samples`. numbers: for each document see `PreparedDocument`; a span ends with a whole sentence. Raises
+        DocmtError where a sentence cannot fit.
         """
         self._model, self._config, self._look_ahead = model, config, look_ahead
         self._context, self._batch_tokens = context, batch_tokens
@@ -93,6 +95,7 @@ class DocumentStream:
         draft_ids = None if drafts is None or callable(drafts) else select_drafts(positions, documents, drafts)
         self._drafts = drafts if callable(drafts) else None
         self._nonempty = [np.array(indices, dtype=np.int64) for indices in positions]
+        self._numbers, self._held = numbers, dict[int, list[tuple[int, InstanceResults | DocmtError]]]()
         self._errors: dict[int, DocmtError] = {}
         self._task = self._cut(filled, specials, draft_ids, copies)
         self._offsets = self._task.offsets
@@ -193,7 +196,8 @@ class DocumentStream:
             for span in spans:
                 first, last = (self._first_untranslated(span.document, ResumePoint(n)) for n in (span.first, span.last))
                 on_sentences(span.last - span.first - (last - first))  # its empty sentences
-            yield spans
+            if spans:
+                yield spans
             self._forget(chunk.stop)
         if remaining := self.report_without_instances():
             on_sentences(sum(span.last for span in remaining))
@@ -256,6 +260,15 @@ class DocumentStream:
         sizes = [(self._task.lengths[i], i) for i in chunk]
         batches = [range(batch[0], batch[-1] + 1) for batch in batch_ordered(sizes, self._batch_tokens)]
         return batches if len(batches) <= len(list(self._task.batches(chunk))) else [chunk]
+
+    @property
+    def is_within_sentence(self) -> bool:
+        """Whether pieces of a sentence are translated, and others are not."""
+        return bool(self._held)
+
+    def count_tokens(self) -> int:
+        """Return the source tokens still to translate, boundary tokens included."""
+        return int(self._costs[~self._done].sum())
 
     def find_document(self, instance: int) -> int:
         """Return the number of the document of an instance."""
@@ -324,11 +337,23 @@ class DocumentStream:
             drafts[first:last] = self._drafts(start + first, start + last)
         return drafts
 
-    def join_instances(self, pairs: Sequence[tuple[int, InstanceResults | DocmtError]]) -> TranslatedSpan:
-        """Join consecutive instances of one document to a span. They are done then."""
+    def join_instances(self, pairs: Sequence[tuple[int, InstanceResults | DocmtError]]) -> TranslatedSpan | None:
+        """Join consecutive instances of one document to a span. They are done then.
+
+        Instances at the end that do not end with a whole sentence are held back for the next span; None: all are.
+        """
         self._done[[index for index, _ in pairs]] = True
-        instances, (first_index, _), (last_index, outcome) = self._task.instances, pairs[0], pairs[-1]
-        document, first_in_task = int(instances.document[first_index]), int(instances.first_output[first_index])
+        document = self.find_document(pairs[0][0])
+        pairs = [*self._held.pop(document, []), *pairs]
+        count = max((count for count, (index, _) in enumerate(pairs, 1) if self._ends_sentence(index)), default=0)
+        if pairs[count:]:
+            self._held[document] = list(pairs[count:])
+        if not count:
+            return None
+        pairs = pairs[:count]
+        instances, first_index, last_index = self._task.instances, pairs[0][0], pairs[-1][0]
+        outcome = next((each for _, each in pairs if isinstance(each, DocmtError)), None)
+        first_in_task = int(instances.first_output[first_index])
         nonempty, size = self._nonempty[document], self._sizes[document]  # indices of its sentences with text
         start, stop = (int(each - self._offsets[document]) for each in (first_in_task, instances.last[last_index]))
         first, last = (int(nonempty[start]) if start else 0), (int(nonempty[stop]) if stop < len(nonempty) else size)
@@ -341,13 +366,22 @@ class DocumentStream:
             # Earlier sentences that were skipped (see `translate`) have no translations.
             history = [self._task.history.ranked_translations(number) for number in sees]
         resume_point = ResumePoint(last, history)
-        if isinstance(outcome, DocmtError):
+        if outcome is not None:
             return TranslatedSpan(document, first, last, resume_point=resume_point, error=outcome)
         spans = [span for _, result in pairs if not isinstance(result, DocmtError) for span in result]
         joined = join_spans(spans, self._config, first_in_task)
         indices = (nonempty[start:stop] - first).tolist()
         hypotheses = [each.insert_empty(indices, last - first) for each in joined]
         return TranslatedSpan(document, first, last, hypotheses, resume_point)
+
+    def _ends_sentence(self, instance: int) -> bool:
+        """Return whether an instance ends with a whole sentence, not within one that is translated in pieces."""
+        document, last = self.find_document(instance), int(self._task.instances.last[instance])
+        stop, nonempty = last - int(self._offsets[document]), self._nonempty[document]
+        if self._numbers is None or stop == len(nonempty):
+            return True
+        numbers = self._numbers[document]
+        return numbers[nonempty[stop]] != numbers[nonempty[stop - 1]]
 
     def report_without_instances(self, before: int | None = None) -> list[TranslatedSpan]:
         """Return, once, the documents before this one that have nothing to translate, or cannot be translated."""
@@ -433,7 +467,8 @@ def _translate_chunk(
 
     spans = []
     for (stream, *_), group in groupby(zip(chunk, outcomes, strict=True), stream_and_error):
-        spans.append((stream, stream.join_instances([(index, outcome) for (_, index), outcome in group])))
+        span = stream.join_instances([(index, outcome) for (_, index), outcome in group])
+        spans += [(stream, span)] if span else []
     return spans
 
 

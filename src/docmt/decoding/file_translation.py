@@ -87,6 +87,7 @@ class FileTranslation:
         self.misplaced: list[str] = []
         """codes that had no place in the last rendering"""
         self._failed: list[str] = []  # sentences without a translation in the last rendering
+        self._missing: list[str] = []  # sentences with missing text in the last rendering
 
     @property
     def is_package(self) -> bool:
@@ -132,8 +133,10 @@ class FileTranslation:
             [None] * len(part.source.sentences) if part.translation is None else part.translation.sentences
         )
         rows = []
-        for each in sentences:
+        for number, each in enumerate(sentences):
             row: dict[str, Any] = {"document": part.document}
+            if part.translation is not None and number in part.translation.missing:
+                row["missing"] = True
             if each is not None:
                 row |= {"target": each.target, "score": each.score}
                 if each.alignment is not None:
@@ -152,13 +155,14 @@ class FileTranslation:
     def translate_units(self, records: Iterable[str]) -> TranslatedUnits:
         """Return the translated units from the records of all sentences."""
         rows: list[list[SentenceTranslation]] = [[] for _ in self.documents]
-        self._failed = []
+        self._failed, self._missing = [], []
         for block in records:
             for line in block.splitlines():
                 row = json.loads(line)
                 document = rows[row["document"]]
-                if "target" not in row:
-                    self._failed.append(self.documents[row["document"]].sentences[len(document)])
+                for problem, sentences in (("target" not in row, self._failed), ("missing" in row, self._missing)):
+                    if problem:
+                        sentences.append(self.documents[row["document"]].sentences[len(document)])
                 document.append(SentenceTranslation(row.get("target"), row.get("links"), row.get("score")))
         translated = self.units.translate(rows)
         self.units.file.failed = frozenset(index for index, each in enumerate(translated.failed) if any(each))
@@ -193,6 +197,7 @@ class FileTranslation:
         """Return one line for each part that is not translated, and for each code without a place."""
         parts = [(part.reason, part.text) for part in self.units.file.skipped]
         parts += [("sentences that failed", text) for text in self._failed]
+        parts += [("missing text", text) for text in self._missing]
         parts += [("codes at the end of their unit", text) for text in self.misplaced]
         return ["\t".join(" ".join(value.split()) for value in (self._path, *part)) + "\n" for part in parts]
 

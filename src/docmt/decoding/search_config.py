@@ -14,7 +14,7 @@ BATCH_TOKENS = 8192
 """Source tokens that are searched together by default, padding included."""
 USUAL_DRAFT_BEAM = 4
 """Beam size of drafts, first translations that other systems read."""
-FOR_TRANSLATE = ("n_best", "sampling", "seed")
+FOR_TRANSLATE = ("sentence_tokens", "n_best", "sampling", "seed")
 """Settings of the search that `docmt translate` has, and no other command."""
 _PUBLISHED = ("gtransformer", "thumt", "rfa", "huggingface")  # implementations of others
 _NOT_TOGETHER = "does not go together with {}: leave one of them out"
@@ -42,6 +42,8 @@ class SearchConfig:
     sequential: bool = False
     """translate the sentences of a document strictly one after the other, not side by side with later repairs (systems
     whose decoder sees earlier translations): for an exact comparison"""
+    sentence_tokens: int = ranged(120, 8, MANY)
+    """a sentence of more source tokens is translated in pieces of at most so many (not by a published search)"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each instance, window or sentence; at most the beam"""
     sampling: bool = False

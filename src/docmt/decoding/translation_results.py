@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from docmt.core.errors import DocmtError
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
+from docmt.documents.words import Span
 from docmt.documents.words import WordLink as WordLink
 
 _log = logging.getLogger(__name__)
@@ -21,15 +23,57 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PreparedDocument:
-    """A source document with its tokens."""
+    """A source document with its tokens. The model reads the pieces of a long sentence as sentences."""
 
     document: Document
+    """the sentences that the model reads, each a whole one or a piece"""
     words: Sequence[Sequence[int]]
-    """ids of each sentence, without boundary tokens"""
+    """ids of each of these, without boundary tokens"""
+    whole: Document
+    """the document as it was given"""
+    numbers: Sequence[int]
+    """for each sentence that the model reads, the number of the sentence of `whole`"""
 
     def slice(self, first: int, last: int) -> PreparedDocument:
-        """Return the sentences first .. last - 1, see `Document.slice`."""
-        return replace(self, document=self.document.slice(first, last), words=self.words[first:last])
+        """Return the sentences first .. last - 1 that the model reads, of which whole ones; see `Document.slice`."""
+        start, stop = self.count_whole(first), self.count_whole(last)
+        return replace(
+            self,
+            document=self.document.slice(first, last),
+            words=self.words[first:last],
+            whole=self.whole.slice(start, stop),
+            numbers=[number - start for number in self.numbers[first:last]],
+        )
+
+    def count_whole(self, pieces: int) -> int:
+        """Return how many whole sentences are in the first ones that the model reads."""
+        return self.numbers[pieces] if pieces < len(self.numbers) else len(self.whole)
+
+    def divide_point(self, point: ResumePoint) -> ResumePoint:
+        """Return a resume point that counts what the model reads, from one that counts whole sentences."""
+        return replace(point, sentences=bisect_left(self.numbers, point.sentences))
+
+    def make_part(self, span: TranslatedSpan, translation: Translation | None) -> PartialTranslation:
+        """Return the translation of a span of what the model read, which ends with a whole sentence."""
+        first, last, done = map(self.count_whole, (span.first, span.last, span.resume_point.sentences))
+        point = replace(span.resume_point, sentences=done)
+        return PartialTranslation(span.document, first, self.whole.slice(first, last), point, translation, span.error)
+
+    def divide_targets(self, targets: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+        """Return word ids of the first translations for what the model reads: about equal parts for the pieces."""
+        counts = Counter(self.numbers)
+        return [
+            ids[len(ids) * part // counts[number] : len(ids) * (part + 1) // counts[number]]
+            for number, ids in enumerate(targets)
+            for part in range(counts[number])
+        ]
+
+    def lengths(self) -> list[int]:
+        """Return the tokens of each whole sentence, without boundary tokens."""
+        lengths = [0] * len(self.whole)
+        for number, ids in zip(self.numbers, self.words, strict=True):
+            lengths[number] += len(ids)
+        return lengths
 
 
 @dataclass(frozen=True)
@@ -217,6 +261,8 @@ class TranslatedSentence:
     """ids of the tokens of a supplied translation (`Translator.score`), without boundary tokens"""
     token_scores: Sequence[float] = field(default=(), hash=False)
     """log-probability (nats) of each of these tokens"""
+    pieces: tuple[tuple[Span, Span], ...] = ()
+    """of a sentence that was translated in pieces: the characters of each in `source` and `target`"""
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
@@ -255,6 +301,8 @@ class Translation:
     """sentences (from 0) that the length limit of the search ended, so words may be missing"""
     overlong: tuple[int, ...] = ()
     """source sentences (from 0) that reach the limit of an instance; each was an instance of its own"""
+    missing: tuple[int, ...] = ()
+    """sentences (from 0) of which a run of words seems not to be translated"""
     alternatives: tuple[Translation, ...] = ()
     """further translations, best first, when n_best is above 1: the j-th joins the j-th best of every part, by
     `rank_score`; their scores are their own log-probabilities"""
@@ -298,13 +346,14 @@ class Translation:
         return [list(each) for each in links if each is not None]
 
     def warnings(self) -> list[list[str]]:
-        """Return the warnings of each sentence: `sentence_count`, `length_limit`, `long_source`, or none."""
+        """Return the warnings of each sentence: the names in docs/translating.md, or none."""
         warnings: list[list[str]] = [[] for _ in self.sentences]
         joined = [number for first, last in self.miscounted for number in range(first, last)]
         for name, numbers in (
             ("sentence_count", joined),
             ("length_limit", self.at_limit),
             ("long_source", self.overlong),
+            ("missing_text", self.missing),
         ):
             for number in numbers:
                 warnings[number].append(name)

@@ -19,13 +19,14 @@ from docmt.checkpoint.model_directory import list_model_files, load_alignment_la
 from docmt.checkpoint.model_names import parse_model_paths
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import file_checksum
-from docmt.core.progress import progress
+from docmt.core.progress import hidden_progress, progress
 from docmt.core.settings import MANY, check_choice, check_number, quote
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
 from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
+from docmt.decoding.long_sentences import align_pieces, cut_long_sentences, search_missing_text
 from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
@@ -171,7 +172,16 @@ class Translator:
         number is how often it came before in this call.
         """
         prepared = list(map(self.prepare, _check_documents(documents)))
-        words = [each.words for each in prepared]
+        return self._complete(prepared, self._translate(prepared, copies))
+
+    def _complete(self, sources: Sequence[PreparedDocument], made: Sequence[Translation]) -> list[Translation]:
+        """Return the translations of whole sentences; missing text is searched again."""
+        with hidden_progress():
+            return search_missing_text(self, sources, made, self._translate, self._align)
+
+    def _translate(self, sources: Sequence[PreparedDocument], copies: Sequence[int] | None = None) -> list[Translation]:
+        """Return the translations of what the model reads as sentences, pieces of long ones apart."""
+        words = [each.words for each in sources]
         drafts, total = self.draft_documents(words), sum(map(len, words))
         with precision_context(self._model, self.precision), progress(self._title("translating"), total) as bar:
             translations = translate_documents(
@@ -184,7 +194,7 @@ class Translator:
                 drafts=drafts,
                 copies=copies,
             )
-        return list(map(self._make_translation, prepared, translations))
+        return list(map(self._make_translation, sources, translations))
 
     def translate_file(
         self,
@@ -290,7 +300,7 @@ class Translator:
         """
         with precision_context(self._model, self.precision):
             spans = translate_next([document.stream for document in documents], tokens)
-        return [self._make_part(documents[n].prepared, replace(span, document=n)) for n, span in spans]
+        return self._make_parts([(documents[n].prepared, replace(span, document=n)) for n, span in spans])
 
     def _make_stream(
         self,
@@ -309,9 +319,10 @@ class Translator:
             **self._context_settings,
             drafts=self._prepare_drafts(words, tokens),
             look_ahead=tokens,
-            resume_points=resume_points,
+            resume_points={number: documents[number].divide_point(point) for number, point in resume_points.items()},
             yield_errors=True,
             copies=copies,
+            numbers=[document.numbers for document in documents],
         )
 
     def prepare(self, document: Preparable) -> PreparedDocument:
@@ -323,7 +334,8 @@ class Translator:
             return document
         source = self._to_document(document, "source")
         sentences = list(map(self.protection.hide, source.sentences)) if self.protection else source.sentences
-        return PreparedDocument(source, self.encode(sentences, "source"))
+        words = self.encode(sentences, "source")
+        return cut_long_sentences(self, PreparedDocument(source, words, source, range(len(source))))
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """Return the point after the first sentences of a document, whose translations are supplied.
@@ -331,11 +343,11 @@ class Translator:
         `stream_parts` translates the rest, and sees them as it sees its own translations. Raises DocmtError for more
         translations than sentences.
         """
-        if len(targets) > len(document.words):
+        if len(targets) > len(document.whole):
             raise DocmtError(
-                f"there are {len(targets)} translations for {len(document.words)} sentences. Give at most one for each."
+                f"there are {len(targets)} translations for {len(document.whole)} sentences. Give at most one for each."
             )
-        pairs = zip(document.words, self.encode(targets, "target"), strict=False)
+        pairs = zip(document.words, document.divide_targets(self.encode(targets, "target")), strict=False)
         return ResumePoint(len(targets), [[translation] for words, translation in pairs if words], is_supplied=True)
 
     def with_search(self, search: SearchConfig) -> Translator:
@@ -358,15 +370,15 @@ class Translator:
                     group = next(spans, None)
                 if group is None:
                     return
-                yield [self._make_part(documents[span.document], span) for span in group]
+                yield self._make_parts([(documents[span.document], span) for span in group])
 
-    def _make_part(self, document: PreparedDocument, span: TranslatedSpan) -> PartialTranslation:
-        """Return the partial translation of a span."""
-        source = document.slice(span.first, span.last)
-        translation = None if span.error else self._make_translation(source, span.hypotheses)
-        return PartialTranslation(
-            span.document, span.first, source.document, span.resume_point, translation, span.error
-        )
+    def _make_parts(self, spans: Sequence[tuple[PreparedDocument, TranslatedSpan]]) -> list[PartialTranslation]:
+        """Return the partial translations of spans."""
+        sources = [document.slice(span.first, span.last) for document, span in spans]
+        done = [(source, span) for source, (_, span) in zip(sources, spans, strict=True) if not span.error]
+        made = [self._make_translation(source, span.hypotheses) for source, span in done]
+        translations = iter(self._complete([source for source, _ in done], made))
+        return [document.make_part(span, None if span.error else next(translations)) for document, span in spans]
 
     def _prepare_drafts(
         self, sources: Sequence[WordIds], look_ahead: int
@@ -460,7 +472,7 @@ class Translator:
                     f"translation {index + 1} has {len(whole[index])} sentences, numbered from 0, but sentences has "
                     f"{sorted(wanted[index])}. Name existing ones."
                 )
-        links = self._align([whole[index] for index in selected], [wanted[index] for index in selected])
+        links = align_pieces(self._align, [(whole[index], wanted[index]) for index in selected])
         aligned = {index: whole[index].with_links(each) for index, each in zip(selected, links, strict=True)}
         return [
             replace(each, translation=aligned[index])

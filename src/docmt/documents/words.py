@@ -7,13 +7,13 @@ import unicodedata
 from dataclasses import dataclass
 
 Span = tuple[int, int]
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 """Scripts without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Chinese characters."""
-_MARKS = "\u0300-\u036f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u3099\u309a"
-_LETTERS = rf"(?:(?![{_UNSPACED}])[\w{_MARKS}])+"
-_WORD = re.compile(rf"[{_UNSPACED}][{_MARKS}]*|{_LETTERS}(?:\u00ad+{_LETTERS})*|[^\w\s\u00ad]")
+MARKS = "\u0300-\u036f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u3099\u309a"
+_LETTERS = rf"(?:(?![{UNSPACED}])[\w{MARKS}])+"
+_WORD = re.compile(rf"[{UNSPACED}][{MARKS}]*|{_LETTERS}(?:\u00ad+{_LETTERS})*|[^\w\s\u00ad]")
 """A soft hyphen within a word is part of it."""
 
 INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060\ufeff"

@@ -317,20 +317,27 @@ class Engine:
         done = [work for work in works if work.resume_point and work.finished == len(work.document)]
         active = [work for work in works if work not in done]
         budget = self._turn_tokens(first.model)
-        parts = translator.translate_next([work.open(translator, budget) for work in active], budget)
-        if active and not parts:
-            raise RuntimeError("nothing was translated")
-        before = sum(work.waiting_tokens() for work in active)
+        documents = [work.open(translator, budget) for work in active]
+        before = [work.waiting_tokens() for work in active]
+        parts = translator.translate_next(documents, budget)
         for part in self._align(translator, active, parts):
             work = active[part.document]
             work.resume_point = part.resume_point
             work.deliver(replace(part, document=0))
-        tokens = before - sum(work.waiting_tokens() for work in active)
+        # A turn may end within a long sentence, whose work progresses without a part.
+        done += [
+            work
+            for number, (work, waiting) in enumerate(zip(active, before, strict=True))
+            if work.waiting_tokens() < waiting or any(part.document == number for part in parts)
+        ]
+        if active and not done:
+            raise RuntimeError("nothing was translated")
+        tokens = sum(before) - sum(work.waiting_tokens() for work in active)
         with self._condition:
             self._last_speed = self._speeds[first.model]
             self._last_speed.add(tokens, time.monotonic() - started, self._turn_seconds)
             self._batches, self._batch_tokens, self._batch_fill = self._batches + 1, tokens, min(tokens / budget, 1.0)
-        return done + [active[number] for number in dict.fromkeys(part.document for part in parts)]
+        return done
 
     def _align(
         self, translator: Translator, works: Sequence[Work], parts: Sequence[PartialTranslation]

@@ -54,6 +54,8 @@ class Work:
 
     def waiting_tokens(self) -> int:
         """Return the source tokens still to translate, about."""
+        if self._open is not None:
+            return self._open.stream.count_tokens()
         return self._cumulative[-1] - self._cumulative[min(self.finished, len(self.document))]
 
     def waiting_sentences(self) -> int:
@@ -64,7 +66,7 @@ class Work:
         """Tokenize the document, once, and the supplied translations."""
         if self.prepared is None:
             self.prepared = translator.prepare(self.document)
-            costs = [len(words) + NUM_BOUNDARY_TOKENS for words in self.prepared.words]
+            costs = [length + NUM_BOUNDARY_TOKENS for length in self.prepared.lengths()]
             self._cumulative = [0, *accumulate(costs)]
         if self.targets and self.resume_point is None:
             self.resume_point = translator.resume_after(self.prepared, self.targets)
@@ -76,6 +78,11 @@ class Work:
             assert self.prepared is not None
             self._open = translator.open(self.prepared, self.resume_point, tokens)
         return self._open
+
+    @property
+    def is_within_sentence(self) -> bool:
+        """Whether the last turn ended within a long sentence."""
+        return self._open is not None and self._open.stream.is_within_sentence
 
     def close(self) -> None:
         """Let go of the model; the next turn goes on at the resume point."""
@@ -173,10 +180,12 @@ class WorkQueue:
                 self.add(work)
 
     def close_all(self) -> None:
-        """Let go of all models."""
+        """Let go of all models, but those with a part of a long sentence, which would be translated again."""
         for lane in LANES:
             for work in self._lanes[lane]:
-                work.close()
+                if not work.is_within_sentence:
+                    work.close()
+            self._tokens[lane] = self.count_tokens(lane)
 
     def drop_cancelled(self) -> None:
         """Remove works that were cancelled."""

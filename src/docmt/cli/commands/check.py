@@ -64,7 +64,7 @@ class CheckOptions:
     """kinds of findings that make the exit status 1, or any; see --only"""
     only: list[str] = option([], metavar="KIND")
     """check these kinds only: sentence_count, empty, untranslated, loop, duplicate,
-    length, number, url, placeholder, bracket, term, repetition"""
+    length, missing_text, number, url, placeholder, bracket, term, repetition"""
     show: int = option(5, range=(0, MANY))
     """maximum findings of each kind in the terminal"""
     check: CheckConfig = CheckConfig()

@@ -7,6 +7,7 @@ const WARNINGS = {
   failed: "This sentence could not be translated, so it stands as it was.",
   sentence_count: "The model wrote another number of sentences here, so they may be divided otherwise.",
   length_limit: "The translation reached its longest length, so words may be missing.",
+  missing_text: "A part of the sentence seems not to be translated.",
   long_source: "The sentence is longer than the model reads at once, so most systems translate it without its context.",
 };
 
