@@ -79,9 +79,9 @@ def is_abbreviated(preceding: str, following: str, language: str) -> bool:
         return True  # "Reg. No. 5", "a. D."
     if not following[0].isupper():
         return False
-    is_ordinal = _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following)
-    is_ordinal = language == "de" and (is_ordinal or _ORDINAL_AFTER_DETERMINER.search(preceding))
-    return "before_name" in tables or bool(is_ordinal)
+    is_dated = _GERMAN_ORDINAL.search(preceding) and _GERMAN_NOUN.match(following)
+    is_ordinal = language == "de" and bool(is_dated or _ORDINAL_AFTER_DETERMINER.search(preceding))
+    return "before_name" in tables or is_ordinal
 
 
 def _find_tables(text: str, language: str) -> set[str]:
