@@ -73,7 +73,8 @@ class FileShards(ShardKind):
 
     def describe(self) -> dict[str, Any]:
         """Return JSON values for `from_description`."""
-        return {"format": self.format, "config": asdict(self._config), "folders": list(map(str, self._folders))}
+        config = {name: value for name, value in asdict(self._config).items() if name != "tags"}  # of requests alone
+        return {"format": self.format, "config": config, "folders": list(map(str, self._folders))}
 
     def split(self, count: CountTokens, limit: int) -> Iterator[Part]:
         """Yield shards of files. Raises DocmtError for files of rows."""

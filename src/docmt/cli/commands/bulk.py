@@ -202,4 +202,5 @@ def _settings(translator: Translator, options: BulkOptions) -> dict[str, Any]:
     context = {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     names = ("precision", "batch_tokens", "language", *_OF_ROWS, "shard_tokens")
     others = {format_flag(name): getattr(options, name) for name in names}
-    return {"model": translator.checksums(), **others, **search, **context}
+    protect = list(translator.protection.patterns) if translator.protection else "none"
+    return {"model": translator.checksums(), **others, "--protect": protect, **search, **context}
