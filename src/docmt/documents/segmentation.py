@@ -19,7 +19,7 @@ from docmt.core.plain_text import BYTE_ORDER_MARK
 from docmt.documents.addresses import find_addresses
 from docmt.documents.words import has_letters, has_words
 
-_LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _PARAGRAPH_BREAKS = ("\x0c", "\u2029")  # form feed and paragraph separator
 
 # Marks before the text of a line. Nested marks ("> - 1. text") belong together.
@@ -82,7 +82,7 @@ _BEFORE_NAME = {
 _BEFORE_NUMBER = {"en": {"Approx", "approx"}, "fr": {"art", "Art", "n", "no", "No", "al", "p", "pp"}}
 
 _WHITE_SPACES = re.compile(r"\s+")
-_UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
+UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
 
 
 def sentence_spans(text: str, language: str = "en", join_lines: bool = False) -> list[tuple[int, int]]:
@@ -125,10 +125,10 @@ def unwrap_lines(sentence: str) -> str:
 
 
 def _replace_break(spaces: re.Match[str]) -> str:
-    if not _LINE_BREAK.search(spaces[0]):
+    if not LINE_BREAK.search(spaces[0]):
         return spaces[0]
     text, (start, end) = spaces.string, spaces.span()
-    unspaced = _UNSPACED_SCRIPT.match(text[start - 1 : start]) and _UNSPACED_SCRIPT.match(text[end : end + 1])
+    unspaced = UNSPACED_SCRIPT.match(text[start - 1 : start]) and UNSPACED_SCRIPT.match(text[end : end + 1])
     return "" if unspaced else " "
 
 
@@ -254,7 +254,7 @@ def _split_lines(text: str, language: str) -> Iterator[_Line]:
     marks = _GERMAN_MARKS if language == "de" else _MARKS
     start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
     while start < len(text):
-        line_break = _LINE_BREAK.search(text, start)
+        line_break = LINE_BREAK.search(text, start)
         end, following = line_break.span() if line_break else (len(text), len(text))
         yield _parse_line(text[start:end], start, marks, text[end:following] in _PARAGRAPH_BREAKS)
         start = following
@@ -300,7 +300,7 @@ def _is_underline(text: str, line: _Line, below: _Line) -> bool:
     """Return whether the next line is a row of one character about as long as the line."""
     if not below.empty:
         return False
-    row = _LINE_BREAK.sub("", text[line.end : below.end]).strip()
+    row = LINE_BREAK.sub("", text[line.end : below.end]).strip()
     return _UNDERLINE.fullmatch(row) is not None and abs(len(row) - (line.end - line.bare_start)) <= 2
 
 
