@@ -216,9 +216,9 @@ class TranslatedSentence:
     alignment: tuple[WordLink, ...] | None = None
     """one link for each target word in order, to its best source word (`Translator.align`); None: not aligned"""
     token_ids: Sequence[int] = field(default=(), hash=False)
-    """ids of the tokens of a supplied translation (`Translator.score`), without boundary tokens"""
+    """ids of the target's tokens, without boundary tokens"""
     token_scores: Sequence[float] = field(default=(), hash=False)
-    """log-probability (nats) of each of these tokens"""
+    """log-probability (nats) of each of these tokens; a search has none, only `Translator.score`"""
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"

@@ -376,13 +376,17 @@ class Translator:
             return self.draft_documents(sources)
         return self._drafter.stream_drafts(find_nonempty(sources)[1], look_ahead)
 
-    def score(self, source: Document | str, target: Document | str) -> Translation:
-        """Score the target sentence by sentence: return it with its log-probabilities."""
+    def score(self, source: Document | str, target: Document | str | Translation) -> Translation:
+        """Score the target sentence by sentence: return it with its log-probabilities.
+
+        A text has the tokens that the tokenizer splits it into. A Translation has those that the search found, which
+        may spell a word otherwise, and sees its source as the search did.
+        """
         return self.score_all([(source, target)])[0]
 
     def score_all(
         self,
-        pairs: Sequence[tuple[Document | str, Document | str]],
+        pairs: Sequence[tuple[Document | str, Document | str | Translation]],
         free_at_limit: bool = False,
         context: bool = True,
         noise: ContextNoise | None = None,
@@ -397,7 +401,13 @@ class Translator:
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
-        documents = [(self._to_document(one, "source"), self._to_document(other, "target")) for one, other in pairs]
+        documents = [
+            (
+                self._to_document(source, "source"),
+                target.document if isinstance(target, Translation) else self._to_document(target, "target"),
+            )
+            for source, target in pairs
+        ]
         for source, target in documents:
             if len(source.sentences) != len(target.sentences):
                 name = f"document {source.id}" if source.id else "the document"
@@ -405,8 +415,13 @@ class Translator:
                     f"{name} has {len(source.sentences)} source but {len(target.sentences)} target sentences. Give one "
                     "target sentence for each."
                 )
-        sources = [self.encode(source.sentences, "source") for source, _ in documents]
-        targets = [self.encode(target.sentences, "target") for _, target in documents]
+        sources, targets = (
+            [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)
+        )
+        for number, (source, target) in enumerate(pairs):
+            if isinstance(target, Translation):
+                sources[number] = self.prepare(source).words
+                targets[number] = [list(sentence.token_ids) for sentence in target]
         drafts, total = self.draft_documents(sources), sum(map(len, sources))
         with precision_context(self._model, self.precision), progress(self._title("scoring"), total) as bar:
             scored = score_documents(
@@ -541,10 +556,7 @@ class Translator:
 
     def _add_scores(self, source: Document, target: Document, words: WordIds, hypothesis: Hypothesis) -> Translation:
         """Return a translation with the scores of a hypothesis; words: ids of the source sentences."""
-        token_ids: list[Sequence[int]] = [()] * len(source)
-        token_scores: list[Sequence[float]] = [()] * len(source)
-        if hypothesis.token_scores:  # those of a search have none
-            token_ids, token_scores = [array("i", ids) for ids in hypothesis.sentences], [*hypothesis.token_scores]
+        token_scores = hypothesis.token_scores or [()] * len(source)  # a search keeps none
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
@@ -556,7 +568,7 @@ class Translator:
                 hypothesis.rank_scores,
                 hypothesis.sentence_tokens,
                 [None] * len(source),  # not aligned
-                token_ids,
+                [array("i", ids) for ids in hypothesis.sentences],
                 token_scores,
                 strict=True,
             )
