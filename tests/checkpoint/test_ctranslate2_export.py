@@ -403,7 +403,7 @@ def test_a_missing_package_is_named(tokenizer, tmp_path, monkeypatch, capsys):
     new_model(tmp_path / "own", tokenizer)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     assert main(["export", "ctranslate2", str(tmp_path / "own"), "-o", str(tmp_path / "exported")]) == 2
-    assert "pip install docmt[ctranslate2]" in capsys.readouterr().err
+    assert "pip install '.[ctranslate2]' where docmt was unpacked" in capsys.readouterr().err
     assert not (tmp_path / "exported").exists()
 
 

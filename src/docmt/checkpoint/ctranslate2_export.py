@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import check_not_existing, load_model, load_model_tokenizer
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.files import atomic_directory, parse_json
 from docmt.core.settings import quote
 from docmt.documents.segmentation import LINE_BREAK, UNSPACED_SCRIPT, unwrap_lines
@@ -115,9 +115,7 @@ def _import_specs() -> Any:
     try:
         from ctranslate2 import specs
     except ImportError as error:
-        raise DocmtError(
-            "the export needs the package ctranslate2, which is not installed. Run: pip install docmt[ctranslate2]"
-        ) from error
+        raise missing_package_error("the export", "ctranslate2", "ctranslate2") from error
     return specs
 
 
