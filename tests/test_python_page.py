@@ -56,6 +56,10 @@ def test_the_page_runs(folder, capsys):
     assert out.count("s-BLEU ") == 2 + 2  # head and signature of the comparison
     (_, found) = names["comparison"].outcomes["d_bleu"]
     assert found.difference.value > 50 and found.difference.p_value == pytest.approx(2 / 2**3, abs=0.02)  # 3 documents
+    batch, losses = names["batch"], []
+    for model in map(docmt.load_model, ("runs/first", "runs/own")):
+        losses.append(torch.nn.functional.cross_entropy(model.project(model(batch.inputs)), batch.labels).item())
+    assert losses[1] < losses[0] - 0.01, "the page's own loop trains"
     assert names["logits"].shape == (len(names["target"][0]), 400)
 
 

@@ -69,7 +69,7 @@ def test_without_matplotlib_the_user_is_told_what_to_install(tmp_path, monkeypat
     metrics = write_metrics(tmp_path / "metrics.jsonl")
     for name in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(DocmtError, match=r"pip install docmt\[plots\]"):
+    with pytest.raises(DocmtError, match=r"a figure needs matplotlib: run pip install '\.\[plots\]'"):
         draw_curves({"one": metrics}, tmp_path / "x.png")
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 

@@ -10,15 +10,17 @@ from bulk_jobs import QUICK, read_parts
 from commands import call, fails
 
 from docmt.bulk import workers
-from docmt.core.errors import DocmtError
+from docmt.core.errors import missing_package_error
 
 
 def test_ray_is_an_extra(model, corpus, tmp_path, monkeypatch):
     def fail():
-        raise DocmtError("--ray needs the library ray: pip install 'docmt[ray]'")
+        raise missing_package_error("--ray", "ray", "ray")
 
     monkeypatch.setattr(workers, "_import_ray", fail)
-    fails("bulk", model, corpus, "-o", tmp_path / "job", "--ray", "2", *QUICK, message="--ray needs the library ray")
+    fails(
+        "bulk", model, corpus, "-o", tmp_path / "job", "--ray", "2", *QUICK, message="--ray needs ray: run pip install"
+    )
 
 
 @pytest.mark.full

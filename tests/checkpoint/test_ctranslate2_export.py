@@ -24,6 +24,18 @@ from docmt.text import BpeTokenizer, DictionaryTokenizer, SpecialTokens, load_to
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 (the extra ctranslate2) is not installed")
 
 TEXTS = [SENTENCES[0], "the clock", *SENTENCES[7:14], SENTENCES[0] + SENTENCES[3] + SENTENCES[5]]  # of unequal lengths
+ODD_TEXTS = [
+    "The Com\u00admis\u00adsion\u00a0must co\u00adoperate.",
+    "The e\u0301lite has 5\u00a0000\u202feuros,\u2003cafe\u0301s\u205fand \u1100\u1161.",
+    "The of\ufb01ce \ufb00 \ufb02ine is e\ufb03cient \ufb04 \ufb05 \ufb06.",
+    "\ufeffThe co\u2011operation\u2010of\u200b states.\u200e\u200f\u2060",
+    "one line\nand another\r\n  line,\u00a0\n\ta \u2028 fourth\x0b\x1f and a\u00a0\u00a0fifth",
+    "\u4e2d\u6587\n\u4e2d\u6587 \n a\n\u4e2d",
+    "\u00a0\u00a0",
+    "\u00ad",
+    "\n",
+    "",
+]
 LIMIT = 40
 SIZES = {"width": 16, "heads": 4, "feed_forward": 24, "encoder_layers": 3, "decoder_layers": 2, "max_positions": 128}
 PRE = {"normalization": "pre", "embedding_normalization": False}
@@ -276,6 +288,15 @@ def translated(directory):
     ]
 
 
+def assert_reads_as_docmt(folder, name="own"):
+    """The tokenizer.json reads characters of documents and line breaks as docmt does, and adds boundary tokens."""
+    library = Library.from_file(str(folder / "exported" / "tokenizer.json"))
+    encoded = [library.encode(text).ids for text in ODD_TEXTS]
+    opening, closing = encoded[-1][:-1], encoded[-1][-1:]
+    expected = Translator(folder / name).encode(ODD_TEXTS, "source")
+    assert encoded == [[*opening, *ids, *closing] for ids in expected]
+
+
 @pytest.mark.parametrize("kind", ["bpe", "sentencepiece"])
 def test_the_tokenizer_beside_it_leads_from_text_to_text(kind, tmp_path):
     sentences = [("source", text) for text in SENTENCES] + [("target", text) for text in hub.TARGET]
@@ -291,6 +312,7 @@ def test_the_tokenizer_beside_it_leads_from_text_to_text(kind, tmp_path):
     assert [" ".join(text.split()) for text in hypotheses] == [
         " ".join(text.split()) for text in translated(tmp_path / "own")
     ]
+    assert_reads_as_docmt(tmp_path)
 
 
 def test_a_normalizer_of_the_tokenizer_is_exported(tmp_path):
@@ -327,6 +349,8 @@ def test_a_converted_model_finds_the_same(variant, tmp_path):
     _, directory, _ = convert_pretrained(tmp_path, variant, *PAIRS[variant])
     model = Exported(tmp_path, directory.name)
     assert model.entries["tokenizer"] == ("MarianTokenizer" if "marian" in variant else "tokenizer.json")
+    if "marian" not in variant:
+        assert_reads_as_docmt(tmp_path, directory.name)
     assert model.translate(beam_size=1)[0] == model.search(beam=1, implementation="huggingface")[0]
     hypotheses = model.translate(1, beam_size=3, length_penalty=0)[0]
     assert hypotheses == model.search(beam=3, length_penalty=0, min_length=1, implementation="huggingface")[0]
@@ -379,7 +403,7 @@ def test_a_missing_package_is_named(tokenizer, tmp_path, monkeypatch, capsys):
     new_model(tmp_path / "own", tokenizer)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     assert main(["export", "ctranslate2", str(tmp_path / "own"), "-o", str(tmp_path / "exported")]) == 2
-    assert "pip install docmt[ctranslate2]" in capsys.readouterr().err
+    assert "pip install '.[ctranslate2]' where docmt was unpacked" in capsys.readouterr().err
     assert not (tmp_path / "exported").exists()
 
 

@@ -450,6 +450,21 @@ def test_corpora_as_they_are_published(config: PrepareConfig, tmp_path: Path) ->
     assert PreparedStore.open(tmp_path / "b").tokenizer.decode(reversed_text[0]) == "le chat"
 
 
+@pytest.mark.parametrize(
+    ("order", "columns", "is_told"),
+    [((2, 0, 1), [], True), ((0, 1, 2), [], False), ((2, 0, 1), ["source=2", "target=3", "document=1"], False)],
+)
+def test_documents_of_a_line_each_are_told(
+    config: PrepareConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture, order, columns, is_told
+) -> None:
+    rows = [(f"the cat {number}", f"le chat {number}", f"d{number // 5}") for number in range(20)]
+    text = "".join("\t".join(row[index] for index in order) + "\n" for row in rows)
+    (tmp_path / "train.tsv").write_text(text, encoding="utf-8")
+    prepare(changed(config, train=[tmp_path / "train.tsv"], dev=[], vocabulary_size=270, columns=columns))
+    wanted = f"{tmp_path / 'train.tsv'}: 100 % of the lines are documents of their own by column 3. If it does not name"
+    assert [message.startswith(wanted) for message in caplog.messages] == [True] * is_told
+
+
 @pytest.mark.parametrize("column", ["source", "source=", "sauce=a", "=a"])
 def test_columns_that_are_none(config: PrepareConfig, column: str) -> None:
     with pytest.raises(DocmtError, match=rf"--columns has '{column}': give NAME=COLUMN with a name of source, target"):

@@ -13,7 +13,7 @@ from docmt.model.noise import ContextNoise
 from variants import CONVENTIONS, FEW, SYSTEMS, context, in_tiers, multihop
 
 CONFIG = SearchConfig(**SHORT_LIMITS)
-KEPT = [2, 0, 3]
+KEPT = [1, 0, 3]  # between others, where there are any: a system may read the sentences after alone
 DEPENDENT = [name for name in SYSTEMS if name not in ALONE]
 
 

@@ -225,6 +225,21 @@ def test_scores_of_supplied_texts(translator):
         translator.score(source, "One.")
 
 
+def test_a_translation_is_scored_by_the_tokens_that_the_search_found(directory):
+    """Its text has other tokens: a tokenizer splits a word in one way, and a search may spell it in another."""
+    search = docmt.SearchConfig(beam=2, n_best=2)
+    translator = docmt.Translator(directory, search=search, device="cpu")
+    source = docmt.Document.from_text(f"{TEXT}Read /etc/passwd now.")
+    best = translator.translate(source)
+    texts = translator.score(source, best.document)
+    assert any(texts.sentences[n].score != pytest.approx(each.score, abs=0.01) for n, each in enumerate(best))
+    for translation in (best, *best.alternatives):
+        (scored,) = translator.score_all([(source, translation)], free_at_limit=True)
+        assert [each.score for each in scored] == pytest.approx([each.score for each in translation], abs=1e-4)
+        assert [list(each.token_ids) for each in scored] == [list(each.token_ids) for each in translation]
+        assert scored.document == translation.document
+
+
 def test_an_ensemble_by_name(directory, tmp_path):
     other = save(
         tmp_path / "other", seed=3, system="group", group=Group(encoder_layers=0, decoder_layers=1, cross_layers=1)

@@ -39,6 +39,32 @@ def test_tsv_by_numbers_and_by_names(tmp_path):
     assert read(compressed) == expected
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        "source target",
+        "ID en de",
+        "docid source_text target_text",
+        "English German",
+        "Doc Sentences.src Sentences.trg",
+        "en-GB de-DE x",
+    ],
+)
+def test_names_of_columns_are_no_sentences(tmp_path, names):
+    path = write_tsv(tmp_path / "a.tsv", [names.split(), ["One.", "Eins.", "a"]])
+    message = r"a\.tsv, line 1: these are names of columns, not sentences \(.*\); name them with --columns, or remove"
+    for columns in ({}, {"source": "2", "target": "1"}):
+        with pytest.raises(DocmtError, match=message):
+            read(path, languages=("en", "de"), **columns)
+
+
+@pytest.mark.parametrize(
+    "pair", [("Text", "Text"), ("Source", "Quelle"), ("Text-only", "Nur-Text"), ("Text 1", "Titel 1"), ("I", "en")]
+)
+def test_titles_are_sentences(tmp_path, pair):
+    assert len(read(write_tsv(tmp_path / "a.tsv", [pair, ("One.", "Eins.")]), languages=("en", "de"))) == 2
+
+
 def test_quotes_of_tsv_are_text(tmp_path):
     assert read(write_tsv(tmp_path / "a.tsv", [('"One', '"Eins"')])) == [("1", [('"One', '"Eins"')])]
 

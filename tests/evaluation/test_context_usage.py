@@ -294,6 +294,26 @@ def test_the_context_of_another_item_comes_from_its_right_candidate():
     assert (swapped[0].id, swapped[0].correct, swapped[0].sentence) == ("1", 0, 1)
 
 
+def test_the_context_of_items_of_other_lengths_is_cut_or_joined():
+    def long_item(id, before, after=0):
+        source = (*(f"{id}{number}" for number in range(before)), "it", *(f"{id}+{number}" for number in range(after)))
+        right = tuple(text.upper() for text in source)
+        wrong = (*right[:before], "X", *right[before + 1 :])
+        return SuiteItem(id, "p", 1, source, (right, wrong), 0, before)
+
+    items = [long_item("a", 1), long_item("b", 3), long_item("c", 2, 1), long_item("d", 5)]
+    swapped = swap_contexts(items, 1)
+    assert [len(each.source) if each else 0 for each in swapped] == [2, 4, 0, 6], "nobody else has a sentence after"
+    for own, other in zip(items, swapped, strict=True):
+        assert not other or (other.source[own.sentence], other.candidates[1][own.sentence]) == ("it", "X")
+        assert not other or not set(own.source) & set(other.source) - {"it"}
+    assert swapped[0].source[0] in ("b2", "c1", "d4"), "the nearest sentence"
+    assert swapped[1].source == ("d2", "d3", "d4", "it"), "the only one that is as long"
+    assert swapped[3].candidates[0] == tuple(text.upper() for text in swapped[3].source)
+    assert len({text[0] for text in swapped[3].source}) > 2, "none is as long: several are joined"
+    assert swap_contexts([long_item("a", 2), replace(long_item("a", 3), source=("z", "a0", "a1", "it"))], 1)[0] is None
+
+
 def test_items_without_context_or_without_others():
     lonely = SuiteItem("1", "p", 0, ("it",), (("a",), ("b",)), 0, 0)
     with pytest.raises(DocmtError, match="no item has a context, so there is none to measure"):

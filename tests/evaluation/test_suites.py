@@ -28,6 +28,7 @@ GENERATIVE = {
     "ref": "Elle vous aime bien.",
     "expected": "vous",
     "src_word": "you",
+    "docid": 12,
     "rule": "ACC.FORM+PLUR",
 }
 CONSISTENCY = {
@@ -88,7 +89,7 @@ def test_generative_items(write):
     suite = read_suite(write([GENERATIVE, {**GENERATIVE, "src_context": []}], "ctxpro.en-fr.jsonl"))
     first, second = suite.items
     source = ("Got it.", "Who?", "She likes you.")
-    assert first == SuiteItem("1", "formality", None, source, (), 0, 2, "ACC.FORM+PLUR", "vous")
+    assert first == SuiteItem("1", "formality", None, source, (), 0, 2, "ACC.FORM+PLUR", "vous", "12")
     assert (second.source, second.sentence, second.has_context, second.chance) == (("She likes you.",), 0, False, 0.0)
     assert (suite.generative, suite.languages, suite.name) == (True, ("en", "fr"), "ctxpro.en-fr.jsonl")
     assert suite.remarks() == ["1 of 2 items of ctxpro.en-fr.jsonl have no context to decide them"]
@@ -123,7 +124,8 @@ def test_contrapro_and_its_context(write, tmp_path):
     path = write([CONTRAPRO, within], "contrapro.json", lines=False)
     first, second = read_items(path)
     assert first == SuiteItem(
-        "17", "pronoun", 2, ("It is old.",), (("Es ist alt.",), ("Er ist alt.",), ("Sie ist alt.",)), 0, 0, "es"
+        *("17", "pronoun", 2, ("It is old.",), (("Es ist alt.",), ("Er ist alt.",), ("Sie ist alt.",)), 0, 0, "es"),
+        document="x/1.xml",
     )
     assert (second.distance, second.label, second.has_context) == (0, "sie", False)
     extracts = {

@@ -90,7 +90,7 @@ def test_a_grid_has_a_row_for_each_point_and_a_figure(plan_of, copied, monkeypat
     with monkeypatch.context() as patch:
         for name in ("matplotlib", "matplotlib.figure"):
             patch.setitem(sys.modules, name, None)
-        with pytest.raises(DocmtError, match=r"pip install docmt\[plots\]"):
+        with pytest.raises(DocmtError, match=r"a figure needs matplotlib: run pip install '\.\[plots\]'"):
             write_figure(plan, GREEDY)
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
     assert write_figure(plan, GREEDY).read_bytes().startswith(b"\x89PNG")

@@ -96,7 +96,7 @@ def test_without_tensorboard_nothing_is_loaded(change, monkeypatch, caplog):
         assert not (config.run / "tensorboard").exists()
     assert "TensorBoard" not in caplog.text
     assert train(change(tensorboard="true", run=change().run / "true")).model is not None
-    assert caplog.text.count("; install docmt[track]") == 1
+    assert caplog.text.count("; run pip install '.[track]'") == 1
 
 
 def test_tensorboard_reads_it(change, monkeypatch):

@@ -196,6 +196,29 @@ def test_more_updates_may_be_added_to_a_finished_run(change):
     assert [line["update"] for line in metrics(longer.run) if "loss" in line] == [2, 4, 6, 8]
 
 
+def test_the_updates_since_the_last_line_have_one_when_a_run_ends(change, monkeypatch, tmp_path, interruptible):
+    """Whether it is done or interrupted. It goes when the run goes on, so that all lines are those of one run."""
+    original, settings = Training._update, {"log_every": 5, "validation__every": 8}
+
+    def updates(run):
+        return [line["update"] for line in metrics(run) if "loss" in line]
+
+    config = change(stop__max_steps=12, **settings)
+    monkeypatch.setattr(Training, "_update", lambda self: (self.state.update == 2 and _interrupt(), original(self))[1])
+    assert train(config, resume=False).interrupted and updates(config.run) == [3]
+    monkeypatch.setattr(Training, "_update", original)
+    train(change(stop__max_steps=8, **settings), resume=True)
+    assert updates(config.run) == [5, 8]
+    train(config, resume=True)
+    assert updates(config.run) == [5, 10, 12]
+    train(change(run=tmp_path / "whole", stop__max_steps=12, **settings))
+    assert sorted(map(str, metrics(config.run))) == sorted(map(str, metrics(tmp_path / "whole")))
+
+
+def _interrupt():
+    signal.raise_signal(signal.SIGINT)
+
+
 def test_an_existing_run_is_not_overwritten(finished, change):
     with pytest.raises(DocmtError, match=r"run already exists: add --resume"):
         train(finished)

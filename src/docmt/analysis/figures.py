@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docmt.core.errors import DocmtError, printable
+from docmt.core.errors import DocmtError, missing_package_error, printable
 from docmt.core.files import atomic_path, check_writable, read_bytes
 
 METRICS_FILE = "metrics.jsonl"
@@ -191,7 +191,7 @@ def _new_drawing(panels: int) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DocmtError("figures need matplotlib, which is not installed. Run pip install docmt[plots]") from error
+        raise missing_package_error("a figure", "matplotlib", "plots") from error
     columns, rows = min(panels, _COLUMNS), -(-panels // _COLUMNS)
     drawing = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
     drawing.subplots(rows, columns, squeeze=False)

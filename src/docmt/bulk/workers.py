@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.files import host_id, is_running, write_error
 
 CLAIM_SECONDS = 300.0
@@ -163,5 +163,5 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise DocmtError("--ray needs the library ray: pip install 'docmt[ray]'") from error
+        raise missing_package_error("--ray", "ray", "ray") from error
     return ray

@@ -14,9 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import check_not_existing, load_model, load_model_tokenizer
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.files import atomic_directory, parse_json
 from docmt.core.settings import quote
+from docmt.documents.segmentation import LINE_BREAK, UNSPACED_SCRIPT, unwrap_lines
+from docmt.documents.words import PLAIN_CHARACTERS, normalize_characters
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.model.embeddings import Stack
@@ -26,7 +28,7 @@ from docmt.model.systems import ContextSpec
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
 from docmt.text.bpe import parse_tokenizer_json
 from docmt.text.pretrained import JsonSubwordModel, SpmSubwordModel
-from docmt.text.sentencepiece_tokenizer import spm_to_json
+from docmt.text.sentencepiece_tokenizer import replace_step, spm_to_json
 from docmt.text.tokenizer import SIDES, Side, SpecialTokens
 
 UNQUANTIZED = "float32"
@@ -113,9 +115,7 @@ def _import_specs() -> Any:
     try:
         from ctranslate2 import specs
     except ImportError as error:
-        raise DocmtError(
-            "the export needs the package ctranslate2, which is not installed. Run: pip install docmt[ctranslate2]"
-        ) from error
+        raise missing_package_error("the export", "ctranslate2", "ctranslate2") from error
     return specs
 
 
@@ -278,6 +278,8 @@ def _build_tokenizer_json(tokenizer: Tokenizer, boundary_tokens: BoundaryTokens)
             return None
         texts, words = list_token_texts(tokenizer, "target"), _word_ids(tokenizer)
         values = _assign_ids(splitter, texts, {texts[token] for token in words})
+        steps = [*_reading_steps(), *filter(None, [values["normalizer"]])]
+        values["normalizer"] = {"type": "Sequence", "normalizers": steps}
         values["post_processor"] = _boundary_template(boundary_tokens, texts)
         data = json.dumps(values, ensure_ascii=False).encode()
         return data if _has_same_ids(data, tokenizer, boundary_tokens, texts, words) else None
@@ -302,6 +304,17 @@ def _describe_splitter(tokenizer: Tokenizer) -> dict[str, Any] | None:
             parse_json(pieces.data) if isinstance(pieces, JsonSubwordModel) else spm_to_json(pieces.data, strip=True)
         )
     return None
+
+
+def _reading_steps() -> list[dict[str, Any]]:
+    """Return normalizers that do what `normalize_characters` and `unwrap_lines` do to a source sentence."""
+    texts = sorted(set(PLAIN_CHARACTERS.values()))
+    characters = ["".join(each for each, plain in PLAIN_CHARACTERS.items() if plain == text) for text in texts]
+    steps = [replace_step(f"[{group}]", text, regex=True) for group, text in zip(characters, texts, strict=True)]
+    blanks, script = r"[\s\x1c-\x1f]", UNSPACED_SCRIPT.pattern
+    lines = rf"{blanks}*(?:{LINE_BREAK.pattern}){blanks}*"
+    unspaced = rf"(?<={script})(?<!{blanks}){lines}(?={script})(?!{blanks})"
+    return [*steps, {"type": "NFC"}, replace_step(unspaced, "", regex=True), replace_step(lines, " ", regex=True)]
 
 
 def _word_ids(tokenizer: Tokenizer) -> range | list[int]:
@@ -393,9 +406,10 @@ def _has_same_ids(
     sample = words[:: max(len(words) // _SAMPLE_WORDS, 1)]
     batch = [sample[start : start + _WORDS_PER_SENTENCE] for start in range(0, len(sample), _WORDS_PER_SENTENCE)]
     sentences = [text for text in tokenizer.decode_batch(batch, "target") if not any(mark in text for mark in marks)]
+    encoded = tokenizer.encode_batch([unwrap_lines(normalize_characters(text)) for text in sentences], "target")
     return all(
         library.encode(sentence).ids == [*boundary_tokens.source_opening, *ids, *boundary_tokens.source_closing]
-        for sentence, ids in zip(sentences, tokenizer.encode_batch(sentences, "target"), strict=True)
+        for sentence, ids in zip(sentences, encoded, strict=True)
     )
 
 

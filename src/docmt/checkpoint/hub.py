@@ -34,7 +34,7 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.model_names import HUB_ID_KEY, HUB_REVISION_KEY, LICENSE_KEY, models_folder
 from docmt.checkpoint.weights import CONFIG_FILE, INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE, check_pickle, read_weight_map
-from docmt.core.errors import DocmtError, printable
+from docmt.core.errors import DocmtError, missing_package_error, printable
 from docmt.core.files import atomic_directory, lock, read_json, write_error
 from docmt.core.progress import progress
 
@@ -237,7 +237,7 @@ def _library(hub_id: str, revision: str = "") -> Iterator[Any]:
         huggingface_hub = import_module("huggingface_hub")
         errors, constants = (import_module(f"huggingface_hub.{name}") for name in ("errors", "constants"))
     except ImportError as error:
-        raise DocmtError("docmt pull needs the package huggingface_hub: pip install 'docmt[hub]'") from error
+        raise missing_package_error("docmt pull", "huggingface_hub", "hub") from error
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -33,6 +33,11 @@ class DocmtError(Exception):
         return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
 
 
+def missing_package_error(subject: str, package: str, extra: str) -> DocmtError:
+    """Return the error for a missing package of an extra. docmt is installed from a clone."""
+    return DocmtError(f"{subject} needs {package}: run pip install '.[{extra}]' where docmt was unpacked")
+
+
 def did_you_mean(name: str, known: Mapping[str, str], otherwise: str) -> str:
     """Return a question with the known name that is most like another one, or `otherwise` if none is near.
 

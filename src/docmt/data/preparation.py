@@ -28,6 +28,7 @@ from docmt.data.store import (
 )
 from docmt.documents.corpus_files import ParallelDocument, SkipReport, read_parallel
 from docmt.documents.published_corpora import Columns, holds_both_sides
+from docmt.documents.row_files import is_tsv
 from docmt.documents.segmentation import knows_language
 from docmt.documents.words import normalize_characters
 from docmt.model.systems import ContextSpec
@@ -44,6 +45,8 @@ BATCH_DOCUMENTS = 256
 """Documents encoded at a time: some thousand sentences keep all cores busy."""
 SINGLE_DOCUMENT_LIMIT = 200
 """A corpus of one document with more sentences probably lacks document boundaries."""
+SHORT_DOCUMENTS, FEWEST_LINES = 0.9, 10
+"""Share of lines with an id of their own from which on a TSV file of so many lines probably has other columns."""
 LONG_DOCUMENT_LIMIT = 2000
 """One of several documents with more sentences probably is several. The longest in measured corpora (talks, news,
 parliament, manuals) has 1,575; whole novels have 2,700 to 9,600.
@@ -337,14 +340,18 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
             prefix = f"{corpus.source.name}:" if len(corpora) > 1 else ""
             documents = _read_corpus(corpus, split, skipped)
             longest = (0, "")  # sentences and id
+            are_named = False
             while batch := list(islice(documents, BATCH_DOCUMENTS)):
                 longest = max([longest, *((len(document.source), document.id) for document in batch)])
+                are_named = are_named or any(document.id != str(document.number) for document in batch)
                 _write_batch(batch, tokenizer, writer, skipped, prefix)
                 bar.advance(sum(len(document.source) for document in batch), "sentences")
             corpus_counts = CorpusCounts(writer.documents - counts_before[0], writer.sentences - counts_before[1])
             if not corpus_counts.documents:
                 raise _empty_corpus_error(corpus, split)
             _warn_of_long_documents(corpus, corpus_counts, *longest)
+            if are_named:
+                _warn_of_short_documents(corpus, corpus_counts)
             counts[_unique_name(str(corpus), counts)] = corpus_counts
     crc32 = file_checksums(directory, [path.name for path in sorted(directory.iterdir())])
     store = ParallelStore(directory)
@@ -394,6 +401,19 @@ def _warn_of_long_documents(corpus: Corpus, counts: CorpusCounts, sentences: int
         _log.warning("%s is one document of %s sentences. If it is several, %s", corpus, f"{sentences:,}", remedy)
     elif sentences > LONG_DOCUMENT_LIMIT:
         _log.warning("%s: document %s has %s sentences. If it is several, %s", corpus, id, f"{sentences:,}", remedy)
+
+
+def _warn_of_short_documents(corpus: Corpus, counts: CorpusCounts) -> None:
+    """Warn of a TSV file whose third column has another content in nearly each line, and so hardly names documents."""
+    share = counts.documents / counts.sentences
+    is_usual = is_tsv(corpus.source) and corpus.target is None and not corpus.columns.document
+    if is_usual and share >= SHORT_DOCUMENTS and counts.sentences >= FEWEST_LINES:
+        _log.warning(
+            "%s: %.0f %% of the lines are documents of their own by column 3. If it does not name documents, say which "
+            "column is which, such as --columns source=2 target=3 document=1",
+            corpus,
+            100 * share,
+        )
 
 
 def _warn_of_languages(config: PrepareConfig) -> None:

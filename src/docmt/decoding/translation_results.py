@@ -258,9 +258,9 @@ class TranslatedSentence:
     alignment: tuple[WordLink, ...] | None = None
     """one link for each target word in order, to its best source word (`Translator.align`); None: not aligned"""
     token_ids: Sequence[int] = field(default=(), hash=False)
-    """ids of the tokens of a supplied translation (`Translator.score`), without boundary tokens"""
+    """ids of the target's tokens, without boundary tokens"""
     token_scores: Sequence[float] = field(default=(), hash=False)
-    """log-probability (nats) of each of these tokens"""
+    """log-probability (nats) of each of these tokens; a search has none, only `Translator.score`"""
     pieces: tuple[tuple[Span, Span], ...] = ()
     """of a sentence that was translated in pieces: the characters of each in `source` and `target`"""
 

@@ -391,13 +391,17 @@ class Translator:
             return self.draft_documents(sources)
         return self._drafter.stream_drafts(find_nonempty(sources)[1], look_ahead)
 
-    def score(self, source: Document | str, target: Document | str) -> Translation:
-        """Score the target sentence by sentence: return it with its log-probabilities."""
+    def score(self, source: Document | str, target: Document | str | Translation) -> Translation:
+        """Score the target sentence by sentence: return it with its log-probabilities.
+
+        A text has the tokens that the tokenizer splits it into. A Translation has those that the search found, which
+        may spell a word otherwise, and sees its source as the search did; one with a sentence in pieces is a text.
+        """
         return self.score_all([(source, target)])[0]
 
     def score_all(
         self,
-        pairs: Sequence[tuple[Document | str, Document | str]],
+        pairs: Sequence[tuple[Document | str, Document | str | Translation]],
         free_at_limit: bool = False,
         context: bool = True,
         noise: ContextNoise | None = None,
@@ -412,7 +416,13 @@ class Translator:
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
-        documents = [(self._to_document(one, "source"), self._to_document(other, "target")) for one, other in pairs]
+        documents = [
+            (
+                self._to_document(source, "source"),
+                target.document if isinstance(target, Translation) else self._to_document(target, "target"),
+            )
+            for source, target in pairs
+        ]
         for source, target in documents:
             if len(source.sentences) != len(target.sentences):
                 name = f"document {source.id}" if source.id else "the document"
@@ -420,8 +430,13 @@ class Translator:
                     f"{name} has {len(source.sentences)} source but {len(target.sentences)} target sentences. Give one "
                     "target sentence for each."
                 )
-        sources = [self.encode(source.sentences, "source") for source, _ in documents]
-        targets = [self.encode(target.sentences, "target") for _, target in documents]
+        sources, targets = (
+            [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)
+        )
+        for number, (document, translation) in enumerate(pairs):
+            if isinstance(translation, Translation) and not any(sentence.pieces for sentence in translation):
+                sources[number] = [list(ids) for ids in self.prepare(document).words]
+                targets[number] = [list(sentence.token_ids) for sentence in translation]
         drafts, total = self.draft_documents(sources), sum(map(len, sources))
         with precision_context(self._model, self.precision), progress(self._title("scoring"), total) as bar:
             scored = score_documents(
@@ -558,10 +573,7 @@ class Translator:
 
     def _add_scores(self, source: Document, target: Document, words: WordIds, hypothesis: Hypothesis) -> Translation:
         """Return a translation with the scores of a hypothesis; words: ids of the source sentences."""
-        token_ids: list[Sequence[int]] = [()] * len(source)
-        token_scores: list[Sequence[float]] = [()] * len(source)
-        if hypothesis.token_scores:  # those of a search have none
-            token_ids, token_scores = [array("i", ids) for ids in hypothesis.sentences], [*hypothesis.token_scores]
+        token_scores: Sequence[Sequence[float]] = hypothesis.token_scores or [()] * len(source)  # a search keeps none
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
@@ -573,7 +585,7 @@ class Translator:
                 hypothesis.rank_scores,
                 hypothesis.sentence_tokens,
                 [None] * len(source),  # not aligned
-                token_ids,
+                [array("i", ids) for ids in hypothesis.sentences],
                 token_scores,
                 strict=True,
             )

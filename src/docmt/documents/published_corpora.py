@@ -9,6 +9,7 @@ Consecutive sentence pairs with the same document are one. Without a column of d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _CODES = {"bpt", "ept", "ph", "it", "ut"}
 """Elements of TMX that hold markup of the original file; others (hi, sub) hold text."""
+_COLUMN_NAMES = frozenset(
+    re.findall(
+        "[a-z]+",
+        "source src target trg tgt reference ref translation text sentence sent segment seg line document doc docid id "
+        "lang language english french german spanish italian portuguese dutch eng fra fre deu ger spa ita por nld",
+    )
+)
+"""Words of names of columns, besides codes of languages."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +87,21 @@ def read_published(path: Path, columns: Columns, languages: tuple[str, str]) -> 
     """
     if _is_tmx(path):
         return _read_tmx(path, languages)
-    return _read_row_corpus(path, columns)
+    return _read_row_corpus(path, columns, languages)
 
 
-def _read_row_corpus(path: Path, columns: Columns) -> Iterator[FileDocument]:
+def _read_row_corpus(path: Path, columns: Columns, languages: tuple[str, str]) -> Iterator[FileDocument]:
     names = columns.for_file(path)
     document: FileDocument | None = None
     for count, row in enumerate(read_rows(path, header=columns.are_named), 1):
         if row.error:
             raise DocmtError(f"{row.location}: {row.error}")
         source, target = (_read_cell(row, name) for name in (names.source, names.target))
+        if count == 1 and is_tsv(path) and not names.are_named and _are_column_names((source, target), languages):
+            raise DocmtError(
+                f"{row.location}: these are names of columns, not sentences ({', '.join(row.values.values())}); name "
+                "them with --columns, or remove the line"
+            )
         id = row.values.get(names.document, row.values.get("id") if isinstance(source, list) else None)
         id = None if id == "" else id
         pairs = [(row.number, pair) for pair in _make_pairs(row, names, source, target)]
@@ -116,6 +130,15 @@ def _read_cell(row: Row, name: str) -> str | list[str]:
         return value.strip()
     # Lines that are empty at the beginning keep their place beside sentences of the other side.
     return [text.strip() for text in (value.split("\n") if isinstance(value, str) else value)]
+
+
+def _are_column_names(cells: tuple[object, object], languages: tuple[str, str]) -> bool:
+    """Return whether two different cells consist of words that name columns."""
+    known = _COLUMN_NAMES | {language.lower().partition("-")[0] for language in languages}
+    words = [[word.rstrip("s") for word in re.findall(r"[^\W\d_]+", str(cell).lower())] for cell in cells]
+    return words[0] != words[1] and all(
+        not known.isdisjoint(each) and all(word in known or len(word) < 3 for word in each) for each in words
+    )
 
 
 def _make_pairs(row: Row, names: Columns, source: Any, target: Any) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.files import check_regular, read_error
 from docmt.core.plain_text import BYTE_ORDER_MARK, decode_utf8, plain_name, read_raw_lines
 
@@ -145,7 +145,7 @@ def _parquet_errors(path: Path | str) -> Iterator[Any]:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise DocmtError(f"{path} needs the library pyarrow: run pip install 'docmt[parquet]'") from error
+        raise missing_package_error(str(path), "pyarrow", "parquet") from error
     try:
         yield parquet
     except pyarrow.ArrowException as error:

@@ -21,7 +21,7 @@ from docmt.documents.columns import find_columns, is_row
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters, has_words, is_symbol
 
-_LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _PARAGRAPH_BREAKS = ("\x0c", "\u2029")  # form feed and paragraph separator
 
 # Marks before the text of a line. Nested marks ("> - 1. text") belong together.
@@ -71,7 +71,7 @@ _NAME_IN_SMALL_LETTERS = re.compile(r"\w+(?:(?<=[^\W\d_A-Z])[A-Z]|[(_@]|://|(?<=
 """iPhone, macOS, free(), php.ini, addresses: words that may begin a sentence, though not with a capital."""
 
 _WHITE_SPACES = re.compile(r"\s+")
-_UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
+UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
 
 
 def sentence_spans(text: str, language: str = "en", join_lines: bool = False) -> list[tuple[int, int]]:
@@ -129,10 +129,10 @@ def unwrap_lines(sentence: str) -> str:
 
 
 def _replace_break(spaces: re.Match[str]) -> str:
-    if not _LINE_BREAK.search(spaces[0]):
+    if not LINE_BREAK.search(spaces[0]):
         return spaces[0]
     text, (start, end) = spaces.string, spaces.span()
-    unspaced = _UNSPACED_SCRIPT.match(text[start - 1 : start]) and _UNSPACED_SCRIPT.match(text[end : end + 1])
+    unspaced = UNSPACED_SCRIPT.match(text[start - 1 : start]) and UNSPACED_SCRIPT.match(text[end : end + 1])
     return "" if unspaced else " "
 
 
@@ -268,7 +268,7 @@ def _split_lines(text: str, language: str) -> Iterator[_Line]:
     marks = _find_marks(language)
     start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
     while start < len(text):
-        line_break = _LINE_BREAK.search(text, start)
+        line_break = LINE_BREAK.search(text, start)
         end, following = line_break.span() if line_break else (len(text), len(text))
         yield _parse_line(text[start:end], start, marks, text[end:following] in _PARAGRAPH_BREAKS)
         start = following
@@ -325,7 +325,7 @@ def _is_underline(text: str, line: _Line, below: _Line) -> bool:
     """Return whether the next line is a row of one character about as long as the line."""
     if not below.empty:
         return False
-    row = _LINE_BREAK.sub("", text[line.end : below.end]).strip()
+    row = LINE_BREAK.sub("", text[line.end : below.end]).strip()
     return _UNDERLINE.fullmatch(row) is not None and abs(len(row) - (line.end - line.bare_start)) <= 2
 
 

@@ -18,12 +18,14 @@ _WORD = re.compile(rf"[{UNSPACED}][{MARKS}]*|{_LETTERS}(?:\u00ad+{_LETTERS})*|[^
 
 INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060\ufeff"
 """Soft hyphen, space of no width, marks of direction, word joiner, byte order mark."""
-_NORMAL = str.maketrans(
+PLAIN_CHARACTERS = (
     dict.fromkeys("\u00a0\u202f\u205f" + "".join(map(chr, range(0x2000, 0x200B))), " ")
     | dict.fromkeys(INVISIBLE, "")
     | dict.fromkeys("\u2010\u2011", "-")
     | {chr(0xFB00 + number): text for number, text in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
 )
+"""What models read for characters of documents."""
+_PLAIN = str.maketrans(PLAIN_CHARACTERS)
 
 
 def has_words(text: str) -> bool:
@@ -45,7 +47,7 @@ def normalize_characters(sentence: str) -> str:
     """
     if sentence.isascii():
         return sentence
-    return unicodedata.normalize("NFC", sentence.translate(_NORMAL))
+    return unicodedata.normalize("NFC", sentence.translate(_PLAIN))
 
 
 def find_words(sentence: str) -> list[Span]:

@@ -10,7 +10,7 @@ tokens that need no context do not dilute.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -60,8 +60,8 @@ class SuiteContextComparison:
     results: dict[str, ContrastiveResult]
     """results by condition"""
     skipped: int
-    """items without a shuffled context: their candidates have different contexts, or no other item has as many
-    sentences before and after the tested one"""
+    """items without a shuffled context: they have none, their candidates have different ones, or the others have too
+    few sentences before or after the tested one"""
     marked: MarkedTokens | None = None
     """gain from context on the tokens in which candidates differ"""
     translated: dict[str, ContrastiveResult] = field(default_factory=dict)
@@ -151,42 +151,65 @@ def shuffle_contexts(items: Sequence[SuiteItem], seed: int) -> dict[int, SuiteIt
     shuffled = {number: item for number, item in zip(comparable, swapped, strict=True) if item}
     if not shuffled:
         raise DocmtError(
-            "no two items can exchange their contexts: they need equal sentence counts before and after the tested "
-            "sentence, different texts, and one context for all candidates. Give a larger test set"
+            "no two items can exchange their contexts: they need sentences on the same side of the tested sentence, "
+            "different texts, and one context for all candidates. Give a larger test set"
         )
     return shuffled
 
 
 def swap_contexts(items: Sequence[SuiteItem], seed: int) -> list[SuiteItem | None]:
-    """Return each item with the context of another one with equal sentence counts before and after the tested sentence.
+    """Return each item with another source context, in which the target is that of the right candidate.
 
-    The other item is the next one in a random order with another source context. The target context is that of its
-    right candidate. None if there is no such item.
+    It is that of the next item in a random order with equal sentence counts before and after the tested sentence. If
+    there is none, that of a longer one is cut at its far ends, and those of several shorter ones are joined. None if
+    all others together are too short.
     """
     order = np.argsort(np.random.default_rng(seed).bit_generator.random_raw(len(items)), kind="stable").tolist()
+    shapes = [(item.sentence, len(item.source) - item.sentence - 1) for item in items]
     groups: dict[tuple[int, int], list[int]] = {}
     for number in order:
-        groups.setdefault((len(items[number].source), items[number].sentence), []).append(number)
-    swapped: list[SuiteItem | None] = [None] * len(items)
-    for numbers in groups.values():
-        for rank, number in enumerate(numbers):
-            item = items[number]
-            others = (items[i] for i in (*numbers[rank + 1 :], *numbers[:rank]))
-            context = remove_sentence(item.source, item.sentence)
-            donor = next((other for other in others if remove_sentence(other.source, item.sentence) != context), None)
-            swapped[number] = _replace_context(item, donor) if donor else None
-    return swapped
+        groups.setdefault(shapes[number], []).append(number)
+
+    def donors(number: int) -> Iterator[SuiteItem]:
+        before, after = shapes[number]
+        yield from (items[other] for other in _others(groups[before, after], number))
+        others = _others(order, number)
+        yield from (items[other] for other in others if shapes[other][0] >= before and shapes[other][1] >= after)
+        yield from (items[other] for other in others)
+
+    return [_borrow_context(item, donors(number)) for number, item in enumerate(items)]
 
 
-def _replace_context(item: SuiteItem, donor: SuiteItem) -> SuiteItem:
-    """Return the tested sentence of an item in the context of another item."""
-    tested = item.sentence
+def _others(numbers: Sequence[int], number: int) -> list[int]:
+    """Return those after a number, then those before it."""
+    rank = numbers.index(number)
+    return [*numbers[rank + 1 :], *numbers[:rank]]
 
-    def insert(sentences: tuple[str, ...], context: tuple[str, ...]) -> tuple[str, ...]:
-        return (*context[:tested], sentences[tested], *context[tested + 1 :])
 
-    candidates = tuple(insert(candidate, donor.candidates[donor.correct]) for candidate in item.candidates)
-    return replace(item, source=insert(item.source, donor.source), candidates=candidates)
+def _borrow_context(item: SuiteItem, donors: Iterable[SuiteItem]) -> SuiteItem | None:
+    """Return the tested sentence of an item in the context of the first donors, or None if they are too short."""
+    tested, count = item.sentence, len(item.source)
+    own = remove_sentence(item.source, tested)
+    pairs = list[tuple[str, ...]]()  # source and target
+    place = 0  # of the tested sentence among them
+    for donor in donors:
+        theirs = list(zip(donor.source, *donor.candidates[donor.correct :][:1], strict=True))
+        before = [*theirs[: donor.sentence], *pairs[:place]][-tested:] if tested else []
+        after = [*pairs[place:], *theirs[donor.sentence + 1 :]][: count - tested - 1]
+        sources = tuple(pair[0] for pair in (*before, *after))
+        if sources == own:
+            continue
+        pairs, place = [*before, *after], len(before)
+        if len(pairs) == len(own):
+            targets = tuple(pair[-1] for pair in pairs)
+            candidates = tuple(_insert(each[tested], targets, tested) for each in item.candidates)
+            return replace(item, source=_insert(item.source[tested], sources, tested), candidates=candidates)
+    return None
+
+
+def _insert(sentence: str, context: Sequence[str], place: int) -> tuple[str, ...]:
+    """Return a sentence in its context."""
+    return (*context[:place], sentence, *context[place:])
 
 
 @dataclass(frozen=True)

@@ -268,6 +268,8 @@ FORMATS = (
         ("src", "trg"), parse_discevalmt, "type", phenomenon=lambda path: path.stem.split(".")[0], default_distance=1
     ),
 )
+DOCUMENT_KEYS = ("document", "document id", "docid")
+"""Keys that name the document of an item: docmt's, that of ContraPro, that of ctxPro."""
 MAX_DEPTH = 4
 """Deepest nesting of items in lists, blocks and examples."""
 
@@ -316,7 +318,7 @@ def _build_item(record: Record, suite_format: SuiteFormat, path: Path, number: i
         sentence=sentence,
         label=get_text(record, suite_format.label, location) if suite_format.label else "",
         expected=get_text(record, "expected", location, required=True) if generative else "",
-        document=_get_name(record, "document", ""),
+        document=next(filter(None, (_get_name(record, key, "") for key in DOCUMENT_KEYS)), ""),
     )
 
 

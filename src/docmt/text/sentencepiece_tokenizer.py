@@ -268,19 +268,19 @@ def spm_to_json(data: bytes, *, strip: bool = False) -> dict[str, Any]:
     blank_before = normalizer.get(_DUMMY_PREFIX) != _NO
     single_blanks = normalizer.get(_REMOVE_EXTRA) != _NO  # and none at the ends
     blanks = r"\A +| +\z" if strip else r"\A +" if single_blanks else r"\A " if blank_before else ""
-    steps = [_replace_step(SPACE, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
-    steps += [_replace_step(blanks, "", regex=True)] if blanks else []
+    steps = [replace_step(SPACE, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
+    steps += [replace_step(blanks, "", regex=True)] if blanks else []
     normalizers: list[dict[str, Any]] = []
     if charsmap := normalizer.get(_CHARSMAP):
         normalizers.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()})
     if single_blanks:
-        normalizers += [_replace_step(r"\A +| +\z", "", regex=True), _replace_step(" {2,}", " ", regex=True)]
+        normalizers += [replace_step(r"\A +| +\z", "", regex=True), replace_step(" {2,}", " ", regex=True)]
     if blank_before:
         normalizers.append({"type": "Prepend", "prepend": SPACE})
     unigram = {"type": "Unigram", "vocab": [[piece.text, piece.score] for piece in pieces], "unk_id": None}
     return {
         "version": "1.0",
-        "normalizer": {"type": "Sequence", "normalizers": [*normalizers, _replace_step(" ", SPACE)]},
+        "normalizer": {"type": "Sequence", "normalizers": [*normalizers, replace_step(" ", SPACE)]},
         "pre_tokenizer": None,
         "decoder": {"type": "Sequence", "decoders": steps},
         "model": {
@@ -291,7 +291,8 @@ def spm_to_json(data: bytes, *, strip: bool = False) -> dict[str, Any]:
     }
 
 
-def _replace_step(pattern: str, content: str, *, regex: bool = False) -> dict[str, Any]:
+def replace_step(pattern: str, content: str, *, regex: bool = False) -> dict[str, Any]:
+    """Return a step of a tokenizer.json that replaces text."""
     return {"type": "Replace", "pattern": {"Regex" if regex else "String": pattern}, "content": content}
 
 

@@ -207,7 +207,7 @@ class Training:
         self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted)
         self.weights = self.updater.weights
         if fabric.is_global_zero:
-            run.truncate_metrics(self.state.update)
+            run.truncate_metrics(self.state.update, within_interval=self.state.interval.tokens > 0)
         self.sums = torch.tensor(
             [self.state.interval.loss, self.state.interval.nll], dtype=torch.float64, device=fabric.device
         )
@@ -232,6 +232,7 @@ class Training:
                 epoch_ended = self._update()
                 if state.update % config.log_every == 0:
                     self._record_interval()
+                    self._start_interval()
                 every = config.validation.every
                 validated = (state.update % every == 0) if every else epoch_ended
                 if validated:
@@ -242,6 +243,8 @@ class Training:
                 if validated or due:
                     self._save_checkpoint()
                 bar.advance(1, self._progress_note(), self._estimate_eta())
+        if state.interval.tokens:
+            self._record_interval()
         finished = not stop_request.requested
         if finished and state.validated != state.update:
             self._validate()
@@ -294,7 +297,7 @@ class Training:
         return f"{stop.max_minutes:g} minutes are over" if time_over else ""
 
     def _record_interval(self) -> None:
-        """Write the means since the last metrics line and start a new interval."""
+        """Write the means over the updates of the interval, which goes on if the run is resumed within it."""
         state = self.state
         loss, nll = (self.sums / state.interval.tokens).tolist()
         self._check_finite("loss", loss)
@@ -308,8 +311,11 @@ class Training:
             line["gradient_norm"] = self.gradient_norm.item()
         line["tokens_per_second"] = round(state.interval.tokens / max(state.interval.seconds, 1e-9), 1)
         self._add_metrics(line)
+
+    def _start_interval(self) -> None:
+        """Start a new interval of metrics."""
         self.sums.zero_()
-        state.interval.tokens, state.interval.seconds = 0, 0.0
+        self.state.interval.tokens, self.state.interval.seconds = 0, 0.0
 
     def _validate(self) -> None:
         """Evaluate the model on the dev split; save its weights if they are the best or part of the average."""

@@ -198,7 +198,7 @@ class TensorBoardLogger:
             yield
         except Exception as error:
             self._enabled, self._writer = False, None
-            hint = "" if find_spec("tensorboard") else "; install docmt[track]"
+            hint = "" if find_spec("tensorboard") else "; run pip install '.[track]' where docmt was unpacked"
             reason = " ".join(str(error).split()) or type(error).__name__
             _log.warning("TensorBoard logging has stopped (%s)%s", reason, hint)
 

@@ -175,7 +175,7 @@ class RunDirectory:
     """Paths inside of a run directory, and the files that grow during the run.
 
     recipe.yaml            full configuration
-    metrics.jsonl          one JSON object for each log interval and each validation
+    metrics.jsonl          one JSON object for each log interval, the last one perhaps shorter, and each validation
     train.log              log for people
     checkpoints/last       weights, optimizer and state for resuming; of sharded trainings a file of each process
     checkpoints/best       weights of the best validation
@@ -297,15 +297,19 @@ class RunDirectory:
         except OSError as error:
             raise write_error(self.metrics, error) from error
 
-    def truncate_metrics(self, update: int) -> None:
-        """Remove metrics after `update`, and damaged lines such as a half-written last one."""
+    def truncate_metrics(self, update: int, within_interval: bool) -> None:
+        """Remove metrics after `update`, and damaged lines such as a half-written last one.
+
+        within_interval: remove the means of an interval that ended with this update, too, as it goes on.
+        """
         if not self.metrics.exists():
             return
         *lines, _ = read_bytes(self.metrics, regular=True).split(b"\n")
         valid_lines, damaged = [], 0
         for line in lines:
             try:
-                if json.loads(line)["update"] <= update:
+                values = json.loads(line)
+                if values["update"] <= (update - 1 if within_interval and "loss" in values else update):
                     valid_lines.append(line + b"\n")
             except (ValueError, KeyError, TypeError, RecursionError):
                 damaged += 1

@@ -228,7 +228,7 @@ class TrainConfig:
     log_every: int = ranged(100, 1, MANY)
     """updates between lines of metrics.jsonl"""
     tensorboard: Literal["auto", "true", "false"] = "auto"
-    """write metrics for TensorBoard; auto: if it is installed (docmt[track])"""
+    """write metrics for TensorBoard; auto: if it is installed (the extra track)"""
 
     option_rules = (
         Needs(

@@ -276,7 +276,10 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
             if result.marked:
                 tables.append(f"{short}: {result.marked.format()}")
             if result.skipped:
-                remarks.append(f"{result.skipped:,} items of {short} left out, as no other item has as many sentences")
+                remarks.append(
+                    f"{result.skipped:,} of {len(suite.items):,} items of {short} are left out of all contexts: they "
+                    "have none, one for each candidate, or one on a side where others have too few sentences"
+                )
     probe.usage |= {**asdict(options.contrastive), "suites": values}
     if options.translate or any(suite.generative for suite in command.suites.values()):
         probe.usage["beam"] = options.search.beam

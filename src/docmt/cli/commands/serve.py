@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.options import Parser
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.settings import MANY, option
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 
@@ -100,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in _PACKAGES:
             raise
-        raise DocmtError(f"docmt serve needs {package}: run pip install '.[serve]' where docmt was unpacked") from error
+        raise missing_package_error("docmt serve", package, "serve") from error
 
 
 def default_data() -> Path:
