@@ -314,5 +314,5 @@ def test_test_sets_without_context(run, tmp_path):
     fails("probe", run, "--suite", path, "--context-ablation", message=message)
     item |= {"source": ["A.", "It."], "candidates": [["A.", "Er."], ["A.", "Sie."]], "sentence": 1}
     path.write_text(json.dumps(item) + "\n")
-    message = "no two items can exchange their contexts: they need equal sentence counts"
+    message = "no two items can exchange their contexts: they need sentences on the same side of the tested sentence"
     fails("probe", run, "--suite", path, "--context-ablation", message=message)

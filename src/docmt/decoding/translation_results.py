@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.search_config import SearchConfig
@@ -19,6 +19,7 @@ from docmt.documents.words import Span
 from docmt.documents.words import WordLink as WordLink
 
 _log = logging.getLogger(__name__)
+DocumentKind = TypeVar("DocumentKind")
 
 
 @dataclass(frozen=True)
@@ -393,3 +394,12 @@ def log_warnings(translations: Iterable[Translation]) -> None:
     if counts:
         summary = ", ".join(f"{count} x {name}" for name, count in counts.items())
         _log.warning("%s. Translate a Document to see where (Translation.warnings).", summary)
+
+
+def check_documents(documents: Iterable[DocumentKind]) -> Iterable[DocumentKind]:
+    """Return the documents. Raises DocmtError for a single one, and for a value that is not a list."""
+    if isinstance(documents, str | Document):
+        raise DocmtError("one document is not a list of documents. Put it into a list, or call translate.")
+    if not isinstance(documents, Iterable):
+        raise DocmtError(f"{type(documents).__name__} is not a list of documents. Give texts or Documents.")
+    return documents

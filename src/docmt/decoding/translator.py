@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import replace
 from itertools import count, islice, repeat
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 import torch
 
@@ -41,6 +41,7 @@ from docmt.decoding.translation_results import (
     TranslatedSpan,
     Translation,
     WordLink,
+    check_documents,
     log_warnings,
 )
 from docmt.documents import Document, unwrap_lines
@@ -62,7 +63,6 @@ _log = logging.getLogger(__name__)
 if hasattr(os, "register_at_fork"):
     # Threads of products do not survive a fork: the first product of the child would wait for them for ever.
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
-Source = TypeVar("Source")
 Preparable = Document | str | PreparedDocument
 
 
@@ -171,7 +171,7 @@ class Translator:
         copies: with `search.sampling`, numbers that give equal documents samples of their own. By default a document's
         number is how often it came before in this call.
         """
-        prepared = list(map(self.prepare, _check_documents(documents)))
+        prepared = list(map(self.prepare, check_documents(documents)))
         return self._complete(prepared, self._translate(prepared, copies))
 
     def _complete(self, sources: Sequence[PreparedDocument], made: Sequence[Translation]) -> list[Translation]:
@@ -234,7 +234,7 @@ class Translator:
         """
         check_choice("errors", errors, ("raise", "yield"))
         check_number("group", group, (1, MANY))
-        return self._stream(iter(_check_documents(documents)), group, errors)
+        return self._stream(iter(check_documents(documents)), group, errors)
 
     def _stream(
         self, documents: Iterator[Document | str], size: int, errors: str
@@ -280,7 +280,7 @@ class Translator:
         """
         if look_ahead is not None and (not isinstance(look_ahead, int) or look_ahead < 1):
             raise DocmtError(f"look_ahead is {look_ahead!r}. Choose at least 1 source token, or None.")
-        prepared, resume_points = list(map(self.prepare, _check_documents(documents))), resume_points or {}
+        prepared, resume_points = list(map(self.prepare, check_documents(documents))), resume_points or {}
         stream = self._make_stream(prepared, resume_points, look_ahead or POOL_FACTOR * self.batch_tokens, copies)
         return self._yield_parts(prepared, stream, sum(point.sentences for point in resume_points.values()))
 
@@ -599,12 +599,3 @@ class Translator:
             at_limit=tuple(hypothesis.at_limit),
             overlong=tuple(number for number, ids in enumerate(words) if len(ids) >= limit),
         )
-
-
-def _check_documents(documents: Iterable[Source]) -> Iterable[Source]:
-    """Return the documents. Raises DocmtError for a single one, and for a value that is not a list."""
-    if isinstance(documents, str | Document):
-        raise DocmtError("one document is not a list of documents. Put it into a list, or call translate.")
-    if not isinstance(documents, Iterable):
-        raise DocmtError(f"{type(documents).__name__} is not a list of documents. Give texts or Documents.")
-    return documents
