@@ -59,9 +59,8 @@ DEFAULT_LANGUAGE = "en"
 """Language of the segmentation rules for models without a source language."""
 _BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
-
 if hasattr(os, "register_at_fork"):
-    # Threads of products do not survive a fork: the first product of the child would wait for them for ever.
+    # Threads of products do not survive a fork: the first product of the child would wait for them.
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 Preparable = Document | str | PreparedDocument
 
@@ -508,8 +507,8 @@ class Translator:
         drafts = self.draft_documents(sources)
         members = zip(self._paths, self.models, strict=True)
         layers = [load_alignment_layer(path) or default_alignment_layer(member) for path, member in members]
-        total = sum(map(len, wanted))
-        with precision_context(self._model, self.precision), progress(self._title("aligning"), total) as bar:
+        total, title = sum(map(len, wanted)), self._title("aligning")
+        with precision_context(self._model, self.precision), progress(title, total) as bar:
             weights = align_documents(
                 *(self._model, sources, targets, self.tokenizer.specials, self.search),
                 **self._context_settings,
