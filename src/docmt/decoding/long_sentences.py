@@ -27,7 +27,7 @@ _SHORT = 1 / 3
 """Target words for a source word below which text is missing whatever the links are."""
 
 
-class Translator(Protocol):
+class PieceTranslator(Protocol):
     """What is used of a translator: see `docmt.Translator`."""
 
     search: SearchConfig
@@ -38,13 +38,13 @@ class Translator(Protocol):
     def prepare(self, document: Document) -> PreparedDocument: ...
 
 
-def _cut(translator: Translator, sentence: str, limit: int) -> list[Span]:
+def _cut(translator: PieceTranslator, sentence: str, limit: int) -> list[Span]:
     """Return the spans of pieces of at most so many tokens."""
     patterns = translator.protection.patterns if translator.protection else ()
     return cut_sentence(sentence, lambda text: len(translator.encode([text], "source")[0]), limit, patterns)
 
 
-def cut_long_sentences(translator: Translator, prepared: PreparedDocument) -> PreparedDocument:
+def cut_long_sentences(translator: PieceTranslator, prepared: PreparedDocument) -> PreparedDocument:
     """Return a prepared document with its long sentences in pieces. Published searches read them whole."""
     limit = translator.search.sentence_tokens
     if translator.search.implementation != "docmt" or max(map(len, prepared.words), default=0) <= limit:
@@ -69,7 +69,7 @@ Align = Callable[[Sequence[Translation], Sequence[Collection[int]]], Sequence[Li
 
 
 def search_missing_text(
-    translator: Translator,
+    translator: PieceTranslator,
     sources: Sequence[PreparedDocument],
     translations: Sequence[Translation],
     translate: Translate,
@@ -110,7 +110,7 @@ Rows = list[TranslatedSentence]
 
 
 def _search_again(
-    translator: Translator, wanted: Sequence[tuple[Key, PreparedDocument]], translate: Translate
+    translator: PieceTranslator, wanted: Sequence[tuple[Key, PreparedDocument]], translate: Translate
 ) -> dict[Key, Rows]:
     """Return new translations of sentences in pieces, each apart from its document, where they can be cut."""
     divided = {}
