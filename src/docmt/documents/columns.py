@@ -24,6 +24,8 @@ _GAP = re.compile(
     """,
     re.VERBOSE,
 )
+_SIGNS_OF_GAPS = re.compile(r"[\t_|¦│┃║·•●▪■◆…☐☑☒□▢◻⬜✓✔✗✘○◯◉]|\s{3}|\.[ ]?\.|[\[(][ xX][\])]")
+"""What each gap has, for a quick test."""
 _DOUBLE_SPACE = re.compile(r"(?<=[^\s.!?:])  (?=\S)")
 _STEP = re.compile(r"(?<=\S)[ \u00a0](?:[›»▸▶]|(?P<sign>[>→]))[ \u00a0]")
 """Between the steps of a path such as Home › Products."""
@@ -50,7 +52,7 @@ def is_row(line: str) -> bool:
 
 def _find_gaps(line: str) -> Iterator[re.Match[str]]:
     is_justified: bool | None = None
-    for match in _GAP.finditer(line):
+    for match in _GAP.finditer(line) if _SIGNS_OF_GAPS.search(line) else ():
         if match["wide"]:
             if is_justified is None:
                 wide = sum(each.lastgroup == "wide" for each in _GAP.finditer(line))
