@@ -104,6 +104,8 @@ JOINED = [
     (("Did he come?", "yes."), ("Est-il venu ?", "Oui."), "Est-il venu ? Oui."),
     (("the rain –", "of the NATO"), ("La pluie", "OTAN"), "La pluie – OTAN"),
     (("when it", "to Paul it fell"), ("Quand", "Paul le voit"), "Quand Paul le voit"),
+    (("say hi :a: and", "go"), ("Dites et :a:", "va"), "Dites et :a: va"),
+    (("hi :a:", "go"), ("Salut :a:", "va"), "Salut :a: va"),
     (("one", "two"), ("", "Deux"), "deux"),
     (("one", "two", "three"), ("Un", "", "Trois"), "Un trois"),
 ]

@@ -22,7 +22,7 @@ _BORDERS = tuple(
     for pattern in (
         rf"(?:[!?…;:]|(?<=[^\W\d_]{{5}})\.){_CLOSING}\s+|[。！？；：]",
         rf"[,،]{_CLOSING}\s+|[，、]|\s[-–—]+\s+|—",
-        rf"\s+(?=(?:{_CONJUNCTIONS})\s)",
+        rf"(?<!\s)\s+(?=(?:{_CONJUNCTIONS})\s)",
         r"(?<![\d\s])\s+(?=[^\d\s])",
         r"(?<![\d\s])\s+(?=\S)|(?<!\s)\s+(?=[^\d\s])",
         rf"(?<=[{UNSPACED}{MARKS}])(?=[{UNSPACED}])(?![{MARKS}])",
@@ -93,6 +93,11 @@ def divide_document(document: Document, pieces: Sequence[Sequence[Span]]) -> Doc
     return Document(tuple(sentences), (*gaps, gap + document.gaps[-1]), document.id)
 
 
+def _find_last_protected(text: str) -> int:
+    """Return where the last protected text ends."""
+    return max((part.span[1] for part in find_protected(text)), default=0)
+
+
 def join_pieces(sources: Sequence[str], targets: Sequence[str], language: str) -> tuple[str, list[Span]]:
     """Return the translation of a sentence from those of its pieces, and where these are in it.
 
@@ -109,7 +114,8 @@ def join_pieces(sources: Sequence[str], targets: Sequence[str], language: str) -
         if number + 1 < len(sources) and source[-1:] not in _FINAL_MARKS:
             mark = re.search(rf"\s*[{re.escape(_MARKS)}]?\Z", source)
             assert mark is not None  # it also matches nothing
-            target = target.rstrip(_MARKS + " ") + (mark[0] if target else "")
+            end = max(len(target.rstrip(_MARKS + " ")), _find_last_protected(target))  # :smile: ends with no mark
+            target = target[:end] + (mark[0] if target and mark.end() > _find_last_protected(source) else "")
         space = unwrap_lines(f"{text[-1:]}\n{target[:1]}")[1:-1] if text and target else ""
         spans.append((len(text + space), len(text + space + target)))
         text += space + target
