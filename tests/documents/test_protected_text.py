@@ -43,6 +43,12 @@ def test_patterns_of_the_user_come_first():
     assert Protection(patterns=["Acme"]).hide("The Acme is.") == "The 1857 is."
 
 
+def test_patterns_of_the_user_may_have_flags_and_groups_and_match_nothing():
+    patterns = ["(?i)acme", r"(o)\1+", "(?P<k0>x)y", "(?P<k0>x)z", "q*"]
+    text = "The ACME xy ooo xz {a} https://a.org/xy."
+    assert contents(text, extra=patterns) == ["ACME", "xy", "ooo", "xz", "{a}", "https://a.org/xy"]
+
+
 def test_patterns_are_read_from_a_file(tmp_path):
     path = tmp_path / "own.txt"
     path.write_text("# names\nAcme( Corp)?\n\n")
@@ -80,6 +86,11 @@ def test_long_texts_of_slashes_take_linear_time():
         not find_protected(piece * 20_000, "en", in_messages=True)
         for piece in ("a/+", "a.", "0-", "a@", "ab:", "1 ", "{")
     )
+
+
+def test_a_long_number_takes_linear_time():
+    digits = "1" * 100_000
+    assert contents(digits) == [digits]
 
 
 def test_years_stand_for_addresses():
@@ -120,6 +131,10 @@ def test_a_year_touches_no_digit():
         ("{a} {b} is.", "1857 1868 is.", "", "{a} {b}"),
         ("Thanks 🎉 for it.", "Thanks for it.", "Merci pour ça.", "Merci 🎉 pour ça."),
         ("✓ It is ☐", "It is", "C'est", "✓ C'est ☐"),
+        ("Move {0} 100 files.", "Move 1857 100 files.", "Déplacez 1857 100 fichiers.", "Déplacez {0} 100 fichiers."),
+        ("{a}→{b} is.", "1857 1868 is.", "1857 1868 est.", "{a}→ {b} est."),
+        ("{a}1️⃣ is.", "1857 is.", "1857 est.", "{a}1️⃣ est."),
+        ("It costs $5 million.", "It costs $5 million.", "Ça coûte 5 millions.", "Ça coûte 5 millions\u00a0$."),
         ("Yes→no", "Yes no", "Oui non", "Oui→ non"),
         ("It is late.", "It is late.", "Il est\ufffd tard.", "Il est tard."),
         ("In 1,234 days.", "In 1,234 days.", "En 12,344 jours.", "En 1\u00a0234 jours."),

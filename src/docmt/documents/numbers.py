@@ -274,6 +274,9 @@ def _restore_signs(source: str, target: str, languages: tuple[str, str]) -> str:
             if Number(match[0], match.span()).key == key:
                 is_before = languages[1][:2] in ("en", "nl") and sign != "%"
                 place = match.start() if is_before else match.end()
+                scale = re.match(r"\s\w+", target[place:])
+                if scale and not is_before and _SCALE.search(scale[0].lower()):
+                    place += scale.end()
                 space = "" if languages[1][:2] == "en" else "\u00a0"
                 target = target[:place] + (sign + space if is_before else space + sign) + target[place:]
                 break

@@ -9,7 +9,7 @@ removed, so nothing is invented. The measurements are in docs/contributing/bench
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -43,11 +43,16 @@ _UNSPACED = re.compile(rf"[{_CLASSES[chr(92) + 'p{unspaced}']}]")
 _END = ".,;:!?)]}’"
 _YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
 """1857, 1868, 1879 and so on: far from each other, so that a model does not confuse those of a sentence."""
-_DIGITS = re.compile(r"\d+(?:[.,'’ \u00a0\u202f]\d{3}(?!\d))*")
-"""With digits of any script, because models into Arabic or Persian write theirs."""
+_DIGITS = re.compile(r"\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3}(?!\d))+|\d+")
+"""With digits of any script, because models into Arabic or Persian write theirs. 1857 100 are two numbers."""
 _LAST_MARKS = re.compile(r"[.!?…。！？]*\s*\Z")
+_AFTER_KEY = ("\ufe0f", "\u20e3")
+"""What makes a digit the sign of a key."""
 _JOINING = "'’-\u2011"
 _CLOSING = ")]}»”’.,;:!?…%"
+
+
+_OWN: dict[str, Any] = {"name": "own pattern"}
 
 
 class Protected(NamedTuple):
@@ -88,10 +93,10 @@ def read_patterns(path: str) -> list[str] | None:
 
 
 @cache
-def _select_kinds(language: str, in_messages: bool, extra: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the kinds of the texts of a language, those of the user first."""
+def _select_kinds(language: str, in_messages: bool) -> list[dict[str, Any]]:
+    """Return the kinds of the texts of a language."""
     language = re.split(r"[-_]", language.lower())[0]
-    kinds: list[dict[str, Any]] = [{"name": "own pattern", "patterns": extra}] if extra else []
+    kinds: list[dict[str, Any]] = []
     for kind in load_kinds():
         is_known = language in kind.get("languages", [language])
         is_other = "other_languages" not in kind or (language and language not in kind["other_languages"])
@@ -106,6 +111,27 @@ def _compile(patterns: tuple[tuple[str, ...], ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?P<k{number}>{'|'.join(each)})" for number, each in enumerate(patterns)))
 
 
+def _find_leftmost(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[tuple[int, re.Match[str]]]:
+    """Yield the matches of patterns that are not empty, without overlaps, and the number of the pattern of each.
+
+    Where several begin at one place, that of the first pattern counts.
+    """
+    position, heads = 0, [_search(pattern, text, 0) for pattern in patterns]
+    while found := [(head.start(), number) for number, head in enumerate(heads) if head]:
+        number = min(found)[1]
+        match = heads[number]
+        assert match is not None  # it was found
+        yield number, match
+        position = match.end()
+        for other, head in enumerate(heads):
+            if head and head.start() < position:
+                heads[other] = _search(patterns[other], text, position)
+
+
+def _search(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str] | None:
+    return next((match for match in pattern.finditer(text, position) if match[0]), None)
+
+
 def find_protected(
     text: str, language: str = "", *, in_messages: bool = False, extra: Sequence[str] = ()
 ) -> list[Protected]:
@@ -115,13 +141,16 @@ def find_protected(
     the user, which come first.
     """
     kinds = [
-        kind
-        for kind in _select_kinds(language, in_messages, tuple(extra))
-        if "needs" not in kind or re.search(kind["needs"], text)
+        kind for kind in _select_kinds(language, in_messages) if "needs" not in kind or re.search(kind["needs"], text)
     ]
     found = []
-    for match in _compile(tuple(tuple(kind["patterns"]) for kind in kinds)).finditer(text) if kinds else ():
-        kind = kinds[int((match.lastgroup or "k0")[1:])]
+    # Patterns of the user are not joined: they may have flags, and groups with numbers or names.
+    patterns = [
+        *map(re.compile, extra),
+        *([_compile(tuple(tuple(kind["patterns"]) for kind in kinds))] if kinds else []),
+    ]
+    for number, match in _find_leftmost(text, patterns):
+        kind = _OWN if number < len(extra) else kinds[int((match.lastgroup or "k0")[1:])]
         content = _strip_punctuation(match[0]) if kind["name"] in ("address", "path") else match[0]
         if content:
             found.append(Protected((match.start(), match.start() + len(content)), kind["name"], bool(kind.get("sign"))))
@@ -220,7 +249,7 @@ class Protection:
                 year = next(years, "")
             left, right = _touch_letters(sentence, item)
             edits.append(_Edit(item, f"{' ' * left}{year}{' ' * right}", item))
-        return edits
+        return _part(sentence, edits)
 
     def _find_common(self, source: str, target: str) -> tuple[list[_Edit], list[_Edit]]:
         """Return the edits of a source sentence and its translation that hide what both have."""
@@ -236,7 +265,7 @@ class Protection:
                 edit._replace(span=match.span()) if edit.text.strip() else _take_out(target, match.span(), edit)
             )
         common = {edit.item for edit in edits}
-        return [edit for edit in hidden if edit.item in common], edits
+        return _part(source, [edit for edit in hidden if edit.item in common]), _part(target, edits)
 
 
 def _take_out(text: str, span: Span, edit: _Edit | None = None) -> _Edit:
@@ -251,12 +280,26 @@ def _take_out(text: str, span: Span, edit: _Edit | None = None) -> _Edit:
     return _Edit((start, end), glue, edit.item if edit else span)
 
 
+def _part(text: str, edits: Sequence[_Edit]) -> list[_Edit]:
+    """Return the edits with a space for each sign beside whose place two numbers would be one: {0}→{1}."""
+    parted: list[_Edit] = []
+    for edit, after in zip(edits, [*edits[1:], None], strict=False):
+        start, end = edit.span
+        if not edit.text:
+            before = parted[-1].text if parted and parted[-1].span[1] == start else text[:start][-1:]
+            behind = after.text if after and after.span[0] == end else text[end : end + 1]
+            if before[-1:].isdecimal() and behind[:1].isdecimal():
+                edit = edit._replace(text=" ")
+        parted.append(edit)
+    return parted
+
+
 def _widen(text: str, span: Span) -> Span:
     """Return the span with the digits that touch it: a year beside these would be another number."""
     start, end = span
     while start and text[start - 1].isdecimal():
         start -= 1
-    while end < len(text) and text[end].isdecimal():
+    while end < len(text) and text[end].isdecimal() and text[end + 1 : end + 2] not in _AFTER_KEY:
         end += 1
     return start, end
 
