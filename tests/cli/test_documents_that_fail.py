@@ -183,7 +183,8 @@ def test_evaluate_tells_what_translate_tells(run, corpus, tmp_path):
     outcome = call(*arguments, "--json", tmp_path / "s.json")
     assert (outcome.status, outcome.err) == (0, told.err)
     count = int(told.err.split()[1])
-    warnings = {"sentence_count": 0, "length_limit": count, "long_source": 0}
+    missing = int((re.search(r"(\d+) x sentences of which a part", told.err) or [0, 0])[1])
+    warnings = {"sentence_count": 0, "length_limit": count, "long_source": 0, "missing_text": missing}
     assert count > 0 and json.loads((tmp_path / "s.json").read_text())["warnings"] == warnings
     # By instances the sentences are numbered as in the whole document.
     long = tmp_path / "long.jsonl"

@@ -83,7 +83,7 @@ def test_what_may_be_wrong_is_told_as_docmt_score_and_translate_tell_it(run, cor
     assert outcome.err.startswith(told) and outcome.err.endswith("long.en, document 1, sentence 1)\n")
     assert outcome.status == 0
     found = json.loads((tmp_path / "usage.json").read_text())
-    assert found["warnings"] == {"sentence_count": 0, "length_limit": 0, "long_source": 1}
+    assert found["warnings"] == {"sentence_count": 0, "length_limit": 0, "long_source": 1, "missing_text": 0}
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def open_checkpoint(directory):
 def open_run(directory):
     run = RunDirectory(directory)
     run.check_resumable(TrainConfig(store=directory.parent / "store", run=directory, model=make_model().config))
-    run.truncate_metrics(1)
+    run.truncate_metrics(1, within_interval=False)
 
 
 READERS = {"model": open_model, "store": PreparedStore.open, "run": open_run, "run/checkpoints/last": open_checkpoint}

@@ -12,6 +12,7 @@ from docmt.decoding.document_stream import DocumentStream, translate_next
 from docmt.decoding.long_sentences import search_missing_text
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
 from docmt.documents import Document
+from docmt.documents.protected_text import Protection
 from docmt.documents.words import WordLink, find_words
 from variants import SYSTEMS, in_tiers, split_settings
 
@@ -138,7 +139,7 @@ def test_parts_and_resume_points_count_whole_sentences(translator):
 class LosesWords:
     """Copies at most so many words of a sentence."""
 
-    languages, protection = ("en", "fr"), None
+    languages, protection = ("en", "fr"), Protection()
 
     def __init__(self, most, **search):
         self.most, self.searches = most, []

@@ -65,7 +65,7 @@ STRINGS = {
     "quoted key": ["It's"],
     "double": ['A "b" é'],
     "plain": ["one two"],
-    "folded": ["First line goes on.", "Second - as it - stands"],
+    "folded": ["First line goes on.", "Second as it stands"],
     "literal": ["First line second line"],
     "nested.list": ["one two", "b", "a value"],
     "nested.list.*.key": ["a value"],

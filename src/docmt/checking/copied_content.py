@@ -51,7 +51,7 @@ def _find_pieces(text: str, language: str) -> tuple[list[TextPiece], list[TextPi
     """Return the addresses of a text, and what else is protected in it, tags included."""
     pieces: tuple[list[TextPiece], list[TextPiece]] = [], []
     for span, kind, _ in find_protected(text, language):
-        if kind != "path":
+        if kind != "path" and not (kind == "sign" and text[slice(*span)].isascii()):  # no lines and leaders
             pieces[kind != "address"].append(TextPiece(text[slice(*span)], span))
     pieces[1].extend(TextPiece(_SPACES.sub(" ", match[0]), match.span()) for match in _TAG.finditer(text))
     return pieces

@@ -78,12 +78,15 @@ def search_missing_text(
     """Return the translations of whole sentences from those of what the model read.
 
     What seems to lack text is searched again once, in two pieces or more. The translation that lacks less is kept.
+    Without protection the model is let alone.
     """
     rows = {
         (document, number): [translation.sentences[number]]
         for document, (source, translation) in enumerate(zip(sources, translations, strict=True))
         for number, ids in enumerate(source.words)
-        if translation.sentences[number].tokens < _DOUBTFUL * len(ids) and translation.has_finite_scores
+        if translator.protection
+        and translation.sentences[number].tokens < _DOUBTFUL * len(ids)
+        and translation.has_finite_scores
     }
     missing = {key: count for key, count in _count_missing(rows, align).items() if count}
     if translator.search.implementation == "docmt" and not translator.search.sampling:
@@ -178,9 +181,11 @@ def _join(
     def find_whole(numbers: Iterable[int]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(source.numbers[number] for number in numbers))
 
+    scores = [sum(each.score for each in rows) - translation.sentences[n].score for n, rows in changed.items()]
     return replace(
         translation,
         document=target,
+        score=translation.score + sum(scores),
         sentences=tuple(sentences),
         miscounted=tuple(
             (source.numbers[first], source.numbers[last - 1] + 1) for first, last in translation.miscounted

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -379,13 +379,18 @@ def _insert_item(target: str, place: int, source: str, item: Span) -> _Edit:
     return _Edit((place, place), f"{' ' * left}{source[start:end]}{' ' * right}", item)
 
 
+@lru_cache(maxsize=4)
+def _find_spoken_words(text: str) -> list[Span]:
+    """Return the words without punctuation; those of a sentence are asked for by each of its protected texts."""
+    return [span for span in find_words(text) if text[span[0]].isalnum()]
+
+
 def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
     """Return where in a translation something stands that is at this offset of the source and has no translation.
 
     It stands beside the word that both sides have, or else after the same share of the words.
     """
-    words = [span for span in find_words(source) if source[span[0]].isalnum()]
-    targets = [span for span in find_words(target) if target[span[0]].isalnum()]
+    words, targets = _find_spoken_words(source), _find_spoken_words(target)
     before = [span for span in words if span[1] <= offset]
     if not targets or not words or not before:
         return 0
