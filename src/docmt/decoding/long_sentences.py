@@ -85,6 +85,7 @@ def search_missing_text(
         for document, (source, translation) in enumerate(zip(sources, translations, strict=True))
         for number, ids in enumerate(source.words)
         if translator.protection
+        and len(ids) >= _LEAST_WORDS
         and translation.sentences[number].tokens < _DOUBTFUL * len(ids)
         and translation.has_finite_scores
     }
