@@ -83,6 +83,21 @@ def targets(parts):
     return [sentence.target for part in parts for sentence in part.translation]
 
 
+def test_protected_text_stays(models):
+    text = "Anna bought lamps here."
+
+    async def translate(engine):
+        return await engine.submit("sentence", Document.from_sentences([text]), lane="jobs").result()
+
+    for protect, stays in (([r"bought \w+"], True), (None, False)):
+        with running(models["sentence"], protect=protect) as engine:
+            (part,) = asyncio.run(translate(engine))
+        assert ("bought lamps" in part.text()) is stays
+        assert part.text().strip() == docmt.Translator(models["sentence"], search=SEARCH, protect=protect).translate(
+            text
+        )
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_all_together_equal_the_translator(models, name, monkeypatch):
     """Documents that meet in batches, in both lanes, have the translations and scores that they have alone."""

@@ -120,14 +120,15 @@ class Engine:
         search: SearchConfig = SearchConfig(),
         device: str = "auto",
         precision: Precision = "float32",
+        protect: Sequence[str] | None = (),
     ) -> None:
         """Describe the models, without loading them; none named: all that are installed.
 
         max_waiting_seconds: how long a text may have to wait in the interactive lane, by the measured speed; clients
-        give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. Raises DocmtError for a model that
-        is missing or damaged.
+        give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. The other settings are those of
+        `docmt.Translator`. Raises DocmtError for a model that is missing or damaged.
         """
-        self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20)
+        self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20, protect)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
         self._speeds = {model.name: _Speed() for model in self._pool.describe()}
