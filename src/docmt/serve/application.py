@@ -62,7 +62,7 @@ def create_app(
     keys: None if everybody may use the service. data: directory of the service.
     """
     state = ServiceState(engine, jobs, keys, data / "uploads", config)
-    guard = GuardConfig(config.max_body_bytes, config.max_file_bytes + _FORM_BYTES, config.hosts)
+    guard = GuardConfig(config.max_body_bytes, config.max_file_bytes + _FORM_BYTES, config.hosts, config.cors)
     middleware = [Middleware(RequestGuard, config=guard, count=state.metrics.count_request)]
     if config.cors:
         origins = list(config.cors)

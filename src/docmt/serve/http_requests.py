@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 CLOSED = 499
 """Code in the log and in the metrics of a request whose client went away."""
 _DRAIN_BYTES, _DRAIN_SECONDS = 2**26, 20
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -198,6 +199,8 @@ class GuardConfig:
     hosts: frozenset[str] = frozenset()
     """names of the server that requests may have in `Host`, without ports; empty: any. A page elsewhere whose name is
     made to point at this machine cannot read anything then"""
+    origins: tuple[str, ...] = ()
+    """of pages elsewhere that may start work; *: any"""
 
 
 @dataclass
@@ -252,6 +255,7 @@ class RequestGuard:
 
         try:
             self._check(Headers(scope=scope))
+            self._check_origin(Headers(scope=scope), exchange.method)
             await self._app(scope, self._limit(exchange, receive), send_headers)
         except RequestError as error:
             await self._answer(exchange, error, receive, send_headers)
@@ -279,6 +283,18 @@ class RequestGuard:
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > self._max_bytes(headers)):
             raise self._too_large(headers)
+
+    def _check_origin(self, headers: Headers, method: str) -> None:
+        """Raise RequestError for work that a page of another site asks for. Other programs send none of these headers.
+
+        Browsers send `Sec-Fetch-Site` from pages with HTTPS, which holds behind a proxy that changes `Host`, too.
+        """
+        origin, site = headers.get("origin", ""), headers.get("sec-fetch-site", "")
+        if method in _SAFE_METHODS or {origin, "*"} & {*self._config.origins}:
+            return
+        is_foreign = origin and origin.lower().partition("://")[2] != headers.get("host", "").lower()
+        if site not in ("same-origin", "none") if site else is_foreign:
+            raise RequestError("a page of another site asks for this: start the server with --cors ORIGIN for it", 403)
 
     def _max_bytes(self, headers: Headers) -> int:
         kind = headers.get("content-type", "").lower()
