@@ -22,12 +22,34 @@ from docmt.serve.application import is_loopback, open_socket
 def test_keys_are_made_listed_and_revoked(tmp_path):
     outcome = call("serve", "--data", tmp_path, "--create-key", "anna", "--concurrent-jobs", 2)
     assert outcome.status == 0 and len(outcome.out.strip()) > 40
-    id = re.search(r"key (\w+) of anna", outcome.err)[1]
+    id, folder = re.search(r"key (\w+) of anna, in (.+);", outcome.err).groups()
+    assert folder == str(tmp_path)
     assert outcome.out.strip() not in (tmp_path / "keys.sqlite").read_bytes().decode("latin-1")
-    assert re.fullmatch(rf"{id}\t\d{{4}}-\d\d-\d\d\tanna\n", call("serve", "--data", tmp_path, "--list-keys").out)
+    limits = "2 documents at once, files of 50 MiB"
+    expected = rf"{id}\t\d{{4}}-\d\d-\d\d\tnever\t{limits}\tanna\n"
+    assert re.fullmatch(expected, call("serve", "--data", tmp_path, "--list-keys").out)
+    fails("serve", "--data", tmp_path, "--create-key", "a\tb", message="printable")
     assert call("serve", "--data", tmp_path, "--revoke-key", id).status == 0
     assert call("serve", "--data", tmp_path, "--list-keys").out == ""
     fails("serve", "--data", tmp_path, "--revoke-key", id, message=r"there is no key")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other owners")
+def test_a_key_that_the_service_would_not_see_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCMT_HOME", str(tmp_path))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_USER", "anna")
+    fails("serve", "--create-key", "anna", message=r"the keys of root are in .*serve, which a service does not read")
+    monkeypatch.delenv("SUDO_USER")
+    monkeypatch.setattr("docmt.cli.commands.serve._UNIT", tmp_path)
+    fails("serve", "--create-key", "anna", message="name its directory with --data")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("os.geteuid", lambda: os.stat(tmp_path).st_uid + 1)
+    message = r"belongs to user \d+, who could not read the keys: run docmt serve as that user"
+    fails("serve", "--data", tmp_path, "--create-key", "anna", message=message)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    assert call("serve", "--data", tmp_path, "--create-key", "anna").status == 0
 
 
 def test_an_address_that_others_reach_needs_keys_or_open(run, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import shutil
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -59,11 +60,11 @@ def create_app(
 ) -> Starlette:
     """Return the ASGI application. It starts and stops the engine and the jobs.
 
-    keys: None if everybody may use the service. data: directory of the service.
+    keys: None if everybody may use the service, whatever keys there are. data: directory of the service.
     """
     state = ServiceState(engine, jobs, keys, data / "uploads", config)
     guard = GuardConfig(config.max_body_bytes, config.max_file_bytes + _FORM_BYTES, config.hosts, config.cors)
-    middleware = [Middleware(RequestGuard, config=guard, count=state.metrics.count_request)]
+    middleware = [Middleware(RequestGuard, config=guard, count=state.metrics.count_request, has_keys=state.has_keys)]
     if config.cors:
         origins = list(config.cors)
         middleware.append(
@@ -90,6 +91,7 @@ def create_app(
 async def _run(app: Starlette) -> AsyncIterator[None]:
     """Start the engine and the jobs; stop the jobs, which go on at the next start, and the engine."""
     state: ServiceState = app.state.service
+    umask = os.umask(0o077)  # what the service writes is private, as is what its processes write
     state.engine.start()
     try:
         await _start_jobs(app, state)
@@ -99,6 +101,7 @@ async def _run(app: Starlette) -> AsyncIterator[None]:
             await state.jobs.stop()
     finally:
         await asyncio.to_thread(state.engine.stop)
+        os.umask(umask)
 
 
 async def _start_jobs(app: Starlette, state: ServiceState) -> None:

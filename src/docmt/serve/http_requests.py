@@ -6,6 +6,7 @@ That is its size, the name of the host, security headers, the log, metrics, and 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import time
@@ -26,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
+from docmt.serve.data_directory import hide_folders
 from docmt.serve.document_jobs import DocumentNotReady, NoSuchDocument
 
 _log = logging.getLogger(__name__)
@@ -197,7 +199,7 @@ class GuardConfig:
     max_file_bytes: int
     """of bodies of multipart forms"""
     hosts: frozenset[str] = frozenset()
-    """names of the server that requests may have in `Host`, without ports; empty: any. A page elsewhere whose name is
+    """names of the server that requests may have in `Host`, without ports, while there is no key; empty: any. A page elsewhere whose name is
     made to point at this machine cannot read anything then"""
     origins: tuple[str, ...] = ()
     """of pages elsewhere that may start work; *: any"""
@@ -233,9 +235,15 @@ class _Exchange:
 class RequestGuard:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, config: GuardConfig, count: Callable[[str, str, int, float], None]) -> None:
-        """count: takes route, method, code and seconds of each request."""
-        self._app, self._config, self._count = app, config, count
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: GuardConfig,
+        count: Callable[[str, str, int, float], None],
+        has_keys: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """count: takes route, method, code and seconds of each request. has_keys: see `ServiceState.has_keys`."""
+        self._app, self._config, self._count, self._has_keys = app, config, count, has_keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -278,7 +286,7 @@ class RequestGuard:
         """Raise RequestError for another host's name and for a body that says itself that it is too large."""
         host = headers.get("host", "").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        if self._config.hosts and name not in self._config.hosts:
+        if self._config.hosts and name not in self._config.hosts and not self._has_keys():
             raise RequestError("this server answers to the name localhost alone: start it with --open for others", 403)
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > self._max_bytes(headers)):
@@ -357,10 +365,12 @@ def convert_error(error: DocmtError) -> RequestError:
     """Return the answer to an error of the parts behind the routes."""
     if isinstance(error, RequestError):
         return error
+    message = hide_folders(str(error))
     if (seconds := getattr(error, "retry_after", None)) is not None:
-        return RequestError(str(error), 429, {"retry-after": str(max(1, round(seconds)))})
+        return RequestError(message, 429, {"retry-after": str(max(1, round(seconds)))})
     statuses = {NoSuchDocument: 404, DocumentNotReady: 409}
-    return RequestError(str(error), statuses.get(type(error), 422))
+    is_full = isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
+    return RequestError(message, 507 if is_full else statuses.get(type(error), 422))
 
 
 def log_failure(error: BaseException) -> None:

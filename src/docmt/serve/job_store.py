@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory, write_error
+from docmt.serve.data_directory import hide_folders, make_private, other_version_error, prepare_database
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ACTIVE: tuple[JobState, ...] = ("queued", "running")
@@ -23,6 +24,8 @@ ACTIVE: tuple[JobState, ...] = ("queued", "running")
 WORK_PREFIX = "work."
 """Beginning of the names of folders, in that of a job, in which a file is being written."""
 _ID_BYTES = 16
+_VERSION = 1
+"""Of the table and of the values in it."""
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS jobs (
         number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL, status TEXT NOT NULL,
@@ -79,7 +82,7 @@ class JobRecord:
             **facts,
             "finished": self.finished,
             "edited": self.edited,
-            "error": self.error,
+            "error": hide_folders(self.error),
             "created": _format_time(self.created),
             "expires": _format_time(self.expires),
         }
@@ -91,7 +94,7 @@ class JobStore:
     def __init__(self, data: Path, keep_seconds: float) -> None:
         """keep_seconds: from the end of a job, or its last edit, until it expires."""
         self._data, self._keep_seconds = data, keep_seconds
-        self._spool = data / "spool"
+        self._spool, self._path = data / "spool", data / "jobs.sqlite"
         self._locks = ExitStack()
         self._connection: sqlite3.Connection | None = None
 
@@ -102,22 +105,23 @@ class JobStore:
         DocmtError if another server uses the directory, and if it cannot be written.
         """
         try:
-            self._data.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self._data)
             self._spool.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise write_error(self._spool, error) from error
-        self._locks.enter_context(lock_directory(self._data, f"{self._data} is used"))
+        self._locks.enter_context(lock_directory(self._data, f"{self._data} is used", mode=0o600))
         try:
-            connection = sqlite3.connect(self._data / "jobs.sqlite", isolation_level=None)
+            self._path.touch(mode=0o600)
+            connection = sqlite3.connect(self._path, isolation_level=None)
             self._locks.callback(connection.close)
+            prepare_database(connection, self._path, _SCHEMA, _VERSION)
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(_SCHEMA)
             connection.execute("UPDATE jobs SET status = 'queued' WHERE status = 'running'")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, DocmtError) as error:
             self._locks.close()
-            raise self._error(error) from error
+            raise self._error(error) if isinstance(error, sqlite3.Error) else error
         self._connection = connection
         self.remove_expired()
         self._remove_orphans()
@@ -198,9 +202,12 @@ class JobStore:
     def _read_row(self, row: sqlite3.Row) -> JobRecord:
         values = dict(row)
         del values["number"]
-        facts = json.loads(values.pop("facts"))
-        expires = values.pop("changed") + self._keep_seconds
-        return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+        try:
+            facts = json.loads(values.pop("facts"))
+            expires = values.pop("changed") + self._keep_seconds
+            return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+        except (ValueError, KeyError, TypeError) as error:
+            raise other_version_error(self._path, "a job with other fields") from error
 
     def _execute(self, query: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         if self._connection is None:
@@ -211,7 +218,7 @@ class JobStore:
             raise self._error(error) from error
 
     def _error(self, error: sqlite3.Error) -> DocmtError:
-        return DocmtError(f"{self._data / 'jobs.sqlite'} cannot be used ({error}): free space, or move it away")
+        return DocmtError(f"{self._path} cannot be used ({error}): free space, or move it away")
 
 
 def move_file(source: Path, target: Path) -> None:

@@ -116,8 +116,8 @@ async def show_settings(request: Request) -> Response:
     target = next(iter(pairs.get(source, [])), "")
     return JSONResponse(
         {
-            "apiKeys": state.keys is not None,
-            "keyRequired": state.keys is not None,
+            "apiKeys": state.has_keys(),
+            "keyRequired": state.has_keys(),
             "charLimit": state.config.max_characters,
             "filesTranslation": True,
             "supportedFilesFormat": [".txt", *(suffix for each in FORMATS.values() for suffix in each.suffixes)],

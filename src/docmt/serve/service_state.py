@@ -97,7 +97,7 @@ class ServiceMetrics:
 
 @dataclass
 class ServiceState:
-    """All that the routes use. keys: None if everybody may use the service."""
+    """All that the routes use. keys: None if everybody may use the service, whatever keys there are."""
 
     engine: Engine
     jobs: DocumentJobs
@@ -116,6 +116,12 @@ class ServiceState:
 
     def __post_init__(self) -> None:
         self.metrics = ServiceMetrics(self._read_gauges)
+        self._has_keys = False
+
+    def has_keys(self) -> bool:
+        """Return whether clients need a key: from the first one on, also after the last one was revoked."""
+        self._has_keys = self._has_keys or bool(self.keys and self.keys.list_keys())
+        return self._has_keys
 
     def find_owner(self, request: Request, key: str = "", status: int = 401) -> str:
         """Return the id of the request's key, or an empty string if no keys are asked for.
@@ -123,7 +129,7 @@ class ServiceState:
         key: one that the request has elsewhere than in its headers. status: of the error. Raises RequestError for a
         missing or wrong key.
         """
-        if self.keys is None:
+        if self.keys is None or not self.has_keys():
             return ""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() in ("bearer", "deepl-auth-key"):

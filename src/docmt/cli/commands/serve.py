@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 _PACKAGES = {"starlette", "uvicorn", "python_multipart", "prometheus_client"}
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _MEBIBYTE = 2**20
+_UNIT = Path("/etc/systemd/system/docmt.service")
+"""Where docs/serving.md puts the service."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ class ServeOptions(ProtectOptions):
     concurrent_jobs: int = option(0, range=(0, MANY))
     """documents of the new key at one time; 0: no limit"""
     list_keys: bool = False
-    """list ids, dates and names of the keys, and exit"""
+    """list ids, dates, last uses, limits and names of the keys, and exit"""
     revoke_key: str = option("", metavar="ID")
     """delete a key, and exit"""
     device: str = "auto"
@@ -113,18 +115,33 @@ def default_data() -> Path:
 def _manage_keys(options: ServeOptions, data: Path) -> int:
     from docmt.serve.access_keys import AccessKeys, KeyLimits
 
+    _check_service(options, data)
     keys = AccessKeys(data)
     if options.create_key:
         limits = KeyLimits(options.characters_per_minute, options.concurrent_jobs, options.max_file_mb * _MEBIBYTE)
         secret, key = keys.create(options.create_key, limits)
-        _log.info(f"key {key.id} of {key.name}; it is shown only now:")
+        _log.info(f"key {key.id} of {key.name}, in {data.absolute()}; it is shown only now:")
         print(secret)
     if options.revoke_key:
         keys.revoke(options.revoke_key)
     if options.list_keys:
         for key in keys.list_keys():
-            print(f"{key.id}\t{datetime.fromtimestamp(key.created, UTC):%Y-%m-%d}\t{key.name}")
+            dates = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" if at else "never" for at in (key.created, key.used))
+            print(key.id, *dates, key.limits.describe(), key.name, sep="\t")
     return 0
+
+
+def _check_service(options: ServeOptions, data: Path) -> None:
+    """Raise DocmtError where the service would not see a key, or could not read it, as far as that can be known."""
+    if not hasattr(os, "geteuid"):  # on Windows
+        return
+    if not options.data and os.geteuid() == 0 and ("SUDO_USER" in os.environ or _UNIT.exists()):
+        raise DocmtError(f"the keys of root are in {data}, which a service does not read: name its directory with --data")
+    service = next((path for path in (data / "jobs.sqlite", data) if path.exists()), None)
+    keys = data / "keys.sqlite"
+    writer = keys.stat().st_uid if keys.exists() else os.geteuid()
+    if service and (user := service.stat().st_uid) != writer:
+        raise DocmtError(f"{data} belongs to user {user}, who could not read the keys: run docmt serve as that user")
 
 
 def _serve(options: ServeOptions, data: Path) -> int:
@@ -132,14 +149,13 @@ def _serve(options: ServeOptions, data: Path) -> int:
     from docmt.serve.application import format_url, is_loopback, open_socket
 
     with open_socket(options.host, options.port) as listener:
-        stored = AccessKeys(data)
-        keys = stored if stored.list_keys() and not options.open else None
-        if keys is None and not options.open and not is_loopback(listener):
+        keys = None if options.open else AccessKeys(data)
+        is_private = keys is not None and not keys.list_keys()
+        if is_private and not is_loopback(listener):
             raise DocmtError(
                 f"{options.host} can be reached from elsewhere: make a key with docmt serve --create-key NAME, or add "
                 "--open to let everybody use the server"
             )
-        is_private = keys is None and not options.open
         server = make_server(options, data, keys, local_names(listener) if is_private else frozenset())
         logging.getLogger("docmt.serve").setLevel(logging.INFO)
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # forms that cannot be read are answered
