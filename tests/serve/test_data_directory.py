@@ -1,5 +1,6 @@
 """The directory of the service: private files, versions, and keys that a running server takes up."""
 
+import errno
 import os
 import sqlite3
 import stat
@@ -9,7 +10,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from service_fixtures import running_service
+from service_fixtures import ServiceEngine, running_service
 
 from docmt.core.errors import DocmtError
 from docmt.serve.access_keys import AccessKeys, KeyLimits
@@ -150,8 +151,36 @@ def test_the_last_use_of_a_key_is_kept(tmp_path):
         ("cannot write /var/lib/docmt/uploads/x7: no space", "cannot write x7: no space"),
         ("/srv/m/model.safetensors is damaged (it does not match)", "model.safetensors is damaged (it does not match)"),
         ("cannot write '/a/b c.txt'", "cannot write 'b c.txt'"),
+        ("/srv/My old Models/en-fr/config.json is damaged", "config.json is damaged"),
         ("see https://x.eu/a/b, text/html and en/fr: 1/2", "see https://x.eu/a/b, text/html and en/fr: 1/2"),
     ],
 )
 def test_messages_to_clients_have_no_folders(message, expected):
     assert hide_folders(message) == expected
+
+
+def test_no_answer_names_a_folder_of_the_server(tmp_path, monkeypatch):
+    place = tmp_path / "private-place"
+
+    class DamagedEngine(ServiceEngine):
+        def submit(self, *arguments, **options):
+            raise DocmtError(f"{place}/model.safetensors is damaged: copy it again")
+
+    with running_service(tmp_path / "data", DamagedEngine()) as client:
+        id = client.post("/v1/documents", json={"text": "One cat."}).json()["id"]
+        answers = [
+            client.post("/v1/translate", json={"text": "One cat."}),
+            client.get(f"/v1/documents/{id}/events"),
+            client.get(f"/v1/documents/{id}"),
+            client.post("/translate_file", files={"file": ("a.txt", b"One cat.")}, data={"target": "fr"}),
+        ]
+        answer = client.post("/v2/document", files={"file": ("a.txt", b"One cat.")}, data={"target_lang": "FR"}).json()
+        client.get(f"/v1/documents/{answer['document_id']}/events")
+        key = {"document_key": answer["document_key"]}
+        answers.append(client.post(f"/v2/document/{answer['document_id']}", json=key))
+        full = OSError(errno.ENOSPC, "No space left on device")
+        monkeypatch.setattr("shutil.copyfileobj", lambda *arguments: (_ for _ in ()).throw(full))
+        answers.append(client.post("/v1/documents", files={"file": ("a.txt", b"One cat.")}))
+        assert answers[-1].status_code == 507 and "No space left" in answers[-1].text
+    assert all("damaged" in each.text for each in answers[:-1])
+    assert not any(part in each.text for each in answers for part in ("private-place", "uploads/", str(tmp_path)))

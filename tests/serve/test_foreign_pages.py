@@ -7,8 +7,6 @@ pytest.importorskip("httpx")
 
 from service_fixtures import running_service
 
-from docmt.serve.access_keys import AccessKeys
-
 pytestmark = pytest.mark.usefixtures("files_here")
 
 WORK = [

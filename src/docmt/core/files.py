@@ -192,7 +192,8 @@ def lock(file: Path, activity: str, remove: bool = False, mode: int = 0o666) -> 
     """Hold a lock on a file while the block runs. The system releases it when the process dies.
 
     activity: for the error message, as in "the run r is being trained". remove: whether to remove the file afterwards.
-    mode: of the file; other users may lock it by default. If the file system has no locks, a warning is logged once a directory, and the block runs.
+    mode: of the file; by default, other users may lock it.
+    If the file system has no locks, a warning is logged once a directory, and the block runs.
     Raises DocmtError at once if another process holds the lock.
     """
     from filelock import FileLock  # imported here because most commands need no locks

@@ -23,9 +23,11 @@ from starlette.routing import Route
 from docmt.core.errors import DocmtError, printable
 from docmt.serve import deepl_routes, libretranslate_routes, native_routes
 from docmt.serve.access_keys import AccessKeys
+from docmt.serve.connections import BoundedProtocol
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
 from docmt.serve.http_requests import (
+    FORM_BYTES,
     GuardConfig,
     RequestError,
     RequestGuard,
@@ -35,8 +37,6 @@ from docmt.serve.http_requests import (
 )
 from docmt.serve.service_state import ServiceConfig, ServiceState, get_state
 
-_FORM_BYTES = 100_000
-"""Bytes of a form besides its file."""
 _PAGE_TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -63,7 +63,7 @@ def create_app(
     keys: None if everybody may use the service, whatever keys there are. data: directory of the service.
     """
     state = ServiceState(engine, jobs, keys, data / "uploads", config)
-    guard = GuardConfig(config.max_body_bytes, config.max_file_bytes + _FORM_BYTES, config.hosts, config.cors)
+    guard = GuardConfig(config.max_body_bytes, config.max_file_bytes + FORM_BYTES, config.hosts, config.cors)
     middleware = [Middleware(RequestGuard, config=guard, count=state.metrics.count_request, has_keys=state.has_keys)]
     if config.cors:
         origins = list(config.cors)
@@ -172,7 +172,7 @@ class ServiceServer(uvicorn.Server):
         config = uvicorn.Config(
             app,
             loop="asyncio",
-            http="h11",
+            http=BoundedProtocol,
             ws="none",
             lifespan="on",
             log_config=None,

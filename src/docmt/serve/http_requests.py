@@ -11,16 +11,17 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
 from python_multipart.exceptions import FormParserError
-from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
+from starlette.datastructures import Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -46,6 +47,8 @@ _HEADERS = {
     "cache-control": "no-store",
 }
 """Headers of every answer that does not have them itself."""
+FORM_BYTES = 100_000
+"""Bytes of a form besides its file."""
 MAX_FIELDS = 10_000
 """Fields of a form or query, such as repeated texts."""
 _SWITCHES: Mapping[Any, bool] = {
@@ -128,19 +131,21 @@ def _check_text(name: str, value: Any) -> str:
     return value
 
 
-async def read_values(request: Request, max_bytes: int) -> RequestValues:
+async def read_values(
+    request: Request, max_bytes: int, check: Callable[[RequestValues], object] = lambda values: None
+) -> RequestValues:
     """Return the fields of the body and of the query; the body's go before.
 
-    max_bytes: of one field of a form; the whole body is bounded elsewhere. Raises RequestError for bodies that cannot
-    be read, and of unknown types.
+    max_bytes: of one field of a form; the whole body is bounded elsewhere. check: raises RequestError for a form by the
+    fields before its file, and is called if more than `max_bytes` come. Raises RequestError for bodies that cannot be
+    read, and of unknown types.
     """
     query = _collect(_parse_pairs(request.scope.get("query_string", b""), "the query"))
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        form = await _read_multipart(request, max_bytes)
-        files = {name: value for name, value in form.multi_items() if isinstance(value, UploadFile)}
-        pairs = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-        return RequestValues(query | _collect(pairs), files)
+        items = await _read_multipart(request, max_bytes, check)
+        files = {name: value for name, value in items if isinstance(value, UploadFile)}
+        return RequestValues(query | _collect(items), files)
     body = await request.body()
     if not body.strip():
         return RequestValues(query)
@@ -176,19 +181,38 @@ def _parse_pairs(data: bytes, name: str) -> list[tuple[str, str]]:
         raise RequestError(f"{name} cannot be read: encode its texts as UTF-8 with % escapes") from error
 
 
-def _collect(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return the values by name, and a list for a name that is repeated."""
+def _collect(pairs: Iterable[tuple[str, str | UploadFile]]) -> dict[str, Any]:
+    """Return the texts by name, and a list for a name that is repeated."""
     values: dict[str, list[str]] = {}
     for name, value in pairs:
-        values.setdefault(name, []).append(value)
+        if isinstance(value, str):
+            values.setdefault(name, []).append(value)
     return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
 
 
-async def _read_multipart(request: Request, max_bytes: int) -> FormData:
-    try:
-        return await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=max_bytes)
-    except (HTTPException, FormParserError, ValueError, LookupError) as error:  # also charsets whose codecs fail
-        raise RequestError("the form cannot be read: check its boundary and its parts (multipart/form-data)") from error
+async def _read_multipart(
+    request: Request, max_bytes: int, check: Callable[[RequestValues], object]
+) -> list[tuple[str, str | UploadFile]]:
+    """Return the parts of a form. See `read_values`."""
+
+    async def read_parts() -> AsyncGenerator[bytes]:
+        size, is_checked = 0, False
+        async for part in request.stream():
+            size += len(part)
+            if size > max_bytes and not is_checked:
+                check(RequestValues(_collect(parser.items)))
+                is_checked = True
+            yield part
+
+    async with aclosing(read_parts()) as parts:
+        parser = MultiPartParser(request.headers, parts, max_files=1, max_fields=MAX_FIELDS, max_part_size=max_bytes)
+        try:
+            return (await parser.parse()).multi_items()
+        except (MultiPartException, FormParserError, ValueError, LookupError) as error:  # also charsets that fail
+            if isinstance(error, RequestError):
+                raise
+            message = "the form cannot be read: check its boundary and its parts (multipart/form-data)"
+            raise RequestError(message) from error
 
 
 @dataclass(frozen=True)
@@ -199,8 +223,8 @@ class GuardConfig:
     max_file_bytes: int
     """of bodies of multipart forms"""
     hosts: frozenset[str] = frozenset()
-    """names of the server that requests may have in `Host`, without ports, while there is no key; empty: any. A page elsewhere whose name is
-    made to point at this machine cannot read anything then"""
+    """names of the server that requests may have in `Host` while there is no key, without ports; empty: any. A page
+    elsewhere whose name is made to point at this machine cannot read anything then"""
     origins: tuple[str, ...] = ()
     """of pages elsewhere that may start work; *: any"""
 
@@ -215,6 +239,8 @@ class _Exchange:
     """of the answer; 0 before it begins"""
     is_read: bool = False
     """whether the client has sent the whole body, or waits for an answer before it sends any"""
+    is_early: bool = False
+    """whether the answer is an error before the whole body has come"""
 
     def __post_init__(self) -> None:
         headers = Headers(scope=self.scope)
@@ -254,11 +280,16 @@ class RequestGuard:
         async def send_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.code = message["status"]
-                if exchange.code >= 400 and not exchange.is_read:
-                    await _drain(receive)
                 headers = MutableHeaders(scope=message)
+                exchange.is_early = exchange.code >= 400 and not exchange.is_read
+                if exchange.is_early:
+                    headers["connection"] = "close"
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+            elif exchange.is_early and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                await _drain(receive)
+                message = {"type": "http.response.body"}
             await send(message)
 
         try:
@@ -310,9 +341,7 @@ class RequestGuard:
 
     def _too_large(self, headers: Headers) -> RequestError:
         return RequestError(
-            f"the request is larger than {self._max_bytes(headers):,} bytes: send less, or long texts as a file",
-            413,
-            {"connection": "close"},
+            f"the request is larger than {self._max_bytes(headers):,} bytes: send less, or long texts as a file", 413
         )
 
     def _limit(self, exchange: _Exchange, receive: Receive) -> Receive:

@@ -82,7 +82,7 @@ class JobRecord:
             **facts,
             "finished": self.finished,
             "edited": self.edited,
-            "error": hide_folders(self.error),
+            "error": self.error,
             "created": _format_time(self.created),
             "expires": _format_time(self.expires),
         }
@@ -119,9 +119,12 @@ class JobStore:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("UPDATE jobs SET status = 'queued' WHERE status = 'running'")
-        except (sqlite3.Error, DocmtError) as error:
+        except sqlite3.Error as error:
             self._locks.close()
-            raise self._error(error) if isinstance(error, sqlite3.Error) else error
+            raise self._error(error) from error
+        except DocmtError:
+            self._locks.close()
+            raise
         self._connection = connection
         self.remove_expired()
         self._remove_orphans()
@@ -202,6 +205,7 @@ class JobStore:
     def _read_row(self, row: sqlite3.Row) -> JobRecord:
         values = dict(row)
         del values["number"]
+        values["error"] = hide_folders(values["error"])
         try:
             facts = json.loads(values.pop("facts"))
             expires = values.pop("changed") + self._keep_seconds

@@ -21,7 +21,7 @@ from docmt.serve.document_jobs import DocumentOptions
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.model_pool import language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import ServiceState, get_state
+from docmt.serve.service_state import ServiceState, find_secret, get_state
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -42,11 +42,21 @@ _MAX_DOWNLOADS = 10_000
 _PAGE_SECONDS = 500
 
 
-async def _read(request: Request) -> tuple[ServiceState, RequestValues, str]:
+async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState, RequestValues, str]:
     """Return what the routes share, the values of the request, and the owner of its key."""
     state = get_state(request)
-    values = await read_values(request, state.config.max_body_bytes)
-    return state, values, state.find_owner(request, values.text("api_key"), _FORBIDDEN)
+
+    def check(values: RequestValues) -> str:
+        owner = state.find_owner(request, values.text("api_key"), _FORBIDDEN)
+        if is_upload:
+            state.check_upload(request)
+        return owner
+
+    head = RequestValues(request.query_params)
+    if not state.has_keys() or find_secret(request) or head.text("api_key"):
+        check(head)
+    values = await read_values(request, state.config.max_body_bytes, check)
+    return state, values, check(values)
 
 
 def _read_pair(values: RequestValues) -> tuple[str, str]:
@@ -133,7 +143,7 @@ async def show_settings(request: Request) -> Response:
 
 async def translate_file(request: Request) -> Response:
     """Translate a file, and answer with the URL of its translation. It is cancelled if the client goes away."""
-    state, values, owner = await _read(request)
+    state, values, owner = await _read(request, is_upload=True)
     upload = values.files.get("file")
     if upload is None:
         raise RequestError("file is missing: send it as multipart/form-data")

@@ -161,6 +161,7 @@ async def create_document(request: Request) -> Response:
     """Start the translation of a file or of a text."""
     state = get_state(request)
     owner = state.find_owner(request)
+    state.check_upload(request)
     values = await read_values(request, state.config.max_body_bytes)
     upload = values.files.get("file")
     format = values.choice("format", (*_TEXT_FORMATS, *FORMATS), "auto")

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from docmt.serve.access_keys import AccessKey, AccessKeys, LimitReached
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
-from docmt.serve.http_requests import RequestError
+from docmt.serve.http_requests import FORM_BYTES, RequestError
 from docmt.serve.job_store import ACTIVE
 
 PAGE = Path(__file__).parent / "page"
@@ -131,9 +131,7 @@ class ServiceState:
         """
         if self.keys is None or not self.has_keys():
             return ""
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() in ("bearer", "deepl-auth-key"):
-            key = secret.strip()
+        key = find_secret(request) or key
         headers = {"www-authenticate": "Bearer"} if status == 401 else {}
         if not key:
             raise RequestError("this server asks for a key: send the header Authorization: Bearer KEY", status, headers)
@@ -166,6 +164,12 @@ class ServiceState:
         self.characters[key.id if key else ""] += size
         self.metrics.count_characters(size)
 
+    def check_upload(self, request: Request) -> None:
+        """Check what is known of a file before it is read. See `check_file`."""
+        length = request.headers.get("content-length", "")
+        is_form = length.isdecimal() and "multipart/" in request.headers.get("content-type", "").lower()
+        self.check_file(request, max(0, int(length) - FORM_BYTES) if is_form else 0)
+
     def check_file(self, request: Request, size: int) -> None:
         """Check a file of a request against the key's limits, after `find_owner`.
 
@@ -176,7 +180,7 @@ class ServiceState:
         limits = key.limits if key else None
         most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
         if size > most:
-            raise RequestError(f"the file has {size:,} bytes: send at most {most:,}", 413)
+            raise RequestError(f"the file is larger than {most:,} bytes: send a smaller one", 413)
         states = self.jobs.count_states()
         active = sum(states.get(state, 0) for state in ACTIVE) + self.arriving.total()
         if active >= self.config.max_documents:
@@ -193,6 +197,12 @@ class ServiceState:
 
     def _read_gauges(self) -> Gauges:
         return asdict(self.engine.statistics()) | {"jobs": self.jobs.count_states()}
+
+
+def find_secret(request: Request) -> str:
+    """Return the key in the headers of a request, or an empty string."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() in ("bearer", "deepl-auth-key") else ""
 
 
 def _find_key(request: Request) -> AccessKey | None:

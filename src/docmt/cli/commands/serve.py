@@ -93,7 +93,7 @@ def parser() -> Parser[ServeOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Serve until the process is asked to stop, or manage keys."""
     options = parser().parse(arguments)
-    data = Path(options.data) if options.data else default_data()
+    data = Path(options.data).absolute() if options.data else default_data()
     if options.create_key or options.list_keys or options.revoke_key:
         return _manage_keys(options, data)
     try:
@@ -120,7 +120,7 @@ def _manage_keys(options: ServeOptions, data: Path) -> int:
     if options.create_key:
         limits = KeyLimits(options.characters_per_minute, options.concurrent_jobs, options.max_file_mb * _MEBIBYTE)
         secret, key = keys.create(options.create_key, limits)
-        _log.info(f"key {key.id} of {key.name}, in {data.absolute()}; it is shown only now:")
+        _log.info(f"key {key.id} of {key.name}, in {data}; it is shown only now:")
         print(secret)
     if options.revoke_key:
         keys.revoke(options.revoke_key)
@@ -136,7 +136,9 @@ def _check_service(options: ServeOptions, data: Path) -> None:
     if not hasattr(os, "geteuid"):  # on Windows
         return
     if not options.data and os.geteuid() == 0 and ("SUDO_USER" in os.environ or _UNIT.exists()):
-        raise DocmtError(f"the keys of root are in {data}, which a service does not read: name its directory with --data")
+        raise DocmtError(
+            f"the keys of root are in {data}, which a service does not read: name its directory with --data"
+        )
     service = next((path for path in (data / "jobs.sqlite", data) if path.exists()), None)
     keys = data / "keys.sqlite"
     writer = keys.stat().st_uid if keys.exists() else os.geteuid()
@@ -180,7 +182,7 @@ def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, host
     from docmt.serve.service_state import ServiceConfig
 
     engine = Engine(
-        options.models,
+        [str(Path(name).absolute()) if Path(name).is_dir() else name for name in options.models],  # see hide_folders
         max_memory_mb=options.memory_mb,
         search=options.search,
         device=options.device,
