@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
@@ -17,12 +18,19 @@ from docmt.core.errors import printable
 # Messages of level INFO are shown for commands only. Those of other modules go to training logs.
 _COMMAND_LOGGER = "docmt.cli"
 _quiet = False
+_with_times = False
 
 
 def set_quiet(quiet: bool) -> None:
     """Turn progress and INFO messages off or on. Warnings and errors are always shown."""
     global _quiet
     _quiet = quiet
+
+
+def show_times() -> None:
+    """Begin each line of the log with its time (UTC), as for a process that runs for long."""
+    global _with_times
+    _with_times = True
 
 
 def is_quiet() -> bool:
@@ -44,8 +52,11 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 class _LineFormatter(logging.Formatter):
+    converter = time.gmtime
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        return f"docmt: {'error: ' * (record.levelno >= logging.ERROR)}{record.message}"
+        prefix = f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%SZ')} " if _with_times else ""
+        return f"{prefix}docmt: {'error: ' * (record.levelno >= logging.ERROR)}{record.message}"
 
 
 def show_log() -> None:

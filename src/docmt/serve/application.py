@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import os
 import shutil
@@ -17,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from docmt.core.errors import DocmtError, printable
@@ -32,6 +33,7 @@ from docmt.serve.http_requests import (
     RequestError,
     RequestGuard,
     answer_error,
+    answer_file,
     convert_error,
     error_response,
 )
@@ -63,7 +65,9 @@ def create_app(
     keys: None if everybody may use the service, whatever keys there are. data: directory of the service.
     """
     state = ServiceState(engine, jobs, keys, data / "uploads", config)
-    guard = GuardConfig(config.max_body_bytes, config.max_file_bytes + FORM_BYTES, config.hosts, config.cors)
+    guard = GuardConfig(
+        config.max_body_bytes, config.max_file_bytes + FORM_BYTES, config.hosts, config.cors, config.root_path
+    )
     middleware = [Middleware(RequestGuard, config=guard, count=state.metrics.count_request, has_keys=state.has_keys)]
     if config.cors:
         origins = list(config.cors)
@@ -73,7 +77,7 @@ def create_app(
                 allow_origins=origins,
                 allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=_CORS_HEADERS,
-                expose_headers=["Content-Disposition", "Retry-After"],
+                expose_headers=["Content-Disposition", "Retry-After", "X-Request-ID"],
             )
         )
     modules = (native_routes, libretranslate_routes, deepl_routes)
@@ -117,7 +121,7 @@ async def _start_jobs(app: Starlette, state: ServiceState) -> None:
 async def _answer_docmt_error(request: Request, error: Exception) -> Response:
     """Answer an error of the parts behind the routes."""
     assert isinstance(error, DocmtError)
-    return error_response(request.url.path, convert_error(error))
+    return error_response(request.scope, convert_error(error))
 
 
 async def _show_page(request: Request) -> Response:
@@ -128,15 +132,20 @@ async def _show_page(request: Request) -> Response:
     if kind is None or not path.is_file() or "/" in name:
         raise HTTPException(404)
     headers = {"content-security-policy": _PAGE_POLICY, "cache-control": "no-cache"}
-    return FileResponse(path, media_type=kind, headers=headers)
+    return answer_file(request, path, media_type=kind, headers=headers)
 
 
 _PAGE_ROUTES = [Route("/", _show_page), Route("/page/{name}", _show_page)]
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0: a free one. Raises DocmtError if the address cannot be used."""
+    """Return a socket that listens; port 0: a free one. Raises DocmtError if the address cannot be used.
+
+    host: a name, an address, or unix:PATH, whose directory decides who reaches the socket.
+    """
     try:
+        if host.startswith("unix:") and hasattr(socket, "AF_UNIX"):
+            return _open_unix_socket(Path(host.removeprefix("unix:")))
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)  # asyncio sets TCP_NODELAY only where the protocol is named
         try:
@@ -149,17 +158,40 @@ def open_socket(host: str, port: int) -> socket.socket:
         return listener
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "no such name"
-        name = printable(host)
-        raise DocmtError(f"{name} port {port} cannot be used ({reason}): choose another --port, or --host") from error
+        name = printable(host) if host.startswith("unix:") else f"{printable(host)} port {port}"
+        raise DocmtError(f"{name} cannot be used ({reason}): choose another --port, or --host") from error
+
+
+def _open_unix_socket(path: Path) -> socket.socket:
+    """Return a socket of this machine, in place of one that a killed server left. Raises OSError."""
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
+            if path.is_socket() and probe.connect_ex(str(path)) == errno.ECONNREFUSED:
+                path.unlink()
+        listener.bind(str(path))
+        path.chmod(0o666)
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def is_loopback(listener: socket.socket) -> bool:
     """Return whether a socket can be reached from this machine only."""
-    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+    return is_unix(listener) or ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def is_unix(listener: socket.socket) -> bool:
+    """Return whether a socket has a path instead of an address."""
+    return isinstance(listener.getsockname(), str)
 
 
 def format_url(listener: socket.socket) -> str:
     """Return the URL of a socket."""
+    if is_unix(listener):
+        return f"unix:{listener.getsockname()}"
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -203,8 +235,12 @@ class ServiceServer(uvicorn.Server):
         on_start: called when the application answers. Raises DocmtError if the application cannot start.
         """
         self._on_start = on_start
+        path = listener.getsockname() if is_unix(listener) else None
         with suppress(KeyboardInterrupt), listener:  # uvicorn raises the signal again at its end
             try:
                 self.run(sockets=[listener])
             except SystemExit as error:
                 raise self._app_state.failure or DocmtError("the service could not start") from error
+            finally:
+                if path:
+                    Path(path).unlink(missing_ok=True)

@@ -208,7 +208,7 @@ async def download_document(request: Request) -> Response:
     state, owner, id = await _identify(request)
     if state.jobs.status(id, owner).status in ACTIVE:
         raise RequestError("the document is not translated yet: ask for its state", 503, {"retry-after": "5"})
-    return file_response(*await state.jobs.result(id, owner))
+    return file_response(request, *await state.jobs.result(id, owner))
 
 
 async def list_nothing(request: Request) -> Response:

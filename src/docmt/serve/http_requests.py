@@ -9,21 +9,23 @@ import asyncio
 import errno
 import json
 import logging
+import secrets
 import time
 import traceback
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NoReturn
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from python_multipart.exceptions import FormParserError
 from starlette.datastructures import Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.staticfiles import NotModifiedResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from docmt.core.errors import DocmtError
@@ -35,6 +37,7 @@ _log = logging.getLogger(__name__)
 
 CLOSED = 499
 """Code in the log and in the metrics of a request whose client went away."""
+_CHARSETS = frozenset(("", "utf-8", "utf8", "us-ascii", "ascii"))
 _DRAIN_BYTES, _DRAIN_SECONDS = 2**26, 20
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
@@ -141,7 +144,10 @@ async def read_values(
     read, and of unknown types.
     """
     query = _collect(_parse_pairs(request.scope.get("query_string", b""), "the query"))
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if (encoding := request.headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        raise RequestError(f"the body is compressed ({quote(encoding)}): send it as it is", 415)
+    kind, _, parameters = request.headers.get("content-type", "").lower().partition(";")
+    kind, charset = kind.strip(), parameters.partition("charset=")[2].partition(";")[0].strip(' "')
     if kind == "multipart/form-data":
         items = await _read_multipart(request, max_bytes, check)
         files = {name: value for name, value in items if isinstance(value, UploadFile)}
@@ -151,6 +157,8 @@ async def read_values(
         return RequestValues(query)
     if kind == "application/x-www-form-urlencoded":
         return RequestValues(query | _collect(_parse_pairs(body, "the form")))
+    if charset not in _CHARSETS:
+        raise RequestError(f"the charset of the body is {quote(charset)}: send UTF-8", 415)
     if kind in ("application/json", "") or kind.endswith("+json"):
         return RequestValues(query | parse_object(body))
     raise RequestError(f"the body is {quote(kind)}: send application/json or a form", 415)
@@ -227,6 +235,8 @@ class GuardConfig:
     elsewhere whose name is made to point at this machine cannot read anything then"""
     origins: tuple[str, ...] = ()
     """of pages elsewhere that may start work; *: any"""
+    root_path: str = ""
+    """prefix of all paths, which a proxy may have removed"""
 
 
 @dataclass
@@ -235,6 +245,7 @@ class _Exchange:
 
     scope: Scope
     started: float = field(default_factory=time.monotonic)
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
     code: int = 0
     """of the answer; 0 before it begins"""
     is_read: bool = False
@@ -275,6 +286,9 @@ class RequestGuard:
         """Answer one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        root = scope["root_path"] = self._config.root_path
+        if root and not f"{scope['path']}/".startswith(f"{root}/"):
+            scope["path"] = root + scope["path"]
         exchange = _Exchange(scope)
 
         async def send_headers(message: Message) -> None:
@@ -284,8 +298,11 @@ class RequestGuard:
                 exchange.is_early = exchange.code >= 400 and not exchange.is_read
                 if exchange.is_early:
                     headers["connection"] = "close"
+                headers["x-request-id"] = exchange.id
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if "location" in headers:  # a redirection repeats what a client calls this server
+                    headers["location"] = urlsplit(headers["location"])._replace(scheme="", netloc="").geturl()
             elif exchange.is_early and not message.get("more_body", False):
                 await send({**message, "more_body": True})
                 await _drain(receive)
@@ -301,22 +318,22 @@ class RequestGuard:
         except ClientDisconnect:
             exchange.code = CLOSED
         except Exception as error:
-            log_failure(error)
-            failure = RequestError("the server failed at this request; its log has the place", 500)
+            log_failure(error, exchange.id)
+            failure = RequestError(f"the server failed at this request; its log has the place ({exchange.id})", 500)
             await self._answer(exchange, failure, receive, send_headers)
         finally:
             seconds = time.monotonic() - exchange.started
             self._count(exchange.route, exchange.method, exchange.code or CLOSED, seconds)
-            _log.info("%s %s %d %.3f s", exchange.method, exchange.route, exchange.code or CLOSED, seconds)
+            line = exchange.method, exchange.route, exchange.code or CLOSED, seconds, exchange.id
+            _log.info("%s %s %d %.3f s %s", *line)
 
     async def _answer(self, exchange: _Exchange, error: RequestError, receive: Receive, send: Send) -> None:
         if not exchange.code:
-            await error_response(exchange.scope["path"], error)(exchange.scope, receive, send)
+            await error_response(exchange.scope, error)(exchange.scope, receive, send)
 
     def _check(self, headers: Headers) -> None:
         """Raise RequestError for another host's name and for a body that says itself that it is too large."""
-        host = headers.get("host", "").lower()
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        name = read_host(headers)
         if self._config.hosts and name not in self._config.hosts and not self._has_keys():
             raise RequestError("this server answers to the name localhost alone: start it with --open for others", 403)
         length = headers.get("content-length", "")
@@ -374,8 +391,22 @@ async def _drain(receive: Receive) -> None:
                     return
 
 
-def error_response(path: str, error: RequestError) -> JSONResponse:
+def read_host(headers: Headers) -> str:
+    """Return the name of the server in `Host`, in lower case and without the port."""
+    name, _, port = headers.get("host", "").lower().rpartition(":")
+    return name if port.isdecimal() else headers.get("host", "").lower()
+
+
+def answer_file(request: Request, path: Path, **options: Any) -> Response:
+    """Return a file, or that it is what the client has already. options: of FileResponse."""
+    response = FileResponse(path, stat_result=path.stat(), **options)
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    return NotModifiedResponse(response.headers) if {response.headers["etag"], "*"} & {*known} else response
+
+
+def error_response(scope: Scope, error: RequestError) -> JSONResponse:
     """Return the answer for an error, in the shape of the interface that the path belongs to."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
     name = "message" if path.startswith(("/v2/", "/v3/")) else "error"
     return JSONResponse({name: str(error)}, error.status, error.headers)
 
@@ -387,7 +418,7 @@ async def answer_error(request: Request, error: Exception) -> JSONResponse:
         message = f"{reason.get(error.status_code, error.detail)}: see /openapi.json"
         error = RequestError(message, error.status_code, error.headers)
     assert isinstance(error, RequestError)
-    return error_response(request.url.path, error)
+    return error_response(request.scope, error)
 
 
 def convert_error(error: DocmtError) -> RequestError:
@@ -402,7 +433,7 @@ def convert_error(error: DocmtError) -> RequestError:
     return RequestError(message, 507 if is_full else statuses.get(type(error), 422))
 
 
-def log_failure(error: BaseException) -> None:
+def log_failure(error: BaseException, id: str) -> None:
     """Log kind and place of an unforeseen error. Its message may hold texts of users and is left out."""
     lines = [f"{PurePath(each.filename).name}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__)]
-    _log.error("a request failed with %s at %s", type(error).__name__, " < ".join(reversed(lines[-6:])))
+    _log.error("request %s failed with %s at %s", id, type(error).__name__, " < ".join(reversed(lines[-6:])))

@@ -21,7 +21,7 @@ from docmt.serve.document_jobs import DocumentOptions
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.model_pool import language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import ServiceState, find_secret, get_state
+from docmt.serve.service_state import ServiceState, find_secret, get_state, make_url
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -159,8 +159,7 @@ async def translate_file(request: Request) -> Response:
     if len(state.downloads) >= _MAX_DOWNLOADS:
         del state.downloads[next(iter(state.downloads))]
     state.downloads[id] = owner
-    url = request.url_for("download_file", id=id, name=quote(name, safe=""))
-    return JSONResponse({"translatedFileUrl": str(url)})
+    return JSONResponse({"translatedFileUrl": make_url(request, f"/download_file/{id}/{quote(name, safe='')}")})
 
 
 async def _wait_for_job(state: ServiceState, id: str, owner: str) -> None:
@@ -178,7 +177,7 @@ async def download_file(request: Request) -> Response:
     state, id = get_state(request), request.path_params["id"]
     if id not in state.downloads:
         raise RequestError("there is no such file: it may have expired", 404)
-    return file_response(*await state.jobs.result(id, state.downloads[id]))
+    return file_response(request, *await state.jobs.result(id, state.downloads[id]))
 
 
 ROUTES = [
@@ -187,5 +186,5 @@ ROUTES = [
     Route("/languages", list_languages),
     Route("/frontend/settings", show_settings),
     Route("/translate_file", translate_file, methods=["POST"]),
-    Route("/download_file/{id}/{name}", download_file, name="download_file"),
+    Route("/download_file/{id}/{name}", download_file),
 ]

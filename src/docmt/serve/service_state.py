@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,9 +19,10 @@ from starlette.requests import Request
 from docmt.serve.access_keys import AccessKey, AccessKeys, LimitReached
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
-from docmt.serve.http_requests import FORM_BYTES, RequestError
+from docmt.serve.http_requests import FORM_BYTES, RequestError, read_host
 from docmt.serve.job_store import ACTIVE
 
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 PAGE = Path(__file__).parent / "page"
 _BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """Bounds of the histogram in seconds."""
@@ -44,6 +46,10 @@ class ServiceConfig:
     """origins of pages elsewhere that may use the service; *: any"""
     hosts: frozenset[str] = frozenset()
     """names that requests may have in `Host`; empty: any"""
+    root_path: str = ""
+    """prefix of all paths behind a proxy"""
+    address: str = ""
+    """scheme and host by which clients call the service, if they are known (https://tool.example)"""
     heartbeat_seconds: float = 15.0
     """between comments in a stream of events without events, so that proxies keep it open"""
     page: Path = PAGE
@@ -203,6 +209,15 @@ def find_secret(request: Request) -> str:
     """Return the key in the headers of a request, or an empty string."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() in ("bearer", "deepl-auth-key") else ""
+
+
+def make_url(request: Request, path: str) -> str:
+    """Return the URL of a path; without a host if the client calls the server by a name that is not known here."""
+    config, host, (server, _) = get_state(request).config, read_host(request.headers), request.scope["server"]
+    address = config.address
+    if not address and host in {*LOCAL_NAMES, server, f"[{server}]", socket.gethostname().lower()}:
+        address = f"{request.url.scheme}://{request.headers['host']}"
+    return f"{address}{config.root_path}{path}"
 
 
 def _find_key(request: Request) -> AccessKey | None:

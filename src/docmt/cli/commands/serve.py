@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.options import Parser, ProtectOptions
 from docmt.core.errors import DocmtError, missing_package_error
+from docmt.core.logging import show_times
 from docmt.core.settings import MANY, option
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PACKAGES = {"starlette", "uvicorn", "python_multipart", "prometheus_client"}
-_LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_ROOT_PATH = re.compile(r"(https?://[\w.:\[\]-]+)?((?:/[\w.~-]+)*)/?")
 _MEBIBYTE = 2**20
 _UNIT = Path("/etc/systemd/system/docmt.service")
 """Where docs/serving.md puts the service."""
@@ -52,11 +54,13 @@ class ServeOptions(ProtectOptions):
     models: list[str] = option([], positional=True, metavar="MODEL")
     """model directories, names or pairs (default: all models of docmt models)"""
     host: str = option("127.0.0.1", metavar="ADDRESS")
-    """address to listen on; 0.0.0.0: all of this machine"""
+    """address to listen on; 0.0.0.0: all of this machine; unix:PATH: a unix socket"""
     port: int = option(5000, range=(0, 65_535))
     """port; 0: a free one"""
     data: str = option("", metavar="DIR")
     """directory of documents, results and keys (default: docmt/serve in the user's state directory)"""
+    root_path: str = option("", metavar="PATH")
+    """prefix of all paths behind a proxy (/mt), or the address that clients see (https://tool.example/mt)"""
     open: bool = False
     """let everybody who reaches the address use the server, without a key"""
     cors: list[str] = option([], metavar="ORIGIN")
@@ -136,9 +140,7 @@ def _check_service(options: ServeOptions, data: Path) -> None:
     if not hasattr(os, "geteuid"):  # on Windows
         return
     if not options.data and os.geteuid() == 0 and ("SUDO_USER" in os.environ or _UNIT.exists()):
-        raise DocmtError(
-            f"the keys of root are in {data}, which a service does not read: name its directory with --data"
-        )
+        raise DocmtError(f"a service does not read the keys of root ({data}): name its directory with --data")
     service = next((path for path in (data / "jobs.sqlite", data) if path.exists()), None)
     keys = data / "keys.sqlite"
     writer = keys.stat().st_uid if keys.exists() else os.geteuid()
@@ -162,15 +164,16 @@ def _serve(options: ServeOptions, data: Path) -> int:
         logging.getLogger("docmt.serve").setLevel(logging.INFO)
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # forms that cannot be read are answered
         message = f"the page is at {format_url(listener)} (Ctrl-C stops the server)"
-        server.serve_forever(listener, lambda: _log.info(message))
+        server.serve_forever(listener, lambda: (show_times(), _log.info(message)))
     return 0
 
 
 def local_names(listener: socket.socket) -> frozenset[str]:
     """Return the names of this machine that `Host` may have: the usual ones, and the address of the socket."""
     from docmt.serve.application import format_url
+    from docmt.serve.service_state import LOCAL_NAMES
 
-    return frozenset((*_LOCAL_NAMES, format_url(listener).removeprefix("http://").rpartition(":")[0]))
+    return frozenset((*LOCAL_NAMES, format_url(listener).removeprefix("http://").rpartition(":")[0]))
 
 
 def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, hosts: frozenset[str]) -> ServiceServer:
@@ -181,6 +184,9 @@ def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, host
     from docmt.serve.engine import Engine
     from docmt.serve.service_state import ServiceConfig
 
+    public = _ROOT_PATH.fullmatch(options.root_path)
+    if public is None:
+        raise DocmtError(f"--root-path {options.root_path} is no path: write /mt, or https://tool.example/mt")
     engine = Engine(
         [str(Path(name).absolute()) if Path(name).is_dir() else name for name in options.models],  # see hide_folders
         max_memory_mb=options.memory_mb,
@@ -191,5 +197,6 @@ def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, host
     )
     max_file_bytes = options.max_file_mb * _MEBIBYTE
     jobs = DocumentJobs(engine, data, JobConfig(keep_hours=options.keep_hours, max_file_bytes=max_file_bytes))
-    config = ServiceConfig(max_file_bytes=max_file_bytes, cors=tuple(options.cors), hosts=hosts)
+    public_url = {"address": public[1] or "", "root_path": public[2]}
+    config = ServiceConfig(max_file_bytes=max_file_bytes, cors=tuple(options.cors), hosts=hosts, **public_url)
     return ServiceServer(create_app(engine, jobs, keys, data, config))
