@@ -18,7 +18,6 @@ from docmt.core.errors import printable
 # Messages of level INFO are shown for commands only. Those of other modules go to training logs.
 _COMMAND_LOGGER = "docmt.cli"
 _quiet = False
-_with_times = False
 
 
 def set_quiet(quiet: bool) -> None:
@@ -29,8 +28,7 @@ def set_quiet(quiet: bool) -> None:
 
 def show_times() -> None:
     """Begin each line of the log with its time (UTC), as for a process that runs for long."""
-    global _with_times
-    _with_times = True
+    _LineFormatter.start = "%Y-%m-%dT%H:%M:%SZ "
 
 
 def is_quiet() -> bool:
@@ -52,11 +50,11 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 class _LineFormatter(logging.Formatter):
-    converter = time.gmtime
+    start = ""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        prefix = f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%SZ')} " if _with_times else ""
-        return f"{prefix}docmt: {'error: ' * (record.levelno >= logging.ERROR)}{record.message}"
+        start = time.strftime(self.start, time.gmtime(record.created))
+        return f"{start}docmt: {'error: ' * (record.levelno >= logging.ERROR)}{record.message}"
 
 
 def show_log() -> None:

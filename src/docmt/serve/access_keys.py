@@ -55,12 +55,9 @@ class KeyLimits:
 
     def describe(self) -> str:
         """Return the limits in words."""
-        parts = [
-            f"{self.characters_per_minute:,} characters a minute" * bool(self.characters_per_minute),
-            f"{self.concurrent_jobs} documents at once" * bool(self.concurrent_jobs),
-            f"files of {self.file_bytes >> 20} MiB" * bool(self.file_bytes),
-        ]
-        return ", ".join(filter(None, parts)) or "no limits"
+        units = ("characters a minute", "documents at once", "MiB a file")
+        amounts = zip((self.characters_per_minute, self.concurrent_jobs, self.file_bytes >> 20), units, strict=True)
+        return ", ".join(f"{amount:,} {unit}" for amount, unit in amounts if amount) or "no limits"
 
 
 @dataclass(frozen=True)

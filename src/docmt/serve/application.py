@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -65,10 +66,9 @@ def create_app(
     keys: None if everybody may use the service, whatever keys there are. data: directory of the service.
     """
     state = ServiceState(engine, jobs, keys, data / "uploads", config)
-    guard = GuardConfig(
-        config.max_body_bytes, config.max_file_bytes + FORM_BYTES, config.hosts, config.cors, config.root_path
-    )
-    middleware = [Middleware(RequestGuard, config=guard, count=state.metrics.count_request, has_keys=state.has_keys)]
+    sizes = config.max_body_bytes, config.max_file_bytes + FORM_BYTES
+    guard = GuardConfig(*sizes, config.hosts, config.cors, config.root_path, state.has_keys)
+    middleware = [Middleware(RequestGuard, config=guard, count=state.metrics.count_request)]
     if config.cors:
         origins = list(config.cors)
         middleware.append(
@@ -144,13 +144,17 @@ def open_socket(host: str, port: int) -> socket.socket:
     host: a name, an address, or unix:PATH, whose directory decides who reaches the socket.
     """
     try:
-        if host.startswith("unix:") and hasattr(socket, "AF_UNIX"):
-            return _open_unix_socket(Path(host.removeprefix("unix:")))
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        address: Any
+        if is_unix := host.startswith("unix:") and hasattr(socket, "AF_UNIX"):
+            family, kind, protocol, address = socket.AF_UNIX, socket.SOCK_STREAM, 0, _free_path(Path(host[5:]))
+        else:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)  # asyncio sets TCP_NODELAY only where the protocol is named
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
+            if is_unix:
+                Path(address).chmod(0o666)
             listener.listen(_BACKLOG)
         except OSError:
             listener.close()
@@ -158,41 +162,30 @@ def open_socket(host: str, port: int) -> socket.socket:
         return listener
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "no such name"
-        name = printable(host) if host.startswith("unix:") else f"{printable(host)} port {port}"
+        name = printable(host) if is_unix else f"{printable(host)} port {port}"
         raise DocmtError(f"{name} cannot be used ({reason}): choose another --port, or --host") from error
 
 
-def _open_unix_socket(path: Path) -> socket.socket:
-    """Return a socket of this machine, in place of one that a killed server left. Raises OSError."""
-    listener = socket.socket(socket.AF_UNIX)
-    try:
-        with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
-            if path.is_socket() and probe.connect_ex(str(path)) == errno.ECONNREFUSED:
-                path.unlink()
-        listener.bind(str(path))
-        path.chmod(0o666)
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
+def _free_path(path: Path) -> str:
+    """Return a path for a unix socket, without the socket that a killed server left there. Raises OSError."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        if path.is_socket() and probe.connect_ex(str(path)) == errno.ECONNREFUSED:
+            path.unlink()
+    return str(path)
 
 
 def is_loopback(listener: socket.socket) -> bool:
     """Return whether a socket can be reached from this machine only."""
-    return is_unix(listener) or ipaddress.ip_address(listener.getsockname()[0]).is_loopback
-
-
-def is_unix(listener: socket.socket) -> bool:
-    """Return whether a socket has a path instead of an address."""
-    return isinstance(listener.getsockname(), str)
+    name = listener.getsockname()
+    return isinstance(name, str) or ipaddress.ip_address(name[0]).is_loopback
 
 
 def format_url(listener: socket.socket) -> str:
     """Return the URL of a socket."""
-    if is_unix(listener):
-        return f"unix:{listener.getsockname()}"
-    host, port = listener.getsockname()[:2]
+    name = listener.getsockname()
+    if isinstance(name, str):
+        return f"unix:{name}"
+    host, port = name[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -235,12 +228,12 @@ class ServiceServer(uvicorn.Server):
         on_start: called when the application answers. Raises DocmtError if the application cannot start.
         """
         self._on_start = on_start
-        path = listener.getsockname() if is_unix(listener) else None
+        path = listener.getsockname()
         with suppress(KeyboardInterrupt), listener:  # uvicorn raises the signal again at its end
             try:
                 self.run(sockets=[listener])
             except SystemExit as error:
                 raise self._app_state.failure or DocmtError("the service could not start") from error
             finally:
-                if path:
+                if isinstance(path, str):
                     Path(path).unlink(missing_ok=True)

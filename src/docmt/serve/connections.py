@@ -31,11 +31,9 @@ def max_connections() -> int:
 class BoundedProtocol(H11Protocol):
     """A connection that is closed if there are too many, or if a request arrives too slowly."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._timer: asyncio.TimerHandle | None = None
-        self._phase: object = None
-        self._size = 0
+    _timer: asyncio.TimerHandle | None = None
+    _phase: object = None
+    _size = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""

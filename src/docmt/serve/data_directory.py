@@ -35,9 +35,8 @@ def make_private(data: Path) -> None:
                 if not path.is_symlink() and path.stat().st_mode & 0o077:
                     path.chmod(0o700 if path.is_dir() else 0o600)
     except PermissionError as error:
-        raise DocmtError(
-            f"{error.filename} belongs to another user: run the command as that user, or choose another --data"
-        ) from error
+        advice = "run the command as that user, or choose another --data"
+        raise DocmtError(f"{error.filename} belongs to another user: {advice}") from error
     except OSError as error:
         raise write_error(data, error) from error
 

@@ -204,12 +204,11 @@ async def _read_multipart(
     """Return the parts of a form. See `read_values`."""
 
     async def read_parts() -> AsyncGenerator[bytes]:
-        size, is_checked = 0, False
+        size = 0
         async for part in request.stream():
             size += len(part)
-            if size > max_bytes and not is_checked:
+            if size - len(part) <= max_bytes < size:
                 check(RequestValues(_collect(parser.items)))
-                is_checked = True
             yield part
 
     async with aclosing(read_parts()) as parts:
@@ -217,8 +216,6 @@ async def _read_multipart(
         try:
             return (await parser.parse()).multi_items()
         except (MultiPartException, FormParserError, ValueError, LookupError) as error:  # also charsets that fail
-            if isinstance(error, RequestError):
-                raise
             message = "the form cannot be read: check its boundary and its parts (multipart/form-data)"
             raise RequestError(message) from error
 
@@ -237,6 +234,8 @@ class GuardConfig:
     """of pages elsewhere that may start work; *: any"""
     root_path: str = ""
     """prefix of all paths, which a proxy may have removed"""
+    has_keys: Callable[[], bool] = lambda: False
+    """see `ServiceState.has_keys`"""
 
 
 @dataclass
@@ -272,15 +271,9 @@ class _Exchange:
 class RequestGuard:
     """ASGI middleware around the whole application."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        config: GuardConfig,
-        count: Callable[[str, str, int, float], None],
-        has_keys: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """count: takes route, method, code and seconds of each request. has_keys: see `ServiceState.has_keys`."""
-        self._app, self._config, self._count, self._has_keys = app, config, count, has_keys
+    def __init__(self, app: ASGIApp, config: GuardConfig, count: Callable[[str, str, int, float], None]) -> None:
+        """count: takes route, method, code and seconds of each request."""
+        self._app, self._config, self._count = app, config, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -324,8 +317,7 @@ class RequestGuard:
         finally:
             seconds = time.monotonic() - exchange.started
             self._count(exchange.route, exchange.method, exchange.code or CLOSED, seconds)
-            line = exchange.method, exchange.route, exchange.code or CLOSED, seconds, exchange.id
-            _log.info("%s %s %d %.3f s %s", *line)
+            _log.info(f"{exchange.method} {exchange.route} {exchange.code or CLOSED} {seconds:.3f} s {exchange.id}")
 
     async def _answer(self, exchange: _Exchange, error: RequestError, receive: Receive, send: Send) -> None:
         if not exchange.code:
@@ -334,7 +326,7 @@ class RequestGuard:
     def _check(self, headers: Headers) -> None:
         """Raise RequestError for another host's name and for a body that says itself that it is too large."""
         name = read_host(headers)
-        if self._config.hosts and name not in self._config.hosts and not self._has_keys():
+        if self._config.hosts and name not in self._config.hosts and not self._config.has_keys():
             raise RequestError("this server answers to the name localhost alone: start it with --open for others", 403)
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > self._max_bytes(headers)):

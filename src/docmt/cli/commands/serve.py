@@ -21,6 +21,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,7 +44,7 @@ _log = logging.getLogger(__name__)
 _PACKAGES = {"starlette", "uvicorn", "python_multipart", "prometheus_client"}
 _ROOT_PATH = re.compile(r"(https?://[\w.:\[\]-]+)?((?:/[\w.~-]+)*)/?")
 _MEBIBYTE = 2**20
-_UNIT = Path("/etc/systemd/system/docmt.service")
+_UNIT = Path("/", "etc", "systemd", "system", "docmt.service")
 """Where docs/serving.md puts the service."""
 
 
@@ -137,15 +138,14 @@ def _manage_keys(options: ServeOptions, data: Path) -> int:
 
 def _check_service(options: ServeOptions, data: Path) -> None:
     """Raise DocmtError where the service would not see a key, or could not read it, as far as that can be known."""
-    if not hasattr(os, "geteuid"):  # on Windows
-        return
-    if not options.data and os.geteuid() == 0 and ("SUDO_USER" in os.environ or _UNIT.exists()):
+    user = os.geteuid() if hasattr(os, "geteuid") else -1  # on Windows
+    if not options.data and user == 0 and ("SUDO_USER" in os.environ or _UNIT.exists()):
         raise DocmtError(f"a service does not read the keys of root ({data}): name its directory with --data")
-    service = next((path for path in (data / "jobs.sqlite", data) if path.exists()), None)
-    keys = data / "keys.sqlite"
-    writer = keys.stat().st_uid if keys.exists() else os.geteuid()
-    if service and (user := service.stat().st_uid) != writer:
-        raise DocmtError(f"{data} belongs to user {user}, who could not read the keys: run docmt serve as that user")
+    with suppress(OSError):  # a directory that does not exist, or that AccessKeys refuses
+        keys, jobs = data / "keys.sqlite", data / "jobs.sqlite"
+        owner = (jobs if jobs.exists() else data).stat().st_uid
+        if user >= 0 and owner != (keys.stat().st_uid if keys.exists() else user):
+            raise DocmtError(f"user {owner} of {data} could not read the keys: run docmt serve as that user")
 
 
 def _serve(options: ServeOptions, data: Path) -> int:
