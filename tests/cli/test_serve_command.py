@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from commands import call, fails
@@ -173,3 +175,19 @@ def test_a_process_serves_until_it_is_asked_to_stop(run, tmp_path, signal_):
     id_of_request = answer.headers["x-request-id"]
     assert re.search(rf"\d-\d\dT[\d:]{{8}}Z docmt: POST /v1/translate 200 \d+\.\d{{3}} s {id_of_request}\n", log), log
     assert "Anna" not in log and id not in log and "Traceback" not in log
+
+
+def test_the_unit_for_systemd_is_hardened(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    unit = re.search(r"```ini\n(.*?)```", page, re.DOTALL)[1]
+    assert {"UMask=0077", "StateDirectoryMode=0700", "NoNewPrivileges=true"} <= set(unit.splitlines())
+    program = shutil.which("systemd-analyze")
+    if not program:
+        pytest.skip("systemd is not installed")
+    (tmp_path / "docmt.service").write_text(unit)
+    command = [program, "security", "--offline=true", "--no-pager", str(tmp_path / "docmt.service")]
+    outcome = subprocess.run(command, capture_output=True, text=True)
+    score = re.search(r"exposure level for docmt.service: ([\d.]+)", outcome.stdout)
+    if score is None:
+        pytest.skip("this systemd-analyze does not read files")
+    assert float(score[1]) < 4 and f"gives it {score[1]} of 10" in page, outcome.stdout
