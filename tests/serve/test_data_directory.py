@@ -62,7 +62,7 @@ def test_files_with_wider_rights_are_narrowed(tmp_path):
     (tmp_path / "spool" / "link").symlink_to(outside)
     for path in (tmp_path, tmp_path / "keys.sqlite", tmp_path / "spool", tmp_path / "spool" / "x"):
         path.chmod(0o777)
-    make_private(tmp_path)
+    make_private(tmp_path, tmp_path / "keys.sqlite")
     assert open_to_others(tmp_path) == [str(tmp_path / "spool" / "link")]  # by its target, which is not touched
 
 

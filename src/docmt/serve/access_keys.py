@@ -20,15 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import write_error
 from docmt.serve.data_directory import make_private, other_version_error, prepare_database
 
 _KEY_BYTES = 32
 _ID_BYTES = 6
 _SECONDS = 60
 _MAX_NAME = 100
-_VERSION = 1
-"""Of the table and of the values in it."""
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS keys (
         id TEXT PRIMARY KEY, hash TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL, limits TEXT NOT NULL,
@@ -81,11 +78,7 @@ class AccessKeys:
         """clock: seconds, for budgets. Raises DocmtError if the table cannot be opened."""
         self._path, self._clock = data / "keys.sqlite", clock
         self._budgets: dict[str, tuple[float, float]] = {}  # characters that are left, and when
-        make_private(data)
-        try:
-            self._path.touch(mode=0o600)
-        except OSError as error:
-            raise write_error(self._path, error) from error
+        make_private(data, self._path)
         self._execute("")
 
     def create(self, name: str, limits: KeyLimits = KeyLimits()) -> tuple[str, AccessKey]:
@@ -150,7 +143,7 @@ class AccessKeys:
     def _execute(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         try:
             with closing(sqlite3.connect(self._path)) as connection, connection:
-                prepare_database(connection, self._path, _SCHEMA, _VERSION)
+                prepare_database(connection, self._path, _SCHEMA)
                 return connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise DocmtError(f"{self._path} cannot be used ({error}): move it away, or repair it") from error

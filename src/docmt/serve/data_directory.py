@@ -12,19 +12,22 @@ from pathlib import Path
 from docmt.core.errors import DocmtError
 from docmt.core.files import LOCK_FILE, write_error
 
+_VERSION = 1
+"""Of the tables, and of the values in them."""
 _DATABASES = (f"{name}.sqlite{end}" for name in ("keys", "jobs") for end in ("", "-wal", "-shm", "-journal"))
 _NAMES = frozenset((*_DATABASES, LOCK_FILE, "spool", "uploads"))
 """Files and folders of the service."""
 _FOLDERS = re.compile(r"(?<![\w/:.])/(?:{word}(?: {word}){{0,3}}/)+".format(word=r"[^\s/'\",;:()]+"))
 
 
-def make_private(data: Path) -> None:
-    """Create the directory, or take the rights of others from what the service has in it.
+def make_private(data: Path, file: Path) -> None:
+    """Create the directory and a file in it, and take the rights of others from what the service has there.
 
     A directory that holds other files, too, keeps its mode. Raises DocmtError if rights cannot be changed.
     """
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch(mode=0o600)
         entries = set(data.iterdir())
         ours = {path for path in entries if path.name in _NAMES}
         for path in ours:
@@ -41,13 +44,13 @@ def make_private(data: Path) -> None:
         raise write_error(data, error) from error
 
 
-def prepare_database(connection: sqlite3.Connection, path: Path, schema: str, version: int) -> None:
+def prepare_database(connection: sqlite3.Connection, path: Path, schema: str) -> None:
     """Create the tables of a new database. Raises DocmtError for a database of another version, and sqlite3.Error."""
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        connection.executescript(f"BEGIN IMMEDIATE; {schema}; PRAGMA user_version = {version}; COMMIT")
+        connection.executescript(f"BEGIN IMMEDIATE; {schema}; PRAGMA user_version = {_VERSION}; COMMIT")
     (stored,) = connection.execute("PRAGMA user_version").fetchone()
-    if stored != version:
-        raise other_version_error(path, f"version {stored}, here {version}")
+    if stored != _VERSION:
+        raise other_version_error(path, f"version {stored}, here {_VERSION}")
 
 
 def other_version_error(path: Path, reason: str) -> DocmtError:

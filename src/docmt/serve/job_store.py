@@ -24,8 +24,6 @@ ACTIVE: tuple[JobState, ...] = ("queued", "running")
 WORK_PREFIX = "work."
 """Beginning of the names of folders, in that of a job, in which a file is being written."""
 _ID_BYTES = 16
-_VERSION = 1
-"""Of the table and of the values in it."""
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS jobs (
         number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL, status TEXT NOT NULL,
@@ -105,16 +103,15 @@ class JobStore:
         DocmtError if another server uses the directory, and if it cannot be written.
         """
         try:
-            make_private(self._data)
+            make_private(self._data, self._path)
             self._spool.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise write_error(self._spool, error) from error
         self._locks.enter_context(lock_directory(self._data, f"{self._data} is used", mode=0o600))
         try:
-            self._path.touch(mode=0o600)
             connection = sqlite3.connect(self._path, isolation_level=None)
             self._locks.callback(connection.close)
-            prepare_database(connection, self._path, _SCHEMA, _VERSION)
+            prepare_database(connection, self._path, _SCHEMA)
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")

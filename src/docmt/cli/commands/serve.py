@@ -164,7 +164,12 @@ def _serve(options: ServeOptions, data: Path) -> int:
         logging.getLogger("docmt.serve").setLevel(logging.INFO)
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # forms that cannot be read are answered
         message = f"the page is at {format_url(listener)} (Ctrl-C stops the server)"
-        server.serve_forever(listener, lambda: (show_times(), _log.info(message)))
+
+        def announce() -> None:
+            show_times()
+            _log.info(message)
+
+        server.serve_forever(listener, announce)
     return 0
 
 
@@ -197,6 +202,6 @@ def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, host
     )
     max_file_bytes = options.max_file_mb * _MEBIBYTE
     jobs = DocumentJobs(engine, data, JobConfig(keep_hours=options.keep_hours, max_file_bytes=max_file_bytes))
-    public_url = {"address": public[1] or "", "root_path": public[2]}
-    config = ServiceConfig(max_file_bytes=max_file_bytes, cors=tuple(options.cors), hosts=hosts, **public_url)
+    address, cors = public[1] or "", tuple(options.cors)
+    config = ServiceConfig(max_file_bytes=max_file_bytes, cors=cors, hosts=hosts, root_path=public[2], address=address)
     return ServiceServer(create_app(engine, jobs, keys, data, config))
