@@ -37,8 +37,9 @@ _CLASSES = {
         r"[\u0370-\u1cff\u1f00-\u1fff\u2c80-\u2ddf\u2e80-\u2fdf\u3005-\u3007\u3040-\ua69f\ua840-\uab2f\uabc0-\ud7ff"
         r"\uf900-\ufaff\ufb1d-\ufdff\ufe70-\ufefc\uff66-\uffdc\U00010000-\U0001bfff\U00020000-\U0003ffff]"
     ),
+    r"\p{months}": "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec",
 }
-"""Parts of character classes by their names in the patterns."""
+"""Parts of patterns by their names."""
 _UNSPACED = re.compile(rf"[{_CLASSES[chr(92) + 'p{unspaced}']}]")
 _END = ".,;:!?)]}’"
 _YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
