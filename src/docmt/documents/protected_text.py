@@ -343,8 +343,9 @@ def _put_back(target: str, hidden_edits: Sequence[_Edit], source: str, hidden: s
         elif years and (year in years or year not in known):
             others.append(match)
     for match in others:
-        if missing:
-            edits.append(_write_item(target, match.span(), source, missing.pop(next(iter(missing)))))
+        similar = next((year for year in missing if is_similar(read_digits(match[0]), year)), None)
+        if missing and (similar or len(match[0]) > 2):  # shorter ones may stand for number words: 20 for twenty
+            edits.append(_write_item(target, match.span(), source, missing.pop(similar or next(iter(missing)))))
         elif any(is_similar(read_digits(match[0]), each) for each in years):
             start, end = match.span()
             edits.append(_Edit((start - (target[start - 1 : start] == " "), end), "", (0, 0)))
@@ -375,6 +376,12 @@ def _write_item(target: str, span: Span, source: str, item: Span) -> _Edit:
 def _insert_item(target: str, place: int, source: str, item: Span) -> _Edit:
     """Return the edit that inserts a protected text with spaces where the source has them."""
     (start, end), before, after = item, target[place - 1 : place] if place else "", target[place : place + 1]
+    is_apart = source[:start][-1:].isspace() or not start
+    is_glued = source[end : end + 1].strip(_CLOSING) and not source[end].isspace()
+    if is_glued and (word := re.match(r"\s*(?=\w)", target[place:])):  # §12, <b>word</b>
+        next_word = place + word.end()
+        space = " " if is_apart and before.isalnum() and next_word == place else ""
+        return _Edit((next_word if is_apart else place, next_word), space + source[start:end], item)
     left = bool(before.strip()) and source[:start][-1:].isspace()
     right = after.isalnum() or (bool(after.strip()) and after not in _CLOSING and source[end : end + 1].isspace())
     return _Edit((place, place), f"{' ' * left}{source[start:end]}{' ' * right}", item)
