@@ -47,6 +47,8 @@ _YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
 _DIGITS = re.compile(r"\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3}(?!\d))+|\d+")
 """With digits of any script, because models into Arabic or Persian write theirs. 1857 100 are two numbers."""
 _LAST_MARKS = re.compile(r"[.!?…。！？]*\s*\Z")
+_UNITS = re.compile(r"[%°€£](?=[\s.,;:!?)\]\"'”»]|$)")
+"""Of a placeholder that stands for a number, as in ${price} and {share}%, where $ and % belong to it."""
 _AFTER_KEY = ("\ufe0f", "\u20e3")
 """What makes a digit the sign of a key."""
 _JOINING = "'’-\u2011"
@@ -154,7 +156,11 @@ def find_protected(
         kind = _OWN if number < len(extra) else kinds[int((match.lastgroup or "k0")[1:])]
         content = _strip_punctuation(match[0]) if kind["name"] in ("address", "path") else match[0]
         if content:
-            found.append(Protected((match.start(), match.start() + len(content)), kind["name"], bool(kind.get("sign"))))
+            start, end = match.start(), match.start() + len(content)
+            if kind["name"].endswith(("tag", "placeholder")) and not kind.get("sign"):
+                start -= text[start - 1 : start] in ("$", "€", "£") and (not found or found[-1].span[1] < start)
+                end += bool(_UNITS.match(text, end))
+            found.append(Protected((start, end), kind["name"], bool(kind.get("sign"))))
     return found
 
 
