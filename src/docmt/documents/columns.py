@@ -27,7 +27,7 @@ _GAP = re.compile(
 _SIGNS_OF_GAPS = re.compile(r"[\t_|¦│┃║·•●▪■◆…☐☑☒□▢◻⬜✓✔✗✘○◯◉]|\s{3}|\.[ ]?\.|[\[(][ xX][\])]")
 """What each gap has, for a quick test."""
 _DOUBLE_SPACE = re.compile(r"(?<=[^\s.!?:])  (?=\S)")
-_STEP = re.compile(r"(?<=\S)[ \u00a0](?:[›»▸▶]|(?P<sign>[>→]))[ \u00a0]")
+_STEP = re.compile(r"(?<=\S)[ \u00a0](?:[›»▸▶]|(?P<sign>[>→/]))[ \u00a0]")
 """Between the steps of a path such as Home › Products."""
 _MAX_STEP = 40
 _NO_STEP = re.compile(r"[.!?:;…‹«]")
