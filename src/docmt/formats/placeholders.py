@@ -214,13 +214,14 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
 
 
 def tidy_pieces(old: Unit, new: Unit) -> Unit:
-    """Return a translated unit of running text with spaces around code and pictures, where the old one has no letter.
+    """Return a translated unit with spaces around code, pictures and placeholders, where the old one has no letter.
 
     "Es `a` ist" is not written "Es`a`  ist" after a translation that has moved the code.
     """
     if new == old:
         return new
-    words = {code.id for code in old.codes if code.kind == "single" and _WORD_LIKE.match(code.content)}
+    singles = [code for code in old.codes if code.kind == "single" and not code.is_space]
+    words = {code.id for code in singles if _WORD_LIKE.match(code.content)}
     return space_words(old, tidy_spaces(new), words)
 
 
