@@ -246,14 +246,15 @@ class Protection:
         years = (year for year in _YEARS if year not in digits)  # also not as 1,857, which some languages write as 1857
         edits: list[_Edit] = []
         for part in found:
-            if part.is_sign:
+            item = part.span if part.is_sign else _widen(sentence, part.span)
+            touches = bool(edits) and item[0] <= edits[-1].item[1]
+            if part.is_sign and not (touches and edits[-1].text.strip()):
                 edits.append(_take_out(sentence, part.span))
                 continue
-            item = _widen(sentence, part.span)
-            if edits and edits[-1].text.strip() and item[0] <= edits[-1].item[1]:  # two that touch are one
+            year = ""
+            if touches:  # those that touch are one: {a}{b}, <b>{a}</b>
                 year, item = edits[-1].text.strip(), (edits.pop().item[0], item[1])
-            else:
-                year = next(years, "")
+            year = year or next(years, "")
             left, right = _touch_letters(sentence, item)
             edits.append(_Edit(item, f"{' ' * left}{year}{' ' * right}", item))
         return _part(sentence, edits)
