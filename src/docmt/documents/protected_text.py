@@ -146,7 +146,7 @@ def find_protected(
     kinds = [
         kind for kind in _select_kinds(language, in_messages) if "needs" not in kind or re.search(kind["needs"], text)
     ]
-    found = []
+    found: list[Protected] = []
     # Patterns of the user are not joined: they may have flags, and groups with numbers or names.
     patterns = [
         *map(re.compile, extra),
