@@ -31,7 +31,7 @@ from docmt.formats.placeholders import tidy_pieces
 from docmt.formats.units import ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line
 
 _SKIPPED = {
-    **dict.fromkeys(("code", "kbd", "pre", "samp", "var", "xmp"), "code"),
+    **dict.fromkeys(("code", "kbd", "listing", "pre", "samp", "var", "xmp"), "code"),
     **dict.fromkeys(("script", "style"), ""),
     **dict.fromkeys(("noframes", "template"), "templates and texts for old browsers"),
     "textarea": "text fields",
@@ -39,18 +39,32 @@ _SKIPPED = {
 """Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
 _NOTE_MARKS = list_names("a sup")
 """Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
-_ATTRIBUTES = list_names("alt aria-description aria-label placeholder title")
+_SIGNATURES = list_names("sig-object member-signature")
+"""Classes of the declarations that a page about a program explains."""
+_ATTRIBUTES = list_names("alt aria-description aria-label aria-roledescription aria-valuetext placeholder title")
 _ELEMENT_ATTRIBUTES = list_names("th@abbr option@label optgroup@label track@label table@summary")
 _METAS = list_names(
     "description keywords title og:title og:description og:image:alt twitter:title twitter:description "
-    "twitter:image:alt dc.title dc.description dcterms.title dcterms.description"
+    "twitter:image:alt dc.title dc.description dcterms.title dcterms.description abstract headline name"
 )
+_KEPT_METAS = {
+    **dict.fromkeys(("og:site_name", "application-name", "apple-mobile-web-app-title"), "names of sites"),
+    **dict.fromkeys(("author", "creator", "publisher"), "authors"),
+}
+_META_NAMES = ("name", "property", "itemprop")
+_TEXT_FIELDS = list_names("text search")
+_PROSE = re.compile(r"[^\W\d_][^\n{}<>=;|]*[^\W_][,:]? [^\W_][^{}<>=;|]*")
+"""Several words in an attribute of scripts."""
 _FALLBACKS = {"math": "formulas", "svg": "texts of drawings"}
 """What texts in embedded elements are called in `Skipped`, if not fallback texts."""
 _ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
 _TAG_NAME = re.compile(r"<[^\s/>]*")
 _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
+_OLD, _NEW = list_names("del s strike"), list_names("ins u")
+_PREFORMATTED = list_names("listing pre xmp")
+_LAYOUT = re.compile(r"[ ]*[\t\n\r][ \t\n\r]*|[ ]{2,}")
+"""White space that preformatted text shows."""
 _DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc|mtext)\b[^<>]*>([^<]+)", re.IGNORECASE)
 _ICON = re.compile(r"(?:^|[-_])(?:icons?|symbols)(?:$|[-_])", re.IGNORECASE)
 """Classes and custom elements whose text is the name of a picture."""
@@ -66,14 +80,17 @@ _LAST_WORD = re.compile(r"[^\W_]+\Z")
 _FIRST_WORD = re.compile(r"[^\W_]+")
 _STOP = re.compile(r"[^\W_]{2,}[.!?…:;,][)\]\"'”’»]*\Z")
 _SEPARATOR = re.compile("[|¦•·‣›»]")
-_PATH_SEPARATOR = re.compile(r"[|¦•·‣›»>/→]")
+_PATH_SEPARATOR = re.compile(r"\s*[|¦•·‣›»>/→]\s*")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
 _MAX_DEPTH = 50
 """Open elements around one that is not translated where parts of it may be."""
 
 
 class _TagAttribute(NamedTuple):
-    """An attribute of a start tag. start, end: its value without quotes; quote: "", '"' or "'"."""
+    """An attribute of a start tag. start, end: its value without quotes; quote: "", '"' or "'".
+
+    Or the text between two tags; quote: ">".
+    """
 
     start: int
     end: int
@@ -201,11 +218,27 @@ class MarkupFile(UnitFile):
             if token.kind == "end":
                 self._end(index)
             elif self._reason is None:
-                self._items.append(_Item(token.kind, token.start, token.end, value=token.value))
+                self._items += self._read_text(token)
             elif token.kind == "text":
                 self.skip(self._reason, token.value)
             index += 1
         self._flush()
+
+    def _read_text(self, token: Token) -> Iterator[_Item]:
+        """Yield the items of a text; where it is preformatted, with its line breaks and wide spaces."""
+        raw, position = self._text[token.start : token.end], 0
+        is_laid_out = any(self._tokens[start].name in _PREFORMATTED for start, _ in self._frames)
+        for match in _LAYOUT.finditer(raw) if is_laid_out and token.kind == "text" else ():
+            start, end = token.start + match.start(), token.start + match.end()
+            yield _Item("text", token.start + position, start, value=unescape(raw[position : match.start()]))
+            yield _Item("break", start, end)
+            position = match.end()
+        step = _PATH_SEPARATOR.match(raw) if self._items and self._items[-1].name == "a" else None
+        if step and step[0].strip() == token.value[: step.end()].strip():
+            yield _Item("text", token.start, token.start + step.end(), value=step[0])
+            position = step.end()
+        value = unescape(raw[position:]) if position else token.value
+        yield _Item(token.kind, token.start + position, token.end, value=value)
 
     @property
     def _reason(self) -> str | None:
@@ -224,6 +257,11 @@ class MarkupFile(UnitFile):
             if is_whole or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
                 self._add_whole(index, end, reason)
                 return end
+        if self._reason is None and self._is_replaced(index):
+            text, end = self._tokens[index + 1 : index + 3]
+            self._values.append((_TagAttribute(text.start, text.end, text.value, ">"), token.name))
+            self._items.append(_Item("single", token.start, end.end, token.name, has_patches=True))
+            return index + 3
         state = reason if reason is not None else None if is_enabled else self._reason
         is_block = self._is_block(index)
         if is_block or state != self._reason:
@@ -258,6 +296,21 @@ class MarkupFile(UnitFile):
         is_hidden = values.get("aria-hidden") == "true"
         return (name in _ICON_ELEMENTS or "-" in name) and bool(
             (is_icon or is_hidden) and (not has_words(text) or _ICON_NAME.fullmatch(text))
+        )
+
+    def _is_replaced(self, index: int) -> bool:
+        """Return whether an element is an old text, of words, that touches its new one: <del>old</del><ins>new</ins>.
+
+        It is then a unit of its own within the running text.
+        """
+        around = [*self._tokens[max(0, index - 1) : index], *self._tokens[index + 3 : index + 4]]
+        is_plain = self._ends[index] == index + 3 and has_words(self._tokens[index + 1].value)
+        is_part = any(each.value[-1:].isalnum() for each in around[:1])
+        return (
+            self._tokens[index].name in _OLD
+            and is_plain
+            and not is_part
+            and any(each.kind != "text" and each.name in _NEW for each in around)
         )
 
     def _add_tag(self, token: Token, attributes: dict[str, _TagAttribute], is_block: bool) -> None:
@@ -301,6 +354,8 @@ class MarkupFile(UnitFile):
         language = primary_language(_find_language(attributes))
         if language and self._languages and language not in self._languages and name not in ("html", "body"):
             return "passages in another language"
+        if "class" in attributes and not _SIGNATURES.isdisjoint(attributes["class"].value.split()):
+            return "code"
         return _SKIPPED.get(name) if translate != "yes" else None
 
     def _is_enabled(self, token: Token) -> bool:
@@ -315,6 +370,8 @@ class MarkupFile(UnitFile):
         read = tokens if reason is None else tokens[:1] if reason == _SKIPPED.get(first.name) else []
         patches = [self._read_values(each, self._read_tag(each)) for each in read if each.kind == "start"]
         value = " ".join(token.value for token in tokens if token.kind == "text")
+        if first.name == "script" and "ld+json" in self._text[first.start : first.end]:
+            self.skip("data for search engines", self._text[first.end : tokens[-1].start])
         if is_block:
             self.skip(reason or "", value)
             self._flush()
@@ -328,8 +385,8 @@ class MarkupFile(UnitFile):
 
     def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
-        if token.name == "meta" and "og:site_name" in self._text[token.start : token.end]:
-            self.skip("names of sites", attributes["content"].value if "content" in attributes else "")
+        for name, attribute in attributes.items():
+            self.skip(_find_kept(token.name, name, attributes), attribute.value)
         names = [name for name in attributes if _is_translated(token.name, name, attributes)]
         values = [
             (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
@@ -356,7 +413,8 @@ class MarkupFile(UnitFile):
                 self._unquoted.append((attribute.start, attribute.end, index))
                 continue
             start, end = _strip(self._text, attribute.start, attribute.end)
-            self._patched.add(start, end, index, self._escape_double if attribute.quote == '"' else self._escape_single)
+            escapes = {'"': self._escape_double, "'": self._escape_single, ">": self._escape}
+            self._patched.add(start, end, index, escapes[attribute.quote])
 
     def _add_unit(self, items: Sequence[_Item]) -> None:
         if not any(item.kind == "text" and has_letters(item.value) for item in items):
@@ -372,6 +430,8 @@ class MarkupFile(UnitFile):
         first, last = inner[0], inner[-1]
         start, _ = _strip(self._text, items[first].start, items[first].end)
         _, end = _strip(self._text, items[last].start, items[last].end)
+        for item in items:
+            self.skip(item.reason if item.reason != "code" else "", item.value)
         unit, nested = self._build(items, range(first, last + 1), partners, end)
         self._patched.add(start, end, self.add_unit(unit), self._escape, nested)
 
@@ -464,7 +524,7 @@ def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
     """
     texts = [index for index, item in enumerate(items) if item.kind == "text" and item.value]
     depths = list(accumulate(((item.kind == "open") - (item.kind == "close") for item in items), initial=0))
-    is_row = not any(depths[index] <= 0 and has_words(items[index].value) for index in texts)
+    top = min((depths[index] for index in texts if has_words(items[index].value)), default=0) - 1
     new, cuts, position = list[_Item](), list[int](), 0
     for before, after in pairwise(texts):
         tags = [item for item in items[before + 1 : after] if item.kind != "aside"]
@@ -482,7 +542,7 @@ def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
         elif tags and _are_apart(items[before].value, items[after].value, tags):
             new += items[position:place]
             position = place
-            if is_row and depths[place] <= 0:
+            if depths[place] <= top:
                 cuts.append(len(new))
             new.append(_Item("text", items[place].start, items[place].start, value=" "))
     return [*new, *items[position:]], cuts
@@ -549,6 +609,8 @@ def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
             yield from (end + 1, start)
         elif is_path:
             yield end + 1
+            if not has_letters(items[end + 1].value):
+                yield end + 2
 
 
 def _join_text(items: Sequence[_Item]) -> str:
@@ -585,8 +647,21 @@ def _find_language(attributes: dict[str, _TagAttribute]) -> str:
 def _is_translated(tag: str, name: str, attributes: dict[str, _TagAttribute]) -> bool:
     """Return whether an attribute of an element is translated."""
     if tag == "meta":
-        kind = attributes.get("name") or attributes.get("property")
-        return name == "content" and kind is not None and kind.value.strip().lower() in _METAS
+        return name == "content" and not _METAS.isdisjoint(_find_values(attributes, *_META_NAMES))
     if tag == "input" and name == "value":
-        return "type" in attributes and attributes["type"].value.strip().lower() in ("submit", "button", "reset")
+        return _find_values(attributes, "type") in (["submit"], ["button"], ["reset"])
     return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
+
+
+def _find_kept(tag: str, name: str, attributes: dict[str, _TagAttribute]) -> str:
+    """Return what an attribute of an element that is not translated holds for people, or an empty string."""
+    if tag == "meta" and name == "content":
+        return next((_KEPT_METAS[each] for each in _find_values(attributes, *_META_NAMES) if each in _KEPT_METAS), "")
+    if tag == "input" and name == "value":
+        return "text fields" if _TEXT_FIELDS.issuperset(_find_values(attributes, "type")) else ""
+    return "data attributes" if name.startswith("data-") and _PROSE.fullmatch(attributes[name].value) else ""
+
+
+def _find_values(attributes: dict[str, _TagAttribute], *names: str) -> list[str]:
+    """Return the values of those of these attributes that an element has, in small letters."""
+    return [attributes[name].value.strip().lower() for name in names if name in attributes]
