@@ -14,6 +14,16 @@ from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import has_letters, has_words
+from docmt.formats.html_attributes import (
+    TAG_NAME,
+    TagAttribute,
+    find_kept,
+    find_language,
+    find_translate,
+    is_translated,
+    read_attributes,
+    set_value,
+)
 from docmt.formats.html_elements import (
     BLOCKS,
     CAN_COPY,
@@ -41,24 +51,8 @@ _NOTE_MARKS = list_names("a sup")
 """Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
 _SIGNATURES = list_names("sig-object member-signature")
 """Classes of the declarations that a page about a program explains."""
-_ATTRIBUTES = list_names("alt aria-description aria-label aria-roledescription aria-valuetext placeholder title")
-_ELEMENT_ATTRIBUTES = list_names("th@abbr option@label optgroup@label track@label table@summary")
-_METAS = list_names(
-    "description keywords title og:title og:description og:image:alt twitter:title twitter:description "
-    "twitter:image:alt dc.title dc.description dcterms.title dcterms.description abstract headline name"
-)
-_KEPT_METAS = {
-    **dict.fromkeys(("og:site_name", "application-name", "apple-mobile-web-app-title"), "names of sites"),
-    **dict.fromkeys(("author", "creator", "publisher"), "authors"),
-}
-_META_NAMES = ("name", "property", "itemprop")
-_TEXT_FIELDS = list_names("text search")
-_PROSE = re.compile(r"[^\W\d_][^\n{}<>=;|]*[^\W_][,:]? [^\W_][^{}<>=;|]*")
-"""Several words in an attribute of scripts."""
 _FALLBACKS = {"math": "formulas", "svg": "texts of drawings"}
 """What texts in embedded elements are called in `Skipped`, if not fallback texts."""
-_ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
-_TAG_NAME = re.compile(r"<[^\s/>]*")
 _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
 _OLD, _NEW = list_names("del s strike"), list_names("ins u")
@@ -84,19 +78,6 @@ _PATH_SEPARATOR = re.compile(r"\s*[|¦•·‣›»>/→]\s*")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
 _MAX_DEPTH = 50
 """Open elements around one that is not translated where parts of it may be."""
-
-
-class _TagAttribute(NamedTuple):
-    """An attribute of a start tag. start, end: its value without quotes; quote: "", '"' or "'".
-
-    Or the text between two tags; quote: ">".
-    """
-
-    start: int
-    end: int
-    value: str
-    """unescaped"""
-    quote: str
 
 
 class _Item(NamedTuple):
@@ -146,7 +127,7 @@ class MarkupFile(UnitFile):
         self._frames: list[tuple[int, str | None]] = []
         """start tags of open elements, and why their text is not translated"""
         self._items: list[_Item] = []
-        self._values: list[tuple[_TagAttribute, str]] = []
+        self._values: list[tuple[TagAttribute, str]] = []
         """attributes in running text, with the names of their units"""
         nbsp = _NBSP.search(text)
         self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
@@ -168,7 +149,7 @@ class MarkupFile(UnitFile):
     def _name_language(self, language: str) -> Iterator[Replacement]:
         direction = text_direction(language)
         for token in self._language_tags:
-            attributes = _read_attributes(self._text[token.start : token.end], token.start)
+            attributes = read_attributes(self._text[token.start : token.end], token.start)
             values = {tag: language for tag in _LANGUAGE_TAGS if tag in attributes}
             if token.name == "html" and not values:
                 values[self._language_tag] = language
@@ -176,12 +157,12 @@ class MarkupFile(UnitFile):
             if old in ("ltr", "rtl") or (token.name == "html" and not old and direction == "rtl"):
                 values["dir"] = direction
             added = [f' {tag}="{value}"' for tag, value in values.items() if tag not in attributes]
-            match = _TAG_NAME.match(self._text, token.start)
+            match = TAG_NAME.match(self._text, token.start)
             if match and added:
                 yield match.end(), match.end(), "".join(added)
             for tag, value in values.items():
                 if tag in attributes and attributes[tag].value.lower() != value.lower():
-                    yield _set_value(attributes[tag], value)
+                    yield set_value(attributes[tag], value)
 
     def _escape(self, text: str) -> str:
         """Return character data as the file writes it."""
@@ -199,13 +180,13 @@ class MarkupFile(UnitFile):
         languages = {primary_language(config.source_language)}
         for token in self._tokens:
             if token.kind == "start" and token.name in ("html", "body"):
-                languages.add(primary_language(_find_language(self._read_tag(token))))
+                languages.add(primary_language(find_language(self._read_tag(token))))
                 if token.name == "body":
                     break
         return languages - {""}
 
-    def _read_tag(self, token: Token) -> dict[str, _TagAttribute]:
-        return _read_attributes(self._text[token.start : token.end], token.start)
+    def _read_tag(self, token: Token) -> dict[str, TagAttribute]:
+        return read_attributes(self._text[token.start : token.end], token.start)
 
     def _read(self) -> None:
         """Read all tokens."""
@@ -249,7 +230,7 @@ class MarkupFile(UnitFile):
         token = self._tokens[index]
         self._close(index)
         attributes = self._read_tag(token)
-        is_enabled = _find_translate(attributes) == "yes"
+        is_enabled = find_translate(attributes) == "yes"
         reason = self._find_reason(token.name, attributes)
         if self._reason is None and (reason is not None or token.name in EMBEDDED or self._is_sign(index, attributes)):
             end = self._ends[index]
@@ -259,7 +240,7 @@ class MarkupFile(UnitFile):
                 return end
         if self._reason is None and self._is_replaced(index):
             text, end = self._tokens[index + 1 : index + 3]
-            self._values.append((_TagAttribute(text.start, text.end, text.value, ">"), token.name))
+            self._values.append((TagAttribute(text.start, text.end, text.value, ">"), token.name))
             self._items.append(_Item("single", token.start, end.end, token.name, has_patches=True))
             return index + 3
         state = reason if reason is not None else None if is_enabled else self._reason
@@ -276,7 +257,7 @@ class MarkupFile(UnitFile):
         """Return whether the element of a start tag ends a unit."""
         return self._tokens[start].name in BLOCKS or start in self._borders
 
-    def _is_sign(self, index: int, attributes: dict[str, _TagAttribute]) -> bool:
+    def _is_sign(self, index: int, attributes: dict[str, TagAttribute]) -> bool:
         """Return whether an element is a sign that nobody reads as a word: an icon, an anchor, the number of a note."""
         name, tokens = self._tokens[index].name, self._tokens[index : self._ends[index]]
         text = "".join(token.value for token in tokens[:_MAX_SIGN] if token.kind == "text").strip()
@@ -313,7 +294,7 @@ class MarkupFile(UnitFile):
             and any(each.kind != "text" and each.name in _NEW for each in around)
         )
 
-    def _add_tag(self, token: Token, attributes: dict[str, _TagAttribute], is_block: bool) -> None:
+    def _add_tag(self, token: Token, attributes: dict[str, TagAttribute], is_block: bool) -> None:
         """Add a start tag to the running text."""
         has_patches = self._read_values(token, attributes)
         if is_block or token.name == "meta":
@@ -346,12 +327,12 @@ class MarkupFile(UnitFile):
         while self._frames and self._ends[self._frames[-1][0]] <= index:
             self._frames.pop()
 
-    def _find_reason(self, name: str, attributes: dict[str, _TagAttribute]) -> str | None:
+    def _find_reason(self, name: str, attributes: dict[str, TagAttribute]) -> str | None:
         """Return why an element is not translated, or None."""
-        translate = _find_translate(attributes)
+        translate = find_translate(attributes)
         if translate == "no":
             return 'translate="no"'
-        language = primary_language(_find_language(attributes))
+        language = primary_language(find_language(attributes))
         if language and self._languages and language not in self._languages and name not in ("html", "body"):
             return "passages in another language"
         if "class" in attributes and not _SIGNATURES.isdisjoint(attributes["class"].value.split()):
@@ -359,7 +340,7 @@ class MarkupFile(UnitFile):
         return _SKIPPED.get(name) if translate != "yes" else None
 
     def _is_enabled(self, token: Token) -> bool:
-        return token.kind == "start" and _find_translate(self._read_tag(token)) == "yes"
+        return token.kind == "start" and find_translate(self._read_tag(token)) == "yes"
 
     def _add_whole(self, index: int, end: int, reason: str | None) -> None:
         """Add an element that is one code, or skip it where it is a block."""
@@ -383,17 +364,17 @@ class MarkupFile(UnitFile):
             span = first.start, tokens[-1].end
             self._items.append(_Item("single", *span, first.name, value, has_patches=any(patches), reason=reason or ""))
 
-    def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
+    def _read_values(self, token: Token, attributes: dict[str, TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
         for name, attribute in attributes.items():
-            self.skip(_find_kept(token.name, name, attributes), attribute.value)
-        names = [name for name in attributes if _is_translated(token.name, name, attributes)]
+            self.skip(find_kept(token.name, name, attributes), attribute.value)
+        names = [name for name in attributes if is_translated(token.name, name, attributes)]
         values = [
             (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
         ]
         self._values += values
         names_language = (
-            token.name in ("html", "body") or primary_language(_find_language(attributes)) in self._languages
+            token.name in ("html", "body") or primary_language(find_language(attributes)) in self._languages
         )
         if names_language:
             self._language_tags.append(token)
@@ -439,7 +420,7 @@ class MarkupFile(UnitFile):
         self, items: Sequence[_Item], indices: Iterable[int], partners: dict[int, int], end: int
     ) -> tuple[Unit, dict[str, Span]]:
         """Return the unit of some items, and the spans of codes that are written anew."""
-        builder = UnitBuilder(collapse=True, escape=self._escape)
+        builder = UnitBuilder(collapse=True)
         nested: dict[str, Span] = {}
         has_space = True  # whether the text ends with white space
         for index in indices:
@@ -462,17 +443,10 @@ class MarkupFile(UnitFile):
                 builder.add_alone(id, content, is_space=item.kind == "break")
                 has_space = has_space or item.kind == "break"
             elif item.kind == "open":
-                builder.open(id, content, item.can_copy, is_mark=item.name in _NOTE_MARKS)
+                builder.open(id, content, item.can_copy)
             else:
                 builder.close(id, content)
         return builder.finish(), nested
-
-
-def _set_value(attribute: _TagAttribute, value: str) -> Replacement:
-    if attribute.quote:
-        return attribute.start, attribute.end, value
-    equals = "" if attribute.end > attribute.start else "="
-    return attribute.start, attribute.end, f'{equals}"{value}"'
 
 
 def _strip(text: str, start: int, end: int) -> Span:
@@ -615,53 +589,3 @@ def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
 
 def _join_text(items: Sequence[_Item]) -> str:
     return " ".join("".join(item.value for item in items if item.kind == "text").split())
-
-
-def _read_attributes(tag: str, start: int) -> dict[str, _TagAttribute]:
-    """Return the attributes of a start tag that begins at `start` by name, the first one of each name."""
-    attributes: dict[str, _TagAttribute] = {}
-    name = _TAG_NAME.match(tag)
-    for match in _ATTRIBUTE.finditer(tag, name.end() if name else 0):
-        raw = match[2] or ""
-        quote = raw[:1] if raw[:1] in ('"', "'") else ""
-        first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
-        span = start + first + len(quote), start + last - len(quote)
-        value = unescape(raw[1:-1] if quote else raw)
-        attributes.setdefault(match[1].lower(), _TagAttribute(*span, value, quote))
-    return attributes
-
-
-def _find_translate(attributes: dict[str, _TagAttribute]) -> str:
-    """Return "yes", "no", or "" where an element does not tell."""
-    if "translate" in attributes:
-        return {"no": "no", "yes": "yes", "": "yes"}.get(attributes["translate"].value.strip().lower(), "")
-    return "no" if "class" in attributes and "notranslate" in attributes["class"].value.lower().split() else ""
-
-
-def _find_language(attributes: dict[str, _TagAttribute]) -> str:
-    """Return the code of the language that an element names, or an empty string."""
-    attribute = attributes.get("lang") or attributes.get("xml:lang")
-    return attribute.value if attribute else ""
-
-
-def _is_translated(tag: str, name: str, attributes: dict[str, _TagAttribute]) -> bool:
-    """Return whether an attribute of an element is translated."""
-    if tag == "meta":
-        return name == "content" and not _METAS.isdisjoint(_find_values(attributes, *_META_NAMES))
-    if tag == "input" and name == "value":
-        return _find_values(attributes, "type") in (["submit"], ["button"], ["reset"])
-    return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
-
-
-def _find_kept(tag: str, name: str, attributes: dict[str, _TagAttribute]) -> str:
-    """Return what an attribute of an element that is not translated holds for people, or an empty string."""
-    if tag == "meta" and name == "content":
-        return next((_KEPT_METAS[each] for each in _find_values(attributes, *_META_NAMES) if each in _KEPT_METAS), "")
-    if tag == "input" and name == "value":
-        return "text fields" if _TEXT_FIELDS.issuperset(_find_values(attributes, "type")) else ""
-    return "data attributes" if name.startswith("data-") and _PROSE.fullmatch(attributes[name].value) else ""
-
-
-def _find_values(attributes: dict[str, _TagAttribute], *names: str) -> list[str]:
-    """Return the values of those of these attributes that an element has, in small letters."""
-    return [attributes[name].value.strip().lower() for name in names if name in attributes]
