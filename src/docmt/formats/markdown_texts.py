@@ -355,7 +355,7 @@ def _match_block(lines: list[str], index: int, unclosed: dict[str, int], follows
         return "front matter", end
     if end := _match_table(lines, index):
         return "tables", end
-    if _SIMPLE_RULE.match("".join(lines[index + 1 : index + 2])):
+    if lines[index] and any(map(_SIMPLE_RULE.match, lines[index : index + 2])):  # a table may have no header
         return "simple tables", _find_end(lines, index, None)
     for kind, start, closing in _BLOCKS:
         if start.match(lines[index]):
