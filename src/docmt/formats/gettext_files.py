@@ -222,7 +222,7 @@ class GettextFile(UnitFile):
                 text = separate_words(unit, self._markup) if self._markup else unit.render()
             else:
                 text = source
-            text = self._quote(text)
+            text = self._quote(_match_ends(text, source))
             if name in fields:
                 replacements.append((fields[name].start, fields[name].end, text))
             else:
@@ -299,3 +299,12 @@ def _read_escape(escape: str) -> str:
     if escape[0] == "x" and len(escape) > 1:
         return chr(int(escape[1:], 16))
     return _ESCAPES.get(escape, escape)
+
+
+def _match_ends(text: str, source: str) -> str:
+    """Return the translation with a line break at its ends where the source has one, as msgfmt demands."""
+    if source.startswith("\n") != text.startswith("\n"):
+        text = "\n" + text if source.startswith("\n") else text.lstrip("\n")
+    if source.endswith("\n") != text.endswith("\n"):
+        text = text + "\n" if source.endswith("\n") else text.rstrip("\n")
+    return text

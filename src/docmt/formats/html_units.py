@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import unescape
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import has_letters, has_words
@@ -38,7 +38,7 @@ from docmt.formats.html_elements import (
 from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.units import ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line
+from docmt.formats.units import BULLET, ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line
 
 _SKIPPED = {
     **dict.fromkeys(("code", "kbd", "listing", "pre", "samp", "var", "xmp"), "code"),
@@ -57,8 +57,8 @@ _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
 _OLD, _NEW = list_names("del s strike"), list_names("ins u")
 _PREFORMATTED = list_names("listing pre xmp")
-_LAYOUT = re.compile(r"[ ]*[\t\n\r][ \t\n\r]*|[ ]{2,}")
-"""White space that preformatted text shows."""
+_LAYOUT = re.compile(rf"[ ]*[\t\n\r][ \t\n\r]*(?:{BULLET})?|[ ]{{2,}}")
+"""White space that preformatted text shows, with the mark of a list item."""
 _DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc|mtext)\b[^<>]*>([^<]+)", re.IGNORECASE)
 _ICON = re.compile(r"(?:^|[-_])(?:icons?|symbols)(?:$|[-_])", re.IGNORECASE)
 """Classes and custom elements whose text is the name of a picture."""
@@ -208,7 +208,7 @@ class MarkupFile(UnitFile):
     def _read_text(self, token: Token) -> Iterator[_Item]:
         """Yield the items of a text; where it is preformatted, with its line breaks and wide spaces."""
         raw, position = self._text[token.start : token.end], 0
-        is_laid_out = any(self._tokens[start].name in _PREFORMATTED for start, _ in self._frames)
+        is_laid_out = any(self._tokens[start].name in _PREFORMATTED for start, _ in self._frames[-_MAX_DEPTH:])
         for match in _LAYOUT.finditer(raw) if is_laid_out and token.kind == "text" else ():
             start, end = token.start + match.start(), token.start + match.end()
             yield _Item("text", token.start + position, start, value=unescape(raw[position : match.start()]))
@@ -270,6 +270,7 @@ class MarkupFile(UnitFile):
             is_raised = (
                 name == "sup"
                 and not has_letters(text)
+                and text[0] not in ".,"
                 and self._text[tokens[-1].end : tokens[-1].end + 1] not in ("/", "⁄")
             )
             return is_raised or not has_words(text) or bool(is_note and _NOTE_LINK.fullmatch(text))
@@ -284,14 +285,15 @@ class MarkupFile(UnitFile):
 
         It is then a unit of its own within the running text.
         """
-        around = [*self._tokens[max(0, index - 1) : index], *self._tokens[index + 3 : index + 4]]
+        sides = self._tokens[max(0, index - 2) : index][::-1], self._tokens[index + 3 : index + 5]
+        around = [next((each for each in side if each.kind != "text" or each.value.strip()), None) for side in sides]
         is_plain = self._ends[index] == index + 3 and has_words(self._tokens[index + 1].value)
-        is_part = any(each.value[-1:].isalnum() for each in around[:1])
+        is_part = sides[0] != [] and sides[0][0].value[-1:].isalnum()
         return (
             self._tokens[index].name in _OLD
             and is_plain
             and not is_part
-            and any(each.kind != "text" and each.name in _NEW for each in around)
+            and any(each and each.name in _NEW for each in around)
         )
 
     def _add_tag(self, token: Token, attributes: dict[str, TagAttribute], is_block: bool) -> None:
@@ -304,7 +306,7 @@ class MarkupFile(UnitFile):
             self._items.append(_Item("break", token.start, token.end, has_patches=has_patches))
             return
         is_alone = token.is_empty or token.name in VOID
-        can_copy = token.name in CAN_COPY and "id" not in attributes
+        can_copy = token.name in CAN_COPY - {"sub", "sup"} and "id" not in attributes
         kind: Literal["single", "open"] = "single" if is_alone else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
@@ -538,7 +540,8 @@ def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
         return goes_on and _STOP.search(before) is not None
     is_new = is_capital and before[-1].islower()
     if not are_siblings:
-        return is_new and len(last[0]) > 2 and first[0][1:].islower()
+        is_count = any(a.isdigit() and b.isalpha() and len(b) > 2 for a, b in permutations((last[0], first[0])))
+        return is_count or (is_new and len(last[0]) > 2 and first[0][1:].islower())
     is_whole = len(last[0]) > 1 and (len(first[0]) > 1 or not after[0].islower())
     return is_whole and (is_new or {"del", "ins"} <= names or not names <= _FORMATS) and _has_case(last[0] + first[0])
 

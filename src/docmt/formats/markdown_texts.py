@@ -35,7 +35,9 @@ from docmt.formats.units import ReadConfig, Skipped, Unit
 
 Span = tuple[int, int]
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_ITEM_MARK = r"(?:[-*+]|\d{1,9}[.)]|#\.|\(@[\w-]*\)|\|(?!.*\|))(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s))?"
+_ITEM_MARK = (
+    r"(?:[-*+]|\d{1,9}[.)]|#\.|\(@[\w-]*\)|\|(?!.*\|))(?=\s|$)(?:[ \t]+\[[^\]\w]\](?=\s)|[ \t]+\[[xX]\](?=\s))?"
+)
 _MARKS = re.compile(rf"(?:[ \t]*(?:[!?]?>|{_ITEM_MARK}|\[\^[^\]\s]+\]:|[:~](?=[ \t])|\#{{1,6}}(?=\s|$)))*[ \t]*")
 _QUOTES = re.compile(r"[ \t]*(?:>[ \t]?)*[ \t]*")
 _ITEM_START = re.compile(rf"[ \t>]*({_ITEM_MARK}|\[\^[^\]\s]+\]:|[:~][ \t])[ \t]*")
@@ -318,7 +320,7 @@ class _Reader:
         if has_letters(inline.unit.text):
             self._file.patches.add(lines[0][0], lines[-1][1], self._file.add_unit(inline.unit), escape, whole)
         for start, end in [each for each in inline.alts if not _NO_TEXT.match(source[slice(*each)])]:
-            inner = re.compile(r"\S(?:[^\n]*\S)?").finditer(source, start, end)
+            inner = re.compile(r"\S(?:[^\n]*?\S)??(?=[ \t]*(?:\|[\dx]+)?[ \t]*(?:\n|\Z))").finditer(source, start, end)
             if spans := [(locate(match.start()), locate(match.end() - 1) + 1) for match in inner]:
                 self._add(spans, escape)
         for start, end in inline.titles:
