@@ -41,6 +41,7 @@ class TagAttribute(NamedTuple):
 
 
 def set_value(attribute: TagAttribute, value: str) -> Replacement:
+    """Return the replacement that sets the value of an attribute."""
     if attribute.quote:
         return attribute.start, attribute.end, value
     equals = "" if attribute.end > attribute.start else "="

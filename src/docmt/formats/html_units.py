@@ -219,7 +219,8 @@ class MarkupFile(UnitFile):
             yield _Item("text", token.start, token.start + step.end(), value=step[0])
             position = step.end()
         value = unescape(raw[position:]) if position else token.value
-        yield _Item(token.kind, token.start + position, token.end, value=value)
+        kind: Literal["text", "aside"] = "text" if token.kind == "text" else "aside"
+        yield _Item(kind, token.start + position, token.end, value=value)
 
     @property
     def _reason(self) -> str | None:
@@ -239,9 +240,9 @@ class MarkupFile(UnitFile):
                 self._add_whole(index, end, reason)
                 return end
         if self._reason is None and self._is_replaced(index):
-            text, end = self._tokens[index + 1 : index + 3]
+            text, closing = self._tokens[index + 1 : index + 3]
             self._values.append((TagAttribute(text.start, text.end, text.value, ">"), token.name))
-            self._items.append(_Item("single", token.start, end.end, token.name, has_patches=True))
+            self._items.append(_Item("single", token.start, closing.end, token.name, has_patches=True))
             return index + 3
         state = reason if reason is not None else None if is_enabled else self._reason
         is_block = self._is_block(index)

@@ -320,7 +320,8 @@ class _Reader:
         if has_letters(inline.unit.text):
             self._file.patches.add(lines[0][0], lines[-1][1], self._file.add_unit(inline.unit), escape, whole)
         for start, end in [each for each in inline.alts if not _NO_TEXT.match(source[slice(*each)])]:
-            inner = re.compile(r"\S(?:[^\n]*?\S)??(?=[ \t]*(?:\|[\dx]+)?[ \t]*(?:\n|\Z))").finditer(source, start, end)
+            end = start + len(re.sub(r"\|[\dx]+\s*\Z", "", source[start:end]))  # ![text|200]
+            inner = re.compile(r"\S(?:[^\n]*\S)?").finditer(source, start, end)
             if spans := [(locate(match.start()), locate(match.end() - 1) + 1) for match in inner]:
                 self._add(spans, escape)
         for start, end in inline.titles:
