@@ -368,8 +368,8 @@ def test_what_a_text_looks_like(text: str, look: str) -> None:
 
 
 SUFFIXES = (
-    "ini toml rst adoc tex php svg dfxp ics eml lrc py yaml resx xcstrings ass vue mobi doc otp odg sh rs ts env jsonc"
-    " shtml resw ps1 cs scss jsp mustache pod usf"
+    "ini toml rst adoc tex php svg dfxp ics eml lrc py yaml resx xcstrings ass vue mobi doc otp odg rs env jsonc"
+    " shtml resw ps1 scss jsp mustache pod usf"
 )
 
 

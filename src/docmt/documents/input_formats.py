@@ -126,14 +126,14 @@ _SAVE_AS = {
         "srt or vtt": ".ass .ssa .sub .idx .sbv .ttml .dfxp .itt .scc .stl .smi .sami .lrc .usf .mpl",
         "JSON": ".yml .yaml .ini .toml .cfg .conf .env .plist .jsonc .json5 .hjson",
         "Markdown, for example with pandoc": ".tex .latex .bib .rst .org .adoc .asciidoc .textile .wiki .mediawiki "
-        ".typ .creole .t2t .pod .man .texi",
+        ".typ .creole .t2t .pod .texi",
         "HTML": ".svg .mht .mhtml .shtml .xht .dita .docbook .dbk .hbs .ejs .erb .haml .pug .j2 .jinja .jinja2 .jsp "
         ".asp .aspx .liquid .mustache .tmpl .twig",
         "XLIFF": ".resx .resw .xcstrings .stringsdict .tbx .txml .ttx",
-        "epub": ".mobi .azw .azw3 .fb2 .lit",
+        "epub": ".mobi .azw .azw3 .fb2",
         "a text file": ".eml .msg .mbox .ics .vcf",
-        "JSON, gettext or XLIFF (its messages)": ".bash .bat .c .cpp .cs .css .dart .go .gradle .graphql .h .java .js "
-        ".jsx .kt .kts .less .lua .m .php .pl .proto .ps1 .py .r .rb .rs .scala .scss .sh .sql .swift .svelte .ts "
+        "JSON, gettext or XLIFF (its messages)": ".bash .bat .c .cpp .css .dart .go .gradle .graphql .h .java .js "
+        ".jsx .kt .kts .less .lua .m .php .proto .ps1 .py .r .rb .rs .scala .scss .sql .swift .svelte "
         ".tsx .vue",
     }.items()
     for suffix in suffixes.split()
