@@ -62,7 +62,7 @@ def test_symbols_stay():
 
 
 def test_codes_stay_where_a_translation_equals_its_source():
-    codes = (Code(0, "open", "1", "<a>"), Code(4, "close", "1", "</a>"), Code(9, "single", "2", "<br>"))
+    codes = (Code(0, "open", "1", "<a>"), Code(4, "close", "1", "</a>"), Code(9, "single", "2", "<x/>"))
     unit = Unit("John met Ann there.", codes)
     documents = UnitDocuments(Listed([unit]), "en")
     crossed = [(0, 4, 13, 18), (13, 18, 0, 4)]

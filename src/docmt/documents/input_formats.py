@@ -154,7 +154,11 @@ _FORCE_TEXT = ", or read it as plain text with --layout text"
 _TEXT_LOOKS = (
     ("po", r'^msgid "', 1),
     ("RTF", r"\A\{\\rtf", 1),
-    ("subtitles", r"^(?:\{\d+\}\{\d+\}|\[\d+:\d\d[.:]\d+\]|Dialogue: \d|\d+:\d\d:\d\d[.,]\d+\s*(?:,|-->)\s*\d)", 2),
+    (
+        "subtitles",
+        r"^(?:\{\d+\}\{\d+\}|\[\d+:\d\d[.:]\d+\]|Dialogue: \d|\[(?:Script Info|Events)\]|\d+:\d\d:\d\d[.,]\d+\s*(?:,|-->)\s*\d)",
+        2,
+    ),
     ("program code", r"\A#!|<\?php|^@@ -\d|^BEGIN:V|^\s*SELECT\s[\w*.,\s]{1,99}\sFROM\s|^INSERT INTO|^CREATE TABLE", 1),
     (
         "html",

@@ -61,11 +61,11 @@ _GAP = r"[ \t\u00a0]*"
 _SLANT = r"[*/_](?=[^\W\d_][^*/_]*[*/_]$)"
 _MUSIC = r"(?:[♪♫♬♩¶〽〜～🎵🎶🎼]|&#(?:983[3-6]|x266[9a-cA-C]);)"
 _LEAD = re.compile(
-    rf"(?:(?:[-–—‐](?![-–—‐\d])|(?:>|&gt;){{2,}}|[-–—‐]{{2,}}|{_MUSIC}|[《〈「『【〔⟪＜]|[#~*]+(?=[ \t])|{_SLANT})"
+    rf"(?:(?:[-–—‐](?![-–—‐\d])|(?:>|&gt;){{2,}}|[-–—‐]{{2,}}|{_MUSIC}|[《〈「『【〔⟪＜‹]|[#~*]+(?=[ \t])|{_SLANT})"
     rf"{_GAP})+"
 )
 """Dash or >> of a speaker, marks of music, or brackets that alphabets do not have, before a text."""
-_TAIL = re.compile(rf"(?:{_GAP}(?:{_MUSIC}|[》〉」』】〕⟫＞]|(?<=\s)[#~*]+|[*/_]|[-–—‐]{{2,}}))*{_GAP}$")
+_TAIL = re.compile(rf"(?:{_GAP}(?:{_MUSIC}|[》〉」』】〕⟫＞›]|(?<=\s)[#~*]+|[*/_]|[-–—‐]{{2,}}))*{_GAP}$")
 _TAGS = r"(?:<[^<>]*>|\{(?:\\|[A-Za-z]:)[^{}]*\}|[ \t])*"
 _SPEAKER_LINE = re.compile(rf"{_NEWLINE}(?={_TAGS}{_LEAD.pattern}\S)")
 _VOICE = re.compile(r"<v[.\s][^<>]*>", re.IGNORECASE)
