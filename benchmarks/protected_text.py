@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import docmt
-from docmt.documents.numbers import read_digits
+from docmt.documents.numbers import find_number_faults, find_numbers, read_digits
 from docmt.documents.protected_text import find_protected, load_kinds
 
 FRAMES = [line for line in Path(__file__).with_name("addresses.txt").read_text().splitlines() if line]
@@ -42,6 +42,16 @@ def make_sentences(kind: dict[str, object], language: str, count: int) -> Iterat
             yield frame, items
 
 
+def make_numbers(count: int) -> Iterator[str]:
+    """Yield sentences with prices, shares and counts, small ones also."""
+    chance = random.Random(1)
+    for _ in range(count):
+        amount = f"{chance.choice('$£€')}{chance.choice(('7', '12.50', '1,200', '350', '8'))}"
+        rest = chance.choice(("for {} %", "in {} days", "with {} tickets", "at {} %", "for {} persons"))
+        start = chance.choice(("The price is", "We paid", "It cost", "The bill was", "Each member owes"))
+        yield f"{start} {amount} {rest.format(chance.choice((3, 6, 10, 25, 40)))}."
+
+
 def main() -> None:
     """Print a row for each kind."""
     model, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200
@@ -67,6 +77,13 @@ def main() -> None:
                 invented += rest_target.count("\ufffd")
             row += [str(lost), str(invented)]
         print(f"| {' | '.join(row)} |", flush=True)
+    numbers = list(make_numbers(count))
+    row = ["number", str(sum(len(find_numbers(source)) for source in numbers))]
+    for translator in translators:
+        targets = translator.translate(numbers)
+        pairs = [find_number_faults(*pair, translator.languages) for pair in zip(numbers, targets, strict=True)]
+        row += [str(sum(len(pair[side]) for pair in pairs)) for side in (0, 1)]
+    print(f"| {' | '.join(row)} |")
 
 
 if __name__ == "__main__":

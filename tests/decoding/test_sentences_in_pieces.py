@@ -9,7 +9,7 @@ from test_translator import save
 
 import docmt
 from docmt.decoding.document_stream import DocumentStream, translate_next
-from docmt.decoding.long_sentences import search_missing_text
+from docmt.decoding.long_sentences import complete_translations
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
 from docmt.documents import Document
 from docmt.documents.protected_text import Protection
@@ -187,10 +187,69 @@ def test_missing_text_is_searched_again_once_and_reported(most, search, text, mi
     translator = LosesWords(most, **search)
     source = translator.prepare(Document.from_sentences(["one two three four five", WORDS, "six"]))
     first = translator.translate(source.document)
-    (translation,) = search_missing_text(translator, [source], [first], translator.translate_all, translator.align)
+    (translation,) = complete_translations(translator, [source], [first], translator.translate_all, translator.align)
     assert len(translator.searches) == searches
     assert (translation.sentences[1].target, translation.missing) == (text, missing)
     assert translation.warnings()[1] == ["length_limit"] * (searches == 0 or bool(missing)) + ["missing_text"] * len(
         missing
     )
     assert translation.text().split("\n")[1] == text
+
+
+class LosesNumbers(LosesWords):
+    """Copies a sentence without these texts, and with others in the place of words."""
+
+    def __init__(self, lost, replaced=None, **search):
+        super().__init__(10_000, **search)
+        self.lost, self.replaced = lost, replaced or {}
+
+    def translate(self, document):
+        made = super().translate(document)
+        targets = [
+            " ".join(self.replaced.get(word, word) for word in target.split() if word not in self.lost)
+            for target in made.document
+        ]
+        rows = zip(made.sentences, targets, strict=True)
+        return replace(
+            made,
+            document=document.replace_sentences(targets),
+            sentences=tuple(replace(row, target=target) for row, target in rows),
+        )
+
+
+PRICE = "the price is $ 5 for 1,200 parts"
+NUMBER_FAULTS = [
+    (PRICE, (), {}, {}, "the price is $ 5 for 1,200 parts", ()),
+    (PRICE, ("5",), {}, {}, PRICE, ()),  # small, and not in words
+    (PRICE, ("1,200",), {}, {}, "the price is $ 5 for 1\u00a0200 parts", ()),  # with the separator of French
+    (PRICE, (), {"5": "cinq"}, {}, "the price is $ cinq for 1,200 parts", ()),
+    (PRICE, (), {"parts": "parts 77"}, {}, "the price is $ 5 for 1,200 parts 77", ()),  # again: no better
+    ("use bzip2 now", (), {"bzip2": "beep"}, {}, "use bzip2 now", ()),
+    (PRICE, ("1,200",), {}, {"beam": 1, "sampling": True}, "the price is $ 5 for parts", ()),
+]
+
+
+@pytest.mark.parametrize(("source", "lost", "replaced", "search", "text", "missing"), NUMBER_FAULTS)
+def test_lost_numbers_are_searched_again_as_protected_text(source, lost, replaced, search, text, missing):
+    translator = LosesNumbers(lost, replaced, **search)
+    prepared = translator.prepare(Document.from_sentences(["a lamp", source]))
+    first = translator.translate(prepared.document)
+    (made,) = complete_translations(translator, [prepared], [first], translator.translate_all, translator.align)
+    assert (made.sentences[1].target, made.missing) == (text, missing)
+    assert made.sentences[1].source == source and made.text() == f"a lamp\n{text}\n"
+    is_changed = first.sentences[1].target != text
+    assert made.sentences[1].pieces == ((((0, len(source)), (0, len(text))),) if is_changed else ())
+    assert bool(translator.searches) == (is_changed or "77" in text)
+
+
+def test_numbers_that_a_second_search_loses_are_reported():
+    translator = LosesNumbers(("5",))
+
+    def fail(prepared):
+        made = [translator.translate(each.document) for each in prepared]
+        return [replace(each, sentences=(replace(each.sentences[0], score=float("nan")),)) for each in made]
+
+    prepared = translator.prepare(Document.from_sentences([PRICE, "a lamp"]))
+    first = translator.translate(prepared.document)
+    (made,) = complete_translations(translator, [prepared], [first], fail, translator.align)
+    assert made.missing == (0,) and made.document == first.document

@@ -32,7 +32,7 @@ def check_content(document: ParallelDocument, config: CheckConfig, languages: tu
         addresses, others = _find_pieces(source, languages[0])
         new_addresses, new_others = _find_pieces(target, languages[0])
         blanked = _blank_out(source, addresses + others), _blank_out(target, new_addresses + new_others)
-        unmatched = {
+        unmatched: dict[str, Unmatched] = {
             "url": _compare(addresses, new_addresses, source, target),
             "placeholder": _compare(others, new_others, source, target),
             "number": find_unmatched_numbers(blanked[0], blanked[1], languages, config.number_words),

@@ -1,10 +1,11 @@
-"""Sentences that are translated in pieces: long ones, and those whose first translation leaves words out.
+"""Sentences that are translated in pieces or again: long ones, and those whose translation lacks words or numbers.
 
 The model reads pieces as sentences. All others see one sentence with one translation.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,6 +15,7 @@ from typing import Protocol
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
 from docmt.documents import Document
+from docmt.documents.numbers import find_number_faults, find_numbers, write_number
 from docmt.documents.pieces import cut_sentence, divide_document, join_pieces
 from docmt.documents.protected_text import Protection
 from docmt.documents.words import Span, WordLink, find_words, has_words
@@ -60,6 +62,10 @@ def cut_long_sentences(translator: PieceTranslator, prepared: PreparedDocument) 
     return replace(divided, whole=prepared.whole, numbers=numbers)
 
 
+Key = tuple[int, int]
+"""Numbers of a document and of a sentence that the model reads."""
+Rows = list[TranslatedSentence]
+"""The pieces of a sentence."""
 Links = dict[int, tuple[WordLink, ...]]
 """The links of sentences by their numbers."""
 Translate = Callable[[Sequence[PreparedDocument]], list[Translation]]
@@ -68,7 +74,7 @@ Align = Callable[[Sequence[Translation], Sequence[Collection[int]]], Sequence[Li
 """Returns the links of some sentences of each translation."""
 
 
-def search_missing_text(
+def complete_translations(
     translator: PieceTranslator,
     sources: Sequence[PreparedDocument],
     translations: Sequence[Translation],
@@ -78,42 +84,78 @@ def search_missing_text(
     """Return the translations of whole sentences from those of what the model read.
 
     What seems to lack text is searched again once, in two pieces or more. The translation that lacks less is kept.
-    Without protection the model is let alone.
+    So is what lacks numbers, with these protected. Without protection the model is let alone.
     """
     rows = {
-        (document, number): [translation.sentences[number]]
-        for document, (source, translation) in enumerate(zip(sources, translations, strict=True))
-        for number, ids in enumerate(source.words)
-        if translator.protection
-        and len(ids) >= _LEAST_WORDS
-        and translation.sentences[number].tokens < _DOUBTFUL * len(ids)
-        and translation.has_finite_scores
+        (document, number): [sentence]
+        for document, translation in enumerate(translations)
+        if translator.protection and translation.has_finite_scores
+        for number, sentence in enumerate(translation)
     }
-    missing = {key: count for key, count in _count_missing(rows, align).items() if count}
+    doubtful = {
+        (document, number): sentences
+        for (document, number), sentences in rows.items()
+        if _LEAST_WORDS <= len(sources[document].words[number]) > sentences[0].tokens / _DOUBTFUL
+    }
+    missing, changed = _count_missing(doubtful, align), dict[Key, Rows]()
     if translator.search.implementation == "docmt" and not translator.search.sampling:
-        again = _search_again(translator, [(key, sources[key[0]]) for key in missing], translate)
-        for key, count in _count_missing(again, align).items():
-            if count < missing[key]:
-                rows[key], missing[key] = again[key], count
-    return [
-        _join(
-            translator.languages[1],
-            source,
-            translation,
-            {number: rows[key] for key in missing if key[0] == document for number in [key[1]]},
-            {number for (index, number), count in missing.items() if index == document and count},
+        again = _search_in_pieces(translator, [(key, sources[key[0]]) for key in missing], translate)
+        counts = _count_missing(again, align)
+        changed = {key: pieces for key, pieces in again.items() if counts.get(key, 0) < missing[key]}
+        missing = {key: counts.get(key, 0) if key in changed else count for key, count in missing.items()}
+        with_numbers, lost = _search_numbers(translator, rows | changed, translate)
+        changed, missing = changed | with_numbers, {**missing, **lost}
+    by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
+    for (document, number), sentences in changed.items():
+        by_document[document][0][number] = sentences
+    for (document, number), count in missing.items():
+        by_document[document][1].update([number] if count else [])
+    triples = zip(sources, translations, by_document, strict=True)
+    return [_join(translator.languages[1], source, made, *each) for source, made, each in triples]
+
+
+def _search_numbers(
+    translator: PieceTranslator, rows: Mapping[Key, Rows], translate: Translate
+) -> tuple[dict[Key, Rows], dict[Key, int]]:
+    """Return new translations of sentences that lost or invented numbers, and how many numbers still lack.
+
+    Each sentence is translated apart from its document. Its numbers are protected, with the words that have them: IPv4.
+    """
+    wanted = list[tuple[Key, int, Protection, PreparedDocument]]()
+    known = translator.protection.patterns if translator.protection else ()
+    for key, sentences in rows.items():
+        for part, each in enumerate(sentences):
+            lost, invented = find_number_faults(each.source, each.target, translator.languages)
+            if lost or invented:
+                numbers = map(re.escape, lost or find_numbers(each.source))
+                patterns = [rf"(?:[^\W\d_]+{number}[^\W\d_]*|(?<!\d){number})(?!\d)" for number in numbers]
+                protection = Protection(translator.languages, [*patterns, *known])
+                hidden = Document.from_sentences([protection.hide(each.source)])
+                wanted.append((key, part, protection, translator.prepare(hidden)))
+    found = translate([prepared for *_, prepared in wanted]) if wanted else []
+    changed, missing = dict[Key, Rows](), dict[Key, int]()
+    for (key, part, protection, _), translation in zip(wanted, found, strict=True):
+        old, new = rows[key][part], translation.sentences[0]
+        target = protection.restore(new.target, old.source)
+        (lost, invented), faults = (
+            find_number_faults(old.source, text, translator.languages) for text in (old.target, target)
         )
-        for document, (source, translation) in enumerate(zip(sources, translations, strict=True))
-    ]
+        for number in lost:
+            target = re.sub(rf"(?<!\d){re.escape(number)}(?!\d)", write_number(number, translator.languages), target)
+        is_better = len(faults[0]) <= len(lost) and len(faults[0]) + len(faults[1]) < len(lost) + len(invented)
+        if len(translation) == 1 and translation.has_finite_scores and is_better:
+            # The tokens were found for another source: it is scored as a text, as pieces are.
+            pieces = (((0, len(old.source)), (0, len(target))),)
+            changed.setdefault(key, list(rows[key]))[part] = replace(
+                new, source=old.source, target=target, pieces=pieces
+            )
+            lost = faults[0]
+        if lost:
+            missing[key] = len(lost)
+    return changed, missing
 
 
-Key = tuple[int, int]
-"""Numbers of a document and of a sentence that the model reads."""
-Rows = list[TranslatedSentence]
-"""The pieces of a sentence."""
-
-
-def _search_again(
+def _search_in_pieces(
     translator: PieceTranslator, wanted: Sequence[tuple[Key, PreparedDocument]], translate: Translate
 ) -> dict[Key, Rows]:
     """Return new translations of sentences in pieces, each apart from its document, where they can be cut."""
@@ -128,11 +170,12 @@ def _search_again(
 
 
 def _count_missing(rows: Mapping[Key, Rows], align: Align) -> dict[Key, int]:
-    """Return how many words of each sentence seem not to be translated: a long run without links, or nearly all."""
+    """Return how many words of sentences seem not to be translated: a long run without links, or nearly all."""
     texts = [_pair(each) for each in rows.values()]
     links = align(texts, [range(len(each)) for each in texts]) if texts else []
     aligned = [each.with_links(by_number) for each, by_number in zip(texts, links, strict=True)]
-    return {key: _find_missing(each) for key, each in zip(rows, aligned, strict=True)}
+    counts = zip(rows, map(_find_missing, aligned), strict=True)
+    return {key: count for key, count in counts if count}
 
 
 def _find_missing(translation: Translation) -> int:
@@ -167,7 +210,7 @@ def _join(
     missing: Collection[int],
 ) -> Translation:
     """Return the translation of whole sentences. changed: other translations of what the model read, by number."""
-    if len(source.whole) == len(translation) and not changed:
+    if len(source.whole) == len(translation) and not changed and not missing:
         return translation
     rows: list[Rows] = [[] for _ in source.whole.sentences]
     for number, sentence in enumerate(translation):

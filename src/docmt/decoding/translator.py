@@ -26,7 +26,7 @@ from docmt.decoding.alignment import align_documents, default_alignment_layer, l
 from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
-from docmt.decoding.long_sentences import align_pieces, cut_long_sentences, search_missing_text
+from docmt.decoding.long_sentences import align_pieces, complete_translations, cut_long_sentences
 from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
@@ -176,7 +176,7 @@ class Translator:
     def _complete(self, sources: Sequence[PreparedDocument], made: Sequence[Translation]) -> list[Translation]:
         """Return the translations of whole sentences; missing text is searched again."""
         with hidden_progress():
-            return search_missing_text(self, sources, made, self._translate, self._align)
+            return complete_translations(self, sources, made, self._translate, self._align)
 
     def _translate(self, sources: Sequence[PreparedDocument], copies: Sequence[int] | None = None) -> list[Translation]:
         """Return the translations of what the model reads as sentences, pieces of long ones apart."""

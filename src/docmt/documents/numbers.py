@@ -121,7 +121,14 @@ class _Side:
         return {number.text.lstrip("0") or "0" for number in self.numbers}.issuperset(parts)
 
 
-def find_unmatched_numbers(source: str, target: str, languages: tuple[str, str], max_in_words: int) -> Unmatched:
+def find_numbers(text: str) -> list[str]:
+    """Return the numbers of a text as they are written."""
+    return [match[0] for match in _NUMBER.finditer(text)]
+
+
+def find_unmatched_numbers(
+    source: str, target: str, languages: tuple[str, str], max_in_words: int
+) -> tuple[list[Number], list[Number], Certainty]:
     """Return the numbers in digits that only one side has.
 
     It is only possible that something is wrong where the other side may have them in words (all up to `max_in_words`),
@@ -224,6 +231,18 @@ _SIGNS = {
 }
 """Signs beside numbers, with the words that stand for them."""
 _SIMILAR = 0.6
+_IN_WORDS = 12
+"""Greatest number that texts write in words."""
+_WORDS = {
+    "de": "zwei|beid|zwot drei|dritt vier fünf sechs|sechst sieb acht neun zehn elf zwölf",
+    "en": "two|second|both|twice|double three|third four five|fif six seven eight nin ten eleven twel",
+    "es": "dos|segund|ambos tres|terc cuatr|cuart cinc|quint seis|sex siete|sépt och|octav nuev|nov diez|déc once doce",
+    "fr": "deux|second|doubl trois|tiers quatr|quart cinq six sept huit neu dix onz douz",
+    "it": "due|second tre|terz quattr|quart cinqu|quint sei|sest sett otto|ottav nove|non dieci|decim undic dodic",
+    "nl": "twee|beid drie|derd vier vijf zes zeven acht nege tien elf twaalf",
+    "pt": "dois|duas|segund três|terc quatr|quart cinc|quint seis|sext sete|sét oito|oitav nov|non dez|déc onze doze",
+}
+"""Beginnings of the words for 2 to 12, by language."""
 
 
 def read_digits(number: str) -> str:
@@ -236,6 +255,32 @@ def is_similar(one: str, other: str) -> bool:
     return SequenceMatcher(None, one, other, autojunk=False).ratio() >= _SIMILAR
 
 
+def find_number_faults(source: str, target: str, languages: tuple[str, str]) -> tuple[list[str], list[str]]:
+    """Return the numbers of a source that its translation has neither in digits nor in words, and those that it adds.
+
+    languages: codes. Small numbers are looked for in the languages whose words are known. 0 and 1 have too many words.
+    """
+    if not any(map(str.isdecimal, source)):
+        return [], []
+    missing, added, certainty = find_unmatched_numbers(source, target, languages, _IN_WORDS)
+    are_small = all(_is_small(number, _IN_WORDS) for number in (*missing, *added))
+    if certainty == "possible" and ((missing and added) or not are_small):
+        return [], []  # perhaps in another unit
+    lost, invented = (
+        [number.text for number in numbers if not _may_be_in_words(number, text, language)]
+        for numbers, text, language in ((missing, target, languages[1]), (added, source, languages[0]))
+    )
+    return lost, invented
+
+
+def _may_be_in_words(number: Number, text: str, language: str) -> bool:
+    """Return whether a text may have a small number in words."""
+    if not _is_small(number, _IN_WORDS):
+        return False
+    word = dict(enumerate(_WORDS.get(language[:2], "").split(), 2)).get(int(number.key.removesuffix(":00")))
+    return word is None or re.search(rf"\b(?:{word})", text.lower()) is not None
+
+
 def repair_numbers(source: str, target: str, languages: tuple[str, str]) -> str:
     """Return the translation with the numbers of the source that it spells wrongly, and with their lost signs.
 
@@ -243,19 +288,19 @@ def repair_numbers(source: str, target: str, languages: tuple[str, str]) -> str:
     """
     if not any(map(str.isdecimal, source)):
         return target
-    missing, added, certainty = find_unmatched_numbers(source, target, languages, 12)
+    missing, added, certainty = find_unmatched_numbers(source, target, languages, _IN_WORDS)
     replaced: dict[tuple[int, int], str] = {}
     for number in missing if certainty != "possible" else ():
         free = (each for each in added if each.span not in replaced)
         match = next((each for each in free if is_similar(read_digits(number.text), read_digits(each.text))), None)
         if match is not None:
-            replaced[match.span] = _write_number(number.text, languages)
+            replaced[match.span] = write_number(number.text, languages)
     for (start, end), text in sorted(replaced.items(), reverse=True):
         target = target[:start] + text + target[end:]
     return _restore_signs(source, target, languages)
 
 
-def _write_number(number: str, languages: tuple[str, str]) -> str:
+def write_number(number: str, languages: tuple[str, str]) -> str:
     """Return a number with the separators of the target language."""
     one, other = (_SEPARATORS.get(language[:2]) for language in languages)
     return number if one is None or other is None else number.translate(str.maketrans(one, other))

@@ -244,6 +244,7 @@ class DocumentJobs:
         journal, document = job.journal, job.journal.find_document(number)
         source, targets = journal.extend(document), journal.list_targets(document, number)
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
+        self._engine.check_room(job.facts.model)
         parts = await self._engine.submit(job.facts.model, end, n_best=count, targets=targets).result()
         results: dict[str, float] = {}
         for translation in (part.translation for part in parts):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
@@ -58,13 +59,22 @@ class ModelPool:
     """Models by name. Only the thread that translates may call `load`."""
 
     def __init__(
-        self, names: Sequence[str], search: SearchConfig, device: str, precision: Precision, max_bytes: int = 0
+        self,
+        names: Sequence[str],
+        search: SearchConfig,
+        device: str,
+        precision: Precision,
+        max_bytes: int = 0,
+        protect: Sequence[str] | None = (),
     ) -> None:
         """names: directories, names or pairs; none: all that are installed. max_bytes: of loaded weights, 0: no bound.
 
+        The other settings are those of `docmt.Translator`.
+
         Raises DocmtError for a model that is missing or damaged, for two of one name, and if there is none.
         """
-        self._search, self._device, self._precision, self._max_bytes = search, device, precision, max_bytes
+        self._settings: dict[str, Any] = {"search": search, "device": device, "protect": protect}
+        self._precision, self._max_bytes = precision, max_bytes
         self._models: dict[str, InstalledModel] = {}
         for model in [_describe(name) for name in names] or list_models():
             if model.is_encoder:
@@ -127,7 +137,7 @@ class ModelPool:
             gc.collect()
             _log.info("unloaded %s", unloaded)
         path = self._models[name].path
-        self._loaded[name] = Translator(path, search=self._search, device=self._device, precision=self._precision)
+        self._loaded[name] = Translator(path, precision=self._precision, **self._settings)
         return self._loaded[name]
 
     def loaded_bytes(self) -> int:

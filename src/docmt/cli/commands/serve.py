@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from docmt.cli.options import Parser
+from docmt.cli.options import Parser, ProtectOptions
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.settings import MANY, option
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
@@ -44,7 +44,7 @@ _MEBIBYTE = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions:
+class ServeOptions(ProtectOptions):
     """The options of the command."""
 
     models: list[str] = option([], positional=True, metavar="MODEL")
@@ -157,6 +157,7 @@ def local_names(listener: socket.socket) -> frozenset[str]:
 
 def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, hosts: frozenset[str]) -> ServiceServer:
     """Return a server that does not run yet. hosts: see `ServiceConfig`. Raises DocmtError for models."""
+    from docmt.documents.protected_text import read_patterns
     from docmt.serve.application import ServiceServer, create_app
     from docmt.serve.document_jobs import DocumentJobs, JobConfig
     from docmt.serve.engine import Engine
@@ -168,6 +169,7 @@ def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, host
         search=options.search,
         device=options.device,
         precision=options.precision,
+        protect=read_patterns(options.protect),
     )
     max_file_bytes = options.max_file_mb * _MEBIBYTE
     jobs = DocumentJobs(engine, data, JobConfig(keep_hours=options.keep_hours, max_file_bytes=max_file_bytes))
