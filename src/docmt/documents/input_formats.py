@@ -154,17 +154,9 @@ _FORCE_TEXT = ", or read it as plain text with --layout text"
 _TEXT_LOOKS = (
     ("po", r'^msgid "', 1),
     ("RTF", r"\A\{\\rtf", 1),
-    (
-        "subtitles",
-        r"^(?:\{\d+\}\{\d+\}|\[\d+:\d\d[.:]\d+\]|Dialogue: \d|\[(?:Script Info|Events)\]|\d+:\d\d:\d\d[.,]\d+\s*(?:,|-->)\s*\d)",
-        2,
-    ),
+    ("subtitles", r"^(?:\{\d+\}\{\d|\[\d+:\d\d[.:]\d|Dialogue: \d|\[Events\]|\d+:\d\d:\d\d[.,]\d+ *(?:,|--))", 2),
     ("program code", r"\A#!|<\?php|^@@ -\d|^BEGIN:V|^\s*SELECT\s[\w*.,\s]{1,99}\sFROM\s|^INSERT INTO|^CREATE TABLE", 1),
-    (
-        "html",
-        r"</[A-Za-z][\w:.-]*>|<(?:[abipu]|!--|body|br|div|em|h[1-6]|hr|img|li|ol|span|strong|table|t[dhr]|ul)(?:[\s/][^<>]*)?>",
-        2,
-    ),
+    ("html", r"</[A-Za-z][\w:.-]*>|<(?:[abipu]|body|br|div|h\d|img|li|[ou]l|span|table|t[dhr])(?=[\s/>])[^<>]*>", 2),
     ("json", r'\A\s*[{\[]\s*(["{\[]|$)', 1),
     ("reStructuredText", r"^\.\. (?:\|.+\| )?[\w-]+::|:\w+:`[^`]", 1),
     ("markdown", r"^#{1,6} \S|^(?:```|~~~)|\[[^\[\]]+\]\([^()\s]+\)", 2),

@@ -61,8 +61,7 @@ _HOLDERS = (_PARAGRAPH, A_PARAGRAPH, *_SHOWN)
 """Elements with units of their own."""
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _DROPPED = frozenset(f"{{{WORD}}}{name}" for name in ("proofErr", "lastRenderedPageBreak")) | {ASIDE}
-_SIMPLE = f"{{{WORD}}}fldSimple"
-_LINKS = frozenset((_SIMPLE, *(f"{{{WORD}}}{name}" for name in ("hyperlink", "smartTag", "customXml"))))
+_LINKS = frozenset(f"{{{WORD}}}{name}" for name in ("hyperlink", "smartTag", "customXml", "fldSimple"))
 _PAIRS = frozenset(f"{{{WORD}}}{name}" for name in ("ins", "moveTo", "dir", "bdo"))
 _CONTROL, _CONTROL_SETTINGS, _CONTROL_CONTENT = (f"{{{WORD}}}{name}" for name in ("sdt", "sdtPr", "sdtContent"))
 _FORMULAS = (f"{{{MATH}}}oMath", f"{{{MATH}}}oMathPara")
@@ -121,12 +120,6 @@ def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
         _StoryReader(file, part, styles).read()
         for element in part.file.root.iter(*_LEFT):
             file.skip(_LEFT[element.name], element.attributes.get(_VALUE, ""))
-        for element in part.file.root.iter(_ENTRY):
-            file.skip(
-                "choices of form fields", "" if _ENTRY_TEXT in element.attributes else _find_value(element, "value")
-            )
-        for element in part.file.root.iter(_SIMPLE):
-            file.skip("field instructions", _find_texts(element.attributes.get(_SIMPLE_CODE, "")))
         file.skip_inserted(name)
     for name in file.find_parts(_TYPE.format("document.glossary")):
         for paragraph in file.open_part(name).file.root.iter(_PARAGRAPH):
@@ -485,8 +478,9 @@ class _StoryReader:
         elif kind == "separate" and self._fields:
             self._fields[-1].in_code = False
         elif kind == "end" and self._fields:
-            self._file.skip("field instructions", _find_texts(self._fields[-1].code))
-            id = self._fields.pop().id
+            field = self._fields.pop()
+            self._file.skip("field instructions" if _TEXTS_OF_FIELDS.search(field.code) else "", field.code)
+            id = field.id
             return "" if id == _ELSEWHERE else id
         return ""
 
@@ -543,11 +537,6 @@ def _is_plain(texts: Sequence[Element]) -> bool:
 def _is_hidden(form: Element) -> bool:
     vanish = form.find(f"{{{WORD}}}vanish")
     return vanish is not None and vanish.attributes.get(_VALUE, "1") not in ("0", "false", "off")
-
-
-def _find_texts(code: str) -> str:
-    """Return the instruction of a field if it holds a text that people read."""
-    return code if _TEXTS_OF_FIELDS.search(code) else ""
 
 
 def _is_computed(field: Element) -> bool:

@@ -58,13 +58,11 @@ _CRITERIA = {
 """Attributes that repeat the text of a cell, and what those are called that no cell has."""
 CHARTS = ("chart", "chartEx")
 """Relationships to charts, by the last word of their type."""
-_SHEET_2009 = "{http://schemas.microsoft.com/office/spreadsheetml/2009/9/main}"
 _MESSAGES = {"promptTitle": 32, "prompt": 255, "errorTitle": 32, "error": 255}
 _TIPS = {
     f"{{{SHEET}}}dataValidation": _MESSAGES,
-    f"{_SHEET_2009}dataValidation": _MESSAGES,
+    "{http://schemas.microsoft.com/office/spreadsheetml/2009/9/main}dataValidation": _MESSAGES,
     f"{{{SHEET}}}hyperlink": {"tooltip": 255},
-    f"{_SHEET_2009}table": {"altText": 255, "altTextSummary": 9999},
 }
 """Attributes that people read, with the most characters that Excel opens."""
 
@@ -102,8 +100,6 @@ class Workbook(OfficeFile):
             self._read_related(name)
             self.skip_inserted(name)
         tables = self.find_parts(_TABLE_TYPES[0])
-        for part in map(self.open_part, tables):
-            self._read_tips(part)
         for part in map(self.open_part, [*sheets, *tables]):
             self._read_criteria(part)
         for element in (each for name in self.find_parts(*_LABELLED) for each in self.open_part(name).file.root.iter()):
