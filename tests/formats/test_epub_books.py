@@ -217,6 +217,7 @@ def test_mutants_are_read_or_refused():
         ("<p>Tom & Jerry&nbsp;came", ["Tom & Jerry\xa0came"]),
         ("<p><b>One</p></b>", ["One"]),
         (b"<p>One \xe9", None),
+        (b"<?xml version='1.0' encoding='ascii'?><p>One \xe9</p>", None),
         ("", []),
     ],
 )

@@ -214,7 +214,7 @@ def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list
         is_elided = (
             translation[mark] in _APOSTROPHES and end == mark == rest - 1 and end - start < max(3, finish - rest)
         )
-        if is_elided and len(filled[number + 2]) < len(filled[number]):
+        if is_elided and len(filled[number + 2]) <= len(filled[number]):
             filled[number] = filled[number + 1] = filled[number + 2]  # no pair ends within a word such as c'est
     return filled
 
