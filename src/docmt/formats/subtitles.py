@@ -38,7 +38,7 @@ _TWO_TIMES = re.compile(rf"[^\w\r\n]*{_A_TIME}[\d:：.,，;]*[^\d\r\n]{{0,12}}{_
 """A line with times that another program wrote, perhaps without -->. It is never text."""
 _HEADER_LANGUAGE = re.compile(r"^Language:[ \t]*([^\r\n]*)", re.MULTILINE)
 
-_ESCAPED_BREAK = r"(?:(?<!:)(?:\\[Nn])+|\|+|(?:<[bB][rR] ?/?>)+)"
+_ESCAPED_BREAK = r"(?:(?<!:)(?:\\[Nn])+|(?<!\*)\|+(?!\*|[^{}\r\n]*\}\})|(?:<[bB][rR] ?/?>)+)"
 _NEWLINE = rf"(?:\r\n|\r|\n|{_ESCAPED_BREAK})"
 _BREAK = rf"(?P<line>[ \t]*{_NEWLINE}[ \t]*)"
 _SHAPES = (
