@@ -251,7 +251,7 @@ def _find_tokens(text: str, start: int, end: int, is_vtt: bool) -> list[_Token]:
     if "|" in text[start:end]:  # a break, but not in {{ name | upper }}
         kept = [part.span for part in find_protected(text[start:end]) if not part.is_sign]
         inside = {start + place for first, last in kept for place in range(first, last)}
-        matches = [match for match in matches if not (match["line"] and match.start() in inside)]
+        matches = [match for match in matches if not (match["line"] and match.start() + match[0].find("|") in inside)]
     for match in [*matches, None]:
         stop = match.start() if match else end
         for part in re.finditer(r"[ \t\u3000]+|[^ \t\u3000](?:.*[^ \t\u3000])?", text[position:stop]):
