@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory, write_error
+from docmt.serve.data_directory import hide_folders, make_private, other_version_error, prepare_database
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ACTIVE: tuple[JobState, ...] = ("queued", "running")
@@ -91,7 +92,7 @@ class JobStore:
     def __init__(self, data: Path, keep_seconds: float) -> None:
         """keep_seconds: from the end of a job, or its last edit, until it expires."""
         self._data, self._keep_seconds = data, keep_seconds
-        self._spool = data / "spool"
+        self._spool, self._path = data / "spool", data / "jobs.sqlite"
         self._locks = ExitStack()
         self._connection: sqlite3.Connection | None = None
 
@@ -102,22 +103,25 @@ class JobStore:
         DocmtError if another server uses the directory, and if it cannot be written.
         """
         try:
-            self._data.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self._data, self._path)
             self._spool.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise write_error(self._spool, error) from error
-        self._locks.enter_context(lock_directory(self._data, f"{self._data} is used"))
+        self._locks.enter_context(lock_directory(self._data, f"{self._data} is used", mode=0o600))
         try:
-            connection = sqlite3.connect(self._data / "jobs.sqlite", isolation_level=None)
+            connection = sqlite3.connect(self._path, isolation_level=None)
             self._locks.callback(connection.close)
+            prepare_database(connection, self._path, _SCHEMA)
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(_SCHEMA)
             connection.execute("UPDATE jobs SET status = 'queued' WHERE status = 'running'")
         except sqlite3.Error as error:
             self._locks.close()
             raise self._error(error) from error
+        except DocmtError:
+            self._locks.close()
+            raise
         self._connection = connection
         self.remove_expired()
         self._remove_orphans()
@@ -198,9 +202,13 @@ class JobStore:
     def _read_row(self, row: sqlite3.Row) -> JobRecord:
         values = dict(row)
         del values["number"]
-        facts = json.loads(values.pop("facts"))
-        expires = values.pop("changed") + self._keep_seconds
-        return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+        values["error"] = hide_folders(values["error"])
+        try:
+            facts = json.loads(values.pop("facts"))
+            expires = values.pop("changed") + self._keep_seconds
+            return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+        except (ValueError, KeyError, TypeError) as error:
+            raise other_version_error(self._path, "a job with other fields") from error
 
     def _execute(self, query: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         if self._connection is None:
@@ -211,7 +219,7 @@ class JobStore:
             raise self._error(error) from error
 
     def _error(self, error: sqlite3.Error) -> DocmtError:
-        return DocmtError(f"{self._data / 'jobs.sqlite'} cannot be used ({error}): free space, or move it away")
+        return DocmtError(f"{self._path} cannot be used ({error}): free space, or move it away")
 
 
 def move_file(source: Path, target: Path) -> None:
