@@ -27,7 +27,8 @@ _SCHEMA = """
     CREATE TABLE IF NOT EXISTS jobs (
         number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL, status TEXT NOT NULL,
         created REAL NOT NULL, changed REAL NOT NULL, finished INTEGER NOT NULL, edited INTEGER NOT NULL,
-        error TEXT NOT NULL, facts TEXT NOT NULL
+        error TEXT NOT NULL, facts TEXT NOT NULL,
+        crashes INTEGER NOT NULL DEFAULT 0, unwanted INTEGER NOT NULL DEFAULT 0
     )
 """
 
@@ -68,6 +69,10 @@ class JobRecord:
     edited: int
     error: str
     facts: JobFacts
+    crashes: int
+    """processes in succession that died while they ran it, before any progress"""
+    unwanted: bool
+    """whether the command line asks for its end"""
 
     def to_json(self) -> dict[str, Any]:
         """Return what the owner may see, with times in ISO 8601 (UTC)."""
@@ -95,10 +100,22 @@ class JobStore:
         self._locks = ExitStack()
         self._connection: sqlite3.Connection | None = None
 
+    def attach(self) -> None:
+        """Open the table beside a server that may be running, for `list_jobs` and `ask_to_cancel`."""
+        path = self._data / "jobs.sqlite"
+        if not path.is_file():
+            raise DocmtError(f"{self._data} has no documents: name the directory of the service with --data")
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        self._locks.callback(self._connection.close)
+        self._connection.row_factory = sqlite3.Row
+
     def open(self) -> None:
         """Lock the directory for this process, and prepare the jobs that a killed process left.
 
-        Running jobs are queued again. Expired jobs, folders without a job and unfinished files are removed. Raises
+        Running jobs are queued again, and their crashes counted. Expired jobs, folders without a job and unfinished files are removed. Raises
         DocmtError if another server uses the directory, and if it cannot be written.
         """
         try:
@@ -114,13 +131,17 @@ class JobStore:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(_SCHEMA)
-            connection.execute("UPDATE jobs SET status = 'queued' WHERE status = 'running'")
+            connection.execute("UPDATE jobs SET status = 'queued', crashes = crashes + 1 WHERE status = 'running'")
         except sqlite3.Error as error:
             self._locks.close()
             raise self._error(error) from error
         self._connection = connection
         self.remove_expired()
         self._remove_orphans()
+
+    def queue_running(self) -> None:
+        """Queue the running jobs for the next process, before a stop that is no crash."""
+        self._execute("UPDATE jobs SET status = 'queued', crashes = 0 WHERE status = 'running'")
 
     def close(self) -> None:
         """Close the table and release the directory."""
@@ -154,7 +175,24 @@ class JobStore:
 
     def list_queued(self) -> list[JobRecord]:
         """Return the queued jobs, oldest first."""
-        rows = self._execute("SELECT * FROM jobs WHERE status = 'queued' ORDER BY number").fetchall()
+        return self._list("WHERE status = 'queued'")
+
+    def list_jobs(self) -> list[JobRecord]:
+        """Return all jobs, oldest first."""
+        return self._list("")
+
+    def list_unwanted(self) -> list[JobRecord]:
+        """Return the jobs that are to be cancelled."""
+        return self._list("WHERE unwanted AND status IN (?, ?)", ACTIVE)
+
+    def ask_to_cancel(self, id: str) -> None:
+        """Ask the server, now or at its next start, to cancel a job. Raises DocmtError if none of this id is active."""
+        changed = self._execute("UPDATE jobs SET unwanted = 1 WHERE id = ? AND status IN (?, ?)", (id, *ACTIVE))
+        if not changed.rowcount:
+            raise DocmtError(f"no document {id} waits or is translated. List them, and name one of these.")
+
+    def _list(self, condition: str, values: tuple[str, ...] = ()) -> list[JobRecord]:
+        rows = self._execute(f"SELECT * FROM jobs {condition} ORDER BY number", values).fetchall()
         return [self._read_row(row) for row in rows]
 
     def update(
@@ -163,9 +201,13 @@ class JobStore:
         """Change the state of a job, durably. None: as it is."""
         self._execute(
             "UPDATE jobs SET status = ?, changed = ?, finished = coalesce(?, finished), edited = coalesce(?, edited),"
-            " error = ? WHERE id = ?",
-            (status, time.time(), finished, edited, error, id),
+            " error = ?, crashes = crashes * ?, unwanted = unwanted * ? WHERE id = ?",
+            (status, time.time(), finished, edited, error, *[status in ACTIVE] * 2, id),
         )
+
+    def note_progress(self, id: str, finished: int) -> None:
+        """Note that a job goes on: it does not bring the server down."""
+        self._execute("UPDATE jobs SET finished = ?, crashes = 0 WHERE id = ?", (finished, id))
 
     def count_active(self, owner: str) -> int:
         """Return the number of jobs of an owner that are not at their end."""

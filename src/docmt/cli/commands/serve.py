@@ -7,6 +7,7 @@ can reach the server, unless --host names another address, together with --open 
 usage:
     [MODEL ...] [options]
     --create-key NAME [options]
+    --list-jobs [--data DIR]
 
 examples:
     docmt serve en-fr
@@ -19,9 +20,10 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -75,6 +77,10 @@ class ServeOptions(ProtectOptions):
     """list ids, dates and names of the keys, and exit"""
     revoke_key: str = option("", metavar="ID")
     """delete a key, and exit"""
+    list_jobs: bool = False
+    """list documents (id, name, state, progress, key, age), also of a server that runs, and exit"""
+    cancel_job: str = option("", metavar="ID")
+    """stop the translation of a document, also of a server that runs, and exit"""
     device: str = "auto"
     """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
@@ -94,6 +100,8 @@ def run(arguments: Sequence[str]) -> int:
     data = Path(options.data) if options.data else default_data()
     if options.create_key or options.list_keys or options.revoke_key:
         return _manage_keys(options, data)
+    if options.list_jobs or options.cancel_job:
+        return _manage_jobs(options, data)
     try:
         return _serve(options, data)
     except ModuleNotFoundError as error:
@@ -124,6 +132,22 @@ def _manage_keys(options: ServeOptions, data: Path) -> int:
     if options.list_keys:
         for key in keys.list_keys():
             print(f"{key.id}\t{datetime.fromtimestamp(key.created, UTC):%Y-%m-%d}\t{key.name}")
+    return 0
+
+
+def _manage_jobs(options: ServeOptions, data: Path) -> int:
+    from docmt.serve.job_store import JobStore
+
+    store = JobStore(data, 0.0)
+    store.attach()
+    if options.cancel_job:
+        store.ask_to_cancel(options.cancel_job)
+    for job in store.list_jobs() if options.list_jobs else ():
+        age = timedelta(seconds=round(time.time() - job.created))
+        state = "cancelled" if job.unwanted else job.status
+        progress = f"{job.finished}/{job.facts.sentences}"
+        print(job.id, job.facts.name, state, progress, job.owner or "-", age, sep="\t")
+    store.close()
     return 0
 
 
