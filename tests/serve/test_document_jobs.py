@@ -488,8 +488,11 @@ def test_a_fault_is_one_sentence_and_no_text_in_the_log(tmp_path, caplog):
     assert "secret" not in caplog.text and "cat" not in caplog.text
 
 
-def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch):
-    """The line that is half written is taken back; the job fails, and can be edited no more."""
+def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch, caplog):
+    """The line that is half written is taken back; a job goes on as soon as there is room."""
+
+    def raise_full(*arguments, **values):
+        raise DocmtError("No space left") from OSError(errno.ENOSPC, "No space left on device")
 
     def write_half(file, data):
         file.write(data[: len(data) // 2])
@@ -506,8 +509,18 @@ def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch):
                 with pytest.raises(DocmtError, match="No space left on device; free space"):
                     await jobs.edit(id, "", 0, "Un chat.", False)
                 assert path.read_bytes() == before
+                assert jobs.status(id, "").status == "done"
                 other = (await create(jobs, tmp_path)).id
-                assert "No space left" in (await follow(jobs, other))[-1].data["error"]
+                patch.setattr(JobStore, "check_room", raise_full)
+                while "No space left" not in caplog.text:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
+                assert caplog.text.count("No space left") == 1
+                patch.setattr(JobStore, "update", raise_full)  # the table cannot be written either
+                with pytest.raises(DocmtError, match="No space left"):
+                    await jobs.edit(id, "", 0, "Un chat.", False)
+            status = (await follow(jobs, other))[-1].data
+            assert (status["status"], status["finished"], status["error"]) == ("done", 7, "")
             await jobs.edit(id, "", 0, "Un chat.", False)
         async with running(FakeEngine(), tmp_path / "data") as jobs:
             assert targets_of(jobs, id)[0] == "Un chat."
@@ -682,7 +695,7 @@ def test_jobs_are_listed_and_cancelled_from_elsewhere(tmp_path, capsys):
             for id, name in zip(ids, ("anna", "bob"), strict=True):
                 events = await asyncio.wait_for(follow(jobs, id, owner=name), 10)
                 assert events[-1].data["status"] == "cancelled"
-            with pytest.raises(DocmtError, match="no document .* waits or is translated"):
+            with pytest.raises(DocmtError, match=r"no document .* waits or is translated"):
                 serve.run(["--cancel-job", ids[0], "--data", str(data)])
         assert serve.run(["--cancel-job", third, "--data", str(data)]) == 0
         assert [row[2] for row in list_rows()] == ["cancelled"] * 3

@@ -25,7 +25,7 @@ from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, list_links, translate_job
-from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, move_file
+from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, is_disk_full, move_file
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:
@@ -179,7 +179,8 @@ class DocumentJobs:
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
             self._store.add(id, owner, facts)
         except BaseException:
-            self._store.delete(id)
+            with suppress(DocmtError):  # such as a full disk
+                self._store.delete(id)
             raise
         self._keep_loaded(id, _Job(facts, journal))
         self._queues[choose_lane(facts)].put_nowait(id)
@@ -248,12 +249,17 @@ class DocumentJobs:
         try:
             job.journal.append({"edit": number, "target": target, "findings": findings, "retranslate": retranslate})
         finally:
-            if is_ended and job.journal.is_whole:
-                self._end(id, job, "done")
-            elif is_ended:  # a user waits: not behind the files of the queue
-                self._keep(asyncio.create_task(self._run(id)))
+            if is_ended:
+                self._go_on(id, job)
         job.notify()
         return self.status(id, owner)
+
+    def _go_on(self, id: str, job: _Job) -> None:
+        """Run a job after an edit: a user waits, and does not stand behind the files of the queue."""
+        with suppress(DocmtError):  # such as a full disk
+            if job.journal.is_whole:
+                return self._end(id, job, "done")
+        self._keep(asyncio.create_task(self._run(id)))
 
     async def alternatives(self, id: str, owner: str, number: int, count: int) -> list[dict[str, Any]]:
         """Return the best translations of a sentence (target, score) after the present ones before it."""
@@ -425,7 +431,26 @@ class DocumentJobs:
                 _log.error("%s", _describe_error(error))
 
     async def _run(self, id: str) -> None:
-        """Translate a job to its end, if it was not cancelled while it waited."""
+        """Run a job to its end. Where the disk is full, it goes on as soon as there is room."""
+        while True:
+            try:
+                return await self._run_once(id)
+            except DocmtError as error:
+                if not is_disk_full(error):
+                    raise
+                _log.error("%s", error)
+            while is_disk_full(self._find_fault()):
+                await asyncio.sleep(_WATCH_SECONDS)
+
+    def _find_fault(self) -> DocmtError | None:
+        """Return why the data directory cannot be written, or None."""
+        try:
+            return self._store.check_room()
+        except DocmtError as error:
+            return error
+
+    async def _run_once(self, id: str) -> None:
+        """Translate a job to its end, if it was not cancelled while it waited. Raises DocmtError for a full disk."""
         record = self._store.find(id)
         if record is None or record.status not in ACTIVE:
             return
@@ -451,6 +476,8 @@ class DocumentJobs:
             return
         job.task = None
         failure = task.exception()
+        if failure is not None and is_disk_full(failure):
+            raise failure
         if failure is None and not job.journal.is_whole:  # an edit at the last moment
             await self._run(id)
         else:

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
 from docmt.serve.document_jobs import DocumentNotReady, NoSuchDocument
+from docmt.serve.job_store import is_disk_full
 
 _log = logging.getLogger(__name__)
 
@@ -343,6 +344,8 @@ def convert_error(error: DocmtError) -> RequestError:
         return error
     if (seconds := getattr(error, "retry_after", None)) is not None:
         return RequestError(str(error), 429, {"retry-after": str(max(1, round(seconds)))})
+    if is_disk_full(error):
+        return RequestError("the disk of the server is full: try again later, or tell who runs the server", 507)
     statuses = {NoSuchDocument: 404, DocumentNotReady: 409}
     return RequestError(str(error), statuses.get(type(error), 422))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 import shutil
 import sqlite3
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ ACTIVE: tuple[JobState, ...] = ("queued", "running")
 WORK_PREFIX = "work."
 """Beginning of the names of folders, in that of a job, in which a file is being written."""
 _ID_BYTES = 16
+_PROBE_BYTES = 2**16
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS jobs (
         number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL, status TEXT NOT NULL,
@@ -115,8 +117,8 @@ class JobStore:
     def open(self) -> None:
         """Lock the directory for this process, and prepare the jobs that a killed process left.
 
-        Running jobs are queued again, and their crashes counted. Expired jobs, folders without a job and unfinished files are removed. Raises
-        DocmtError if another server uses the directory, and if it cannot be written.
+        Running jobs are queued again, and their crashes counted. Expired jobs, folders without a job and unfinished
+        files are removed. Raises DocmtError if another server uses the directory, and if it cannot be written.
         """
         try:
             self._data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -219,9 +221,9 @@ class JobStore:
         return dict(map(tuple, self._execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall()))
 
     def delete(self, id: str) -> None:
-        """Remove a job and its files."""
-        self._execute("DELETE FROM jobs WHERE id = ?", (id,))
+        """Remove a job and its files: these first, since a full disk has no room for the change of the table."""
         shutil.rmtree(self.folder(id), ignore_errors=True)
+        self._execute("DELETE FROM jobs WHERE id = ?", (id,))
 
     def remove_expired(self) -> list[str]:
         """Remove jobs that ended too long ago. Return their ids."""
@@ -230,6 +232,17 @@ class JobStore:
         for row in rows:
             self.delete(row["id"])
         return [row["id"] for row in rows]
+
+    def check_room(self) -> None:
+        """Raise DocmtError unless the directory can be written, and the disk has room."""
+        probe = self._spool / "probe"
+        try:
+            probe.write_bytes(bytes(_PROBE_BYTES))
+        except OSError as error:
+            raise write_error(self._data, error) from error
+        finally:
+            with suppress(OSError):
+                probe.unlink(missing_ok=True)
 
     def _remove_orphans(self) -> None:
         known = {row["id"] for row in self._execute("SELECT id FROM jobs", ()).fetchall()}
@@ -254,6 +267,14 @@ class JobStore:
 
     def _error(self, error: sqlite3.Error) -> DocmtError:
         return DocmtError(f"{self._data / 'jobs.sqlite'} cannot be used ({error}): free space, or move it away")
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Return whether an error, or one behind it, is that of a full disk."""
+    if isinstance(error, sqlite3.Error):
+        return error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return is_full or (error is not None and is_disk_full(error.__cause__))
 
 
 def move_file(source: Path, target: Path) -> None:
