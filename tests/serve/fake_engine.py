@@ -12,6 +12,7 @@ from docmt.decoding.translation_results import (
     WordLink,
 )
 from docmt.documents import Document
+from docmt.serve.engine import Overloaded
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,10 @@ class FakeEngine:
 
     def find_model(self, name="", source="", target=""):
         return name or "fake"
+
+    def check_room(self, model):
+        if self.refusals and isinstance(self.refusals[-1], Overloaded):
+            raise self.refusals.pop()
 
     def submit(self, model, document, *, resume_point=None, targets=(), **options):
         if self.refusals:

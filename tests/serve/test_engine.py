@@ -5,6 +5,7 @@ import logging
 import math
 import random
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ import torch
 import docmt
 from docmt.checkpoint.model_directory import save_model
 from docmt.core.errors import DocmtError
+from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document
 from docmt.model import ModelConfig, TranslationModel
@@ -146,7 +148,7 @@ def test_supplied_translations_and_resumed_works(models):
         return whole, rest, other, resumed, await engine.submit("group", document, targets=["a"] * 20).result()
 
     with running(models["group"]) as engine:
-        engine._pool._search = replace(SEARCH, beam=1)
+        engine._pool._settings["search"] = replace(SEARCH, beam=1)
         whole, rest, other, resumed, nothing = asyncio.run(translate(engine))
     assert targets(whole)[7:] == targets(rest)
     assert (rest[0].first, rest[0].source.sentences[0]) == (7, document.sentences[7])
@@ -278,9 +280,10 @@ def test_too_much_that_waits_is_refused(models):
 
     async def submit():
         long = Document.from_sentences(sentences(40))
-        first = engine.submit("sentence", long)  # nothing waits before it
+        engine.check_room("sentence")  # nothing waits: a request of any size is taken
+        first = engine.submit("sentence", long)
         with pytest.raises(Overloaded, match="too many texts are waiting") as refusal:
-            engine.submit("sentence", long)
+            engine.check_room("sentence")
         assert refusal.value.retry_after >= 1
         job = engine.submit("sentence", long, lane="jobs")
         engine.start()
@@ -304,7 +307,8 @@ def test_the_count_of_what_waits_is_exact(models):
             if step % 3 == 2:
                 numbers.choice(waiting).cancel()
             if step % 4 == 3:
-                taken = queue.take(lambda model: 100)
+                lane = numbers.choice(["interactive", "jobs"])
+                taken = queue.take(lane, lambda model, lane: 100)
                 for work in taken:
                     work.resume_point = ResumePoint(numbers.randint(0, len(work.document)))
                 unfinished = [work for work in taken if work.finished < len(work.document)]
@@ -451,8 +455,8 @@ def test_the_bytes_of_a_model_are_those_of_its_precision(tmp_path, precision):
     assert measured == pytest.approx(estimate, rel=0.15)
 
 
-def test_lanes_and_turns(models):
-    """Jobs come first once after four turns of others; who was served goes to the end."""
+def test_a_turn_is_of_one_lane(models):
+    """Who was served goes to the end; a rest that fits into the next turn is the next."""
     engine, queue, order = Engine([str(models["sentence"])]), WorkQueue(), []
 
     async def fill():
@@ -462,19 +466,141 @@ def test_lanes_and_turns(models):
                 engine.submit("sentence", Document.from_sentences(["It is."], id=f"{lane[0]}{number}"), lane=lane)
 
     asyncio.run(fill())
-    for _ in range(12):
-        (work,) = queue.take(lambda model: 1)
+    assert queue.list_waiting() == ["interactive", "jobs"]
+    for _ in range(4):
+        (work,) = queue.take("interactive", lambda model, lane: 1)
         order.append(work.document.id)
         queue.put_back([work], [work], 1)
-    assert order == ["i0", "i1", "i2", "i0", "j0", "i1", "i2", "i0", "i1", "j1", "i2", "i0"]
-    taken = queue.take(lambda model: 10**6)
-    assert [work.document.id[0] for work in taken] == ["i", "i", "i", "j", "j", "j"]
+    assert order == ["i0", "i1", "i2", "i0"]
+    taken = queue.take("jobs", lambda model, lane: 10**6)
     first = [work.document.id for work in taken]
+    assert first == ["j0", "j1", "j2"] and queue.list_waiting() == ["interactive"]
     queue.put_back(taken, taken[:1], 1)
-    taken = queue.take(lambda model: 10**6)
-    assert [work.document.id for work in taken] == [*first[1:3], first[0], *first[3:]]
-    queue.put_back(taken, taken[:1], 100)  # a rest that fits into the next turn is the next
-    assert queue._lanes[taken[0].lane][0] is taken[0]
+    taken = queue.take("jobs", lambda model, lane: 10**6)
+    assert [work.document.id for work in taken] == [*first[1:], first[0]]
+    queue.put_back(taken, taken[:1], 100)
+    assert queue._lanes["jobs"][0] is taken[0]
+
+
+class Steps:
+    """A search whose steps last until they are let go, for texts with these words."""
+
+    def __init__(self, monkeypatch, word):
+        self.started, self.go_on, original = threading.Event(), threading.Event(), docmt.Translator.translate_next
+        self.finished = 0
+
+        def translate_next(translator, opened, *options):
+            if any(word in each.prepared.document.sentences[0] for each in opened):
+                self.started.set()
+                while not self.go_on.is_set():
+                    time.sleep(0.001)
+                    between_steps()
+            parts = original(translator, opened, *options)
+            self.finished += 1
+            return parts
+
+        monkeypatch.setattr(docmt.Translator, "translate_next", translate_next)
+
+    async def wait(self):
+        await asyncio.to_thread(self.started.wait)
+
+
+BOOK, SHORT = Document.from_sentences(["book one", "It is."]), Document.from_sentences(["Anna is here."])
+
+
+def test_short_texts_and_alignments_interrupt_a_document(models, monkeypatch):
+    """Its turn goes on after them, with the same translation, and gets a share of the time."""
+    steps, whole = Steps(monkeypatch, "book"), docmt.Translator(models["group"], search=SEARCH).translate(BOOK)
+
+    async def translate(engine):
+        book = asyncio.ensure_future(engine.submit("group", BOOK, lane="jobs").result())
+        await steps.wait()
+        parts = [await engine.submit("group", SHORT).result() for _ in range(3)]
+        links = await engine.align("group", [("a lamp", "it is")])
+        other = await engine.submit("sentence", SHORT, n_best=2).result()
+        assert not book.done() and len(engine._turns) == 1
+        assert steps.finished == 4
+        steps.go_on.set()
+        return parts, links, other, await book
+
+    with running(*models.values()) as engine:
+        parts, links, other, book = asyncio.run(translate(engine))
+    assert len({tuple(targets(each)) for each in parts}) == len(links) == len(other[0].translation.alternatives) == 1
+    assert targets(book) == [sentence.target for sentence in whole]
+
+
+def test_a_text_that_takes_too_long_waits_for_others(models, monkeypatch):
+    monkeypatch.setattr(engine_module, "_SHORT_TURN_SECONDS", 0.01)
+    monkeypatch.setattr(engine_module, "_LONG_TURN_SECONDS", 0.01)
+    steps = Steps(monkeypatch, "book")
+
+    async def translate(engine):
+        long = asyncio.ensure_future(engine.submit("sentence", BOOK).result())
+        await steps.wait()
+        parts = await engine.submit("sentence", SHORT).result()
+        assert not long.done()
+        steps.go_on.set()
+        return targets(parts), targets(await long)
+
+    with running(models["sentence"]) as engine:
+        short, long = asyncio.run(translate(engine))
+    assert (len(short), len(long)) == (1, 2)
+
+
+@pytest.mark.parametrize("lane", ["jobs", "interactive"])
+def test_a_turn_that_nobody_wants_ends(models, monkeypatch, lane):
+    """The others of a turn are tried again."""
+    steps = Steps(monkeypatch, "book")
+
+    async def translate(engine):
+        work = engine.submit("sentence", BOOK, lane=lane)
+        await steps.wait()
+        waiting = asyncio.ensure_future(engine.submit("sentence", SHORT, lane=lane).result())
+        work.cancel()
+        return await waiting
+
+    with running(models["sentence"]) as engine:
+        assert len(targets(asyncio.run(translate(engine)))) == 1
+    assert steps.finished == 1
+
+
+@pytest.mark.parametrize("lane", ["jobs", "interactive"])
+def test_a_stop_ends_a_turn(models, monkeypatch, lane):
+    """Of documents at once, of short texts after some seconds; those who wait are told."""
+    monkeypatch.setattr(engine_module, "_STOP_SECONDS", 0.2)
+    steps = Steps(monkeypatch, "book")
+
+    async def translate(engine):
+        work = asyncio.ensure_future(engine.submit("sentence", BOOK, lane=lane).result())
+        await steps.wait()
+        started = time.monotonic()
+        await asyncio.to_thread(engine.stop)
+        with pytest.raises(DocmtError, match="the service is stopping"):
+            await work
+        return time.monotonic() - started
+
+    with running(models["sentence"]) as engine:
+        seconds = asyncio.run(translate(engine))
+    assert (seconds >= 0.2) is (lane == "interactive") and not engine._thread.is_alive()
+
+
+def test_documents_get_a_share_of_the_time_beside_many_short_texts(models, monkeypatch):
+    """Short texts are always there, and the book becomes ready."""
+
+    async def translate(engine):
+        book = asyncio.ensure_future(
+            engine.submit("sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
+        )
+
+        async def flood():
+            while not book.done():
+                await engine.submit("sentence", SHORT).result()
+
+        await asyncio.gather(*(flood() for _ in range(4)))
+        return await book
+
+    with running(models["sentence"]) as engine:
+        assert len(targets(asyncio.run(translate(engine)))) == 60
 
 
 def test_only_the_engine_thread_translates(models, monkeypatch):

@@ -26,6 +26,7 @@ from docmt.decoding.ensembles import Model, list_members
 from docmt.decoding.scheduler import OnSentences, Task, find_nonempty_pairs, select_drafts, select_sentences
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds
+from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import WordLink, non_finite_error
 from docmt.documents.words import Span, find_words
 from docmt.model import ModelInput, TranslationModel
@@ -156,6 +157,7 @@ def iterate_alignment_weights(
     ranges = zip(cut.first_output.tolist(), cut.last.tolist(), strict=True)
     outputs = [[number for number in range(first, last) if number in wanted] for first, last in ranges]
     for batch in task.batches([i for i, numbers in enumerate(outputs) if numbers]):
+        between_steps()
         inputs = collate(
             task.words, targets, cut, batch, task.specials, task.model.boundary_tokens, drafts=task.drafts
         ).inputs.to(task.model.device)

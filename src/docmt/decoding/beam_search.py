@@ -24,6 +24,7 @@ from docmt.decoding.published_searches import GenerateSearch, PooledSearch, Thum
 from docmt.decoding.sampling import draw_tokens, draw_uniform
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import BeamState, SearchRow, TargetBoundaries, choose_rules
+from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import Hypothesis, non_finite_error
 from docmt.model.kernels import round_up
 from docmt.text import SpecialTokens
@@ -276,6 +277,7 @@ def search(
             rows = [row.after_prefix() for row in rows]
         beams = BeamSearch(model, memories, rows, specials, config, prefixes)
         while beams.unfinished:
+            between_steps()
             beams.step()
         results = [
             sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[: config.n_best]

@@ -17,6 +17,7 @@ from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.logits import top_tokens
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import SearchRow, TargetBoundaries
+from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import Hypothesis
 from docmt.text import SpecialTokens
 
@@ -53,6 +54,7 @@ class PooledSearch(ABC):
     def run(self) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each sentence, best first; unended ones only where none ended."""
         while self.generated.shape[2] < self.limit and not self._is_finished():
+            between_steps()
             self._step()
         return [self._best_hypotheses(number)[: self.config.n_best] for number in range(len(self.total))]
 

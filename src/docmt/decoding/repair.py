@@ -36,6 +36,7 @@ from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchResults, Ta
 from docmt.decoding.scoring import CHUNK, find_forced_labels, split_scores
 from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.decoding.search_rules import SearchRow
+from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan
 from docmt.model import ModelInput
 
@@ -89,6 +90,7 @@ class _Repair:
         stale = set(self.numbers)  # instances to check
         while stale:
             for batch in task.batches(sorted(stale), times=POOL_FACTOR):
+                between_steps()
                 memories, passes, failed = self._check(batch)
                 stale -= set(batch)
                 if failed:

@@ -31,6 +31,7 @@ from docmt.decoding.scheduler import (
 )
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import TargetBoundaries, WordIds, choose_rules
+from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan, join_spans, non_finite_error
 from docmt.model import ModelInput, TranslationModel
 from docmt.model.noise import ContextNoise, replaced_words
@@ -270,6 +271,7 @@ def iterate_scoring_inputs(task: Task, targets: Sequence[WordIds]) -> Iterator[t
     """
     words, cut, boundaries = SentenceTokens.from_documents(targets), task.instances, task.model.boundary_tokens
     for indices in task.batches():
+        between_steps()
         batch = collate(task.words, words, cut, indices, task.specials, boundaries, drafts=task.drafts)
         numbers = [torch.arange(int(cut.before[i]), int(cut.last[i])) for i in indices]
         numbers = [each.where(each >= int(cut.first_output[i]), -1) for i, each in zip(indices, numbers, strict=True)]

@@ -25,7 +25,7 @@ from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, list_links, translate_job
-from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, move_file
+from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, is_disk_full, move_file
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ _log = logging.getLogger(__name__)
 _MAX_IDLE = 16
 """Jobs that stay in memory though nothing works on them."""
 _SWEEP_SECONDS = 60
+_WATCH_SECONDS = 1.0
+"""How soon the server sees what the command line asks for."""
+_MAX_CRASHES = 2
+"""Processes in succession that may die at the same place of a job."""
+_CRASHED = "the server died twice while it translated this document. Split it, or send it again."
 _STATES = {"failed": "has failed", "cancelled": "was cancelled"}
 
 
@@ -92,6 +97,8 @@ class _Job:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     rendering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    noted: int = 0
+    """events of which the table knows the progress"""
 
     def notify(self) -> None:
         """Wake all that wait for a change."""
@@ -116,9 +123,20 @@ class DocumentJobs:
         """Lock the data directory, and go on with the jobs of an earlier process. Raises DocmtError if it is in use."""
         self._store.open()
         self._stopped = False
+        suspects: list[str] = []
         for record in self._store.list_queued():
-            self._queues[choose_lane(record.facts)].put_nowait(record.id)
-        for work in (self._sweep(), *(self._run_queue(lane) for lane in LANES for _ in range(self.config.active))):
+            if record.crashes >= _MAX_CRASHES:
+                self._put_aside(record)
+            elif record.crashes:
+                suspects.append(record.id)
+            else:
+                self._queues[choose_lane(record.facts)].put_nowait(record.id)
+        for work in (
+            self._sweep(),
+            self._watch(),
+            self._run_suspects(suspects),
+            *(self._run_queue(lane) for lane in LANES for _ in range(self.config.active)),
+        ):
             self._keep(asyncio.create_task(work))
 
     async def stop(self) -> None:
@@ -129,6 +147,8 @@ class DocumentJobs:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for job in self._loaded.values():
             job.notify()
+        with suppress(DocmtError):  # such as a full disk
+            self._store.queue_running()
         self._recent.clear()
         self._store.close()
 
@@ -159,7 +179,8 @@ class DocumentJobs:
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
             self._store.add(id, owner, facts)
         except BaseException:
-            self._store.delete(id)
+            with suppress(DocmtError):  # such as a full disk
+                self._store.delete(id)
             raise
         self._keep_loaded(id, _Job(facts, journal))
         self._queues[choose_lane(facts)].put_nowait(id)
@@ -228,12 +249,17 @@ class DocumentJobs:
         try:
             job.journal.append({"edit": number, "target": target, "findings": findings, "retranslate": retranslate})
         finally:
-            if is_ended and job.journal.is_whole:
-                self._end(id, job, "done")
-            elif is_ended:  # a user waits: not behind the files of the queue
-                self._keep(asyncio.create_task(self._run(id)))
+            if is_ended:
+                self._go_on(id, job)
         job.notify()
         return self.status(id, owner)
+
+    def _go_on(self, id: str, job: _Job) -> None:
+        """Run a job after an edit: a user waits, and does not stand behind the files of the queue."""
+        with suppress(DocmtError):  # such as a full disk
+            if job.journal.is_whole:
+                return self._end(id, job, "done")
+        self._keep(asyncio.create_task(self._run(id)))
 
     async def alternatives(self, id: str, owner: str, number: int, count: int) -> list[dict[str, Any]]:
         """Return the best translations of a sentence (target, score) after the present ones before it."""
@@ -244,6 +270,7 @@ class DocumentJobs:
         journal, document = job.journal, job.journal.find_document(number)
         source, targets = journal.extend(document), journal.list_targets(document, number)
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
+        self._engine.check_room(job.facts.model)
         parts = await self._engine.submit(job.facts.model, end, n_best=count, targets=targets).result()
         results: dict[str, float] = {}
         for translation in (part.translation for part in parts):
@@ -363,6 +390,37 @@ class DocumentJobs:
                 if (job := self._loaded.pop(id, None)) is not None:
                     job.notify()
 
+    async def _watch(self) -> None:
+        """Note the progress of running jobs, and cancel those for which the command line asks, again and again."""
+        while True:
+            with suppress(DocmtError):  # such as a full disk
+                for record in self._store.list_unwanted():
+                    await self.cancel(record.id, record.owner, keep=True)
+                for id, job in list(self._loaded.items()):
+                    if job.task is not None and len(job.journal.events) > job.noted:
+                        self._note_progress(id, job)
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    def _note_progress(self, id: str, job: _Job) -> None:
+        self._store.note_progress(id, job.journal.finished)
+        job.noted = len(job.journal.events)
+
+    async def _run_suspects(self, ids: Sequence[str]) -> None:
+        """Run the jobs of a server that died, each after the first progress of the one before.
+
+        If a server dies again, one of them alone was running without progress.
+        """
+        for id in ids:
+            self._keep(work := asyncio.create_task(self._run(id)))
+            while not work.done() and (record := self._store.find(id)) is not None and record.crashes:
+                await asyncio.sleep(_WATCH_SECONDS / 10)
+
+    def _put_aside(self, record: JobRecord) -> None:
+        """End a job that brings the server down."""
+        with suppress(DocmtError):  # its files are damaged, too
+            return self._end(record.id, self._load(record), "failed", _CRASHED)
+        self._store.update(record.id, "failed", error=_CRASHED)
+
     async def _run_queue(self, lane: Lane) -> None:
         """Run queued jobs of a lane, one after the other."""
         while True:
@@ -373,7 +431,27 @@ class DocumentJobs:
                 _log.error("%s", _describe_error(error))
 
     async def _run(self, id: str) -> None:
-        """Translate a job to its end, if it was not cancelled while it waited."""
+        """Run a job to its end. Where the disk is full, it goes on as soon as there is room."""
+        while True:
+            try:
+                return await self._run_once(id)
+            except DocmtError as error:
+                if not is_disk_full(error):
+                    raise
+                _log.error("%s", error)
+            while is_disk_full(self._find_fault()):
+                await asyncio.sleep(_WATCH_SECONDS)
+
+    def _find_fault(self) -> DocmtError | None:
+        """Return why the data directory cannot be written, or None."""
+        try:
+            self._store.check_room()
+        except DocmtError as error:
+            return error
+        return None
+
+    async def _run_once(self, id: str) -> None:
+        """Translate a job to its end, if it was not cancelled while it waited. Raises DocmtError for a full disk."""
         record = self._store.find(id)
         if record is None or record.status not in ACTIVE:
             return
@@ -383,7 +461,13 @@ class DocumentJobs:
             self._store.update(id, "failed", error=str(error))
             return
         self._store.update(id, "running")
-        job.task = task = asyncio.create_task(translate_job(self._engine, job.facts, job.journal, job.notify))
+
+        def note_change() -> None:
+            if record.crashes:
+                self._note_progress(id, job)
+            job.notify()
+
+        job.task = task = asyncio.create_task(translate_job(self._engine, job.facts, job.journal, note_change))
         job.notify()
         try:
             await asyncio.wait({task})
@@ -393,6 +477,8 @@ class DocumentJobs:
             return
         job.task = None
         failure = task.exception()
+        if failure is not None and is_disk_full(failure):
+            raise failure
         if failure is None and not job.journal.is_whole:  # an edit at the last moment
             await self._run(id)
         else:

@@ -8,14 +8,16 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from docmt.core.errors import DocmtError, is_out_of_memory
 from docmt.core.progress import plain_progress
 from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
+from docmt.decoding.search_steps import calling_between_steps
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
@@ -26,9 +28,15 @@ from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
 
 _SHORT_TURN_SECONDS, _LONG_TURN_SECONDS = 1.0, 3.0
-"""How long a turn should take. Long ones translate more a second; short ones let a new text wait less."""
-_QUIET_AFTER_SECONDS = 10.0
-"""Turns are long where no short text came in this time."""
+"""How long a turn should take. Long ones translate more a second; short ones let others of their lane wait less."""
+_JOB_SHARE = 0.25
+"""Seconds of a job's turn for each second of the short texts that interrupt it."""
+_MOST_OWED_SECONDS = 1.0
+"""Longest that a short text waits for a job that was interrupted often."""
+_MOST_INTERRUPTIONS = 2
+"""Turns that may stand still at one time."""
+_STOP_SECONDS = 5.0
+"""How long short texts may still be translated when the service stops."""
 _BUSY_SHORT_TURNS = 4
 """Turns are long, too, where short texts for more than so many short turns wait: these wait for each other."""
 _FIRST_TURN_TOKENS, _LEAST_TURN_TOKENS, _MOST_TURN_TOKENS = 512, 256, 32_768
@@ -100,6 +108,46 @@ def _smooth(old: float, new: float) -> float:
     return (1 - _SMOOTHING) * old + _SMOOTHING * new if old else new
 
 
+class _Interrupted(Exception):  # noqa: N818 - not a fault
+    """A turn ends: the service stops, or nobody wants its works any more."""
+
+
+@dataclass
+class _Turn:
+    """A turn of works of one lane, or of a call, which short texts may interrupt."""
+
+    works: Sequence[Work] = ()
+    seconds: float = _SHORT_TURN_SECONDS
+    """how long it should take"""
+    owed: float = 0.0
+    """seconds before it may be interrupted"""
+    started: float = field(default_factory=time.monotonic)
+    resumed: float = field(default_factory=time.monotonic)
+    """when it last went on"""
+    interrupted_seconds: float = 0.0
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it is of documents."""
+        return bool(self.works) and self.works[0].lane == "jobs"
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody waits for its results."""
+        return not self.works or any(not work.is_cancelled for work in self.works)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of its own."""
+        return time.monotonic() - self.started - self.interrupted_seconds
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether short texts come first: before documents, and before texts that take longer than they should."""
+        is_long = self.is_job or self.elapsed > 2 * self.seconds
+        return is_long and time.monotonic() - self.resumed >= self.owed
+
+
 @dataclass
 class _Call:
     """A call in the thread that translates."""
@@ -131,11 +179,12 @@ class Engine:
         self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20, protect)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
-        self._speeds = {model.name: _Speed() for model in self._pool.describe()}
-        self._last_speed = _Speed()  # of the model that translated last
+        self._speeds = {(model.name, lane): _Speed() for model in self._pool.describe() for lane in LANES}
+        self._last_speed = _Speed()  # of the model and lane that translated last
         self._batches, self._batch_tokens, self._batch_fill = 0, 0, 0.0
-        self._is_stopping, self._last_interactive = False, -_QUIET_AFTER_SECONDS
-        self._turn_seconds = _SHORT_TURN_SECONDS
+        self._stopped_at: float | None = None
+        self._turns: list[_Turn] = []  # each is interrupted by the next
+        self._owed = 0.0  # seconds that the short texts owe to jobs that wait
         self._thread = threading.Thread(target=self._run, name="docmt-engine", daemon=True)
 
     def start(self) -> None:
@@ -143,13 +192,16 @@ class Engine:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the running batch and end the thread. What waits fails with a DocmtError."""
+        """End the turns of documents at once, those of short texts within seconds, and then the thread.
+
+        What waits fails with a DocmtError.
+        """
         with self._condition:
-            self._is_stopping = True
+            self._stopped_at = time.monotonic()
             self._condition.notify()
         if self._thread.is_alive():
             self._thread.join()
-        error = DocmtError("the service is stopping. Try again later.")
+        error = _stopping_error()
         for work in self._queue.remove_all():
             work.deliver(error)
         while self._calls:
@@ -187,20 +239,22 @@ class Engine:
 
         align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
         interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
-        these. Raises Overloaded when too much waits, and DocmtError for a beam too wide.
+        these. Raises DocmtError for a beam too wide.
         """
         self._search_for(n_best)
         work = Work(model, document, lane, n_best, align, resume_point, targets)
         with self._condition:
-            speed = self._speeds[model].full_speed or _UNKNOWN_SPEED
-            if lane == "interactive" and self._queue.is_above(lane, self._max_waiting_seconds * speed):
-                seconds = math.ceil(self._queue.count_tokens(lane) / speed)
-                raise Overloaded("too many texts are waiting. Try again later.", seconds)
-            if lane == "interactive":
-                self._last_interactive = time.monotonic()
             self._queue.add(work)
             self._condition.notify()
         return work
+
+    def check_room(self, model: str) -> None:
+        """Raise Overloaded when too many short texts wait, before those of a request are submitted."""
+        with self._condition:
+            speed = self._speeds[model, "interactive"].full_speed or _UNKNOWN_SPEED
+            if self._queue.is_above("interactive", self._max_waiting_seconds * speed):
+                seconds = math.ceil(self._queue.count_tokens("interactive") / speed)
+                raise Overloaded("too many texts are waiting. Try again later.", seconds)
 
     def _search_for(self, n_best: int) -> SearchConfig:
         """Return the search with this many translations, whose beam is wide enough. Raises DocmtError for 0."""
@@ -241,37 +295,78 @@ class Engine:
 
     def _run(self) -> None:
         """Translate what waits, turn by turn, until the engine is stopped."""
-        with plain_progress():
+        with plain_progress(), calling_between_steps(self._interrupt):
             while self._wait():
-                with self._condition:
-                    self._turn_seconds = self._choose_turn_seconds()
-                    call = self._calls.popleft() if self._calls else None
-                    works = [] if call else self._queue.take(self._turn_tokens)
-                if call is not None:
-                    _answer(call)
-                elif works:
-                    self._translate(works)
+                self._take_next(LANES)
 
     def _wait(self) -> bool:
         """Wait for work. Return whether to go on."""
         with self._condition:
-            if self._is_stopping or self._calls or self._queue:
-                return not self._is_stopping
-            while not (self._is_stopping or self._calls or self._queue):
+            if self._stopped_at is not None or self._calls or self._queue:
+                return self._stopped_at is None
+            while not (self._stopped_at is not None or self._calls or self._queue):
                 self._condition.wait()
         time.sleep(_WINDOW_SECONDS)
-        return not self._is_stopping
+        return self._stopped_at is None
 
-    def _choose_turn_seconds(self) -> float:
-        """Return how long the next turn should take."""
+    def _take_next(self, lanes: Sequence[Lane]) -> None:
+        """Make a call, or translate for a turn: of short texts, unless they owe time to documents."""
+        with self._condition:
+            call, waiting = self._calls.popleft() if self._calls else None, self._queue.list_waiting(lanes)
+            if len(waiting) > 1 and self._owed >= _MOST_OWED_SECONDS:
+                waiting.reverse()
+            works = self._queue.take(waiting[0], self._turn_tokens) if waiting and not call else []
+        started = time.monotonic()
+        with suppress(_Interrupted):
+            if call is not None:
+                self._answer(call)
+            elif works:
+                self._translate(works)
+        if (not works or works[0].lane == "interactive") and ("jobs" in waiting or self._turns):
+            self._owed = min(self._owed + _JOB_SHARE * (time.monotonic() - started), _MOST_OWED_SECONDS)
+
+    @contextmanager
+    def _in_turn(self, works: Sequence[Work] = ()) -> Iterator[_Turn]:
+        """Return a turn that lasts until the end of the context."""
+        turn = _Turn(works, self._choose_turn_seconds(works[0].lane if works else "interactive"))
+        if turn.is_job:
+            turn.owed, self._owed = self._owed, 0.0
+        self._turns.append(turn)
+        try:
+            yield turn
+        finally:
+            self._turns.pop()
+
+    def _interrupt(self) -> None:
+        """Between the steps of a turn, translate short texts that came meanwhile.
+
+        Raises _Interrupted if the service stops, or nobody wants the works of the turn.
+        """
+        turn = self._turns[-1]
+        while len(self._turns) <= _MOST_INTERRUPTIONS and turn.may_wait and self._has_short_texts():
+            started = time.monotonic()
+            self._take_next(LANES[:1])
+            turn.resumed = time.monotonic()
+            turn.interrupted_seconds += turn.resumed - started
+            turn.owed, self._owed = self._owed, 0.0
+        has_time = self._stopped_at is None or (not turn.is_job and time.monotonic() - self._stopped_at < _STOP_SECONDS)
+        if not (has_time and turn.is_wanted):
+            raise _Interrupted
+
+    def _has_short_texts(self) -> bool:
+        """Return whether short texts or calls wait, and may still be translated."""
+        with self._condition:
+            return self._stopped_at is None and bool(self._calls or self._queue.list_waiting(LANES[:1]))
+
+    def _choose_turn_seconds(self, lane: Lane) -> float:
+        """Return how long a turn should take."""
         speed = self._last_speed.full_speed or _UNKNOWN_SPEED
-        is_quiet = time.monotonic() - self._last_interactive > _QUIET_AFTER_SECONDS
         is_busy = self._queue.is_above("interactive", _BUSY_SHORT_TURNS * _SHORT_TURN_SECONDS * speed)
-        return _LONG_TURN_SECONDS if is_quiet or is_busy else _SHORT_TURN_SECONDS
+        return _LONG_TURN_SECONDS if lane == "jobs" or is_busy else _SHORT_TURN_SECONDS
 
-    def _turn_tokens(self, model: str) -> int:
+    def _turn_tokens(self, model: str, lane: Lane) -> int:
         """Return the source tokens of the next turn."""
-        return self._speeds[model].turn_tokens(self._turn_seconds)
+        return self._speeds[model, lane].turn_tokens(self._choose_turn_seconds(lane))
 
     def _translate(self, works: list[Work]) -> None:
         """Translate the first part of what these works need, and put the rest back."""
@@ -279,7 +374,8 @@ class Engine:
         unfinished: list[Work] = []
         try:
             if not self._pool.is_loaded(works[0].model):
-                self._queue.close_all()  # else they would keep a model that is unloaded now
+                with self._condition:
+                    self._queue.close_all()  # else they would keep a model that is unloaded now
             self._pool.load(works[0].model)
         except Exception as error:  # no work is the reason, so none is tried alone: loading may take minutes
             message = self._describe_error(error, "the model. Ask for another one")
@@ -289,6 +385,12 @@ class Engine:
         try:
             progressed = self._take_turn(works)
             unfinished = [work for work in works if work.finished < len(work.document) or work not in progressed]
+        except _Interrupted:
+            for work in works:
+                work.close()
+            with self._condition:
+                self._queue.put_back(works, (), 0)  # what is wanted is tried again, or told that the service stops
+            raise
         except Exception as error:  # the engine must outlive any fault
             message = self._describe_error(error)
             for work in works:
@@ -304,27 +406,27 @@ class Engine:
             if work not in unfinished:
                 work.deliver(None)
         with self._condition:
-            self._queue.put_back(unfinished, progressed, self._turn_tokens(works[0].model))
+            self._queue.put_back(unfinished, progressed, self._turn_tokens(works[0].model, works[0].lane))
 
     def _take_turn(self, works: Sequence[Work]) -> list[Work]:
         """Translate together, deliver the parts, and return the works that progressed or had nothing to translate."""
         first = works[0]
         translator = self._pool.load(first.model)
-        started = time.monotonic()  # loading is no measure of speed
         if first.n_best > 1:
             translator = translator.with_search(self._search_for(first.n_best))
-        for work in works:
-            work.prepare(translator)
-        done = [work for work in works if work.resume_point and work.finished == len(work.document)]
-        active = [work for work in works if work not in done]
-        budget = self._turn_tokens(first.model)
-        documents = [work.open(translator, budget) for work in active]
-        before = [work.waiting_tokens() for work in active]
-        parts = translator.translate_next(documents, budget)
-        for part in self._align(translator, active, parts):
-            work = active[part.document]
-            work.resume_point = part.resume_point
-            work.deliver(replace(part, document=0))
+        budget = self._turn_tokens(first.model, first.lane)
+        with self._in_turn(works) as turn:  # loading is no measure of speed
+            for work in works:
+                work.prepare(translator)
+            done = [work for work in works if work.resume_point and work.finished == len(work.document)]
+            active = [work for work in works if work not in done]
+            documents = [work.open(translator, budget) for work in active]
+            before = [work.waiting_tokens() for work in active]
+            parts = translator.translate_next(documents, budget)
+            for part in self._align(translator, active, parts):
+                work = active[part.document]
+                work.resume_point = part.resume_point
+                work.deliver(replace(part, document=0))
         # A turn may end within a long sentence, whose work progresses without a part.
         done += [
             work
@@ -335,8 +437,8 @@ class Engine:
             raise RuntimeError("nothing was translated")
         tokens = sum(before) - sum(work.waiting_tokens() for work in active)
         with self._condition:
-            self._last_speed = self._speeds[first.model]
-            self._last_speed.add(tokens, time.monotonic() - started, self._turn_seconds)
+            self._last_speed = self._speeds[first.model, first.lane]
+            self._last_speed.add(tokens, turn.elapsed, turn.seconds)
             self._batches, self._batch_tokens, self._batch_fill = self._batches + 1, tokens, min(tokens / budget, 1.0)
         return done
 
@@ -354,6 +456,20 @@ class Engine:
             _log.warning("words are not aligned: %s", error)
             return checked
 
+    def _answer(self, call: _Call) -> None:
+        """Run a call and pass on its result or error, unless its caller has gone away."""
+        if not call.future.set_running_or_notify_cancel():  # else the result of a cancelled one would be an error here
+            return
+        try:
+            with self._in_turn():
+                result = call.work()
+        except _Interrupted:
+            call.future.set_exception(_stopping_error())
+        except Exception as error:  # the caller gets it
+            call.future.set_exception(error)
+        else:
+            call.future.set_result(result)
+
     def _describe_error(self, error: Exception, needs: str = "this text. Send it in parts") -> str:
         """Return one sentence; log the traceback of a fault of docmt. needs: what takes memory, and what to do."""
         if isinstance(error, DocmtError):
@@ -364,14 +480,8 @@ class Engine:
         return "the service has failed. Its log says why."
 
 
-def _answer(call: _Call) -> None:
-    """Run a call and pass on its result or error, unless its caller has gone away."""
-    if not call.future.set_running_or_notify_cancel():  # else the result of a cancelled one would be an error here
-        return
-    try:
-        call.future.set_result(call.work())
-    except Exception as error:  # the caller gets it
-        call.future.set_exception(error)
+def _stopping_error() -> DocmtError:
+    return DocmtError("the service is stopping. Try again later.")
 
 
 def _check_scores(part: PartialTranslation) -> PartialTranslation:

@@ -6,7 +6,6 @@ That is its size, the name of the host, security headers, the log, metrics, and 
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import logging
 import secrets
@@ -32,6 +31,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
 from docmt.serve.data_directory import hide_folders
 from docmt.serve.document_jobs import DocumentNotReady, NoSuchDocument
+from docmt.serve.job_store import is_disk_full
 
 _log = logging.getLogger(__name__)
 
@@ -420,9 +420,10 @@ def convert_error(error: DocmtError) -> RequestError:
     message = hide_folders(str(error))
     if (seconds := getattr(error, "retry_after", None)) is not None:
         return RequestError(message, 429, {"retry-after": str(max(1, round(seconds)))})
+    if is_disk_full(error):
+        return RequestError("the disk of the server is full: try again later, or tell who runs the server", 507)
     statuses = {NoSuchDocument: 404, DocumentNotReady: 409}
-    is_full = isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
-    return RequestError(message, 507 if is_full else statuses.get(type(error), 422))
+    return RequestError(message, statuses.get(type(error), 422))
 
 
 def log_failure(error: BaseException, id: str) -> None:

@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -297,18 +296,20 @@ async def translate_job(engine: Engine, facts: JobFacts, journal: JobJournal, on
 
 def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan) -> Work:
     """Start the translation of a document, or of its rest. Where too many texts wait, it goes to the lane of jobs."""
-    submit = partial(
-        engine.submit,
+    lane = choose_lane(facts)
+    if lane == "interactive":
+        try:
+            engine.check_room(facts.model)
+        except Overloaded:
+            lane = "jobs"
+    return engine.submit(
         facts.model,
         plan.source,
         align=lambda position: position + plan.shift in journal.contents.aligned,
         resume_point=plan.resume_point,
         targets=plan.targets,
+        lane=lane,
     )
-    try:
-        return submit(lane=choose_lane(facts))
-    except Overloaded:
-        return submit(lane="jobs")
 
 
 async def _write_parts(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 import shutil
 import sqlite3
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,11 +25,13 @@ ACTIVE: tuple[JobState, ...] = ("queued", "running")
 WORK_PREFIX = "work."
 """Beginning of the names of folders, in that of a job, in which a file is being written."""
 _ID_BYTES = 16
+_PROBE_BYTES = 2**16
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS jobs (
         number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL, status TEXT NOT NULL,
         created REAL NOT NULL, changed REAL NOT NULL, finished INTEGER NOT NULL, edited INTEGER NOT NULL,
-        error TEXT NOT NULL, facts TEXT NOT NULL
+        error TEXT NOT NULL, facts TEXT NOT NULL,
+        crashes INTEGER NOT NULL DEFAULT 0, unwanted INTEGER NOT NULL DEFAULT 0
     )
 """
 
@@ -69,6 +72,10 @@ class JobRecord:
     edited: int
     error: str
     facts: JobFacts
+    crashes: int
+    """processes in succession that died while they ran it, before any progress"""
+    unwanted: bool
+    """whether the command line asks for its end"""
 
     def to_json(self) -> dict[str, Any]:
         """Return what the owner may see, with times in ISO 8601 (UTC)."""
@@ -96,11 +103,23 @@ class JobStore:
         self._locks = ExitStack()
         self._connection: sqlite3.Connection | None = None
 
+    def attach(self) -> None:
+        """Open the table beside a server that may be running, for `list_jobs` and `ask_to_cancel`."""
+        if not self._path.is_file():
+            raise DocmtError(f"{self._data} has no documents: name the directory of the service with --data")
+        try:
+            self._connection = sqlite3.connect(self._path, isolation_level=None)
+            self._locks.callback(self._connection.close)
+            prepare_database(self._connection, self._path, _SCHEMA)
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        self._connection.row_factory = sqlite3.Row
+
     def open(self) -> None:
         """Lock the directory for this process, and prepare the jobs that a killed process left.
 
-        Running jobs are queued again. Expired jobs, folders without a job and unfinished files are removed. Raises
-        DocmtError if another server uses the directory, and if it cannot be written.
+        Running jobs are queued again, and their crashes counted. Expired jobs, folders without a job and unfinished
+        files are removed. Raises DocmtError if another server uses the directory, and if it cannot be written.
         """
         try:
             make_private(self._data, self._path)
@@ -115,7 +134,7 @@ class JobStore:
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("UPDATE jobs SET status = 'queued' WHERE status = 'running'")
+            connection.execute("UPDATE jobs SET status = 'queued', crashes = crashes + 1 WHERE status = 'running'")
         except (sqlite3.Error, DocmtError) as error:
             self._locks.close()
             if isinstance(error, DocmtError):
@@ -124,6 +143,10 @@ class JobStore:
         self._connection = connection
         self.remove_expired()
         self._remove_orphans()
+
+    def queue_running(self) -> None:
+        """Queue the running jobs for the next process, before a stop that is no crash."""
+        self._execute("UPDATE jobs SET status = 'queued', crashes = 0 WHERE status = 'running'")
 
     def close(self) -> None:
         """Close the table and release the directory."""
@@ -157,7 +180,24 @@ class JobStore:
 
     def list_queued(self) -> list[JobRecord]:
         """Return the queued jobs, oldest first."""
-        rows = self._execute("SELECT * FROM jobs WHERE status = 'queued' ORDER BY number").fetchall()
+        return self._list("WHERE status = 'queued'")
+
+    def list_jobs(self) -> list[JobRecord]:
+        """Return all jobs, oldest first."""
+        return self._list("")
+
+    def list_unwanted(self) -> list[JobRecord]:
+        """Return the jobs that are to be cancelled."""
+        return self._list("WHERE unwanted AND status IN (?, ?)", ACTIVE)
+
+    def ask_to_cancel(self, id: str) -> None:
+        """Ask the server, now or at its next start, to cancel a job. Raises DocmtError if none of this id is active."""
+        changed = self._execute("UPDATE jobs SET unwanted = 1 WHERE id = ? AND status IN (?, ?)", (id, *ACTIVE))
+        if not changed.rowcount:
+            raise DocmtError(f"no document {id} waits or is translated. List them, and name one of these.")
+
+    def _list(self, condition: str, values: tuple[str, ...] = ()) -> list[JobRecord]:
+        rows = self._execute(f"SELECT * FROM jobs {condition} ORDER BY number", values).fetchall()
         return [self._read_row(row) for row in rows]
 
     def update(
@@ -166,9 +206,13 @@ class JobStore:
         """Change the state of a job, durably. None: as it is."""
         self._execute(
             "UPDATE jobs SET status = ?, changed = ?, finished = coalesce(?, finished), edited = coalesce(?, edited),"
-            " error = ? WHERE id = ?",
-            (status, time.time(), finished, edited, error, id),
+            " error = ?, crashes = crashes * ?, unwanted = unwanted * ? WHERE id = ?",
+            (status, time.time(), finished, edited, error, *[status in ACTIVE] * 2, id),
         )
+
+    def note_progress(self, id: str, finished: int) -> None:
+        """Note that a job goes on: it does not bring the server down."""
+        self._execute("UPDATE jobs SET finished = ?, crashes = 0 WHERE id = ?", (finished, id))
 
     def count_active(self, owner: str) -> int:
         """Return the number of jobs of an owner that are not at their end."""
@@ -180,9 +224,9 @@ class JobStore:
         return dict(map(tuple, self._execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall()))
 
     def delete(self, id: str) -> None:
-        """Remove a job and its files."""
-        self._execute("DELETE FROM jobs WHERE id = ?", (id,))
+        """Remove a job and its files: these first, since a full disk has no room for the change of the table."""
         shutil.rmtree(self.folder(id), ignore_errors=True)
+        self._execute("DELETE FROM jobs WHERE id = ?", (id,))
 
     def remove_expired(self) -> list[str]:
         """Remove jobs that ended too long ago. Return their ids."""
@@ -191,6 +235,17 @@ class JobStore:
         for row in rows:
             self.delete(row["id"])
         return [row["id"] for row in rows]
+
+    def check_room(self) -> None:
+        """Raise DocmtError unless the directory can be written, and the disk has room."""
+        probe = self._spool / "probe"
+        try:
+            probe.write_bytes(bytes(_PROBE_BYTES))
+        except OSError as error:
+            raise write_error(self._data, error) from error
+        finally:
+            with suppress(OSError):
+                probe.unlink(missing_ok=True)
 
     def _remove_orphans(self) -> None:
         known = {row["id"] for row in self._execute("SELECT id FROM jobs", ()).fetchall()}
@@ -219,6 +274,14 @@ class JobStore:
 
     def _error(self, error: sqlite3.Error) -> DocmtError:
         return DocmtError(f"{self._path} cannot be used ({error}): free space, or move it away")
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Return whether an error, or one behind it, is that of a full disk."""
+    if isinstance(error, sqlite3.Error):
+        return error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return is_full or (error is not None and is_disk_full(error.__cause__))
 
 
 def move_file(source: Path, target: Path) -> None:

@@ -268,6 +268,8 @@ async def translate_items(
         return [rows for submission in submissions for rows in await submission.collect()]
 
     try:
+        for model in {*models[: len(groups)]} - {""}:
+            engine.check_room(model)
         for model, group in zip(models, groups, strict=False):  # one document has one model
             submissions.append(_submit(engine, model, group, options))
         return await until_disconnected(request, collect())
@@ -278,7 +280,7 @@ async def translate_items(
 
 
 def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions) -> _Submission:
-    """Start the translation of items that are one document. Raises Overloaded.
+    """Start the translation of items that are one document.
 
     A context that the model does not read is left out, which saves its translation.
     """

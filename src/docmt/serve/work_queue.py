@@ -21,7 +21,6 @@ LANES: tuple[Lane, ...] = ("interactive", "jobs")
 MAX_ALTERNATIVES = 10
 """Further translations of a sentence that a request may ask for."""
 _CHARACTERS_PER_TOKEN = 3  # of texts that are not tokenized yet
-_INTERACTIVE_SHARE = 4  # turns of the interactive lane for one of the other, where both have work for whole turns
 
 
 class Work:
@@ -128,7 +127,6 @@ class WorkQueue:
     def __init__(self) -> None:
         self._lanes: dict[Lane, deque[Work]] = {lane: deque() for lane in LANES}
         self._tokens: dict[Lane, int] = dict.fromkeys(LANES, 0)  # with those of cancelled works
-        self._turns_without_jobs = 0
 
     def __bool__(self) -> bool:
         """Return whether anything waits."""
@@ -139,17 +137,17 @@ class WorkQueue:
         self._lanes[work.lane].append(work)
         self._tokens[work.lane] += work.waiting_tokens()
 
-    def take(self, budget: Callable[[str], int]) -> list[Work]:
-        """Remove and return the works of the next turn, of one model and n_best; empty: nothing waits.
-
-        The interactive lane comes first, and other works fill the rest of the budget. After four turns without them,
-        these come first once. budget: source tokens of a turn, by model.
-        """
+    def list_waiting(self, lanes: Sequence[Lane] = LANES) -> list[Lane]:
+        """Return those of the lanes in which something waits. Cancelled works are removed."""
         self.drop_cancelled()
-        lanes = list(LANES)
-        if self._turns_without_jobs >= _INTERACTIVE_SHARE and self._lanes["jobs"]:
-            lanes.reverse()
-        waiting = [work for lane in lanes for work in self._lanes[lane]]
+        return [lane for lane in lanes if self._lanes[lane]]
+
+    def take(self, lane: Lane, budget: Callable[[str, Lane], int]) -> list[Work]:
+        """Remove and return the works of the next turn of a lane, of one model and n_best; empty: nothing waits.
+
+        budget: source tokens of a turn, by model and lane.
+        """
+        waiting = [work for work in self._lanes[lane] if not work.is_cancelled]
         if not waiting:
             return []
         first, taken, tokens = waiting[0], list[Work](), 0
@@ -157,11 +155,11 @@ class WorkQueue:
             if (work.model, work.n_best) == (first.model, first.n_best):
                 taken.append(work)
                 tokens += max(work.waiting_tokens(), 1)
-                if tokens >= budget(first.model):
+                if tokens >= budget(first.model, lane):
                     break
         for work in taken:
-            self._lanes[work.lane].remove(work)
-            self._tokens[work.lane] -= work.waiting_tokens()
+            self._lanes[lane].remove(work)
+            self._tokens[lane] -= work.waiting_tokens()
         return taken
 
     def put_back(self, works: Sequence[Work], progressed: Sequence[Work], turn_tokens: int) -> None:
@@ -170,8 +168,6 @@ class WorkQueue:
         A work that will fit into the next turn goes to the front, too: a short text that a turn cut in two does not
         wait for all others again.
         """
-        served = {work.lane for work in progressed}
-        self._turns_without_jobs = 0 if "jobs" in served else self._turns_without_jobs + 1
         for work in reversed(works):
             if work not in progressed or work.waiting_tokens() <= turn_tokens // 2:
                 self._lanes[work.lane].appendleft(work)

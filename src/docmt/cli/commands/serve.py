@@ -7,6 +7,7 @@ can reach the server, unless --host names another address, together with --open 
 usage:
     [MODEL ...] [options]
     --create-key NAME [options]
+    --list-jobs [--data DIR]
 
 examples:
     docmt serve en-fr
@@ -20,10 +21,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -82,6 +84,10 @@ class ServeOptions(ProtectOptions):
     """list ids, dates, last uses, limits and names of the keys, and exit"""
     revoke_key: str = option("", metavar="ID")
     """delete a key, and exit"""
+    list_jobs: bool = False
+    """list documents (id, name, state, progress, key, age), also of a server that runs, and exit"""
+    cancel_job: str = option("", metavar="ID")
+    """stop the translation of a document, also of a server that runs, and exit"""
     device: str = "auto"
     """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
@@ -101,6 +107,8 @@ def run(arguments: Sequence[str]) -> int:
     data = Path(options.data).absolute() if options.data else default_data()
     if options.create_key or options.list_keys or options.revoke_key:
         return _manage_keys(options, data)
+    if options.list_jobs or options.cancel_job:
+        return _manage_jobs(options, data)
     try:
         return _serve(options, data)
     except ModuleNotFoundError as error:
@@ -146,6 +154,22 @@ def _check_service(options: ServeOptions, data: Path) -> None:
         owner = (jobs if jobs.exists() else data).stat().st_uid
         if user >= 0 and owner != (keys.stat().st_uid if keys.exists() else user):
             raise DocmtError(f"user {owner} of {data} could not read the keys: run docmt serve as that user")
+
+
+def _manage_jobs(options: ServeOptions, data: Path) -> int:
+    from docmt.serve.job_store import JobStore
+
+    store = JobStore(data, 0.0)
+    store.attach()
+    if options.cancel_job:
+        store.ask_to_cancel(options.cancel_job)
+    for job in store.list_jobs() if options.list_jobs else ():
+        age = timedelta(seconds=round(time.time() - job.created))
+        state = "cancelled" if job.unwanted else job.status
+        progress = f"{job.finished}/{job.facts.sentences}"
+        print(job.id, job.facts.name, state, progress, job.owner or "-", age, sep="\t")
+    store.close()
+    return 0
 
 
 def _serve(options: ServeOptions, data: Path) -> int:

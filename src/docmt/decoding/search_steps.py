@@ -1,0 +1,27 @@
+"""What a caller does between the steps of a search: stop it, or do something that cannot wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_CALL: ContextVar[Callable[[], None]] = ContextVar("between_steps", default=lambda: None)
+
+
+@contextmanager
+def calling_between_steps(call: Callable[[], None]) -> Iterator[None]:
+    """Let searches, scoring and alignment in this context make a call between their steps and batches.
+
+    The call may translate with the same model. An exception that is no DocmtError ends the search and is passed on.
+    """
+    token = _CALL.set(call)
+    try:
+        yield
+    finally:
+        _CALL.reset(token)
+
+
+def between_steps() -> None:
+    """Make the caller's call, if any."""
+    _CALL.get()()
