@@ -120,7 +120,7 @@ def test_the_longest_waiting_connection_ends_if_there_are_too_many(server, monke
 def test_the_bound_leaves_files_for_the_work(monkeypatch):
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (128, 128))
-    assert connections.max_connections() == 64
+    assert connections.max_connections() == 28
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, 0))
     assert connections.max_connections() == 512
 

@@ -16,7 +16,7 @@ BODY_SECONDS = 60.0
 BODY_BYTES = 6_000
 """Of this part, if it is not the last."""
 MAX_CONNECTIONS = 512
-_FILES = 64
+_FILES = 100
 """That the process opens for its work, about."""
 
 
