@@ -21,8 +21,9 @@ from docmt.documents import Document
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Group, Hierarchical
 from docmt.serve import engine as engine_module
+from docmt.serve import model_pool
 from docmt.serve.engine import Engine, Overloaded, UnknownModel
-from docmt.serve.model_pool import estimate_bytes
+from docmt.serve.model_pool import ModelNotLoaded, estimate_bytes
 from docmt.serve.work_queue import WorkQueue
 from docmt.text import BpeTokenizer
 
@@ -376,24 +377,79 @@ def test_one_fault_does_not_reach_others(models, monkeypatch, caplog):
     assert "a fault in the engine" in caplog.text
 
 
-def test_a_model_that_cannot_be_loaded_is_tried_once_a_turn(models, monkeypatch):
-    loads = []
+def test_a_model_that_cannot_be_loaded_is_tried_once_a_turn(models, monkeypatch, caplog):
+    loads, reasons = [], [MemoryError(), DocmtError("/srv/model is damaged"), DocmtError("/srv/model is damaged")]
 
-    def fail(name):
-        loads.append(name)
-        raise MemoryError
+    def fail(path, **settings):
+        loads.append(path.name)
+        raise reasons.pop(0)
 
     async def translate(engine):
         works = [engine.submit("sentence", Document.from_sentences(["It is."])) for _ in range(20)]
         engine.start()
-        return await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
+        errors = await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
+        for ask in (engine.submit("sentence", SHORT).result(), engine.align("sentence", [("a", "b")])):
+            with pytest.raises(ModelNotLoaded) as error:
+                await ask
+            errors.append(error.value)
+        assert (engine.list_unloadable(), engine.statistics().failed_loads) == (["sentence"], 3)
+        monkeypatch.undo()
+        await engine.submit("sentence", SHORT).result()
+        assert engine.list_unloadable() == []
+        return errors
 
     engine = Engine([str(models["sentence"])], search=SEARCH)
-    monkeypatch.setattr(engine._pool, "load", fail)
+    monkeypatch.setattr(model_pool, "Translator", fail)
     errors = asyncio.run(translate(engine))
     engine.stop()
-    assert {str(error) for error in errors} == {"there is not enough memory for the model. Ask for another one."}
-    assert loads == ["sentence"]
+    message = "the model sentence cannot be loaded now. Try again later, or tell who runs the server."
+    assert {str(error) for error in errors} == {message} and {type(error) for error in errors} == {ModelNotLoaded}
+    assert loads == ["sentence"] * 3
+    assert caplog.messages == [
+        "the model sentence cannot be loaded: there is not enough memory",
+        *["the model sentence cannot be loaded: /srv/model is damaged"] * 2,
+    ]
+
+
+def test_a_model_that_was_damaged_since_the_start(tmp_path):
+    path = save(tmp_path / "model")
+    weights = path / "model.safetensors"
+    whole = weights.read_bytes()
+
+    async def translate(engine):
+        weights.write_bytes(whole[:1000])
+        with pytest.raises(ModelNotLoaded):
+            await engine.submit("model", SHORT).result()
+        weights.write_bytes(whole)
+        return await engine.submit("model", SHORT).result()
+
+    with running(path) as engine:
+        assert len(targets(asyncio.run(translate(engine)))) == 1
+
+
+def test_how_long_texts_wait(models, monkeypatch):
+    """Each since its last turn."""
+    now = 10.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    queue = WorkQueue()
+
+    async def check():
+        nonlocal now
+        engine = Engine([str(models["sentence"])], search=SEARCH)
+        works = [engine.submit("sentence", SHORT) for _ in range(2)]
+        assert engine.statistics().longest_waiting_seconds == {"interactive": 0.0, "jobs": 0.0}
+        for work in works:
+            now += 1.0
+            queue.add(work)
+        now += 1.0
+        assert queue.longest_wait("interactive") == 2.0
+        taken = queue.take("interactive", lambda model, lane: 1)
+        queue.put_back(taken, taken, 0)
+        assert queue.longest_wait("interactive") == 1.0 and queue.longest_wait("jobs") == 0.0
+        works[1].cancel()
+        assert queue.longest_wait("interactive") == 0.0
+
+    asyncio.run(check())
 
 
 def test_scores_that_are_no_numbers_are_errors(models, tmp_path):

@@ -15,6 +15,7 @@ from service_fixtures import ListedModel, ServiceEngine, expect, parse_events, r
 
 from docmt.core.errors import DocmtError
 from docmt.serve.access_keys import AccessKeys, KeyLimits
+from docmt.serve.model_pool import ModelNotLoaded
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -131,6 +132,32 @@ def test_an_engine_that_is_full_says_when_to_come_again(client):
     answer = client.post("/v1/translate", json={"text": "One cat."})
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
     assert answer.json() == {"error": "too much waits"}
+
+
+def test_readiness(client, monkeypatch):
+    """Of the thread that translates, the data directory, and the models."""
+    ready = {"status": "ok", "engine": True, "data": True, "models": {"fake": True, "back": True}}
+    assert (client.get("/health/ready").status_code, client.get("/health/ready").json()) == (200, ready)
+
+    def check(**changes):
+        answer = client.get("/health/ready")
+        assert (answer.status_code, answer.json()) == (503, ready | {"status": "failing"} | changes)
+        assert client.get("/health").json() == {"status": "ok"}
+
+    client.engine.unloadable = ["back"]
+    check(models={"fake": True, "back": False})
+    client.engine.unloadable = []
+    client.engine.is_started = False
+    check(engine=False)
+    client.engine.is_started = True
+    monkeypatch.setattr(client.state.jobs, "find_fault", lambda: DocmtError("the disk is full"))
+    check(data=False)
+
+
+def test_a_model_that_cannot_be_loaded(client):
+    client.engine.refusals = [ModelNotLoaded("the model fake cannot be loaded now. Try again later.")]
+    answer = client.post("/v1/translate", json={"text": "One cat."})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
 
 
 def test_models_languages_health_metrics_and_description(client):
@@ -280,7 +307,7 @@ def test_keys_are_asked_for_everywhere_and_owners_see_their_documents_only(tmp_p
     (one, _), (other, _) = keys.create("one"), keys.create("other")
     first, second = ({"authorization": f"Bearer {key}"} for key in (one, other))
     with running_service(tmp_path, keys=keys) as client:
-        public = {"/", "/page/{name}", "/health", "/openapi.json", "/languages", "/frontend/settings"}
+        public = {"/", "/page/{name}", "/health", "/health/ready", "/openapi.json", "/languages", "/frontend/settings"}
         public |= {"/download_file/{id}/{name}", "/v2/glossaries", "/v3/glossaries"}
         for route in client.app.routes:
             if route.path not in public:

@@ -439,10 +439,10 @@ class DocumentJobs:
                 if not is_disk_full(error):
                     raise
                 _log.error("%s", error)
-            while is_disk_full(self._find_fault()):
+            while is_disk_full(self.find_fault()):
                 await asyncio.sleep(_WATCH_SECONDS)
 
-    def _find_fault(self) -> DocmtError | None:
+    def find_fault(self) -> DocmtError | None:
         """Return why the data directory cannot be written, or None."""
         try:
             return self._store.check_room()

@@ -54,7 +54,7 @@ _KINDS = {bool: "true or false", dict: "an object", list: "a list", type(None): 
 
 
 class RequestError(DocmtError):
-    """A request that is refused. status: of HTTP, 400 to 499. headers: of the answer."""
+    """A request that is refused. status: of HTTP, 400 to 507. headers: of the answer."""
 
     def __init__(self, message: str, status: int = 400, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -343,7 +343,7 @@ def convert_error(error: DocmtError) -> RequestError:
     if isinstance(error, RequestError):
         return error
     if (seconds := getattr(error, "retry_after", None)) is not None:
-        return RequestError(str(error), 429, {"retry-after": str(max(1, round(seconds)))})
+        return RequestError(str(error), getattr(error, "status", 429), {"retry-after": str(max(1, round(seconds)))})
     if is_disk_full(error):
         return RequestError("the disk of the server is full: try again later, or tell who runs the server", 507)
     statuses = {NoSuchDocument: 404, DocumentNotReady: 409}

@@ -145,6 +145,19 @@ async def check_health(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
+async def check_readiness(request: Request) -> Response:
+    """Say whether texts and documents can be translated: the status is 503 if something is in the way."""
+    state = get_state(request)
+    unloadable = state.engine.list_unloadable()
+    checks = {
+        "engine": state.engine.is_alive,
+        "data": await asyncio.to_thread(state.jobs.find_fault) is None,
+        "models": {each.name: each.name not in unloadable for each in state.engine.describe_models()},
+    }
+    is_ready = checks["engine"] and checks["data"] and not unloadable
+    return JSONResponse({"status": "ok" if is_ready else "failing"} | checks, 200 if is_ready else 503)
+
+
 async def show_metrics(request: Request) -> Response:
     """Return the metrics for Prometheus."""
     state = get_state(request)
@@ -339,6 +352,7 @@ ROUTES = [
     Route("/v1/models", list_models),
     Route("/v1/languages", list_languages),
     Route("/health", check_health),
+    Route("/health/ready", check_readiness),
     Route("/metrics", show_metrics),
     Route("/openapi.json", show_description),
     Route("/v1/documents", create_document, methods=["POST"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
@@ -41,7 +42,7 @@ class Work:
         self.resume_point, self.targets = resume_point, targets
         self.prepared: PreparedDocument | None = None
         self._open: OpenDocument | None = None
-        self.is_cancelled = False
+        self.is_cancelled, self.waiting_since = False, time.monotonic()
         costs = [len(sentence) // _CHARACTERS_PER_TOKEN + NUM_BOUNDARY_TOKENS for sentence in document.sentences]
         self._cumulative = [0, *accumulate(costs)]
         self._loop, self._results = asyncio.get_running_loop(), asyncio.Queue[PartialTranslation | DocmtError | None]()
@@ -134,6 +135,7 @@ class WorkQueue:
 
     def add(self, work: Work) -> None:
         """Add a work at the end of its lane."""
+        work.waiting_since = time.monotonic()
         self._lanes[work.lane].append(work)
         self._tokens[work.lane] += work.waiting_tokens()
 
@@ -203,6 +205,11 @@ class WorkQueue:
     def count_tokens(self, lane: Lane) -> int:
         """Return the source tokens that wait in a lane, about."""
         return sum(work.waiting_tokens() for work in self._lanes[lane] if not work.is_cancelled)
+
+    def longest_wait(self, lane: Lane) -> float:
+        """Return the seconds that a work of a lane waits for its first or next turn, at most."""
+        started = [work.waiting_since for work in self._lanes[lane] if not work.is_cancelled]
+        return time.monotonic() - min(started) if started else 0.0
 
     def count_sentences(self, lane: Lane) -> int:
         """Return the sentences that wait in a lane."""
