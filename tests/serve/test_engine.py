@@ -511,6 +511,42 @@ def test_the_bytes_of_a_model_are_those_of_its_precision(tmp_path, precision):
     assert measured == pytest.approx(estimate, rel=0.15)
 
 
+def test_owners_take_turns(models):
+    """Whoever has many texts waits for their own; a rest that fits into the next turn is the next."""
+    engine, queue = Engine([str(models["sentence"])]), WorkQueue()
+
+    async def take_all():
+        for owner in "aaaaabbc":
+            queue.add(engine.submit("sentence", SHORT, owner=owner))
+        order = []
+        while works := queue.take("interactive", lambda model, lane: 1):
+            order += [work.owner for work in works]
+            if len(order) == 2:
+                queue.put_back(works, (), 1)  # it was interrupted, and is the next one
+        return "".join(order)
+
+    assert asyncio.run(take_all()) == "abbcabaaa"
+
+
+def test_who_has_less_than_a_fair_share_is_let_in(models):
+    engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
+
+    async def check():
+        for _ in range(40):
+            engine.submit("sentence", SHORT, owner="a")
+        engine.check_room("sentence", "b")
+        with pytest.raises(Overloaded):
+            engine.check_room("sentence", "a")
+        engine.submit("sentence", SHORT, owner="b")
+        engine.check_room("sentence", "b")
+        for _ in range(40):
+            engine.submit("sentence", SHORT, owner="b")
+        with pytest.raises(Overloaded):
+            engine.check_room("sentence", "b")
+
+    asyncio.run(check())
+
+
 def test_a_turn_is_of_one_lane(models):
     """Who was served goes to the end; a rest that fits into the next turn is the next."""
     engine, queue, order = Engine([str(models["sentence"])]), WorkQueue(), []

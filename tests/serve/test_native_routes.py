@@ -336,6 +336,34 @@ def test_limits_of_a_key(tmp_path):
         assert [answer.status_code for answer in codes] == [200, 429] and int(codes[1].headers["retry-after"]) >= 1
 
 
+def test_what_counts_as_translated(tmp_path, monkeypatch):
+    """Alternatives and what is translated again, not what a user writes: that is never refused."""
+    keys = AccessKeys(tmp_path)
+    secret, _ = keys.create("one", KeyLimits(characters_per_minute=1000))
+    headers = {"authorization": f"Bearer {secret}"}
+    with running_service(tmp_path, keys=keys) as client:
+        text = f"{'x' * 400}.\n{'y' * 100}.\n{'z' * 600}."
+        id = client.post("/v1/documents", json={"text": text}, headers=headers).json()["id"]
+        client.get(f"/v1/documents/{id}/events", headers=headers)
+        counted, take = [], keys.take_characters
+        monkeypatch.setattr(keys, "take_characters", lambda key, count: counted.append(count))
+
+        def call(path, **values):
+            path = f"/v1/documents/{id}/sentences/{path}"
+            return (
+                client.post(path, json=values, headers=headers) if values else client.get(path, headers=headers)
+            ).status_code
+
+        assert call("1", target="a") == call("1/alternatives") == call("0", target="b", retranslate=True) == 200
+        client.get(f"/v1/documents/{id}/events", headers=headers)
+        assert call("2", target="c", retranslate=True) == 200
+        assert counted == [101, 601, 0]
+        assert call("9/alternatives") == call("9", target="c", retranslate=True) == 422
+        monkeypatch.setattr(keys, "take_characters", take)
+        assert call("2", target="d") == 200
+        assert call("1/alternatives") == call("0", target="b", retranslate=True) == 429
+
+
 def test_a_client_that_goes_away_cancels_its_work(tmp_path):
     async def scenario(client):
         body = json.dumps({"text": "One. Two."}).encode()

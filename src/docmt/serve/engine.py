@@ -247,25 +247,30 @@ class Engine:
         align: bool | Callable[[int], bool] = False,
         resume_point: ResumePoint | None = None,
         targets: Sequence[str] = (),
+        owner: str = "",
     ) -> Work:
         """Return the work of translating a document; call inside of the event loop.
 
         align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
         interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
-        these. Raises DocmtError for a beam too wide.
+        these. owner: id of a key; owners take turns. Raises DocmtError for a beam too wide.
         """
         self._search_for(n_best)
-        work = Work(model, document, lane, n_best, align, resume_point, targets)
+        work = Work(model, document, lane, n_best, align, resume_point, targets, owner)
         with self._condition:
             self._queue.add(work)
             self._condition.notify()
         return work
 
-    def check_room(self, model: str) -> None:
-        """Raise Overloaded when too many short texts wait, before those of a request are submitted."""
+    def check_room(self, model: str, owner: str = "") -> None:
+        """Raise Overloaded when too many short texts wait, before those of a request are submitted.
+
+        An owner with less than a fair share of them is let in.
+        """
         with self._condition:
             speed = self._speeds[model, "interactive"].full_speed or _UNKNOWN_SPEED
-            if self._queue.is_above("interactive", self._max_waiting_seconds * speed):
+            is_full = self._queue.is_above("interactive", self._max_waiting_seconds * speed)
+            if is_full and self._queue.count_share("interactive", owner) >= 1:
                 seconds = math.ceil(self._queue.count_tokens("interactive") / speed)
                 raise Overloaded("too many texts are waiting. Try again later.", seconds)
 

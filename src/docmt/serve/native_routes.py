@@ -261,8 +261,11 @@ async def edit_sentence(request: Request) -> Response:
     if "target" not in values.fields:
         raise RequestError("target is missing: send the new translation of the sentence")
     target = " ".join(values.text("target").split())
-    state.take_texts(request, [target])
-    status = await state.jobs.edit(id, owner, _number(request), target, values.switch("retranslate"))
+    state.check_texts([target])
+    number, retranslate = _number(request), values.switch("retranslate")
+    if retranslate:  # what the user writes is no translation
+        state.take_characters(request, state.jobs.count_after(id, owner, number))
+    status = await state.jobs.edit(id, owner, number, target, retranslate)
     return JSONResponse(status.to_json())
 
 
@@ -271,7 +274,9 @@ async def list_alternatives(request: Request) -> Response:
     state, owner, id = _identify(request)
     values = await read_values(request, state.config.max_body_bytes)
     count = values.whole("count", 1, MAX_ALTERNATIVES, 5)
-    work = state.jobs.alternatives(id, owner, _number(request), count)
+    number = _number(request)
+    state.take_characters(request, state.jobs.count_sentence(id, owner, number))
+    work = state.jobs.alternatives(id, owner, number, count)
     return JSONResponse({"alternatives": await until_disconnected(request, work)})
 
 
