@@ -528,6 +528,26 @@ def test_owners_take_turns(models):
     assert asyncio.run(take_all()) == "abbcabaaa"
 
 
+def test_a_slow_book_is_no_reason_to_refuse_a_list(models):
+    """The speed of documents says nothing of short texts, and an empty queue takes every request."""
+    texts = [Document.from_sentences(["Anna bought an old house near the old house. " * 4]) for _ in range(20)]
+
+    async def check(engine):
+        await engine.submit("sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
+        assert engine._speeds["sentence", "jobs"].tokens_per_second > 0
+        engine._speeds["sentence", "jobs"].full_speed = 10.0
+        for _ in range(2):
+            engine.check_room("sentence")
+            works = [engine.submit("sentence", text) for text in texts]
+            engine.check_room("sentence")
+            await asyncio.gather(*(work.result() for work in works))
+        engine._speeds["sentence", "interactive"].full_speed = 10.0
+        engine.check_room("sentence")
+
+    with running(models["sentence"]) as engine:
+        asyncio.run(check(engine))
+
+
 def test_who_has_less_than_a_fair_share_is_let_in(models):
     engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
 
