@@ -12,7 +12,7 @@ from fake_engine import FakeEngine
 
 from docmt.cli.commands import serve
 from docmt.core.errors import DocmtError
-from docmt.serve import job_journal
+from docmt.serve import document_jobs, job_journal
 from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, DocumentOptions, JobConfig, NoSuchDocument
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
@@ -680,28 +680,69 @@ def test_jobs_are_listed_and_cancelled_from_elsewhere(tmp_path, capsys):
     async def scenario():
         engine = FakeEngine(step=1, hold=3)
         async with running(engine, data, JobConfig(active=1)) as jobs:
-            ids = [(await create(jobs, tmp_path, name=f"{name}.txt", owner=name)).id for name in ("anna", "bob")]
-            third = (await create(jobs, tmp_path)).id
+            ids = [(await create(jobs, tmp_path, name=name, owner="anna")).id for name in ("a.txt", "b.txt")]
+            third = (await create(jobs, tmp_path, owner="anna")).id
             while list_rows()[0][3] != "3/7":
                 await asyncio.sleep(0.05)
             assert [row[:5] for row in list_rows()] == [
-                [ids[0], "anna.txt", "running", "3/7", "anna"],
-                [ids[1], "bob.txt", "queued", "0/7", "bob"],
-                [third, "text.txt", "queued", "0/7", "-"],
+                [ids[0], "a.txt", "running", "3/7", "anna"],
+                [ids[1], "b.txt", "queued", "0/7", "anna"],
+                [third, "text.txt", "queued", "0/7", "anna"],
             ]
             for id in ids:
                 assert serve.run(["--cancel-job", id, "--data", str(data)]) == 0
             engine.hold = 4
-            for id, name in zip(ids, ("anna", "bob"), strict=True):
-                events = await asyncio.wait_for(follow(jobs, id, owner=name), 10)
+            for id in ids:
+                events = await asyncio.wait_for(follow(jobs, id, owner="anna"), 10)
                 assert events[-1].data["status"] == "cancelled"
             with pytest.raises(DocmtError, match=r"no document .* waits or is translated"):
                 serve.run(["--cancel-job", ids[0], "--data", str(data)])
         assert serve.run(["--cancel-job", third, "--data", str(data)]) == 0
         assert [row[2] for row in list_rows()] == ["cancelled"] * 3
         async with running(engine, data) as jobs:
-            assert (await follow(jobs, third))[-1].data["status"] == "cancelled"
+            assert (await follow(jobs, third, owner="anna"))[-1].data["status"] == "cancelled"
 
     asyncio.run(scenario())
     with pytest.raises(DocmtError, match="has no documents"):
         serve.run(["--list-jobs", "--data", str(tmp_path)])
+
+
+def test_owners_take_turns_with_their_documents(tmp_path):
+    """One with many files does not hold up the others: neither in the queue nor in the engine."""
+
+    async def scenario():
+        engine = FakeEngine(step=1, hold=0)
+        async with running(engine, tmp_path / "data", JobConfig(active=2)) as jobs:
+            owners = ["anna"] * 6 + ["bob"] * 3 + ["carla"] * 2
+            ids = [(await create(jobs, tmp_path, f"{n}. One.", owner=owner)).id for n, owner in enumerate(owners)]
+            while len(engine.requests) < 6:
+                await asyncio.sleep(0.01)
+            assert [request[3]["owner"] for request in engine.requests] == ["anna"] * 2 + ["bob"] * 2 + ["carla"] * 2
+            engine.hold = 1000
+            for id, owner in zip(ids, owners, strict=True):
+                assert (await follow(jobs, id, owner=owner))[-1].data["status"] == "done"
+
+    asyncio.run(scenario())
+
+
+def test_waiting_owners_take_turns():
+    async def take_all():
+        queue, order = document_jobs._JobQueue(1), []
+        for owner, id in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("b", "b2"), ("c", "c1")]:
+            queue.put(owner, id)
+
+        async def run():
+            while True:
+                async with queue.take() as id:
+                    order.append(id)
+                    await asyncio.sleep(0)
+
+        tasks = [asyncio.create_task(run()) for _ in range(2)]
+        while len(order) < 6:
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        return order
+
+    order = asyncio.run(take_all())
+    assert order[:3] == ["a1", "b1", "c1"] and order.index("b2") < order.index("a3")

@@ -29,7 +29,7 @@ _MAX_NAME = 100
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS keys (
         id TEXT PRIMARY KEY, hash TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL, limits TEXT NOT NULL,
-        used REAL NOT NULL DEFAULT 0
+        used REAL NOT NULL DEFAULT 0, remaining REAL, counted REAL NOT NULL DEFAULT 0
     )
 """
 
@@ -72,9 +72,9 @@ class AccessKey:
 
 
 class AccessKeys:
-    """The keys of a data directory, and the budgets of this process."""
+    """The keys of a data directory, and their budgets."""
 
-    def __init__(self, data: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, data: Path, clock: Callable[[], float] = time.time) -> None:
         """clock: seconds, for budgets. Raises DocmtError if the table cannot be opened."""
         self._path, self._clock = data / "keys.sqlite", clock
         self._budgets: dict[str, tuple[float, float]] = {}  # characters that are left, and when
@@ -122,13 +122,23 @@ class AccessKeys:
         if not rate:
             return
         now = self._clock()
-        left, then = self._budgets.get(key.id, (float(rate), now))
-        left = min(rate, left + (now - then) * rate / _SECONDS)
+        left, then = self._budgets.get(key.id) or self._read_budget(key)
+        left = min(rate, left + max(now - then, 0) * rate / _SECONDS)
         if left <= 0:
             seconds = math.floor(-left * _SECONDS / rate) + 1
             message = f"this key may translate {rate:,} characters a minute. Try again in {seconds} seconds."
             raise LimitReached(message, seconds)
         self._budgets[key.id] = left - count, now
+        if count:
+            values = (left - count, now, key.id)
+            with suppress(DocmtError):  # such as a full disk
+                self._execute("UPDATE keys SET remaining = ?, counted = ? WHERE id = ?", values)
+
+    def _read_budget(self, key: AccessKey) -> tuple[float, float]:
+        """Return the characters that were left of an earlier process, and when."""
+        query = "SELECT coalesce(remaining, ?), counted FROM keys WHERE id = ?"
+        rows = self._execute(query, (key.limits.characters_per_minute, key.id))
+        return rows[0] if rows else (key.limits.characters_per_minute, 0.0)  # it was revoked
 
     def _read(self) -> list[tuple[str, AccessKey]]:
         rows = self._execute("SELECT hash, id, name, created, limits, used FROM keys ORDER BY created, id")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 _MAX_IDLE = 16
 """Jobs that stay in memory though nothing works on them."""
+_ACTIVE_OWNERS = 4
+"""Owners who can have all the jobs of a lane at once that one may have."""
 _SWEEP_SECONDS = 60
 _WATCH_SECONDS = 1.0
 """How soon the server sees what the command line asks for."""
@@ -60,7 +62,7 @@ class JobConfig:
     """hours from the end of a job, or its last edit, until it is removed"""
     max_file_bytes: int = 50 * 2**20
     active: int = 4
-    """short jobs that are translated at once, and long ones; the others wait"""
+    """short jobs of an owner that are translated at once, and long ones; the others wait"""
     files: FileLimits = field(default_factory=FileLimits)
 
 
@@ -106,6 +108,38 @@ class _Job:
         changed.set()
 
 
+class _JobQueue:
+    """Jobs of a lane that wait. Owners take turns, and of each a few run at once."""
+
+    def __init__(self, active: int) -> None:
+        """active: jobs of an owner that run at once."""
+        self._active = active
+        self._waiting: dict[str, deque[str]] = {}  # ids by owner, in the order of their turns
+        self._running, self._changed = Counter[str](), asyncio.Event()
+
+    def put(self, owner: str, id: str) -> None:
+        """Add a job."""
+        self._waiting.setdefault(owner, deque()).append(id)
+        self._changed.set()
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[str]:
+        """Wait for a job that may run, which runs until the end of the context."""
+        while (owner := next((each for each in self._waiting if self._running[each] < self._active), None)) is None:
+            self._changed.clear()
+            await self._changed.wait()
+        ids = self._waiting.pop(owner)
+        id = ids.popleft()
+        if ids:
+            self._waiting[owner] = ids  # the last one now
+        self._running[owner] += 1
+        try:
+            yield id
+        finally:
+            self._running[owner] -= 1
+            self._changed.set()
+
+
 class DocumentJobs:
     """The jobs of a data directory. All methods are called in the event loop of `start`."""
 
@@ -115,7 +149,7 @@ class DocumentJobs:
         self._files = FileProcess(config.files)
         self._loaded: WeakValueDictionary[str, _Job] = WeakValueDictionary()  # those that something works on
         self._recent: deque[_Job] = deque(maxlen=_MAX_IDLE)  # keeps the last ones loaded
-        self._queues: dict[Lane, asyncio.Queue[str]] = {lane: asyncio.Queue() for lane in LANES}
+        self._queues: dict[Lane, _JobQueue] = {lane: _JobQueue(config.active) for lane in LANES}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = True
 
@@ -130,12 +164,12 @@ class DocumentJobs:
             elif record.crashes:
                 suspects.append(record.id)
             else:
-                self._queues[choose_lane(record.facts)].put_nowait(record.id)
+                self._queues[choose_lane(record.facts)].put(record.owner, record.id)
         for work in (
             self._sweep(),
             self._watch(),
             self._run_suspects(suspects),
-            *(self._run_queue(lane) for lane in LANES for _ in range(self.config.active)),
+            *(self._run_queue(lane) for lane in LANES for _ in range(_ACTIVE_OWNERS * self.config.active)),
         ):
             self._keep(asyncio.create_task(work))
 
@@ -183,7 +217,7 @@ class DocumentJobs:
                 self._store.delete(id)
             raise
         self._keep_loaded(id, _Job(facts, journal))
-        self._queues[choose_lane(facts)].put_nowait(id)
+        self._queues[choose_lane(facts)].put(owner, id)
         return self.status(id, owner)
 
     def status(self, id: str, owner: str) -> JobRecord:
@@ -196,6 +230,16 @@ class DocumentJobs:
     def count_characters(self, id: str, owner: str) -> int:
         """Return the number of characters of the sentences of a document."""
         return sum(map(len, self._load(self._find(id, owner)).journal.sources))
+
+    def count_sentence(self, id: str, owner: str, number: int) -> int:
+        """Return the number of characters of a source sentence. Raises DocmtError if it has no translation."""
+        return len(self._find_sentence(self._load(self._find(id, owner)), number))
+
+    def count_after(self, id: str, owner: str, number: int) -> int:
+        """Return the number of characters that an edit of a sentence translates again. Raises DocmtError."""
+        job = self._load(self._find(id, owner))
+        self._find_sentence(job, number)
+        return job.journal.count_after(number)
 
     def count_active(self, owner: str) -> int:
         """Return the number of an owner's jobs that are queued or running."""
@@ -270,8 +314,9 @@ class DocumentJobs:
         journal, document = job.journal, job.journal.find_document(number)
         source, targets = journal.extend(document), journal.list_targets(document, number)
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
-        self._engine.check_room(job.facts.model)
-        parts = await self._engine.submit(job.facts.model, end, n_best=count, targets=targets).result()
+        self._engine.check_room(job.facts.model, owner)
+        work = self._engine.submit(job.facts.model, end, n_best=count, targets=targets, owner=owner)
+        parts = await work.result()
         results: dict[str, float] = {}
         for translation in (part.translation for part in parts):
             for each in (translation, *translation.alternatives) if translation else ():
@@ -424,9 +469,9 @@ class DocumentJobs:
     async def _run_queue(self, lane: Lane) -> None:
         """Run queued jobs of a lane, one after the other."""
         while True:
-            id = await self._queues[lane].get()
             try:
-                await self._run(id)
+                async with self._queues[lane].take() as id:
+                    await self._run(id)
             except Exception as error:  # such as a table that cannot be written; the job goes on at the next start
                 _log.error("%s", _describe_error(error))
 
@@ -439,10 +484,10 @@ class DocumentJobs:
                 if not is_disk_full(error):
                     raise
                 _log.error("%s", error)
-            while is_disk_full(self._find_fault()):
+            while is_disk_full(self.find_fault()):
                 await asyncio.sleep(_WATCH_SECONDS)
 
-    def _find_fault(self) -> DocmtError | None:
+    def find_fault(self) -> DocmtError | None:
         """Return why the data directory cannot be written, or None."""
         try:
             self._store.check_room()
@@ -467,7 +512,9 @@ class DocumentJobs:
                 self._note_progress(id, job)
             job.notify()
 
-        job.task = task = asyncio.create_task(translate_job(self._engine, job.facts, job.journal, note_change))
+        job.task = task = asyncio.create_task(
+            translate_job(self._engine, job.facts, job.journal, note_change, record.owner)
+        )
         job.notify()
         try:
             await asyncio.wait({task})

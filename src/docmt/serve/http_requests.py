@@ -62,7 +62,7 @@ _KINDS = {bool: "true or false", dict: "an object", list: "a list", type(None): 
 
 
 class RequestError(DocmtError):
-    """A request that is refused. status: of HTTP, 400 to 499. headers: of the answer."""
+    """A request that is refused. status: of HTTP, 400 to 507. headers: of the answer."""
 
     def __init__(self, message: str, status: int = 400, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -419,7 +419,7 @@ def convert_error(error: DocmtError) -> RequestError:
         return error
     message = hide_folders(str(error))
     if (seconds := getattr(error, "retry_after", None)) is not None:
-        return RequestError(message, 429, {"retry-after": str(max(1, round(seconds)))})
+        return RequestError(message, getattr(error, "status", 429), {"retry-after": str(max(1, round(seconds)))})
     if is_disk_full(error):
         return RequestError("the disk of the server is full: try again later, or tell who runs the server", 507)
     statuses = {NoSuchDocument: 404, DocumentNotReady: 409}

@@ -145,6 +145,19 @@ async def check_health(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
+async def check_readiness(request: Request) -> Response:
+    """Say whether texts and documents can be translated: the status is 503 if something is in the way."""
+    state = get_state(request)
+    unloadable = state.engine.list_unloadable()
+    checks = {
+        "engine": state.engine.is_alive,
+        "data": await asyncio.to_thread(state.jobs.find_fault) is None,
+        "models": {each.name: each.name not in unloadable for each in state.engine.describe_models()},
+    }
+    is_ready = checks["engine"] and checks["data"] and not unloadable
+    return JSONResponse({"status": "ok" if is_ready else "failing"} | checks, 200 if is_ready else 503)
+
+
 async def show_metrics(request: Request) -> Response:
     """Return the metrics for Prometheus."""
     state = get_state(request)
@@ -249,8 +262,11 @@ async def edit_sentence(request: Request) -> Response:
     if "target" not in values.fields:
         raise RequestError("target is missing: send the new translation of the sentence")
     target = " ".join(values.text("target").split())
-    state.take_texts(request, [target])
-    status = await state.jobs.edit(id, owner, _number(request), target, values.switch("retranslate"))
+    state.check_texts([target])
+    number, retranslate = _number(request), values.switch("retranslate")
+    if retranslate:  # what the user writes is no translation
+        state.take_characters(request, state.jobs.count_after(id, owner, number))
+    status = await state.jobs.edit(id, owner, number, target, retranslate)
     return JSONResponse(status.to_json())
 
 
@@ -259,7 +275,9 @@ async def list_alternatives(request: Request) -> Response:
     state, owner, id = _identify(request)
     values = await read_values(request, state.config.max_body_bytes)
     count = values.whole("count", 1, MAX_ALTERNATIVES, 5)
-    work = state.jobs.alternatives(id, owner, _number(request), count)
+    number = _number(request)
+    state.take_characters(request, state.jobs.count_sentence(id, owner, number))
+    work = state.jobs.alternatives(id, owner, number, count)
     return JSONResponse({"alternatives": await until_disconnected(request, work)})
 
 
@@ -340,6 +358,7 @@ ROUTES = [
     Route("/v1/models", list_models),
     Route("/v1/languages", list_languages),
     Route("/health", check_health),
+    Route("/health/ready", check_readiness),
     Route("/metrics", show_metrics),
     Route("/openapi.json", show_description),
     Route("/v1/documents", create_document, methods=["POST"]),

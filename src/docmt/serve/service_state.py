@@ -144,7 +144,7 @@ class ServiceState:
         access_key = self.keys.find(key)
         if access_key is None:
             raise RequestError("this key is not known here: check it, or ask for another", status, headers)
-        request.state.access_key = access_key
+        request.state.access_key, request.state.owner = access_key, access_key.id
         return access_key.id
 
     def take_texts(self, request: Request, texts: Sequence[str], context: str = "") -> None:
@@ -152,6 +152,10 @@ class ServiceState:
 
         Raises RequestError if they are too many or too long, and LimitReached if the key has used its budget.
         """
+        self.take_characters(request, self.check_texts(texts, context))
+
+    def check_texts(self, texts: Sequence[str], context: str = "") -> int:
+        """Return the number of characters of texts. Raises RequestError if they are too many or too long."""
         config, size = self.config, sum(map(len, texts)) + len(context) * len(texts)
         if len(texts) > config.max_texts:
             raise RequestError(f"there are {len(texts):,} texts: send at most {config.max_texts:,} at once", 413)
@@ -160,10 +164,10 @@ class ServiceState:
                 f"the texts have {size:,} characters: send at most {config.max_characters:,} at once, or a document",
                 413,
             )
-        self._take_characters(request, size)
+        return size
 
-    def _take_characters(self, request: Request, size: int) -> None:
-        """Count characters. Raises LimitReached."""
+    def take_characters(self, request: Request, size: int) -> None:
+        """Count characters that are to be translated. Raises LimitReached."""
         key = _find_key(request)
         if key is not None and self.keys is not None:
             self.keys.take_characters(key, size)
@@ -181,7 +185,7 @@ class ServiceState:
 
         Raises RequestError, and LimitReached if the key has used its budget.
         """
-        self._take_characters(request, 0)
+        self.take_characters(request, 0)
         key = _find_key(request)
         limits = key.limits if key else None
         most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
@@ -199,7 +203,7 @@ class ServiceState:
     def take_document(self, request: Request, id: str, owner: str) -> None:
         """Count the characters of a document, whose file was checked before it was read."""
         with suppress(LimitReached):  # it is let in, as a text is that is larger than what is left
-            self._take_characters(request, self.jobs.count_characters(id, owner))
+            self.take_characters(request, self.jobs.count_characters(id, owner))
 
     def _read_gauges(self) -> Gauges:
         return asdict(self.engine.statistics()) | {"jobs": self.jobs.count_states()}

@@ -78,8 +78,8 @@ class ServeOptions(ProtectOptions):
     """print a new key for a person or program, and exit"""
     characters_per_minute: int = option(0, range=(0, MANY))
     """limit of the new key; 0: none"""
-    concurrent_jobs: int = option(0, range=(0, MANY))
-    """documents of the new key at one time; 0: no limit"""
+    concurrent_jobs: int = option(20, range=(0, MANY))
+    """documents of the new key that wait or are translated at one time; 0: no limit"""
     list_keys: bool = False
     """list ids, dates, last uses, limits and names of the keys, and exit"""
     revoke_key: str = option("", metavar="ID")
