@@ -88,6 +88,16 @@ def test_long_texts_of_slashes_take_linear_time():
     )
 
 
+def test_long_sums_take_linear_time():
+    assert not contents("1+" * 50_000 + "x") and not contents("1−" * 50_000 + "x")
+
+
+def test_many_signs_and_tags_come_back_in_linear_time():
+    for piece in ("a → ", "*a* ", "<b>a</b> "):
+        text = piece * 5000
+        assert PROTECTION.restore(PROTECTION.hide(text), text).split() == text.split()
+
+
 def test_a_long_number_takes_linear_time():
     digits = "1" * 100_000
     assert contents(digits) == [digits]
