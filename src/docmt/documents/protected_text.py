@@ -400,17 +400,24 @@ class _SpokenWords(NamedTuple):
 
     spans: list[Span]
     ends: list[int]
-    numbers: dict[str, list[int]]
-    """numbers of the words that are equal without case"""
+    equal: dict[str, list[int]]
+    """numbers of the words that are equal without case, and of those where equal numbers begin"""
 
 
 @lru_cache(maxsize=4)
 def _find_spoken_words(text: str) -> _SpokenWords:
     """Return the words of a sentence, which each of its protected texts asks for."""
-    spans, numbers = [span for span in find_words(text) if text[span[0]].isalnum()], dict[str, list[int]]()
+    spans, equal = [span for span in find_words(text) if text[span[0]].isalnum()], dict[str, list[int]]()
     for number, (start, end) in enumerate(spans):
-        numbers.setdefault(text[start:end].casefold(), []).append(number)
-    return _SpokenWords(spans, [end for _, end in spans], numbers)
+        for key in filter(None, (text[start:end].casefold(), _read_number(text, start))):
+            equal.setdefault(key, []).append(number)
+    return _SpokenWords(spans, [end for _, end in spans], equal)
+
+
+def _read_number(text: str, start: int) -> str:
+    """Return the digits of a number that begins there: those of 1,234 are also written 1234."""
+    number = _DIGITS.match(text, start)
+    return f"number {read_digits(number[0])}" if number else ""
 
 
 def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
@@ -418,7 +425,7 @@ def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
 
     It stands beside the word that both sides have, or else after the same share of the words.
     """
-    (words, ends, _), (targets, _, numbers) = _find_spoken_words(source), _find_spoken_words(target)
+    (words, ends, _), (targets, _, equal) = _find_spoken_words(source), _find_spoken_words(target)
     before = bisect_right(ends, offset)
     if not targets or not words or not before:
         return 0
@@ -427,10 +434,13 @@ def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
         assert last is not None  # it also matches nothing
         return last.start() if source[offset:].strip() or not is_sign else len(target.rstrip())
     share = before / len(words) * len(targets)
-    for (start, end), shift in ((words[before - 1], 1), (words[before], 0)):
-        if equal := numbers.get(source[start:end].casefold()):
-            near = bisect_left(equal, share - shift)
-            nearest = min(equal[max(0, near - 1) : near + 1], key=lambda number: abs(number + shift - share))
+    last_word, next_word = (source[slice(*words[number])].casefold() for number in (before - 1, before))
+    is_glued = words[before][0] == offset and source[offset - 1].isspace()
+    keys = [(last_word, 1), (next_word, 0)]
+    for key, shift in [(_read_number(source, offset), 0), *keys] if is_glued else keys:
+        if numbers := equal.get(key):
+            near = bisect_left(numbers, share - shift)
+            nearest = min(numbers[max(0, near - 1) : near + 1], key=lambda number: abs(number + shift - share))
             return targets[nearest][1 if shift else 0]
     place = targets[max(0, round(share) - 1)][1]
     while target[place : place + 1] and target[place] in _JOINING and target[place + 1 : place + 2].isalnum():
