@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from docmt.core.errors import DocmtError
+from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
 from docmt.formats.cue_layout import CUE, LINE, CueRegion, lay_out_cues
 from docmt.formats.patched_text import TextFile
@@ -40,7 +41,7 @@ _TWO_TIMES = re.compile(
 """A line with times that another program wrote, perhaps without -->. It is text only if words follow."""
 _HEADER_LANGUAGE = re.compile(r"^Language:[ \t]*([^\r\n]*)", re.MULTILINE)
 
-_ESCAPED_BREAK = r"(?:(?<!:)(?:\\[Nn])++|(?<![\s*|])\|+(?![\s*|]|[^{}\r\n]{0,200}\}\})|(?:<[bB][rR] ?/?>)++)"
+_ESCAPED_BREAK = r"(?:(?<!:)(?:\\[Nn])++|(?<![\s|])\|+(?![\s|])|(?:<[bB][rR] ?/?>)++)"
 _NEWLINE = rf"(?:\r\n|\r|\n|{_ESCAPED_BREAK})"
 _BREAK = rf"(?P<line>[ \t]*+{_NEWLINE}[ \t]*+)"
 _SHAPES = (
@@ -248,8 +249,12 @@ def _find_tokens(text: str, start: int, end: int, is_vtt: bool) -> list[_Token]:
     tokens: list[_Token] = []
     opened: list[int] = []
     has_words = False
-    position = start
-    for match in [*(_VTT_TOKEN if is_vtt else _SRT_TOKEN).finditer(text, start, end), None]:
+    position, matches = start, list((_VTT_TOKEN if is_vtt else _SRT_TOKEN).finditer(text, start, end))
+    if "|" in text[start:end]:  # a break, but not in {{ name | upper }}
+        kept = [part.span for part in find_protected(text[start:end]) if not part.is_sign]
+        inside = {start + place for first, last in kept for place in range(first, last)}
+        matches = [match for match in matches if not (match["line"] and match.start() + match[0].find("|") in inside)]
+    for match in [*matches, None]:
         stop = match.start() if match else end
         for part in re.finditer(r"[ \t\u3000]+|[^ \t\u3000](?:.*[^ \t\u3000])?", text[position:stop]):
             begin, close = position + part.start(), position + part.end()
