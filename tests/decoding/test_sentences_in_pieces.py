@@ -225,6 +225,7 @@ NUMBER_FAULTS = [
     (PRICE, ("1,200",), {}, {}, WRITTEN, ()),
     (PRICE, (), {"5": "cinq"}, {}, PRICE.replace("5", "cinq"), ()),
     (PRICE, (), {"parts": "parts 77"}, {}, f"{PRICE} 77", ()),  # again: no better
+    ("pi is 3.14 at 10.3.14.1 or 3.14.", ("3.14", "3.14."), {}, {}, "pi is 3,14 at 10.3.14.1 or 3,14.", ()),
     ("use bzip2 now", (), {"bzip2": "beep"}, {}, "use bzip2 now", ()),
     ("row 1, column 1", (), {"column": "col", "1": "one"}, {}, "row 1, col 1", ()),
     ("it cost $3bn here", (), {"$3bn": "3 $"}, {}, "it cost $3bn here", ()),
@@ -257,3 +258,14 @@ def test_numbers_that_a_second_search_loses_are_reported():
     first = translator.translate(prepared.document)
     (made,) = complete_translations(translator, [prepared], [first], fail, translator.align)
     assert made.missing == (0,) and made.document == first.document
+
+
+def test_numbers_of_sentences_that_were_joined_are_not_lost():
+    translator = LosesNumbers(())
+    prepared = translator.prepare(Document.from_sentences(["a lamp is 50", PRICE, "it is 70"]))
+    first = translator.translate(prepared.document)
+    targets = ["a lamp is 50", f"{PRICE} and it is 70", ""]
+    rows = tuple(replace(row, target=target) for row, target in zip(first.sentences, targets, strict=True))
+    first = replace(first, sentences=rows, document=prepared.document.replace_sentences(targets), miscounted=((1, 3),))
+    (made,) = complete_translations(translator, [prepared], [first], translator.translate_all, translator.align)
+    assert made == first and not translator.searches

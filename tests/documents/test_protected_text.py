@@ -87,6 +87,16 @@ def test_long_texts_of_slashes_take_linear_time():
         assert [text[slice(*part.span)] for part in find_protected(text, "en", in_messages=True)] in ([], [text])
 
 
+def test_long_sums_take_linear_time():
+    assert len(contents("1+" * 50_000 + "x")) <= 1 and not contents("1−" * 50_000 + "x")
+
+
+def test_many_signs_and_tags_come_back_in_linear_time():
+    for piece in ("a → ", "*a* ", "<b>a</b> "):
+        text = piece * 5000
+        assert PROTECTION.restore(PROTECTION.hide(text), text).split() == text.split()
+
+
 def test_a_long_number_takes_linear_time():
     digits = "1" * 100_000
     assert contents(digits) == [digits]
@@ -138,7 +148,10 @@ def test_a_year_touches_no_digit():
         ("Yes→no", "Yes no", "Oui non", "Oui→non"),
         ("The law §12 is.", "The law 12 is.", "La loi 12 est.", "La loi §12 est."),
         ("At −2.5 °C now.", "At 2.5 °C now.", "Maintenant, à 2,5 °C.", "Maintenant, à −2,5 °C."),
-        ("It has 5 m² now.", "It has 5 m now.", "Il a 5 m.", "Il a 5 m²."),
+        ("It is −1,234.5 now.", "It is 1,234.5 now.", "Il est à 1234,5.", "Il est à −1234,5."),
+        ("It has 5 m² now.", "It has 1857 now.", "Il a 1857.", "Il a 5 m²."),
+        ("It has 2.5 m² now.", "It has 2.5 m now.", "Il a 2,5 m.", "Il a 2,5 m²."),
+        ("The CO₂ is here.", "The 1857 is here.", "Le 1857 est ici.", "Le CO₂ est ici."),
         ("A <b>big</b> house.", "A big house.", "Une grande maison.", "Une <b>grande</b> maison."),
         ("The price* is.", "The price is.", "Le prix est.", "Le prix* est."),
         ("🎉Thanks!", "Thanks!", "Merci!", "🎉Merci!"),

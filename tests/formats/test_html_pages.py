@@ -539,3 +539,9 @@ def test_attributes_and_data_that_stay_are_reported():
     assert [unit.text for unit in file.units] == ["The vote", "Text"]
     reasons = ["authors", "text fields", "data attributes", "data for search engines"]
     assert [each.reason for each in file.skipped] == reasons
+
+
+def test_long_attributes_and_templates_take_linear_time():
+    assert texts(f'<p data-x="{"a b " * 25_000}=">A lamp.</p>') == ["A lamp."]
+    assert len(texts("<p>A lamp. " + "<% " * 30_000 + "</p>")) == 1
+    assert texts("<p>A <% if a < b %>lamp.</p>") == ["A lamp."]

@@ -58,12 +58,16 @@ def test_entities_of_letters_and_signs_are_text():
 
 
 def test_tags_are_pairs():
-    unit = hide('Read <a href="x">the <b>manual</b></a> or <0>ask</0>.')
+    unit = hide('Read <a href="x[0]">the <b>manual</b></a> or <0>ask</0>.')
     assert unit.text == "Read the manual or ask."
     pairs = [(code.kind, code.content, code.can_copy) for code in unit.codes]
-    assert pairs[0] == ("open", '<a href="x">', False)
+    assert pairs[0] == ("open", '<a href="x[0]">', False)
     assert pairs[1] == ("open", "<b>", True)
     assert [kind for kind, _, _ in pairs] == ["open", "open", "close", "close", "open", "close"]
+
+
+def test_many_tags_in_brackets_take_linear_time():
+    assert hide("[b]" * 20_000).text.startswith("[b]")
 
 
 def test_codes_of_the_unit_stay():

@@ -90,6 +90,18 @@ def test_times_with_other_signs_are_no_text(times):
     assert texts(text)[0] == "The first." and not any(re.search("[0-9]", each) for each in texts(text))
 
 
+@pytest.mark.parametrize(
+    "text", ["10:30:00 and 11:00:00 are too late.", "12.05.2024 bis 13.05.2024 war ich dort.", "News | Weather today."]
+)
+def test_a_text_that_begins_with_times_or_has_a_bar_is_text(text):
+    assert texts(srt(text)) == [text]
+
+
+@pytest.mark.parametrize("piece", ["<br>", "|", "♪ ", "》", " ", r"\N"])
+def test_many_breaks_and_marks_take_linear_time(piece):
+    assert len(texts(srt(f"Hello {piece * 5000}x."))) <= 2
+
+
 def test_a_line_with_broken_times_is_reported():
     file = parse(srt("The first.") + "\n2\n00:00:0x,000 --> 00:00:06,000\nThe second.\n")
     assert [each.reason for each in file.skipped] == ["broken cues"]

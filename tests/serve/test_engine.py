@@ -732,3 +732,49 @@ def test_only_the_engine_thread_translates(models, monkeypatch):
     with running(models["sentence"]) as engine:
         assert len(targets(asyncio.run(translate(engine)))) == 1
     assert names == {"docmt-engine"}
+
+
+def test_others_of_a_failed_turn_go_on_when_nobody_wants_one_of_them(models, monkeypatch):
+    """Each is tried alone after the failure of all; one ends early, because its caller has gone away."""
+    steps, original = Steps(monkeypatch, "book"), docmt.Translator.translate_next
+
+    def fail_together(translator, opened, *options):
+        if len(opened) > 1:
+            raise DocmtError("too much at once.")
+        return original(translator, opened, *options)
+
+    monkeypatch.setattr(docmt.Translator, "translate_next", fail_together)
+
+    async def translate(engine):
+        unwanted, *works = (engine.submit("sentence", document) for document in (BOOK, SHORT, SHORT))
+        engine.start()
+        await steps.wait()
+        unwanted.cancel()
+        return await asyncio.wait_for(asyncio.gather(*(work.result() for work in works)), 30)
+
+    engine = Engine([str(models["sentence"])], search=SEARCH)
+    try:
+        assert [len(targets(each)) for each in asyncio.run(translate(engine))] == [1, 1]
+    finally:
+        engine.stop()
+
+
+def test_what_waits_is_counted_under_the_lock(models, monkeypatch):
+    """Others submit meanwhile, and a deque that changes cannot be counted."""
+    engine, original = Engine([str(models["sentence"])], search=SEARCH), WorkQueue.is_above
+
+    def is_above(queue, *arguments):
+        assert engine._condition._is_owned()
+        return original(queue, *arguments)
+
+    monkeypatch.setattr(WorkQueue, "is_above", is_above)
+
+    async def translate():
+        engine.start()
+        await engine.align("sentence", [("a lamp", "it is")])
+        return await engine.submit("sentence", SHORT).result()
+
+    try:
+        assert len(targets(asyncio.run(translate()))) == 1
+    finally:
+        engine.stop()

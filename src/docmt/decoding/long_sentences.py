@@ -15,7 +15,7 @@ from typing import Protocol
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
 from docmt.documents import Document
-from docmt.documents.numbers import find_number_faults, find_numbers, write_number
+from docmt.documents.numbers import find_number_faults, find_numbers, repair_numbers, write_number
 from docmt.documents.pieces import cut_sentence, divide_document, join_pieces
 from docmt.documents.protected_text import Protection
 from docmt.documents.words import Span, WordLink, find_words, has_words
@@ -103,7 +103,14 @@ def complete_translations(
         counts = _count_missing(again, align)
         changed = {key: pieces for key, pieces in again.items() if counts.get(key, 0) < missing[key]}
         missing = {key: counts.get(key, 0) if key in changed else count for key, count in missing.items()}
-        with_numbers, lost = _search_numbers(translator, rows | changed, translate)
+        joined = {
+            (document, number)
+            for document, translation in enumerate(translations)
+            for range_ in translation.miscounted
+            for number in range(*range_)
+        }  # their translations are not those of single sentences
+        counted = {key: sentences for key, sentences in (rows | changed).items() if key not in joined}
+        with_numbers, lost = _search_numbers(translator, counted, translate)
         changed, missing = changed | with_numbers, {**missing, **lost}
     by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
     for (document, number), sentences in changed.items():
@@ -143,7 +150,9 @@ def _search_numbers(
             find_number_faults(old.source, text, translator.languages) for text in (old.target, target)
         )
         for number in lost:
-            target = re.sub(rf"(?<!\d){re.escape(number)}(?!\d)", write_number(number, translator.languages), target)
+            alone = rf"(?<!\d)(?<!\d[.,]){re.escape(number)}(?![.,]?\d)"  # not in 10.3.14.1
+            target = re.sub(alone, write_number(number, translator.languages), target)
+        target = repair_numbers(old.source, target, translator.languages)
         is_better = len(faults[0]) <= len(lost) and len(faults[0]) + len(faults[1]) < len(lost) + len(invented)
         if len(translation) == 1 and translation.has_finite_scores and is_better:
             # The tokens were found for another source: it is scored as a text, as pieces are.

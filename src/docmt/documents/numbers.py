@@ -319,7 +319,8 @@ def repair_numbers(source: str, target: str, languages: tuple[str, str]) -> str:
         by_key = {Number(each, (0, 0)).key: each for each in written}
         for found in _NUMBER.finditer(target):
             wanted = by_key.get(Number(found[0], found.span()).key)
-            if wanted and re.search("[.,]", found[0]) and found.span() not in replaced:
+            is_foreign = _GROUPED.search(found[0]) or found[0] == wanted
+            if wanted and is_foreign and found.span() not in replaced:
                 replaced[found.span()] = write_number(wanted, languages)
     for (start, end), text in sorted(replaced.items(), reverse=True):
         target = target[:start] + text + target[end:]

@@ -9,6 +9,7 @@ removed, so nothing is invented. The measurements are in docs/contributing/bench
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -394,10 +395,29 @@ def _insert_item(target: str, place: int, source: str, item: Span) -> _Edit:
     return _Edit((place, place), f"{' ' * left}{source[start:end]}{' ' * right}", item)
 
 
+class _SpokenWords(NamedTuple):
+    """The words of a text without punctuation."""
+
+    spans: list[Span]
+    ends: list[int]
+    equal: dict[str, list[int]]
+    """numbers of the words that are equal without case, and of those where equal numbers begin"""
+
+
 @lru_cache(maxsize=4)
-def _find_spoken_words(text: str) -> list[Span]:
-    """Return the words without punctuation; those of a sentence are asked for by each of its protected texts."""
-    return [span for span in find_words(text) if text[span[0]].isalnum()]
+def _find_spoken_words(text: str) -> _SpokenWords:
+    """Return the words of a sentence, which each of its protected texts asks for."""
+    spans, equal = [span for span in find_words(text) if text[span[0]].isalnum()], dict[str, list[int]]()
+    for number, (start, end) in enumerate(spans):
+        for key in filter(None, (text[start:end].casefold(), _read_number(text, start))):
+            equal.setdefault(key, []).append(number)
+    return _SpokenWords(spans, [end for _, end in spans], equal)
+
+
+def _read_number(text: str, start: int) -> str:
+    """Return the digits of a number that begins there: those of 1,234 are also written 1234."""
+    number = _DIGITS.match(text, start)
+    return f"number {read_digits(number[0])}" if number else ""
 
 
 def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
@@ -405,20 +425,22 @@ def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
 
     It stands beside the word that both sides have, or else after the same share of the words.
     """
-    words, targets = _find_spoken_words(source), _find_spoken_words(target)
-    before = [span for span in words if span[1] <= offset]
+    (words, ends, _), (targets, _, equal) = _find_spoken_words(source), _find_spoken_words(target)
+    before = bisect_right(ends, offset)
     if not targets or not words or not before:
         return 0
-    if len(before) == len(words):
+    if before == len(words):
         last = _LAST_MARKS.search(target)
         assert last is not None  # it also matches nothing
         return last.start() if source[offset:].strip() or not is_sign else len(target.rstrip())
-    share = len(before) / len(words) * len(targets)
-    texts = [target[start:end].casefold() for start, end in targets]
-    for (start, end), shift in ((before[-1], 1), (words[len(before)], 0)):
-        equal = [number for number, text in enumerate(texts) if text == source[start:end].casefold()]
-        if equal:
-            nearest = min(equal, key=lambda number: abs(number + shift - share))
+    share = before / len(words) * len(targets)
+    last_word, next_word = (source[slice(*words[number])].casefold() for number in (before - 1, before))
+    is_glued = words[before][0] == offset and source[offset - 1].isspace()
+    keys = [(last_word, 1), (next_word, 0)]
+    for key, shift in [(_read_number(source, offset), 0), *keys] if is_glued else keys:
+        if numbers := equal.get(key):
+            near = bisect_left(numbers, share - shift)
+            nearest = min(numbers[max(0, near - 1) : near + 1], key=lambda number: abs(number + shift - share))
             return targets[nearest][1 if shift else 0]
     place = targets[max(0, round(share) - 1)][1]
     while target[place : place + 1] and target[place] in _JOINING and target[place + 1 : place + 2].isalnum():

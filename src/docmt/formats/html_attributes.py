@@ -21,7 +21,7 @@ _KEPT_METAS = {
 }
 _META_NAMES = ("name", "property", "itemprop")
 _TEXT_FIELDS = list_names("text search")
-_PROSE = re.compile(r"[^\W\d_][^\n{}<>=;|]*[^\W_][,:]? [^\W_][^{}<>=;|]*")
+_PROSE = re.compile(r"[^\W\d_](?=[^\n{}<>=;|]*[^\W_][,:]? [^\W_])[^{}<>=;|]*")
 """Several words in an attribute of scripts."""
 _ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
 TAG_NAME = re.compile(r"<[^\s/>]*")

@@ -35,13 +35,15 @@ _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|$)")
 _TIME = r"(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})(?:[.,](\d{1,9}))?"
 _TIMING = re.compile(rf"[^\w\r\n]*{_TIME}[^\d\r\n]{{1,12}}{_TIME}")
 _A_TIME = r"(?:\d+[:：]\d+[:：.,，;]|\d\d\.\d\d\.)\d"
-_TWO_TIMES = re.compile(rf"[^\w\r\n]*{_A_TIME}[\d:：.,，;]*[^\d\r\n]{{0,12}}{_A_TIME}")
-"""A line with times that another program wrote, perhaps without -->. It is never text."""
+_TWO_TIMES = re.compile(
+    rf"[^\w\r\n]*{_A_TIME}[\d:：.,，;]*[^\d\r\n]{{0,12}}{_A_TIME}(?![\d:：.,，;]*[ \t]+[^\W\d_]+(?![\w:%=]))"
+)
+"""A line with times that another program wrote, perhaps without -->. It is text only if words follow."""
 _HEADER_LANGUAGE = re.compile(r"^Language:[ \t]*([^\r\n]*)", re.MULTILINE)
 
-_ESCAPED_BREAK = r"(?:(?<!:)(?:\\[Nn])+|\|+|(?:<[bB][rR] ?/?>)+)"
+_ESCAPED_BREAK = r"(?:(?<!:)(?:\\[Nn])++|(?<![\s|])\|+(?![\s|])|(?:<[bB][rR] ?/?>)++)"
 _NEWLINE = rf"(?:\r\n|\r|\n|{_ESCAPED_BREAK})"
-_BREAK = rf"(?P<line>[ \t]*{_NEWLINE}[ \t]*)"
+_BREAK = rf"(?P<line>[ \t]*+{_NEWLINE}[ \t]*+)"
 _SHAPES = (
     r"\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}(?:(?!\{[^{}\r\n]*\\p0)[\s\S])*"
     r"|\bm(?:[ ]-?\d[\d.]*){2}(?:[ ](?:[bclmnps]|-?\d[\d.]*)(?![^\s\\{}]))+"
@@ -58,7 +60,7 @@ _SRT_TOKEN = re.compile(
 )
 _NOT_COPIED = frozenset(("v", "ruby"))
 _HARD_SPACES = ("\\h", "&nbsp;")
-_GAP = r"[ \t\u00a0]*"
+_GAP = r"[ \t\u00a0]*+"
 _SLANT = r"[*/_](?=[^\W\d_][^*/_]*[*/_]$)"
 _MUSIC = r"(?:[♪♫♬♩¶〽〜～🎵🎶🎼]|&#(?:983[3-6]|x266[9a-cA-C]);)"
 _LEAD = re.compile(
@@ -66,8 +68,8 @@ _LEAD = re.compile(
     rf"{_GAP})+"
 )
 """Dash or >> of a speaker, marks of music, or brackets that alphabets do not have, before a text."""
-_TAIL = re.compile(rf"(?:{_GAP}(?:{_MUSIC}|[》〉」』】〕⟫＞›]|(?<=\s)[#~*]+|[*/_]|[-–—‐]{{2,}}))*{_GAP}$")
-_TAGS = r"(?:<[^<>]*>|\{(?:\\|[A-Za-z]:)[^{}]*\}|[ \t])*"
+_TAIL = re.compile(rf"(?:{_GAP}(?:{_MUSIC}|[》〉」』】〕⟫＞›]|(?<=\s)[#~*]+|[*/_]|[-–—‐]{{2,}})){{0,50}}+{_GAP}$")
+_TAGS = r"(?:<[^<>]*>|\{(?:\\|[A-Za-z]:)[^{}]*\}|[ \t]){0,50}+"
 _SPEAKER_LINE = re.compile(rf"{_NEWLINE}(?={_TAGS}{_LEAD.pattern}\S)")
 _VOICE = re.compile(r"<v[.\s][^<>]*>", re.IGNORECASE)
 _FINAL = re.compile(r"(?:[.!?…。！？؟।♪♫🎵🎶》〉】⟫]|&#\w+;)[\"'”’“»«)\]」』）】]*\s*$")
@@ -142,7 +144,7 @@ class SubtitleFile(TextFile):
                 replacements.append((*match.span(1), language))
         for region, old, new in zip(self.regions, self.units, units, strict=True):
             if new != old:
-                escaped = re.search(rf"[ \t]*{_ESCAPED_BREAK}[ \t]*", self.text[region.start : region.end])
+                escaped = re.search(rf"[ \t]*+{_ESCAPED_BREAK}[ \t]*+", self.text[region.start : region.end])
                 newline = escaped[0] if escaped else file_newline
                 replacements.append((region.start, region.end, lay_out_cues(old, new, region, newline, self._escape)))
         return self.render(units, replacements)

@@ -381,7 +381,8 @@ class Engine:
     def _choose_turn_seconds(self, lane: Lane) -> float:
         """Return how long a turn should take."""
         speed = self._last_speed.full_speed or _UNKNOWN_SPEED
-        is_busy = self._queue.is_above("interactive", _BUSY_SHORT_TURNS * _SHORT_TURN_SECONDS * speed)
+        with self._condition:  # others submit meanwhile
+            is_busy = self._queue.is_above("interactive", _BUSY_SHORT_TURNS * _SHORT_TURN_SECONDS * speed)
         return _LONG_TURN_SECONDS if lane == "jobs" or is_busy else _SHORT_TURN_SECONDS
 
     def _turn_tokens(self, model: str, lane: Lane) -> int:
@@ -417,7 +418,8 @@ class Engine:
             # One of several works may be the reason, so each is tried alone.
             for work in works:
                 if len(works) > 1:
-                    self._translate([work])
+                    with suppress(_Interrupted):  # it was put back, and the others are still to be tried
+                        self._translate([work])
                 else:
                     work.deliver(DocmtError(message))
             return
