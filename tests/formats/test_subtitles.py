@@ -154,7 +154,7 @@ def test_digits_and_titles_are_complete():
         ("/One two/", "One two"),
         ("*One two*", "One two"),
         ("One|two.", "One two."),
-        ("{y:i}One | two.", "One two."),
+        ("{y:i}One|two.", "One two."),
         ("One<br>two.", "One two."),
         ("《One two》", "One two"),
         ("【One two.】", "One two."),
