@@ -39,6 +39,8 @@ def split(text: str, language: str = "en", join_lines: bool = False) -> list[str
         ("Home › Products › New chairs", ["Home", "Products", "New chairs"]),
         ("Home » Products", ["Home", "Products"]),
         ("Home > Products > Chairs", ["Home", "Products", "Chairs"]),
+        ("One is here|Two are here", ["One is here", "Two are here"]),
+        ("Home / Products / Chairs", ["Home", "Products", "Chairs"]),
         ("Paris → London", ["Paris", "London"]),
     ],
 )

@@ -7,7 +7,7 @@ from generated_files import check_files
 from hypothesis import strategies as st
 
 from docmt.documents.input_formats import FORMATS
-from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces, tidy_spaces
 from docmt.formats.projection import Passage, project_codes
 from docmt.formats.units import Code, Unit, read_units
 
@@ -38,6 +38,8 @@ def hide(text):
         ("a < b and 3 > 2", "a < b and 3 > 2", []),
         ("Run <file> now", "Run now", ["<file> "]),
         ("Deleted <b>%s</b> files", "Deleted files", ["<b>", "%s", "</b> "]),
+        ("The [b]new[/b] file[s], **bold** `code`", "The new file[s], bold", ["[b]", "[/b]", "**", "**", " `code`"]),
+        ("Read `foo' and `bar' 2 ** 3", "Read `foo' and `bar' 2 ** 3", []),
     ],
 )
 def test_what_is_hidden(text, visible, contents):
@@ -154,3 +156,9 @@ def test_code_of_running_text_does_not_touch_words(suffix, source, text, offset,
     (unit,) = file.units
     moved = replace(unit, text=text, codes=(replace(unit.codes[0], offset=offset),))
     assert file.write([moved]).decode() == expected
+
+
+def test_placeholders_touch_no_letter_where_the_source_has_none():
+    source = hide_placeholders(Unit("Could not read “%s”: now"))
+    moved = Unit("Illisible: n'a", codes=(replace(source.codes[0], offset=11),))
+    assert tidy_pieces(source, moved).render() == "Illisible: %s n'a"

@@ -414,3 +414,19 @@ def test_the_page_and_its_files_and_nothing_else(tmp_path):
             assert client.get(f"/page/{name}").status_code == 404
     with running_service(tmp_path / "other", page=Path("nowhere")) as client:
         assert client.get("/").status_code == 404
+
+
+def test_what_a_client_has_already_is_not_sent_again(client):
+    id = client.post("/v1/documents", json={"text": TEXT}).json()["id"]
+    wait_for(client, id)
+    for path in ("/", "/page/app.js", "/openapi.json", f"/v1/documents/{id}/result"):
+        answer = client.get(path)
+        tag = answer.headers["etag"]
+        for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+            again = client.get(path, headers={"if-none-match": known})
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+            assert again.headers["cache-control"] == answer.headers["cache-control"]
+        again = client.get(path, headers={"if-none-match": '"x"'})
+        assert (again.status_code, again.content) == (200, answer.content)
+    client.post(f"/v1/documents/{id}/sentences/0", json={"target": "Un autre texte."})
+    assert client.get(f"/v1/documents/{id}/result", headers={"if-none-match": tag}).status_code == 200

@@ -16,7 +16,7 @@ _GAP = re.compile(
     rf"""
     (?P<tab> \s*\t\s* )
   | (?P<wide> (?<=[^\s.,;!?…]) {_SPACE}{{3,}} (?=\S) )  # spaces after punctuation are those of a typist
-  | (?P<bar> (?<!\S) [|¦│┃║·•●▪■◆] (?!\S) )
+  | (?P<bar> (?<!\S) [|¦│┃║·•●▪■◆] (?!\S) | (?<=[a-z.!?])\|(?=[A-Z][a-z]+[ ]) )  # the last: of plural forms
   | (?P<blank> (?: (?<!\w)_{{3,}} | (?<!_)_{{3,}}(?!\w) | (?<!\w)(?:_[ ]){{2,}}_ ) [.,;:]* )
   | (?P<leader> {_DOTS}{{4,}} (?:\d{{1,4}}|[ivxlcdm]{{1,7}})[ ]*$ | (?<=[:：]) [ ]? {_DOTS}{{4,}} | {_DOTS}{{10,}}
               | (?<!\S) (?:\.{{5,}}|…{{2,}}) (?=\s+\w) )
@@ -27,7 +27,7 @@ _GAP = re.compile(
 _SIGNS_OF_GAPS = re.compile(r"[\t_|¦│┃║·•●▪■◆…☐☑☒□▢◻⬜✓✔✗✘○◯◉]|\s{3}|\.[ ]?\.|[\[(][ xX][\])]")
 """What each gap has, for a quick test."""
 _DOUBLE_SPACE = re.compile(r"(?<=[^\s.!?:])  (?=\S)")
-_STEP = re.compile(r"(?<=\S)[ \u00a0](?:[›»▸▶]|(?P<sign>[>→]))[ \u00a0]")
+_STEP = re.compile(r"(?<=\S)[ \u00a0](?:[›»▸▶]|(?P<sign>[>→/]))[ \u00a0]")
 """Between the steps of a path such as Home › Products."""
 _MAX_STEP = 40
 _NO_STEP = re.compile(r"[.!?:;…‹«]")

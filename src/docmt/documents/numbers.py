@@ -307,22 +307,27 @@ def write_number(number: str, languages: tuple[str, str]) -> str:
 
 
 def _restore_signs(source: str, target: str, languages: tuple[str, str]) -> str:
-    """Return the translation with each sign beside a number that it has neither as a sign nor as a word."""
+    """Return the translation with each sign beside its number, if it has the sign neither as such nor as a word."""
     for sign, words in _SIGNS.items():
         if sign not in source or re.search(words, target, re.IGNORECASE):
             continue
-        beside = re.search(rf"{re.escape(sign)}\s?(?P<a>\d[\d.,]*)|(?P<b>\d[\d.,]*)\s?{re.escape(sign)}", source)
-        if beside is None:
-            continue
-        key = Number((beside["a"] or beside["b"]).rstrip(".,"), (0, 0)).key
-        for match in _NUMBER.finditer(target):
-            if Number(match[0], match.span()).key == key:
-                is_before = languages[1][:2] in ("en", "nl") and sign != "%"
-                place = match.start() if is_before else match.end()
-                scale = re.match(r"\s\w+", target[place:])
-                if scale and not is_before and _SCALE.search(scale[0].lower()):
-                    place += scale.end()
-                space = "" if languages[1][:2] == "en" else "\u00a0"
-                target = target[:place] + (sign + space if is_before else space + sign) + target[place:]
-                break
+        escaped = re.escape(sign)
+        for beside in re.finditer(rf"{escaped}\s?(?P<a>\d[\d.,]*)|(?P<b>\d[\d.,]*)\s?{escaped}", source):
+            key = Number((beside["a"] or beside["b"]).rstrip(".,"), (0, 0)).key
+            for match in _NUMBER.finditer(target):
+                is_marked = sign in target[max(0, match.start() - 2) : match.end() + 2]
+                if Number(match[0], match.span()).key == key and not is_marked:
+                    target = _write_sign(sign, target, match.span(), languages)
+                    break
     return target
+
+
+def _write_sign(sign: str, target: str, span: tuple[int, int], languages: tuple[str, str]) -> str:
+    """Return the translation with a sign beside the number of this span."""
+    is_before = languages[1][:2] in ("en", "nl") and sign != "%"
+    place = span[0] if is_before else span[1]
+    scale = re.match(r"\s\w+", target[place:])
+    if scale and not is_before and _SCALE.search(scale[0].lower()):
+        place += scale.end()
+    space = "" if languages[1][:2] == "en" else "\u00a0"
+    return target[:place] + (sign + space if is_before else space + sign) + target[place:]

@@ -37,8 +37,9 @@ _CLASSES = {
         r"[\u0370-\u1cff\u1f00-\u1fff\u2c80-\u2ddf\u2e80-\u2fdf\u3005-\u3007\u3040-\ua69f\ua840-\uab2f\uabc0-\ud7ff"
         r"\uf900-\ufaff\ufb1d-\ufdff\ufe70-\ufefc\uff66-\uffdc\U00010000-\U0001bfff\U00020000-\U0003ffff]"
     ),
+    r"\p{months}": "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec",
 }
-"""Parts of character classes by their names in the patterns."""
+"""Parts of patterns by their names."""
 _UNSPACED = re.compile(rf"[{_CLASSES[chr(92) + 'p{unspaced}']}]")
 _END = ".,;:!?)]}’"
 _YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
@@ -46,6 +47,8 @@ _YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
 _DIGITS = re.compile(r"\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3}(?!\d))+|\d+")
 """With digits of any script, because models into Arabic or Persian write theirs. 1857 100 are two numbers."""
 _LAST_MARKS = re.compile(r"[.!?…。！？]*\s*\Z")
+_UNITS = re.compile(r"[%°€£](?=[\s.,;:!?)\]\"'”»]|$)")
+"""Of a placeholder that stands for a number, as in ${price} and {share}%, where $ and % belong to it."""
 _AFTER_KEY = ("\ufe0f", "\u20e3")
 """What makes a digit the sign of a key."""
 _JOINING = "'’-\u2011"
@@ -143,7 +146,7 @@ def find_protected(
     kinds = [
         kind for kind in _select_kinds(language, in_messages) if "needs" not in kind or re.search(kind["needs"], text)
     ]
-    found = []
+    found: list[Protected] = []
     # Patterns of the user are not joined: they may have flags, and groups with numbers or names.
     patterns = [
         *map(re.compile, extra),
@@ -153,7 +156,11 @@ def find_protected(
         kind = _OWN if number < len(extra) else kinds[int((match.lastgroup or "k0")[1:])]
         content = _strip_punctuation(match[0]) if kind["name"] in ("address", "path") else match[0]
         if content:
-            found.append(Protected((match.start(), match.start() + len(content)), kind["name"], bool(kind.get("sign"))))
+            start, end = match.start(), match.start() + len(content)
+            if kind["name"].endswith(("tag", "placeholder")) and not kind.get("sign"):
+                start -= text[start - 1 : start] in ("$", "€", "£") and (not found or found[-1].span[1] < start)
+                end += bool(_UNITS.match(text, end))
+            found.append(Protected((start, end), kind["name"], bool(kind.get("sign"))))
     return found
 
 
@@ -239,14 +246,15 @@ class Protection:
         years = (year for year in _YEARS if year not in digits)  # also not as 1,857, which some languages write as 1857
         edits: list[_Edit] = []
         for part in found:
-            if part.is_sign:
+            item = part.span if part.is_sign else _widen(sentence, part.span)
+            touches = bool(edits) and item[0] <= edits[-1].item[1]
+            if part.is_sign and not (touches and edits[-1].text.strip()):
                 edits.append(_take_out(sentence, part.span))
                 continue
-            item = _widen(sentence, part.span)
-            if edits and edits[-1].text.strip() and item[0] <= edits[-1].item[1]:  # two that touch are one
+            year = ""
+            if touches:  # those that touch are one: {a}{b}, <b>{a}</b>
                 year, item = edits[-1].text.strip(), (edits.pop().item[0], item[1])
-            else:
-                year = next(years, "")
+            year = year or next(years, "")
             left, right = _touch_letters(sentence, item)
             edits.append(_Edit(item, f"{' ' * left}{year}{' ' * right}", item))
         return _part(sentence, edits)
@@ -342,8 +350,9 @@ def _put_back(target: str, hidden_edits: Sequence[_Edit], source: str, hidden: s
         elif years and (year in years or year not in known):
             others.append(match)
     for match in others:
-        if missing:
-            edits.append(_write_item(target, match.span(), source, missing.pop(next(iter(missing)))))
+        similar = next((year for year in missing if is_similar(read_digits(match[0]), year)), None)
+        if missing and (similar or len(match[0]) > 2):  # shorter ones may stand for number words: 20 for twenty
+            edits.append(_write_item(target, match.span(), source, missing.pop(similar or next(iter(missing)))))
         elif any(is_similar(read_digits(match[0]), each) for each in years):
             start, end = match.span()
             edits.append(_Edit((start - (target[start - 1 : start] == " "), end), "", (0, 0)))
@@ -374,6 +383,12 @@ def _write_item(target: str, span: Span, source: str, item: Span) -> _Edit:
 def _insert_item(target: str, place: int, source: str, item: Span) -> _Edit:
     """Return the edit that inserts a protected text with spaces where the source has them."""
     (start, end), before, after = item, target[place - 1 : place] if place else "", target[place : place + 1]
+    is_apart = source[:start][-1:].isspace() or not start
+    is_glued = source[end : end + 1].strip(_CLOSING) and not source[end].isspace()
+    if is_glued and (word := re.match(r"\s*(?=\w)", target[place:])):  # §12, <b>word</b>
+        next_word = place + word.end()
+        space = " " if is_apart and before.isalnum() and next_word == place else ""
+        return _Edit((next_word if is_apart else place, next_word), space + source[start:end], item)
     left = bool(before.strip()) and source[:start][-1:].isspace()
     right = after.isalnum() or (bool(after.strip()) and after not in _CLOSING and source[end : end + 1].isspace())
     return _Edit((place, place), f"{' ' * left}{source[start:end]}{' ' * right}", item)

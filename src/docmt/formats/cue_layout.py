@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from docmt.documents.protected_text import find_protected
 from docmt.formats.units import SPACE, Code, Unit, match_codes
 
 CUE, LINE = "cue", "line"
@@ -89,8 +90,12 @@ def _measure(text: str) -> int:
 
 
 def find_breaks(text: str, start: int, end: int) -> Iterator[Break]:
-    """Yield the gaps between words."""
-    return (match.span() for match in _PLACE.finditer(text, start, end) if start < match.start() and match.end() < end)
+    """Yield the gaps between words, but none within a telephone number or another protected text."""
+    kept = [each.span for each in find_protected(text) if not each.is_sign]
+    for match in _PLACE.finditer(text, start, end):
+        is_inside = any(first <= match.start() and match.end() <= last for first, last in kept)
+        if start < match.start() and match.end() < end and not is_inside:
+            yield match.span()
 
 
 def _choose(text: str, gaps: Sequence[Break], wanted: Sequence[float], bonus: float = _BONUS) -> list[Break]:

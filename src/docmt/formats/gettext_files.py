@@ -18,7 +18,7 @@ from docmt.documents.words import has_letters
 from docmt.formats.documentation_markup import find_markup, hide_markup, separate_words
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText, Replacement
-from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces
 from docmt.formats.units import ReadConfig, Unit, UnitFile
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
@@ -218,7 +218,7 @@ class GettextFile(UnitFile):
             source = fields["msgid"].value
             if index is not None:
                 is_new = units[index] != self.units[index]
-                unit = tidy_spaces(units[index]) if is_new else units[index]
+                unit = tidy_pieces(self.units[index], units[index]) if is_new else units[index]
                 text = separate_words(unit, self._markup) if self._markup else unit.render()
             else:
                 text = source

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decode_utf8
 from docmt.documents.words import has_letters
-from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_spaces
+from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces
 from docmt.formats.units import Code, Skipped, Unit, UnitFile
 
 Span = tuple[int, int]
@@ -192,7 +192,7 @@ class TextFile(UnitFile):
     ) -> bytes:
         """Return the file with these units as strings. quote: writes a value in the place of an old string."""
         changed = [
-            (start, end, quote(tidy_spaces(new).render(), self.text[start:end]))
+            (start, end, quote(tidy_pieces(old, new).render(), self.text[start:end]))
             for (start, end), old, new in zip(spans, self.units, units, strict=True)
             if new != old
         ]

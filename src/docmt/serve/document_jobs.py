@@ -490,9 +490,10 @@ class DocumentJobs:
     def find_fault(self) -> DocmtError | None:
         """Return why the data directory cannot be written, or None."""
         try:
-            return self._store.check_room()
+            self._store.check_room()
         except DocmtError as error:
             return error
+        return None
 
     async def _run_once(self, id: str) -> None:
         """Translate a job to its end, if it was not cancelled while it waited. Raises DocmtError for a full disk."""

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory, write_error
+from docmt.serve.data_directory import hide_folders, make_private, other_version_error, prepare_database
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ACTIVE: tuple[JobState, ...] = ("queued", "running")
@@ -98,20 +99,20 @@ class JobStore:
     def __init__(self, data: Path, keep_seconds: float) -> None:
         """keep_seconds: from the end of a job, or its last edit, until it expires."""
         self._data, self._keep_seconds = data, keep_seconds
-        self._spool = data / "spool"
+        self._spool, self._path = data / "spool", data / "jobs.sqlite"
         self._locks = ExitStack()
         self._connection: sqlite3.Connection | None = None
 
     def attach(self) -> None:
         """Open the table beside a server that may be running, for `list_jobs` and `ask_to_cancel`."""
-        path = self._data / "jobs.sqlite"
-        if not path.is_file():
+        if not self._path.is_file():
             raise DocmtError(f"{self._data} has no documents: name the directory of the service with --data")
         try:
-            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._connection = sqlite3.connect(self._path, isolation_level=None)
+            self._locks.callback(self._connection.close)
+            prepare_database(self._connection, self._path, _SCHEMA)
         except sqlite3.Error as error:
             raise self._error(error) from error
-        self._locks.callback(self._connection.close)
         self._connection.row_factory = sqlite3.Row
 
     def open(self) -> None:
@@ -121,22 +122,25 @@ class JobStore:
         files are removed. Raises DocmtError if another server uses the directory, and if it cannot be written.
         """
         try:
-            self._data.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self._data, self._path)
             self._spool.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise write_error(self._spool, error) from error
-        self._locks.enter_context(lock_directory(self._data, f"{self._data} is used"))
+        self._locks.enter_context(lock_directory(self._data, f"{self._data} is used", mode=0o600))
         try:
-            connection = sqlite3.connect(self._data / "jobs.sqlite", isolation_level=None)
+            connection = sqlite3.connect(self._path, isolation_level=None)
             self._locks.callback(connection.close)
+            prepare_database(connection, self._path, _SCHEMA)
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(_SCHEMA)
             connection.execute("UPDATE jobs SET status = 'queued', crashes = crashes + 1 WHERE status = 'running'")
         except sqlite3.Error as error:
             self._locks.close()
             raise self._error(error) from error
+        except DocmtError:
+            self._locks.close()
+            raise
         self._connection = connection
         self.remove_expired()
         self._remove_orphans()
@@ -253,9 +257,13 @@ class JobStore:
     def _read_row(self, row: sqlite3.Row) -> JobRecord:
         values = dict(row)
         del values["number"]
-        facts = json.loads(values.pop("facts"))
-        expires = values.pop("changed") + self._keep_seconds
-        return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+        values["error"] = hide_folders(values["error"])
+        try:
+            facts = json.loads(values.pop("facts"))
+            expires = values.pop("changed") + self._keep_seconds
+            return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+        except (ValueError, KeyError, TypeError) as error:
+            raise other_version_error(self._path, "a job with other fields") from error
 
     def _execute(self, query: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         if self._connection is None:
@@ -266,7 +274,7 @@ class JobStore:
             raise self._error(error) from error
 
     def _error(self, error: sqlite3.Error) -> DocmtError:
-        return DocmtError(f"{self._data / 'jobs.sqlite'} cannot be used ({error}): free space, or move it away")
+        return DocmtError(f"{self._path} cannot be used ({error}): free space, or move it away")
 
 
 def is_disk_full(error: BaseException | None) -> bool:

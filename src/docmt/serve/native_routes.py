@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from docmt.core.files import write_error
@@ -21,7 +21,7 @@ from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
 from docmt.serve.document_jobs import DocumentOptions, JobEvent
 from docmt.serve.file_process import RESULTS
-from docmt.serve.http_requests import RequestError, RequestValues, read_values
+from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import JobRecord
 from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
@@ -167,13 +167,14 @@ async def show_metrics(request: Request) -> Response:
 
 async def show_description(request: Request) -> Response:
     """Return the OpenAPI description."""
-    return FileResponse(OPENAPI, media_type="application/json")
+    return answer_file(request, OPENAPI, media_type="application/json")
 
 
 async def create_document(request: Request) -> Response:
     """Start the translation of a file or of a text."""
     state = get_state(request)
     owner = state.find_owner(request)
+    state.check_upload(request)
     values = await read_values(request, state.config.max_body_bytes)
     upload = values.files.get("file")
     format = values.choice("format", (*_TEXT_FORMATS, *FORMATS), "auto")
@@ -189,7 +190,7 @@ async def create_document(request: Request) -> Response:
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
     )
     status = await start_job(request, upload or text.encode(), options, owner)
-    return JSONResponse(status.to_json(), 202, {"location": f"/v1/documents/{status.id}"})
+    return JSONResponse(status.to_json(), 202, {"location": f"{state.config.root_path}/v1/documents/{status.id}"})
 
 
 def read_fields(values: RequestValues) -> tuple[str, ...]:
@@ -294,12 +295,12 @@ async def download_result(request: Request) -> Response:
     format = request.query_params.get("format", "original")
     if format not in RESULTS:
         raise RequestError(f"this is no format of results: choose one of {', '.join(RESULTS)}")
-    return file_response(*await state.jobs.result(id, owner, format))
+    return file_response(request, *await state.jobs.result(id, owner, format))
 
 
-def file_response(path: Path, name: str) -> FileResponse:
+def file_response(request: Request, path: Path, name: str) -> Response:
     """Return a file of a user as an attachment, which no browser runs. The name is written as in RFC 5987."""
-    return FileResponse(path, filename=name, headers=RESULT_HEADERS)
+    return answer_file(request, path, filename=name, headers=RESULT_HEADERS)
 
 
 def _identify(request: Request) -> tuple[ServiceState, str, str]:
