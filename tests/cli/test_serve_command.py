@@ -17,7 +17,8 @@ pytest.importorskip("httpx")
 
 import httpx
 
-from docmt.cli.commands.serve import default_data, local_names
+from docmt.cli.commands.serve import ServeOptions, default_data, local_names, make_server
+from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory
 from docmt.serve.application import format_url, is_loopback, open_socket
 
@@ -92,7 +93,8 @@ def test_a_unix_socket(run, tmp_path):
     "path", ["mt", "/mt/../x", "/m t", "//evil", "ftp://x/mt", "https://x/?q", "/mt\n", "https:///mt"]
 )
 def test_a_root_path_that_is_none(run, tmp_path, path):
-    fails("serve", run, "--port", 0, "--data", tmp_path, "--root-path", path, message="--root-path .* is no path")
+    with pytest.raises(DocmtError, match=r"(?s)--root-path .* is no path: write /mt, or https://tool\.example/mt"):
+        make_server(ServeOptions(models=[str(run)], root_path=path), tmp_path, None, frozenset())
 
 
 def test_the_page_is_not_announced_before_the_directory_is_locked(run, tmp_path):

@@ -29,8 +29,7 @@ _MAX_NAME = 100
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS keys (
         id TEXT PRIMARY KEY, hash TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL, limits TEXT NOT NULL,
-        used REAL NOT NULL DEFAULT 0,
-        remaining REAL, counted REAL NOT NULL DEFAULT 0
+        used REAL NOT NULL DEFAULT 0, remaining REAL, counted REAL NOT NULL DEFAULT 0
     )
 """
 

@@ -198,6 +198,7 @@ class ServiceServer(uvicorn.Server):
             app,
             loop="asyncio",
             http=BoundedProtocol,
+            backlog=16,  # accepted at once: asyncio logs an error for each that there is no file for
             ws="none",
             lifespan="on",
             log_config=None,
@@ -214,6 +215,8 @@ class ServiceServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, and tell when it answers."""
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
         if self.started:
             self._on_start()
 

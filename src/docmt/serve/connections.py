@@ -16,16 +16,18 @@ BODY_SECONDS = 60.0
 BODY_BYTES = 6_000
 """Of this part, if it is not the last."""
 MAX_CONNECTIONS = 512
+_FILES = 100
+"""That the process opens for its work, about."""
 
 
 def max_connections() -> int:
-    """Return how many connections are open at most: half of the files that the process may open, within a bound."""
+    """Return how many connections are open at most: what the process may open, without the files of its work."""
     if sys.platform == "win32":
         return MAX_CONNECTIONS
     import resource
 
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, files // 2)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(16, min(MAX_CONNECTIONS, files - _FILES))
 
 
 class BoundedProtocol(H11Protocol):
@@ -36,12 +38,14 @@ class BoundedProtocol(H11Protocol):
     _size = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Begin to wait for a request. If too many wait, the one that has waited longest ends."""
         super().connection_made(transport)
-        if len(self.connections) > max_connections():
-            self._refuse("503 Service Unavailable", "too many clients are connected: try again later")
-        else:
-            self._watch()
+        self._watch()
+        connections = cast("set[BoundedProtocol]", self.connections)
+        active = [each for each in connections if not each.transport.is_closing()]
+        if len(active) > max_connections():
+            waiting = {each._timer.when(): each for each in active if each._timer and each._phase is h11.IDLE}
+            waiting[min(waiting)]._refuse("503 Service Unavailable", "too many clients are connected: try again later")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop to wait."""

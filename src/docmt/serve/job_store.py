@@ -135,12 +135,11 @@ class JobStore:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("UPDATE jobs SET status = 'queued', crashes = crashes + 1 WHERE status = 'running'")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, DocmtError) as error:
             self._locks.close()
+            if isinstance(error, DocmtError):
+                raise
             raise self._error(error) from error
-        except DocmtError:
-            self._locks.close()
-            raise
         self._connection = connection
         self.remove_expired()
         self._remove_orphans()

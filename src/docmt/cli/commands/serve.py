@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PACKAGES = {"starlette", "uvicorn", "python_multipart", "prometheus_client"}
-_ROOT_PATH = re.compile(r"(https?://[\w.:\[\]-]+)?((?:/[\w.~-]+)*)/?")
+_ROOT_PATH = re.compile(r"(https?://[\w.:\[\]-]+)?((?:/[\w~-][\w.~-]*)*)/?")
 _MEBIBYTE = 2**20
 _UNIT = Path("/", "etc", "systemd", "system", "docmt.service")
 """Where docs/serving.md puts the service."""
