@@ -608,8 +608,9 @@ async def kill(jobs):
     jobs._store.close()
 
 
-def test_a_job_that_brings_the_server_down_twice_is_put_aside(tmp_path):
+def test_a_job_that_brings_the_server_down_twice_is_put_aside(tmp_path, monkeypatch):
     """The others that ran beside it go on: only one at a time has not shown that it is harmless."""
+    monkeypatch.setattr(document_jobs, "_SUSPECT_SECONDS", 0.0)
     data = tmp_path / "data"
 
     async def start_and_die(count=0):
@@ -650,7 +651,24 @@ def test_a_job_that_brings_the_server_down_twice_is_put_aside(tmp_path):
     asyncio.run(start_again(ids))
 
 
-def test_a_clean_stop_and_progress_are_no_crashes(tmp_path):
+def test_a_server_that_is_killed_again_at_once_died_of_something_else(tmp_path):
+    async def scenario():
+        jobs = DocumentJobs(FakeEngine(hold=0), tmp_path / "data")
+        await jobs.start()
+        await asyncio.sleep(0)
+        if not jobs.count_states():
+            await create(jobs, tmp_path)
+        await asyncio.sleep(0.05)
+        (record,) = jobs._store.list_jobs()
+        await kill(jobs)
+        return record.status, record.crashes
+
+    assert [asyncio.run(scenario()) for _ in range(4)] == [("running", 0), *[("queued", 1)] * 3]
+
+
+def test_a_clean_stop_and_progress_are_no_crashes(tmp_path, monkeypatch):
+    monkeypatch.setattr(document_jobs, "_SUSPECT_SECONDS", 0.0)
+
     async def scenario(end, sentences):
         engine = FakeEngine(step=1, hold=sentences)
         jobs = DocumentJobs(engine, tmp_path / "data")

@@ -42,6 +42,8 @@ _WATCH_SECONDS = 1.0
 """How soon the server sees what the command line asks for."""
 _MAX_CRASHES = 2
 """Processes in succession that may die at the same place of a job."""
+_SUSPECT_SECONDS = 10.0
+"""From the start until such a job is tried again: a server that is killed before dies of something else."""
 _CRASHED = "the server died twice while it translated this document. Split it, or send it again."
 _STATES = {"failed": "has failed", "cancelled": "was cancelled"}
 
@@ -455,6 +457,7 @@ class DocumentJobs:
 
         If a server dies again, one of them alone was running without progress.
         """
+        await asyncio.sleep(_SUSPECT_SECONDS)
         for id in ids:
             self._keep(work := asyncio.create_task(self._run(id)))
             while not work.done() and (record := self._store.find(id)) is not None and record.crashes:
