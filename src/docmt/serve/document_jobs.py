@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 _MAX_IDLE = 16
 """Jobs that stay in memory though nothing works on them."""
 _SWEEP_SECONDS = 60
-_STATES = {"failed": "has failed", "cancelled": "was cancelled"}
+_STOPPED: tuple[JobState, ...] = ("failed", "cancelled")
 
 
 class NoSuchDocument(DocmtError):  # noqa: N818 - as HTTP calls it
@@ -185,9 +185,13 @@ class DocumentJobs:
         return self._store.count_states()
 
     def sentences(self, id: str, owner: str) -> list[dict[str, Any]]:
-        """Return all sentences with a translation, in order; see `JobJournal.describe`."""
+        """Return all sentences, in order; see `JobJournal.describe`."""
         journal = self._load(self._find(id, owner)).journal
-        return [journal.describe(number) for number, each in enumerate(journal.sentences) if each.target is not None]
+        return [journal.describe(number) for number in range(len(journal.sentences))]
+
+    def list_documents(self, owner: str) -> list[JobRecord]:
+        """Return the jobs of an owner, the newest first."""
+        return [self.status(id, owner) for id in self._store.list_ids(owner)]
 
     async def events(self, id: str, owner: str, after: int = 0) -> AsyncIterator[JobEvent]:
         """Yield the changes of sentences after an event id, with the progress, until the job is at its end.
@@ -202,6 +206,7 @@ class DocumentJobs:
                 yield JobEvent(number, "sentence", job.journal.describe(sentence))
             after = last
             counts = {"finished": job.journal.finished, "sentences": record.facts.sentences}
+            counts["changes"] = len(job.journal.changes)
             yield JobEvent(after, "progress", counts)
             if len(job.journal.events) > after:
                 continue
@@ -213,26 +218,62 @@ class DocumentJobs:
     async def edit(self, id: str, owner: str, number: int, target: str, retranslate: bool) -> JobRecord:
         """Replace the translation of a sentence by the user's.
 
-        retranslate: translate the sentences after it in its document again, except those of the user. Raises
-        DocmtError for a sentence without a translation, a lone surrogate, and a job that failed or was cancelled.
+        retranslate: translate the sentences after it in its document again, except those that the user wrote or
+        confirmed. Raises DocmtError for a sentence without a translation, and a lone surrogate.
         """
-        record = self._find(id, owner)
-        if record.status in ("failed", "cancelled"):
-            raise DocumentNotReady(f"the document {_STATES[record.status]}: translate it again")
-        job = self._load(record)
+        job = self._load(self._find(id, owner))
         source = self._find_sentence(job, number)
         encode_utf8(target, f"sentence {number}")
-        findings, is_ended = check_pairs([(source, target)], job.facts)[0], record.status not in ACTIVE
-        if is_ended:  # before the journal: if the server is killed in between, the next one looks at the job
+        findings = check_pairs([(source, target)], job.facts)[0]
+        line = {"edit": number, "target": target, "findings": findings, "retranslate": retranslate}
+        return self._change(id, owner, line)
+
+    async def restore(self, id: str, owner: str, number: int) -> JobRecord:
+        """Give an edited sentence the machine's translation back. Raises DocmtError if it is not edited."""
+        job = self._load(self._find(id, owner))
+        self._find_sentence(job, number)
+        if not job.journal.sentences[number].edited:
+            raise DocumentNotReady(f"sentence {number} is not edited: it has the machine's translation")
+        return self._change(id, owner, {"machine": number})
+
+    async def confirm(self, id: str, owner: str, number: int, confirmed: bool) -> JobRecord:
+        """Note that the user has read a sentence, so that it is not translated again; or take that back."""
+        self._find_sentence(self._load(self._find(id, owner)), number)
+        return self._change(id, owner, {"confirm": number, "confirmed": confirmed})
+
+    async def undo(self, id: str, owner: str) -> JobRecord:
+        """Take the last change of the user back, and what was translated again because of it."""
+        if not self._load(self._find(id, owner)).journal.changes:
+            raise DocumentNotReady("there is no change to undo")
+        return self._change(id, owner, {"undo": True})
+
+    def _change(self, id: str, owner: str, line: dict[str, Any]) -> JobRecord:
+        """Write a change of the user to the journal. A job that has ended goes on if sentences are to be translated."""
+        record = self._find(id, owner)
+        job = self._load(record)
+        is_ended = record.status not in ACTIVE
+        is_stopped = record.status in _STOPPED and any(each.target is None for each in job.journal.sentences)
+        if is_ended and not is_stopped:
+            # before the journal: if the server is killed in between, the next one looks at the job
             self._store.update(id, "running", error=record.error)
         try:
-            job.journal.append({"edit": number, "target": target, "findings": findings, "retranslate": retranslate})
+            job.journal.append(line)
         finally:
-            if is_ended and job.journal.is_whole:
+            if is_stopped:
+                self._end(id, job, record.status, record.error)
+            elif is_ended and job.journal.is_whole:
                 self._end(id, job, "done")
             elif is_ended:  # a user waits: not behind the files of the queue
                 self._keep(asyncio.create_task(self._run(id)))
         job.notify()
+        return self.status(id, owner)
+
+    async def resume(self, id: str, owner: str) -> JobRecord:
+        """Go on with a job that was cancelled or failed, where it has sentences without a translation."""
+        record = self._find(id, owner)
+        if record.status in _STOPPED and not self._load(record).journal.is_whole:
+            self._store.update(id, "queued", finished=record.finished)
+            self._queues[choose_lane(record.facts)].put_nowait(id)
         return self.status(id, owner)
 
     async def alternatives(self, id: str, owner: str, number: int, count: int) -> list[dict[str, Any]]:
@@ -273,15 +314,16 @@ class DocumentJobs:
     async def result(self, id: str, owner: str, format: str = "original") -> tuple[Path, str]:
         """Return the path of the translated file, and a name for it.
 
-        format: original, html (both sides), xlf, tmx or txt. Raises DocmtError for another one, and DocumentNotReady
-        before the end of the translation.
+        format: original, html (both sides), xlf, tmx or txt. Of a cancelled job, sentences without a translation keep
+        their source. Raises DocmtError for another format, and DocumentNotReady before the end of the translation.
         """
         if format not in RESULTS:
             raise DocmtError(f"{format} is no format of results. Choose one of {', '.join(RESULTS)}.")
         record = self._find(id, owner)
-        if record.status != "done":
-            advice = "wait until it is done" if record.status in ACTIVE else "translate it again"
-            raise DocumentNotReady(f"the document {_STATES.get(record.status, 'is ' + record.status)}: {advice}")
+        if record.status in ACTIVE:
+            raise DocumentNotReady(f"the document is {record.status}: wait until it is done, or stop it")
+        if record.status == "failed":
+            raise DocumentNotReady("the document has failed: go on with it, or translate it again")
         folder = self._store.folder(id)
         job = self._load(record)
         async with job.rendering:
@@ -382,6 +424,8 @@ class DocumentJobs:
             job = self._load(record)
         except DocmtError as error:
             self._store.update(id, "failed", error=str(error))
+            return
+        if job.task is not None:  # it was cancelled and resumed before its first turn
             return
         self._store.update(id, "running")
         job.task = task = asyncio.create_task(translate_job(self._engine, job.facts, job.journal, job.notify))

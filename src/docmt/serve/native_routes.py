@@ -222,6 +222,13 @@ def _store(content: UploadFile | bytes, path: Path) -> None:
         raise write_error(path, error) from error
 
 
+async def list_documents(request: Request) -> Response:
+    """List the documents of a key. Without keys there is no list: who knows the id of a document may read it."""
+    state = get_state(request)
+    owner = state.find_owner(request)
+    return JSONResponse({"documents": [each.to_json() for each in state.jobs.list_documents(owner)] if owner else []})
+
+
 async def show_status(request: Request) -> Response:
     """Return the state of a document."""
     state, owner, id = _identify(request)
@@ -229,7 +236,7 @@ async def show_status(request: Request) -> Response:
 
 
 async def list_sentences(request: Request) -> Response:
-    """Return all translated sentences."""
+    """Return all sentences, with their translations as far as there are any."""
     state, owner, id = _identify(request)
     return JSONResponse({"sentences": state.jobs.sentences(id, owner)})
 
@@ -242,15 +249,39 @@ async def delete_document(request: Request) -> Response:
 
 
 async def edit_sentence(request: Request) -> Response:
-    """Replace a translation, and translate again what follows if that is asked for."""
+    """Replace a translation, and translate again what follows if that is asked for; or confirm the present one."""
     state, owner, id = _identify(request)
     values = await read_values(request, state.config.max_body_bytes)
-    if "target" not in values.fields:
-        raise RequestError("target is missing: send the new translation of the sentence")
-    target = " ".join(values.text("target").split())
-    state.take_texts(request, [target])
-    status = await state.jobs.edit(id, owner, _number(request), target, values.switch("retranslate"))
+    number = _number(request)
+    if "target" in values.fields:
+        target = " ".join(values.text("target").split())
+        state.take_texts(request, [target])
+        status = await state.jobs.edit(id, owner, number, target, values.switch("retranslate"))
+    elif "confirmed" in values.fields:
+        status = await state.jobs.confirm(id, owner, number, values.switch("confirmed"))
+    else:
+        raise RequestError("target is missing: send the new translation of the sentence, or confirmed")
     return JSONResponse(status.to_json())
+
+
+async def restore_sentence(request: Request) -> Response:
+    """Give an edited sentence the machine's translation back."""
+    state, owner, id = _identify(request)
+    return JSONResponse((await state.jobs.restore(id, owner, _number(request))).to_json())
+
+
+async def undo_change(request: Request) -> Response:
+    """Take the last change of the user back."""
+    state, owner, id = _identify(request)
+    return JSONResponse((await state.jobs.undo(id, owner)).to_json())
+
+
+async def resume_document(request: Request) -> Response:
+    """Go on with a document that was cancelled or failed."""
+    state, owner, id = _identify(request)
+    state.jobs.status(id, owner)  # a document that is not there is refused before its limits are looked at
+    state.check_file(request, 0)
+    return JSONResponse((await state.jobs.resume(id, owner)).to_json())
 
 
 async def list_alternatives(request: Request) -> Response:
@@ -342,12 +373,16 @@ ROUTES = [
     Route("/metrics", show_metrics),
     Route("/openapi.json", show_description),
     Route("/v1/documents", create_document, methods=["POST"]),
+    Route("/v1/documents", list_documents),
     Route(_DOCUMENT, show_status),
     Route(_DOCUMENT, delete_document, methods=["DELETE"]),
     Route(_DOCUMENT + "/sentences", list_sentences),
     Route(_DOCUMENT + "/events", stream_events),
     Route(_DOCUMENT + "/result", download_result),
+    Route(_DOCUMENT + "/undo", undo_change, methods=["POST"]),
+    Route(_DOCUMENT + "/resume", resume_document, methods=["POST"]),
     Route(_SENTENCE, edit_sentence, methods=["POST"]),
+    Route(_SENTENCE, restore_sentence, methods=["DELETE"]),
     Route(_SENTENCE + "/alternatives", list_alternatives),
     Route(_SENTENCE + "/alignment", show_alignment),
 ]
