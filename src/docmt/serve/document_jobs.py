@@ -189,6 +189,10 @@ class DocumentJobs:
         journal = self._load(self._find(id, owner)).journal
         return [journal.describe(number) for number in range(len(journal.sentences))]
 
+    def last_event(self, id: str, owner: str) -> int:
+        """Return the id of the last event of a document."""
+        return len(self._load(self._find(id, owner)).journal.events)
+
     def list_documents(self, owner: str) -> list[JobRecord]:
         """Return the jobs of an owner, the newest first."""
         return [self.status(id, owner) for id in self._store.list_ids(owner)]

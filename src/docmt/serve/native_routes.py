@@ -29,6 +29,7 @@ from docmt.serve.text_translation import (
     TextItem,
     TextOptions,
     choose_model,
+    find_other_language,
     translate_items,
     until_disconnected,
 )
@@ -36,6 +37,8 @@ from docmt.serve.work_queue import MAX_ALTERNATIVES
 
 OPENAPI = Path(__file__).parent / "openapi.json"
 _MAX_NAME = 120
+_DETECTED_SENTENCES = 200
+"""Sentences of a document whose language is detected."""
 _TEXT_FORMATS = ("auto", "text", "jsonl")
 RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
 """Of files that users sent: nothing in them runs, even where a browser shows them."""
@@ -176,7 +179,16 @@ async def create_document(request: Request) -> Response:
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
     )
     status = await start_job(request, upload or text.encode(), options, owner)
-    return JSONResponse(status.to_json(), 202, {"location": f"/v1/documents/{status.id}"})
+    answer = status.to_json() | {"detected_language": _detect_other_language(state, status)}
+    return JSONResponse(answer, 202, {"location": f"/v1/documents/{status.id}"})
+
+
+def _detect_other_language(state: ServiceState, status: JobRecord) -> str:
+    """Return the language of a new document, if it clearly is not that of its model."""
+    sentences = state.jobs.sentences(status.id, status.owner)[:_DETECTED_SENTENCES]
+    text = " ".join(each["source"] for each in sentences)
+    other = find_other_language(text, status.facts.target_language, [status.facts.source_language])
+    return other.source if other else ""
 
 
 def read_fields(values: RequestValues) -> tuple[str, ...]:
@@ -236,9 +248,10 @@ async def show_status(request: Request) -> Response:
 
 
 async def list_sentences(request: Request) -> Response:
-    """Return all sentences, with their translations as far as there are any."""
+    """Return all sentences, with their translations as far as there are any, and the id of the last event."""
     state, owner, id = _identify(request)
-    return JSONResponse({"sentences": state.jobs.sentences(id, owner)})
+    last_event = state.jobs.last_event(id, owner)
+    return JSONResponse({"sentences": state.jobs.sentences(id, owner), "last_event": last_event})
 
 
 async def delete_document(request: Request) -> Response:
