@@ -7,6 +7,8 @@ from fake_engine import FakeEngine
 from test_document_jobs import SOURCES, create, expect, follow, running, targets_of
 
 from docmt.serve.document_jobs import DocumentNotReady, JobConfig
+from docmt.serve.job_journal import JobJournal
+from docmt.serve.job_store import JobStore
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -148,6 +150,38 @@ def test_a_document_is_stopped_mended_downloaded_and_resumed(tmp_path, is_restar
 
     TAIL = "Five birds. Six birds. Seven birds.\n"
     asyncio.run(scenario())
+
+
+def test_a_server_that_is_killed_within_an_undo(tmp_path, monkeypatch):
+    """The change is undone as a whole, or not at all."""
+
+    async def scenario(kill):
+        data = tmp_path / str(kill)
+        async with running(FakeEngine(), data) as jobs:
+            id = (await create(jobs, tmp_path)).id
+            await follow(jobs, id)
+            await jobs.edit(id, "", 1, "Mine.", True)
+            await follow(jobs, id)
+            edited = targets_of(jobs, id)
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                steps = iter(range(kill))
+                for owner, name in ((JobStore, "update"), (JobJournal, "append")):
+                    patch.setattr(owner, name, kill_at(steps, getattr(owner, name)))
+                await jobs.undo(id, "")
+                raise KeyboardInterrupt
+        async with running(FakeEngine(), data) as jobs:
+            assert (await follow(jobs, id))[-1].data["status"] == "done"
+            return "edited" if targets_of(jobs, id) == edited else targets_of(jobs, id)
+
+    def kill_at(steps, function):
+        def call(*arguments, **values):
+            if next(steps, None) is None:
+                raise KeyboardInterrupt
+            return function(*arguments, **values)
+
+        return call
+
+    assert [asyncio.run(scenario(kill)) for kill in range(4)] == ["edited", "edited", *[expect(SOURCES)] * 2]
 
 
 def test_documents_are_listed_for_their_owner(tmp_path):

@@ -356,7 +356,8 @@ def test_a_narrow_page_needs_no_sideways_scrolling(service, open_page):
     translate(page, TEXT + "x" * 400)
     page.click(sentence(0))
     page.click("#panel [data-do=edit]")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for box in ("document.documentElement", "document.querySelector('#panel')"):
+        assert page.evaluate(f"{box}.scrollWidth <= {box}.clientWidth")
 
 
 def test_the_page_knows_the_formats_and_loads_no_script_or_style_of_its_text():

@@ -23,7 +23,8 @@ const hasDraft = (number) => findDraft(job.feed.id, number) !== undefined;
 const view = new DocumentView(element("text-pairs"), element("reason"), hasDraft);
 const actions = { edit: sendEdit, confirm: confirmSentence, restore: restoreSentence, readsContext, report };
 const panel = new SentencePanel(element("panel"), view, actions);
-const myDocuments = new MyDocuments(element("my-documents"), { describe: describeState, remove, attempt });
+const describe = (status) => `${times.format(new Date(status.created))} · ${describeState(status)}`;
+const myDocuments = new MyDocuments(element("my-documents"), { describe, remove, attempt });
 let models = [];
 let chosenFile = null;
 let job = null; // {feed: {id, after}, status, controller, begun, isUndone}: the open document
@@ -260,9 +261,10 @@ async function showEnd(status, wasRunning) {
 
 /** Show how many sentences are in each state. */
 function showCounts() {
-  for (const option of element("filter").options) {
-    option.textContent = `${STATES[option.value]} (${count.format(view.count(option.value))})`;
-  }
+  const options = Object.entries(STATES).map(([filter, name]) => {
+    return new Option(`${name} (${count.format(view.count(filter))})`, filter, false, filter === view.filter);
+  });
+  element("filter").replaceChildren(...options);
   element("next-mark").hidden = !view.count("marked");
 }
 
@@ -382,6 +384,11 @@ function askForKey(refused) {
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(field.value.trim()), { once: true }));
 }
 
+function showHelp() {
+  element("forget-key").hidden = !service.readKey();
+  element("help").showModal();
+}
+
 const openSentence = (number) => job && view.sentences[number]?.data.target && panel.open(job.feed.id, number);
 
 /** Lead to a sentence; the open panel goes along. */
@@ -406,7 +413,7 @@ function listenToButtons() {
   on("copy", "click", copy);
   on("next-open", "click", () => go(view.next(view.current, "open")));
   on("next-mark", "click", () => go(view.next(view.current, "marked")));
-  on("help-button", "click", () => element("help").showModal());
+  on("help-button", "click", showHelp);
   on("text-pairs", "click", (event) => {
     const number = view.numberAt(event.target);
     if (number < 0 || !getSelection().isCollapsed) return; // selecting text to copy it is no click
@@ -433,7 +440,6 @@ listenToDrops();
 const hasLetters = () => localStorage.getItem("docmt-letters") !== "off";
 element("letters").checked = hasLetters();
 view.onDrawn = showCounts;
-const showHelp = () => element("help").showModal();
 listenToKeys({ view, panel, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters });
 attempt(async () => {
   const filled = fillModels(); // asks for a key, if one is needed, before anything else is tried

@@ -64,9 +64,9 @@ export class SentencePanel {
     if (this.isOpen && this.number === number) return;
     this.restore();
     Object.assign(this, { id, number });
-    // On a low or much enlarged page the panel would hide the sentence: it stands below its paragraph there.
-    const isLow = matchMedia("(max-height: 30rem)").matches;
-    if (isLow) this.pair.target.closest(".paragraph").after(this.root);
+    // On a small or much enlarged page the panel would hide the sentence: it stands below its paragraph there.
+    const isSmall = matchMedia("(max-height: 30rem), (max-width: 46rem)").matches;
+    if (isSmall) this.pair.target.closest(".paragraph").after(this.root);
     else document.body.append(this.root);
     this.root.hidden = false;
     document.documentElement.classList.add("panel-open");

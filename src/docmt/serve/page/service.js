@@ -12,7 +12,7 @@ export class ServiceError extends Error {
   }
 }
 
-function readKey() {
+export function readKey() {
   const { key, until } = JSON.parse(localStorage.getItem(KEY) ?? "{}");
   return until > Date.now() ? key : null;
 }
