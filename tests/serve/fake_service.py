@@ -37,7 +37,14 @@ class FakeDocument:
     def describe(self):
         languages = {key: value for key, value in MODEL.items() if key != "name"}
         numbers = {"sentences": len(self.sentences), "finished": self.finished, "skipped": {}, "error": ""}
-        head = {"id": self.id, "status": self.status, "name": self.name, "model": "tiny", "created": self.id}
+        head = {
+            "id": self.id,
+            "status": self.status,
+            "name": self.name,
+            "model": "tiny",
+            "created": self.id,
+            "format": "docx",
+        }
         return head | languages | numbers
 
     def translate(self, context=""):

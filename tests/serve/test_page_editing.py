@@ -192,13 +192,20 @@ def test_a_document_is_stopped_mended_downloaded_and_goes_on(service, open_page)
     assert page.locator("#resume").is_hidden() and targets(page)[0] == "Un chat."
 
 
-def test_copying_keeps_the_layout(service, open_page):
+@pytest.mark.parametrize("name", ["", "a.txt", "a.md"])
+def test_copying_keeps_the_layout(service, open_page, name):
     page = open_page(service.url, permissions=["clipboard-read", "clipboard-write"])
-    translate(page, "- One cat.\n- Two cats.\n\n  1. Three dogs.")
+    text = "- One cat.\n- Two cats.\n\n  Three dogs.\n\n1. Four dogs."
+    if name:
+        page.set_input_files("#file", {"name": name, "mimeType": "", "buffer": text.encode()})
+        page.click("#start button.main")
+        see(page, DONE)
+    else:
+        translate(page, text)
     page.click("#copy")
     see(page, "#announcement", "The translation was copied.")
     copied = page.evaluate("navigator.clipboard.readText()").split("\n")
-    assert [line[: line.index("«")] if line else "" for line in copied] == ["- ", "- ", "", "  1. "]
+    assert [line[: line.index("«")] if line else "" for line in copied] == ["- ", "- ", "", "  ", "", "1. "]
 
 
 def test_my_documents_are_listed_opened_and_deleted(service, open_page):

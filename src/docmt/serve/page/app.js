@@ -354,7 +354,8 @@ async function remove(id) {
 }
 
 async function copy() {
-  const text = service.getText(job.feed.id); // with the layout of the download
+  const hasLayout = ["text", "markdown"].includes(job.status.format); // then the file is what is pasted elsewhere
+  const text = service.getText(job.feed.id, hasLayout ? "original" : "txt");
   if (navigator.clipboard) {
     const data = text.then((each) => new Blob([each], { type: "text/plain" })); // Safari waits for no answer before
     await Promise.all([text, navigator.clipboard.write([new ClipboardItem({ "text/plain": data })])]);

@@ -68,7 +68,7 @@ export const listModels = async () => (await json("v1/models")).models;
 export const listDocuments = async () => (await json("v1/documents")).documents;
 export const getStatus = (id) => json(address(id));
 export const getSentences = (id) => json(address(id, "/sentences")); // {sentences, last_event}
-export const getText = async (id) => (await request(address(id, "/result?format=txt"))).text();
+export const getText = async (id, format) => (await request(address(id, `/result?format=${format}`))).text();
 // The document may have come to its end meanwhile: then it stays.
 export const stopDocument = (id) => json(address(id, "?keep=true"), "DELETE");
 
