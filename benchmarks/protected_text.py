@@ -10,7 +10,7 @@ import re
 import string
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import docmt
@@ -42,6 +42,16 @@ def make_sentences(kind: dict[str, object], language: str, count: int) -> Iterat
             yield frame, items
 
 
+def count_faults(source: str, items: Sequence[str], target: str) -> tuple[int, int]:
+    """Return how many of these texts the translation of a sentence lacks, and how many numbers it has invented."""
+    left = Counter(items) - Counter(item for item in items if item in target)
+    for item in items:
+        source, target = source.replace(item, " "), target.replace(item, " ")
+    known = read_digits(source)
+    invented = sum(digits not in known for digits in re.findall(r"\d+", target)) + target.count("\ufffd")
+    return sum(left.values()), invented
+
+
 def make_numbers(count: int) -> Iterator[str]:
     """Yield sentences with prices, shares and counts, small ones also."""
     chance = random.Random(1)
@@ -64,18 +74,9 @@ def main() -> None:
         sentences = list(make_sentences(kind, language, count))
         row = [kind["name"], str(sum(len(items) for _, items in sentences))]
         for translator in translators:
-            lost = invented = 0
-            for (source, items), target in zip(
-                sentences, translator.translate([each for each, _ in sentences]), strict=True
-            ):
-                lost += sum((Counter(items) - Counter(item for item in items if item in target)).values())
-                rest_source, rest_target = source, target
-                for item in items:
-                    rest_source, rest_target = rest_source.replace(item, " "), rest_target.replace(item, " ")
-                known = read_digits(rest_source)
-                invented += sum(digits not in known for digits in re.findall(r"\d+", rest_target))
-                invented += rest_target.count("\ufffd")
-            row += [str(lost), str(invented)]
+            targets = translator.translate([text for text, _ in sentences])
+            faults = [count_faults(*pair, target) for pair, target in zip(sentences, targets, strict=True)]
+            row += [str(sum(each)) for each in zip(*faults, strict=True)]
         print(f"| {' | '.join(row)} |", flush=True)
     numbers = list(make_numbers(count))
     row = ["number", str(sum(len(find_numbers(source)) for source in numbers))]

@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from commands import call, fails
@@ -15,19 +17,43 @@ pytest.importorskip("httpx")
 
 import httpx
 
-from docmt.cli.commands.serve import default_data, local_names
-from docmt.serve.application import is_loopback, open_socket
+from docmt.cli.commands.serve import ServeOptions, default_data, local_names, make_server
+from docmt.core.errors import DocmtError
+from docmt.core.files import lock_directory
+from docmt.serve.application import format_url, is_loopback, open_socket
 
 
 def test_keys_are_made_listed_and_revoked(tmp_path):
     outcome = call("serve", "--data", tmp_path, "--create-key", "anna", "--concurrent-jobs", 2)
     assert outcome.status == 0 and len(outcome.out.strip()) > 40
-    id = re.search(r"key (\w+) of anna", outcome.err)[1]
+    id, folder = re.search(r"key (\w+) of anna, in (.+);", outcome.err).groups()
+    assert folder == str(tmp_path)
     assert outcome.out.strip() not in (tmp_path / "keys.sqlite").read_bytes().decode("latin-1")
-    assert re.fullmatch(rf"{id}\t\d{{4}}-\d\d-\d\d\tanna\n", call("serve", "--data", tmp_path, "--list-keys").out)
+    limits = "2 documents at once, 50 MiB a file"
+    expected = rf"{id}\t\d{{4}}-\d\d-\d\d\tnever\t{limits}\tanna\n"
+    assert re.fullmatch(expected, call("serve", "--data", tmp_path, "--list-keys").out)
+    fails("serve", "--data", tmp_path, "--create-key", "a\tb", message="printable")
     assert call("serve", "--data", tmp_path, "--revoke-key", id).status == 0
     assert call("serve", "--data", tmp_path, "--list-keys").out == ""
     fails("serve", "--data", tmp_path, "--revoke-key", id, message=r"there is no key")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other owners")
+def test_a_key_that_the_service_would_not_see_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCMT_HOME", str(tmp_path))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_USER", "anna")
+    fails("serve", "--create-key", "anna", message=r"a service does not read the keys of root \(.*serve\)")
+    monkeypatch.delenv("SUDO_USER")
+    monkeypatch.setattr("docmt.cli.commands.serve._UNIT", tmp_path)
+    fails("serve", "--create-key", "anna", message="name its directory with --data")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    message = r"user \d+ of .* could not read the keys: run docmt serve as that user"
+    fails("serve", "--data", tmp_path, "--create-key", "anna", message=message)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    assert call("serve", "--data", tmp_path, "--create-key", "anna").status == 0
 
 
 def test_an_address_that_others_reach_needs_keys_or_open(run, tmp_path):
@@ -44,6 +70,37 @@ def test_addresses_that_cannot_be_used(run, tmp_path):
     message = "no.where port 1 cannot be used"
     fails("serve", run, "--host", "no.where", "--port", 1, "--data", tmp_path, message=message)
     fails("serve", tmp_path / "none", "--port", 0, "--data", tmp_path, message=r"none")
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no unix sockets")
+def test_a_unix_socket(run, tmp_path):
+    path = tmp_path / "s"
+    message = r"unix:.*s cannot be used \(Address already in use\)"
+    with open_socket(f"unix:{path}", 0) as listener:
+        assert is_loopback(listener) and format_url(listener) == f"unix:{path}"
+        fails("serve", run, "--host", f"unix:{path}", "--data", tmp_path / "data", message=message)
+    open_socket(f"unix:{path}", 0).close()  # in place of one that nobody listens on
+    path.unlink()
+    path.write_text("a file of the user")
+    fails("serve", run, "--host", f"unix:{path}", "--data", tmp_path / "data", message=message)
+    assert path.read_text() == "a file of the user"
+    fails("serve", run, "--host", f"unix:{tmp_path}/no/s", "--data", tmp_path, message="cannot be used")
+    fails("serve", run, "--host", f"unix:{tmp_path / ('s' * 200)}", "--data", tmp_path, message="cannot be used")
+    fails("serve", run, "--host", "unix:", "--data", tmp_path, message="cannot be used")
+
+
+@pytest.mark.parametrize(
+    "path", ["mt", "/mt/../x", "/m t", "//evil", "ftp://x/mt", "https://x/?q", "/mt\n", "https:///mt"]
+)
+def test_a_root_path_that_is_none(run, tmp_path, path):
+    with pytest.raises(DocmtError, match=r"(?s)--root-path .* is no path: write /mt, or https://tool\.example/mt"):
+        make_server(ServeOptions(models=[str(run)], root_path=path), tmp_path, None, frozenset())
+
+
+def test_the_page_is_not_announced_before_the_directory_is_locked(run, tmp_path):
+    with lock_directory(tmp_path, "used"):
+        outcome = call("serve", run, "--port", 0, "--data", tmp_path)
+    assert outcome.status == 2 and "is used by process" in outcome.err and "the page" not in outcome.err
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has one loopback address alone")
@@ -75,6 +132,29 @@ def test_a_missing_package_is_named(tmp_path, package):
     assert outcome.returncode == 2
 
 
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no unix sockets")
+def test_a_process_serves_on_a_unix_socket_behind_a_prefix(run, tmp_path):
+    path = tmp_path / "s"
+    options = ["--host", f"unix:{path}", "--root-path", "https://tool.example/mt", "--data", str(tmp_path / "data")]
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(path))  # its file stays
+    command = [sys.executable, "-m", "docmt", "serve", str(run), *options, "--beam", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        line = next(line for line in process.stderr if "the page is at" in line)
+        assert f"unix:{path} " in line
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://localhost") as client:
+            assert client.get("/health").json() == client.get("/mt/health").json() == {"status": "ok"}
+            assert client.post("/v1/translate", json={"text": "Anna."}, timeout=120).status_code == 200
+            files = {"files": {"file": ("a.txt", b"Anna.")}, "data": {"target": "de"}}
+            url = client.post("/translate_file", **files, timeout=60).json()["translatedFileUrl"]
+        assert url.startswith("https://tool.example/mt/download_file/")
+    finally:
+        process.terminate()
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 0 and not path.exists(), log
+
+
 @pytest.mark.parametrize("signal_", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_process_serves_until_it_is_asked_to_stop(run, tmp_path, signal_):
     command = [sys.executable, "-m", "docmt", "serve", str(run), "--port", "0", "--data", str(tmp_path), "--beam", "1"]
@@ -94,4 +174,22 @@ def test_a_process_serves_until_it_is_asked_to_stop(run, tmp_path, signal_):
     finally:
         process.kill()
     assert process.returncode == 0, log
-    assert "docmt: POST /v1/translate 200" in log and "Anna" not in log and id not in log and "Traceback" not in log
+    id_of_request = answer.headers["x-request-id"]
+    assert re.search(rf"\d-\d\dT[\d:]{{8}}Z docmt: POST /v1/translate 200 \d+\.\d{{3}} s {id_of_request}\n", log), log
+    assert "Anna" not in log and id not in log and "Traceback" not in log
+
+
+def test_the_unit_for_systemd_is_hardened(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    unit = re.search(r"```ini\n(.*?)```", page, re.DOTALL)[1]
+    assert {"UMask=0077", "StateDirectoryMode=0700", "NoNewPrivileges=true"} <= set(unit.splitlines())
+    program = shutil.which("systemd-analyze")
+    if not program:
+        pytest.skip("systemd is not installed")
+    (tmp_path / "docmt.service").write_text(unit)
+    command = [program, "security", "--offline=true", "--no-pager", str(tmp_path / "docmt.service")]
+    outcome = subprocess.run(command, capture_output=True, text=True)
+    score = re.search(r"exposure level for docmt.service: ([\d.]+)", outcome.stdout)
+    if score is None:
+        pytest.skip("this systemd-analyze does not read files")
+    assert float(score[1]) < 4 and f"gives it {score[1]} of 10" in page, outcome.stdout

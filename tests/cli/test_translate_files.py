@@ -264,7 +264,7 @@ def test_format_text_reads_a_file_of_any_name(run, tmp_path):
     for name, content in (("a.rst", "It is new.\n"), ("a.txt", "<?xml version='1.0'?>\nIt is new.\n")):
         path = tmp_path / name
         path.write_text(content)
-        fails("translate", run, path, "-o", tmp_path / "b.txt", message="which docmt does not read")
+        fails("translate", run, path, "-o", tmp_path / "b.txt", message="docmt does not read")
         assert call("translate", run, path, "-o", tmp_path / "b.txt", "--format", "text", *QUICK).status == 0
 
 

@@ -338,7 +338,26 @@ def test_hashtags_are_no_comments_of_a_po_file():
         ("id,text\n1,It is good.\n2,It is bad.\n", "tsv"),
         ('id;text\r\n1;"It is; or not."\r\n', "tsv"),
         ("It is good, I think.\nIt is bad, I know.\n", ""),
+        ('<div class="a">\nThe House\n</div>\n', "html"),
+        ("<p>The House.<br>\n<p>The vote.\n", "html"),
+        ("The \\textbf{House} is \\emph{good}.\n", "LaTeX"),
+        ("{100}{200}It is good.|No.\n{300}{400}It is bad.\n", "subtitles"),
+        ("[00:12.00]It is good.\n[00:17.20]It is bad.\n", "subtitles"),
+        ("0:00:01.000,0:00:02.000\nIt is good.\n\n0:00:03.000,0:00:04.000\nNo.\n", "subtitles"),
+        ("# A report\n\nIt is [new](http://x.eu).\n", "markdown"),
+        ("A report\n========\n\n.. note:: It is new.\n", "reStructuredText"),
+        ("== A report ==\n'''It''' is [[a|new]].\n", "wiki markup"),
+        ("#!/bin/sh\necho no\n", "program code"),
+        ("package main\n\nfunc main() {\n}\n", "program code"),
+        ("SELECT name\nFROM house;\n", "program code"),
+        ("[a]\ntitle = It is good.\n", "settings"),
+        ("title: It\nitems:\n  - name: No\n", "YAML"),
         ("One; two\nthree; four\n", ""),
+        ("Title: It\nDate: today\nPlace: here\n", ""),
+        ("See <http://x.eu> and <me@x.eu>, x < y, y > z.\n", ""),
+        ("10:30 The House opens.\n11:45 The vote.\n", ""),
+        ("- One\n- Two\n\n1. Three\n[1] Four\n", ""),
+        ("For this is so;\nif so, it is good;\nwe return to it.\n", ""),
         ("We came for this:\nit is a < b.\n", ""),
         ("For\tAgainst\n1\t2\n", ""),
         ("", ""),
@@ -348,32 +367,15 @@ def test_what_a_text_looks_like(text: str, look: str) -> None:
     assert guess_markup(text) == look
 
 
-SUFFIXES = "ini toml rst adoc tex php svg dfxp ics eml lrc py yaml resx xcstrings ass vue mobi doc"
+SUFFIXES = (
+    "ini toml rst adoc tex php svg dfxp ics eml lrc py yaml resx xcstrings ass vue mobi doc otp odg rs env jsonc"
+    " shtml resw ps1 scss jsp mustache pod usf"
+)
 
 
 def test_files_of_unknown_formats_are_refused_with_advice() -> None:
-    for suffix in [
-        "ini",
-        "toml",
-        "rst",
-        "adoc",
-        "tex",
-        "php",
-        "svg",
-        "dfxp",
-        "ics",
-        "eml",
-        "lrc",
-        "py",
-        "yaml",
-        "resx",
-        "xcstrings",
-        "ass",
-        "vue",
-        "mobi",
-        "doc",
-    ]:
-        with pytest.raises(DocmtError, match=f"a.{suffix} is a {suffix} file, .* Save it as .*, and translate that"):
+    for suffix in SUFFIXES.split():
+        with pytest.raises(DocmtError, match=f"a.{suffix}: docmt does not read .{suffix} files. Save it as .*"):
             check_known(f"a.{suffix}")
     for suffix in ["txt", "en", "cs", "pl", "ts", "ml", "properties", "strings", "arb", "ipynb", "mdx"]:
         check_known(f"a.{suffix}")

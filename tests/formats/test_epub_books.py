@@ -78,7 +78,7 @@ def test_units_of_a_book():
     assert sorted(unit.text for unit in file.units[:5]) == sorted(front)
     assert [unit.text for unit in file.units[5:]] == ["Second here", "One two", "Three"]
     assert file.document_starts == [0, 5, 6]
-    assert file.skipped == [Skipped("passages in another language", "Le Livre")]
+    assert file.skipped == [Skipped("passages in another language", text) for text in ("Le Livre", "chapitre")]
     check_pseudo(file)
 
 
@@ -217,6 +217,7 @@ def test_mutants_are_read_or_refused():
         ("<p>Tom & Jerry&nbsp;came", ["Tom & Jerry\xa0came"]),
         ("<p><b>One</p></b>", ["One"]),
         (b"<p>One \xe9", None),
+        (b"<?xml version='1.0' encoding='ascii'?><p>One \xe9</p>", ["One é"]),
         ("", []),
     ],
 )

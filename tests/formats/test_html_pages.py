@@ -238,6 +238,7 @@ def test_what_is_not_translated():
         Skipped("code", "a b"),
         Skipped("code", "Ctrl"),
         Skipped('translate="no"', "Brand"),
+        Skipped('translate="no"', "Brand"),
         Skipped("text fields", "text"),
     ]
 
@@ -253,7 +254,7 @@ def test_passages_in_other_languages_stay():
     page = "<html lang=en><p>One <i lang=fr>deux</i> three<p lang='de-DE'>Vier<p lang=en-GB>Five</html>"
     file = read_page(page)
     assert [unit.text for unit in file.units] == ["One three", "Five"]
-    assert file.skipped == [Skipped("passages in another language", "Vier")]
+    assert [each.text for each in file.skipped] == ["deux", "Vier"]
     assert file.write(file.units, "cs").decode() == page.replace("lang=en>", 'lang="cs">').replace(
         "lang=en-GB", 'lang="cs"'
     )
@@ -405,7 +406,13 @@ def test_the_title_of_a_line_break():
         ("<p><span>budget</span><span>vote</span>", ["budget", "vote"]),
         ("<p><strong>Date:</strong><span>Monday</span><strong>Place:</strong>", ["Date:", "Monday", "Place:"]),
         ("<p>Tags: <span>Budget</span><span>Vote</span> and more", ["Tags: Budget Vote and more"]),
-        ("<p>A <del>bad</del><ins>good</ins> day", ["A bad good day"]),
+        ("<p>A <del>bad</del><ins>good</ins> day", ["A good day", "bad"]),
+        ("<p>A <ins>good</ins> <s>bad</s> day", ["A good day", "bad"]),
+        ("<a href=x><b><span>One</span><span>The second</span></b></a>", ["One", "The second"]),
+        ("<p><a href=a>Home</a> / <a href=b>Chairs</a> / <b>Red</b>", ["Home", "Chairs", "Red"]),
+        ("<p><a href=a>Home</a> / <a href=b>Chairs</a> / Red", ["Home", "Chairs", "Red"]),
+        ("<p>Dear <%= a > b %>, <?php if ($a > 1): ?>you<?php endif ?>", ["Dear , you"]),
+        ("<pre translate=yes>A\tB &amp; C\nThe table\n  is\n - one</pre>", ["A", "B & C", "The table is one"]),
         ("<p><b>Note</b>The report <b>it</b>self", ["Note The report itself"]),
         ("<p>See <b>Chapter</b><span>1</span> now", ["See Chapter 1 now"]),
         ("<p><span>First.</span><span>Second.</span>", ["First.", "Second."]),
@@ -520,3 +527,15 @@ def test_rules_of_tags():
     assert read_xml("<p>One</p> <p>Two</p>", non_splitting={"p"}) == ["One Two"]
     assert read_xml("<p>One</p> <p>Two</p>", outline=False) == ["One Two"]
     assert read_xml("<d><p>One</p><q>a</q> <q>b</q></d>", outline=False, splitting={"p"}) == ["One", "a b"]
+
+
+def test_attributes_and_data_that_stay_are_reported():
+    page = (
+        "<meta name=author content='A name'><meta itemprop=headline content='The vote'><input value='Your name'>"
+        "<input type=hidden value=key><p data-tip='Help for you' data-x='{a: b c}'>Text"
+        '<script type=\'application/ld+json\'>{"a": "b"}</script>'
+    )
+    file = read_page(page)
+    assert [unit.text for unit in file.units] == ["The vote", "Text"]
+    reasons = ["authors", "text fields", "data attributes", "data for search engines"]
+    assert [each.reason for each in file.skipped] == reasons

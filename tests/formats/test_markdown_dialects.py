@@ -175,3 +175,5 @@ def test_simple_tables_are_kept_and_reported():
     file = parse("  One    Two\n  -----  -----\n  three  four\n\nText.\n")
     assert [unit.text for unit in file.units] == ["Text."]
     assert [each.reason for each in file.skipped] == ["simple tables"]
+    file = parse("One.\n\n-----  -----\nthree  four\n-----  -----\n\nText.\n")
+    assert [unit.text for unit in file.units] == ["One.", "Text."]

@@ -139,6 +139,38 @@ def test_labels_of_forms():
     assert 'form:name="b1" form:label="&quot;Weg&quot; &amp; zu"' in member(new)
 
 
+def test_texts_about_tables_and_messages_of_rules_are_units():
+    body = (
+        '<table:content-validation><table:help-message table:title="Help"><text:p>Write it</text:p>'
+        "</table:help-message></table:content-validation><table:table><table:title>A table</table:title>"
+        "<table:desc>Of votes</table:desc>"
+        "<table:table-row><table:table-cell><text:p>Open it</text:p></table:table-cell></table:table-row></table:table>"
+        '<table:filter-condition table:value="Open it"/><table:filter-condition table:value="Gone"/>'
+    )
+    data = pack(body, "spreadsheet")
+    assert texts(data) == ["Help", "Write it", "A table", "Of votes", "Open it"]
+    assert [(each.reason, each.text) for each in load(data).skipped] == [("criteria of filters", "Gone")]
+    file = load(data)
+    new = member(file.write([*file.units[:4], Unit('Ouvrez "ça"')]))
+    assert 'table:value="Ouvrez &quot;ça&quot;"' in new and 'table:value="Gone"' in new
+
+
+def test_texts_of_fields_and_tips_are_reported():
+    body = (
+        '<text:p><text:a office:title="A tip">Link</text:a> <text:drop-down text:help="Choose">One way</text:drop-down>'
+        '<text:conditional-text text:string-value-if-true="So it is">x</text:conditional-text>'
+        '<text:toc-mark text:string-value="An entry"/></text:p>'
+    )
+    assert [(each.reason, each.text) for each in load(pack(body)).skipped] == [
+        ("tips of links", "A tip"),
+        ("help texts of form fields", "Choose"),
+        ("texts of fields", "One way"),
+        ("field instructions", "So it is"),
+        ("texts of fields", "x"),
+        ("entries of indexes", "An entry"),
+    ]
+
+
 def test_spans_are_pairs_and_equal_formats_are_one():
     styles = BOLD.format("T1", "0001") + BOLD.format("T2", "0002") + PLAIN.format("T3")
     spans = [SPAN.format(name, text) for name, text in (("T1", "Bo"), ("T2", "ld"), ("T3", "nd "), ("T2", "b"))]

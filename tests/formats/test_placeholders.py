@@ -38,6 +38,8 @@ def hide(text):
         ("a < b and 3 > 2", "a < b and 3 > 2", []),
         ("Run <file> now", "Run now", ["<file> "]),
         ("Deleted <b>%s</b> files", "Deleted files", ["<b>", "%s", "</b> "]),
+        ("The [b]new[/b] file[s], **bold** `code`", "The new file[s], bold", ["[b]", "[/b]", "**", "**", " `code`"]),
+        ("Read `foo' and `bar' 2 ** 3", "Read `foo' and `bar' 2 ** 3", []),
     ],
 )
 def test_what_is_hidden(text, visible, contents):

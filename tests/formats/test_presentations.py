@@ -125,6 +125,24 @@ def test_alternative_texts():
     assert 'name="Picture 1" descr="Ein &apos;Haus&apos;"' in write_slide(body, ["Ein 'Haus'", "Text"])
 
 
+def test_tips_layouts_and_inserted_files():
+    link = '<p:cNvPr id="1" descr="Alt text"><a:hlinkClick tooltip="A tip"/></p:cNvPr>'
+    text = '<a:p><a:r><a:rPr><a:hlinkClick tooltip="Its tip"/></a:rPr><a:t>Text</a:t></a:r></a:p>'
+    layout = f"<p:sp>{PARAGRAPH.format('Of us')}</p:sp><p:sp><p:ph/>{PARAGRAPH.format('Edit it')}</p:sp>"
+    parts = {
+        "ppt/slideLayouts/a.xml": make_slide(layout, "sldLayout", "slideLayout"),
+        "ppt/slides/_rels/slide1.xml.rels": relate(("oleObject", "../a.bin")),
+        "ppt/a.bin": ("x", ""),
+    }
+    file = read_pptx(make([link + text], parts))
+    assert [unit.text for unit in file.units] == ["Alt text", "A tip", "Text"]
+    assert [(each.reason, each.text) for each in file.skipped] == [
+        ("tips of links", "Its tip"),
+        ("inserted files", "ppt/a.bin"),
+        ("layouts and masters", "Of us"),
+    ]
+
+
 def test_runs_get_the_language():
     body = "<a:p><a:r><a:t>One</a:t></a:r></a:p>"
     assert write_slide(body, ["Two"], "de") == '<a:p><a:r><a:rPr lang="de"/><a:t>Two</a:t></a:r></a:p>'

@@ -276,3 +276,11 @@ def test_no_element_is_put_into_one_of_its_name():
     unit = read("<a>Click</a> <a>here</a> now")
     projected, missing = project_codes(unit, [Passage(0, len(unit.text), "ici", [(6, 10, 0, 3)])])
     assert projected.render() == "<a>ici</a><a></a>" and [code.offset for code in missing] == [0]
+
+
+def test_no_pair_ends_between_an_article_and_its_word():
+    codes = (Code(0, "open", "i", "<i>"), Code(6, "close", "i", "</i>"), Code(6, "open", "r", "<r>"))
+    unit = Unit("Italic True word", (*codes, Code(16, "close", "r", "</r>")))
+    links = [(0, 6, 0, 8), (0, 6, 9, 10), (12, 16, 11, 17)]
+    projected, _ = project_codes(unit, [Passage(0, 16, "Résultat d'Italie", links)])
+    assert projected.render() == "<i>Résultat</i> <r>d'Italie</r>"

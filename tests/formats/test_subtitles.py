@@ -70,7 +70,7 @@ def test_a_sentence_over_cues_is_one_unit_and_is_cut_again():
     assert [line for line in new.split("\n") if "-->" in line] == [line for line in text.split("\n") if "-->" in line]
 
 
-ARROWS = ["-->", "->", "–>", "→", "-- >", "--&gt;", "-", ",", "=>", "~", "to", " ", "-->>", "--"]
+ARROWS = ["-->", "->", "–>", "→", "-- >", "--&gt;", "-", ",", "=>", "~", "to", " ", "-->>", "--", "bis", ";", "until"]
 
 
 @pytest.mark.parametrize("arrow", ARROWS)
@@ -80,6 +80,14 @@ def test_a_line_with_two_times_is_no_text(arrow):
     assert translate(parse(text), ["A.", "B.", "C."]) == (
         text.replace("The first.", "A.").replace("The second.", "B.").replace("The third.", "C.")
     )
+
+
+@pytest.mark.parametrize(
+    "times", ["00.00.02,000 - 00.00.04,000", "00：00：02，000 → 00：00：04，000", "0:02:01 0:04:01"]
+)
+def test_times_with_other_signs_are_no_text(times):
+    text = srt("The first.", "The second.").replace("00:00:02,100 --> 00:00:04,100", times)
+    assert texts(text)[0] == "The first." and not any(re.search("[0-9]", each) for each in texts(text))
 
 
 def test_a_line_with_broken_times_is_reported():
@@ -133,6 +141,16 @@ def test_digits_and_titles_are_complete():
         ("- One two.", "One two."),
         ("/One two/", "One two"),
         ("*One two*", "One two"),
+        ("One|two.", "One two."),
+        ("{y:i}One | two.", "One two."),
+        ("One<br>two.", "One two."),
+        ("《One two》", "One two"),
+        ("【One two.】", "One two."),
+        ("♪～ One two ～♪", "One two"),
+        ("🎵 One two 🎵", "One two"),
+        ("&#9834; One two &#x266A;", "One two"),
+        ("m 0 0 l 100 0 b 1 -2 3.5 4 5 6", None),
+        ("{=1}One two.", "One two."),
     ],
 )
 def test_codes_and_marks_stay(cue, text):
@@ -225,6 +243,19 @@ def test_two_speakers_are_two_units():
     assert [unit.text for unit in file.units] == ["Where are you?", "Here, at home.", "Me, too.", "No!", "-5 degrees."]
     new = translate(file, ["Kde jsi?", "Doma.", "Já taky.", "Ne!", "-5 stupňů."])
     assert cues(new) == [["- Kde jsi?", "- Doma."], ["<i>- Já taky.", "–Ne!</i>"], ["-5 stupňů."]]
+
+
+def test_turns_after_other_breaks_are_units():
+    text = srt(r"{\an8}- Where are you?\N- Here.", "- Me, too.|- No!", "《It is good》", "<p>It is bad.</p>")
+    assert texts(text) == ["Where are you?", "Here.", "Me, too.", "No!", "It is good", "It is bad."]
+    new = translate(parse(text), ["Où?", "Ici.", "Moi.", "Non!", "Oui", "Non."])
+    assert cues(new) == [[r"{\an8}- Où?\N- Ici."], ["- Moi.|- Non!"], ["《Oui》"], ["<p>Non.</p>"]]
+
+
+def test_entities_of_subrip_are_text():
+    file = parse(srt("It&#39;s R&amp;D &lt;i&gt; at&t."))
+    assert file.units[0].text == "It's R&D &lt;i&gt; at&t."
+    assert cues(translate(file, ["C'est &lt;b&gt; & d."])) == [["C'est &lt;b&gt; & d."]]
 
 
 def test_lines_are_balanced_again():
@@ -434,3 +465,9 @@ def test_mutants():
     ]
     for file in read_mutants(lambda data: read(data, "x.srt", ReadConfig()), *seeds):
         file.write([Unit("Ťéxt <&>", unit.codes[:0]) for unit in file.units])
+
+
+@pytest.mark.parametrize("text", ['It is {{ "a" | upper }}.', "Dear *|FNAME|*, it is here.", "See |NAME| here."])
+def test_a_bar_within_a_placeholder_breaks_no_line(text):
+    (unit,) = read(f"1\n00:00:00,000 --> 00:00:01,000\n{text}\n".encode(), "a.srt", ReadConfig()).units
+    assert unit.text == text

@@ -59,3 +59,11 @@ def test_symbols_stay():
     assert documents.documents[0].text() == "X\n\nkV\n\nOne two.\n\nºC"
     translated = documents.translate([[SentenceTranslation("Eins zwei.")]])
     assert [unit.text for unit in translated.units] == ["X", "kV", "Eins zwei.", "ºC"]
+
+
+def test_codes_stay_where_a_translation_equals_its_source():
+    codes = (Code(0, "open", "1", "<a>"), Code(4, "close", "1", "</a>"), Code(9, "single", "2", "<x/>"))
+    unit = Unit("John met Ann there.", codes)
+    documents = UnitDocuments(Listed([unit]), "en")
+    crossed = [(0, 4, 13, 18), (13, 18, 0, 4)]
+    assert documents.translate([[SentenceTranslation(unit.text, crossed)]]).units == [unit]

@@ -237,6 +237,39 @@ def test_tables_of_contents_stay_and_are_updated():
     assert file.write(file.units) == data
 
 
+def test_texts_about_links_tables_and_shapes():
+    body = (
+        f'<w:p><w:hyperlink w:tooltip="See it">{RUN.format("Link")}</w:hyperlink></w:p><w:tbl><w:tblPr>'
+        '<w:tblCaption w:val="A table"/><w:tblDescription w:val="Of votes"/></w:tblPr></w:tbl>'
+        '<w:p><w:r><w:pict><v:group alt="A group"><v:rect title="A box" alt="In it"/></v:group></w:pict></w:r></w:p>'
+    ).replace("<v:group ", '<v:group xmlns:v="urn:schemas-microsoft-com:vml" ')
+    assert read_texts(body) == ["See it", "Link", "A table", "Of votes", "A group", "A box", "In it"]
+
+
+def test_what_word_shows_and_stays_is_reported():
+    controls = (
+        '<w:sdt><w:sdtPr><w:alias w:val="A name"/>'
+        f"</w:sdtPr><w:sdtContent>{RUN.format('x')}</w:sdtContent></w:sdt><w:ffData><w:textInput>"
+        '<w:default w:val="Your text"/></w:textInput></w:ffData>'
+    )
+    codes = ["MACROBUTTON x Click", 'IF 1 = 1 "so" "not"', 'ASK x "Who?"', 'XE "House"', 'HYPERLINK "a" \\o "Tip"']
+    fields = "".join(make_field(code, RUN.format("y")) for code in [*codes, 'HYPERLINK "a"', 'DATE "MMMM"'])
+    blocks = f"<w:glossaryDocument {SPACES}><w:p>{RUN.format('Click here')}</w:p></w:glossaryDocument>"
+    parts = {
+        "word/glossary/document.xml": (WORD_TYPE + "document.glossary+xml", blocks),
+        "word/_rels/document.xml.rels": relate(("package", "embeddings/a.docx")),
+        "word/embeddings/a.docx": ("x", "PK"),
+    }
+    skipped = read_docx(make(f"<w:p>{controls}{fields}</w:p>", parts)).skipped
+    assert [(each.reason, each.text) for each in skipped] == [
+        *(("field instructions", code) for code in codes),
+        ("names of controls", "A name"),
+        ("default texts of form fields", "Your text"),
+        ("inserted files", "word/embeddings/a.docx"),
+        ("building blocks", "Click here"),
+    ]
+
+
 def test_insertions_are_text_and_deletions_stay():
     deleted = '<w:del w:id="1"><w:r><w:delText>old</w:delText></w:r></w:del>'
     moved = f'<w:moveFrom w:id="3">{RUN.format("gone")}</w:moveFrom>'

@@ -277,6 +277,34 @@ def test_messages_of_rules_and_tips_of_links():
         assert each in sheet
 
 
+def test_what_excel_shows_and_stays_is_reported():
+    rule = (
+        '<conditionalFormatting><cfRule text="Gone"/></conditionalFormatting>'
+        '<hyperlinks><hyperlink display="Elsewhere"/></hyperlinks>'
+        '<extLst xmlns:x="http://schemas.microsoft.com/office/spreadsheetml/2009/9/main">'
+        '<x:dataValidation prompt="Choose it"/></extLst>'
+    )
+    data = add_to_sheet(make(['<c r="A1" t="s"><v>0</v></c>'], ["Open it"]), rule)
+    parts = {
+        "xl/worksheets/_rels/sheet1.xml.rels": relate(("vmlDrawing", "../v.vml"), ("oleObject", "../a.bin")),
+        "xl/v.vml": ("", "<xml><div><font face='x'>Press<br></font></div><font>Press it</font></xml>"),
+        "xl/a.bin": ("x", ""),
+        "xl/p.xml": (TYPE + "pivotTable+xml", f'<p xmlns="{S}" rowHeaderCaption="Rows of it" dataCaption="Values"/>'),
+    }
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        types = {"xl/workbook.xml": TYPE + "sheet.main+xml", "xl/sharedStrings.xml": TYPE + "sharedStrings+xml"}
+        members = {name: (types.get(name, ""), file.read(name).decode()) for name in file.namelist()[1:]}
+    file = read_xlsx(pack_parts({**members, **parts}))
+    assert [unit.text for unit in file.units] == ["Open it", "Choose it"]
+    assert [(each.reason, each.text) for each in file.skipped] == [
+        ("labels of buttons", "Press it"),
+        ("inserted files", "xl/a.bin"),
+        ("criteria of formats", "Gone"),
+        ("copies of texts of links", "Elsewhere"),
+        ("labels of pivot tables and slicers", "Rows of it"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("raw", "text"),
     [

@@ -250,6 +250,7 @@ def with_attributes(attributes, target):
         (with_attributes, f'{MEMOQ} mq:status="Proofread"', ["Text."]),
         (with_attributes, f'{MEMOQ} mq:status="Reviewer1Confirmed"', ["Text."]),
         (with_attributes, f'{MEMOQ} mq:status="NotStarted" mq:locked="locked"', ["Text.", "", None]),
+        (with_attributes, 'status="done"', ["Text.", ""]),
         (with_attributes, f'{PHRASE} m:confirmed="1"', ["Text.", ""]),
         (with_attributes, f'{PHRASE} m:confirmed="0" m:locked="true"', ["Text.", "", None]),
     ],
@@ -261,6 +262,13 @@ def test_locked_and_confirmed_segments_stay(make, attributes, targets):
         assert [each.reason.split()[0] for each in load(text).skipped] == [
             "locked" if "locked=" in attributes else "confirmed"
         ]
+
+
+@pytest.mark.parametrize("status", ["PartiallyEdited", "Edited", "Rejected"])
+def test_what_somebody_has_written_stays(status):
+    text = with_attributes(f'{MEMOQ} mq:status="{status}"', "Text.")
+    assert translate(text, "de") == text
+    assert len(load(with_attributes(f'{MEMOQ} mq:status="{status}"', "")).units) == 1
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ class FakeEngine:
     def find_model(self, name="", source="", target=""):
         return name or "fake"
 
-    def check_room(self, model):
+    def check_room(self, model, owner=""):
         if self.refusals and isinstance(self.refusals[-1], Overloaded):
             raise self.refusals.pop()
 

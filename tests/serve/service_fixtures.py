@@ -37,12 +37,14 @@ class Statistics:
     batch_tokens: int = 7
     batch_fill: float = 0.5
     model_bytes: int = 8
+    failed_loads: int = 0
+    longest_waiting_seconds: dict = field(default_factory=lambda: {"interactive": 2.5, "jobs": 0.0})
 
 
 class ServiceEngine(FakeEngine):
     """The fake engine with two models, which can be started, stopped and measured."""
 
-    is_started = False
+    is_started, unloadable = False, ()
     works = ()
 
     def start(self):
@@ -50,6 +52,13 @@ class ServiceEngine(FakeEngine):
 
     def stop(self):
         self.is_started = False
+
+    @property
+    def is_alive(self):
+        return self.is_started
+
+    def list_unloadable(self):
+        return list(self.unloadable)
 
     def submit(self, *args, **options):
         self.works.append(super().submit(*args, **options))

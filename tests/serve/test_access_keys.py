@@ -42,6 +42,13 @@ def test_characters_a_minute(tmp_path):
         keys.take_characters(key, 1)
     for _ in range(3):
         keys.take_characters(free, 10**9)
+    now += 30
+    restarted = AccessKeys(tmp_path, clock=lambda: now)
+    with pytest.raises(LimitReached, match="Try again in 1 seconds"):  # half of the budget came back
+        AccessKeys(tmp_path, clock=lambda: now - 30).take_characters(key, 1)
+    restarted.take_characters(key, 400)
+    with pytest.raises(LimitReached, match="Try again in 11 seconds"):
+        AccessKeys(tmp_path, clock=lambda: now).take_characters(key, 1)
 
 
 def test_a_damaged_table_is_one_sentence(tmp_path):

@@ -10,11 +10,13 @@ import docx
 import pytest
 from fake_engine import FakeEngine
 
+from docmt.cli.commands import serve
 from docmt.core.errors import DocmtError
 from docmt.serve import job_journal
 from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, DocumentOptions, JobConfig, NoSuchDocument
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
+from docmt.serve.job_queue import JobQueue
 from docmt.serve.job_store import JobStore
 
 pytestmark = pytest.mark.usefixtures("files_here")
@@ -486,8 +488,11 @@ def test_a_fault_is_one_sentence_and_no_text_in_the_log(tmp_path, caplog):
     assert "secret" not in caplog.text and "cat" not in caplog.text
 
 
-def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch):
-    """The line that is half written is taken back; the job fails, and can be edited no more."""
+def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch, caplog):
+    """The line that is half written is taken back; a job goes on as soon as there is room."""
+
+    def raise_full(*arguments, **values):
+        raise DocmtError("No space left") from OSError(errno.ENOSPC, "No space left on device")
 
     def write_half(file, data):
         file.write(data[: len(data) // 2])
@@ -504,8 +509,18 @@ def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch):
                 with pytest.raises(DocmtError, match="No space left on device; free space"):
                     await jobs.edit(id, "", 0, "Un chat.", False)
                 assert path.read_bytes() == before
+                assert jobs.status(id, "").status == "done"
                 other = (await create(jobs, tmp_path)).id
-                assert "No space left" in (await follow(jobs, other))[-1].data["error"]
+                patch.setattr(JobStore, "check_room", raise_full)
+                while "No space left" not in caplog.text:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
+                assert caplog.text.count("No space left") == 1
+                patch.setattr(JobStore, "update", raise_full)  # the table cannot be written either
+                with pytest.raises(DocmtError, match="No space left"):
+                    await jobs.edit(id, "", 0, "Un chat.", False)
+            status = (await follow(jobs, other))[-1].data
+            assert (status["status"], status["finished"], status["error"]) == ("done", 7, "")
             await jobs.edit(id, "", 0, "Un chat.", False)
         async with running(FakeEngine(), tmp_path / "data") as jobs:
             assert targets_of(jobs, id)[0] == "Un chat."
@@ -583,3 +598,151 @@ def test_a_journal_that_was_cut_anywhere_is_read_to_its_last_whole_line(tmp_path
     (folder / "journal.jsonl").write_bytes(b"{}\n" + data)
     with pytest.raises(DocmtError, match="journal of this document is damaged"):
         JobJournal(folder / "journal.jsonl", contents)
+
+
+async def kill(jobs):
+    """End a server as its process would die: nothing is written any more."""
+    for task in jobs._tasks:
+        task.cancel()
+    await asyncio.gather(*jobs._tasks, return_exceptions=True)
+    jobs._store.close()
+
+
+def test_a_job_that_brings_the_server_down_twice_is_put_aside(tmp_path):
+    """The others that ran beside it go on: only one at a time has not shown that it is harmless."""
+    data = tmp_path / "data"
+
+    async def start_and_die(count=0):
+        """The server dies as soon as the first sentence of the bad document is to be translated."""
+        engine, jobs, died = FakeEngine(step=1), None, asyncio.Event()
+        jobs = DocumentJobs(engine, data)
+        submit = engine.submit
+
+        def die(model, document, **options):
+            if document.sentences[0] == "Bad.":
+                died.set()
+                engine.hold = 0
+            return submit(model, document, **options)
+
+        engine.submit = die
+        await jobs.start()
+        ids = [(await create(jobs, tmp_path, text)).id for text in ["Bad. Day.", TEXT, TEXT][:count]]
+        try:
+            await asyncio.wait_for(died.wait(), 5)
+        except TimeoutError:
+            await asyncio.sleep(0.1)
+        await kill(jobs)
+        return ids
+
+    async def start_again(ids):
+        async with running(FakeEngine(), data) as jobs:
+            for id in ids[1:]:
+                assert (await follow(jobs, id))[-1].data["status"] == "done"
+            status = jobs.status(ids[0], "")
+            assert (status.status, status.error) == (
+                "failed",
+                "the server died twice while it translated this document. Split it, or send it again.",
+            )
+            assert (await jobs.cancel(ids[0], "")).status == "failed"
+
+    ids = asyncio.run(start_and_die(3))
+    asyncio.run(start_and_die())
+    asyncio.run(start_again(ids))
+
+
+def test_a_clean_stop_and_progress_are_no_crashes(tmp_path):
+    async def scenario(end, sentences):
+        engine = FakeEngine(step=1, hold=sentences)
+        jobs = DocumentJobs(engine, tmp_path / "data")
+        await jobs.start()
+        if not jobs.count_states():
+            await create(jobs, tmp_path)
+        (record,) = jobs._store.list_jobs()
+        async for event in jobs.events(record.id, ""):
+            if engine.translated == sentences and event.name == "progress":
+                break
+        await end(jobs)
+        return record.crashes
+
+    assert [asyncio.run(scenario(kill, 1)) for _ in range(4)] == [0, 1, 1, 1]
+    assert asyncio.run(scenario(DocumentJobs.stop, 1)) == 1
+    assert asyncio.run(scenario(DocumentJobs.stop, 1)) == 0
+
+
+def test_jobs_are_listed_and_cancelled_from_elsewhere(tmp_path, capsys):
+    """Beside a server, and without one."""
+    data = tmp_path / "data"
+
+    def list_rows():
+        assert serve.run(["--list-jobs", "--data", str(data)]) == 0
+        return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+
+    async def scenario():
+        engine = FakeEngine(step=1, hold=3)
+        async with running(engine, data, JobConfig(active=1)) as jobs:
+            ids = [(await create(jobs, tmp_path, name=name, owner="anna")).id for name in ("a.txt", "b.txt")]
+            third = (await create(jobs, tmp_path, owner="anna")).id
+            while list_rows()[0][3] != "3/7":
+                await asyncio.sleep(0.05)
+            assert [row[:5] for row in list_rows()] == [
+                [ids[0], "a.txt", "running", "3/7", "anna"],
+                [ids[1], "b.txt", "queued", "0/7", "anna"],
+                [third, "text.txt", "queued", "0/7", "anna"],
+            ]
+            for id in ids:
+                assert serve.run(["--cancel-job", id, "--data", str(data)]) == 0
+            engine.hold = 4
+            for id in ids:
+                events = await asyncio.wait_for(follow(jobs, id, owner="anna"), 10)
+                assert events[-1].data["status"] == "cancelled"
+            with pytest.raises(DocmtError, match=r"no document .* waits or is translated"):
+                serve.run(["--cancel-job", ids[0], "--data", str(data)])
+        assert serve.run(["--cancel-job", third, "--data", str(data)]) == 0
+        assert [row[2] for row in list_rows()] == ["cancelled"] * 3
+        async with running(engine, data) as jobs:
+            assert (await follow(jobs, third, owner="anna"))[-1].data["status"] == "cancelled"
+
+    asyncio.run(scenario())
+    with pytest.raises(DocmtError, match="has no documents"):
+        serve.run(["--list-jobs", "--data", str(tmp_path)])
+
+
+def test_owners_take_turns_with_their_documents(tmp_path):
+    """One with many files does not hold up the others: neither in the queue nor in the engine."""
+
+    async def scenario():
+        engine = FakeEngine(step=1, hold=0)
+        async with running(engine, tmp_path / "data", JobConfig(active=2)) as jobs:
+            owners = ["anna"] * 6 + ["bob"] * 3 + ["carla"] * 2
+            ids = [(await create(jobs, tmp_path, f"{n}. One.", owner=owner)).id for n, owner in enumerate(owners)]
+            while len(engine.requests) < 6:
+                await asyncio.sleep(0.01)
+            assert [request[3]["owner"] for request in engine.requests] == ["anna"] * 2 + ["bob"] * 2 + ["carla"] * 2
+            engine.hold = 1000
+            for id, owner in zip(ids, owners, strict=True):
+                assert (await follow(jobs, id, owner=owner))[-1].data["status"] == "done"
+
+    asyncio.run(scenario())
+
+
+def test_waiting_owners_take_turns():
+    async def take_all():
+        queue, order = JobQueue(1), []
+        for owner, id in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("b", "b2"), ("c", "c1")]:
+            queue.put(owner, id)
+
+        async def run():
+            while True:
+                async with queue.take() as id:
+                    order.append(id)
+                    await asyncio.sleep(0)
+
+        tasks = [asyncio.create_task(run()) for _ in range(2)]
+        while len(order) < 6:
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        return order
+
+    order = asyncio.run(take_all())
+    assert order[:3] == ["a1", "b1", "c1"] and order.index("b2") < order.index("a3")

@@ -21,8 +21,9 @@ from docmt.documents import Document
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Group, Hierarchical
 from docmt.serve import engine as engine_module
+from docmt.serve import model_pool
 from docmt.serve.engine import Engine, Overloaded, UnknownModel
-from docmt.serve.model_pool import estimate_bytes
+from docmt.serve.model_pool import ModelNotLoaded, estimate_bytes
 from docmt.serve.work_queue import WorkQueue
 from docmt.text import BpeTokenizer
 
@@ -376,24 +377,79 @@ def test_one_fault_does_not_reach_others(models, monkeypatch, caplog):
     assert "a fault in the engine" in caplog.text
 
 
-def test_a_model_that_cannot_be_loaded_is_tried_once_a_turn(models, monkeypatch):
-    loads = []
+def test_a_model_that_cannot_be_loaded_is_tried_once_a_turn(models, monkeypatch, caplog):
+    loads, reasons = [], [MemoryError(), DocmtError("/srv/model is damaged"), DocmtError("/srv/model is damaged")]
 
-    def fail(name):
-        loads.append(name)
-        raise MemoryError
+    def fail(path, **settings):
+        loads.append(path.name)
+        raise reasons.pop(0)
 
     async def translate(engine):
         works = [engine.submit("sentence", Document.from_sentences(["It is."])) for _ in range(20)]
         engine.start()
-        return await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
+        errors = await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
+        for ask in (engine.submit("sentence", SHORT).result(), engine.align("sentence", [("a", "b")])):
+            with pytest.raises(ModelNotLoaded) as error:
+                await ask
+            errors.append(error.value)
+        assert (engine.list_unloadable(), engine.statistics().failed_loads) == (["sentence"], 3)
+        monkeypatch.undo()
+        await engine.submit("sentence", SHORT).result()
+        assert engine.list_unloadable() == []
+        return errors
 
     engine = Engine([str(models["sentence"])], search=SEARCH)
-    monkeypatch.setattr(engine._pool, "load", fail)
+    monkeypatch.setattr(model_pool, "Translator", fail)
     errors = asyncio.run(translate(engine))
     engine.stop()
-    assert {str(error) for error in errors} == {"there is not enough memory for the model. Ask for another one."}
-    assert loads == ["sentence"]
+    message = "the model sentence cannot be loaded now. Try again later, or tell who runs the server."
+    assert {str(error) for error in errors} == {message} and {type(error) for error in errors} == {ModelNotLoaded}
+    assert loads == ["sentence"] * 3
+    assert caplog.messages == [
+        "the model sentence cannot be loaded: there is not enough memory",
+        *["the model sentence cannot be loaded: /srv/model is damaged"] * 2,
+    ]
+
+
+def test_a_model_that_was_damaged_since_the_start(tmp_path):
+    path = save(tmp_path / "model")
+    weights = path / "model.safetensors"
+    whole = weights.read_bytes()
+
+    async def translate(engine):
+        weights.write_bytes(whole[:1000])
+        with pytest.raises(ModelNotLoaded):
+            await engine.submit("model", SHORT).result()
+        weights.write_bytes(whole)
+        return await engine.submit("model", SHORT).result()
+
+    with running(path) as engine:
+        assert len(targets(asyncio.run(translate(engine)))) == 1
+
+
+def test_how_long_texts_wait(models, monkeypatch):
+    """Each since its last turn."""
+    now = 10.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    queue = WorkQueue()
+
+    async def check():
+        nonlocal now
+        engine = Engine([str(models["sentence"])], search=SEARCH)
+        works = [engine.submit("sentence", SHORT) for _ in range(2)]
+        assert engine.statistics().longest_waiting_seconds == {"interactive": 0.0, "jobs": 0.0}
+        for work in works:
+            now += 1.0
+            queue.add(work)
+        now += 1.0
+        assert queue.longest_wait("interactive") == 2.0
+        taken = queue.take("interactive", lambda model, lane: 1)
+        queue.put_back(taken, taken, 0)
+        assert queue.longest_wait("interactive") == 1.0 and queue.longest_wait("jobs") == 0.0
+        works[1].cancel()
+        assert queue.longest_wait("interactive") == 0.0
+
+    asyncio.run(check())
 
 
 def test_scores_that_are_no_numbers_are_errors(models, tmp_path):
@@ -453,6 +509,62 @@ def test_the_bytes_of_a_model_are_those_of_its_precision(tmp_path, precision):
     }
     measured = sum(math.prod(each.shape) * each.element_size() for each in tensors.values())
     assert measured == pytest.approx(estimate, rel=0.15)
+
+
+def test_owners_take_turns(models):
+    """Whoever has many texts waits for their own; a rest that fits into the next turn is the next."""
+    engine, queue = Engine([str(models["sentence"])]), WorkQueue()
+
+    async def take_all():
+        for owner in "aaaaabbc":
+            queue.add(engine.submit("sentence", SHORT, owner=owner))
+        order = []
+        while works := queue.take("interactive", lambda model, lane: 1):
+            order += [work.owner for work in works]
+            if len(order) == 2:
+                queue.put_back(works, (), 1)  # it was interrupted, and is the next one
+        return "".join(order)
+
+    assert asyncio.run(take_all()) == "abbcabaaa"
+
+
+def test_a_slow_book_is_no_reason_to_refuse_a_list(models):
+    """The speed of documents says nothing of short texts, and an empty queue takes every request."""
+    texts = [Document.from_sentences(["Anna bought an old house near the old house. " * 4]) for _ in range(20)]
+
+    async def check(engine):
+        await engine.submit("sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
+        assert engine._speeds["sentence", "jobs"].tokens_per_second > 0
+        engine._speeds["sentence", "jobs"].full_speed = 10.0
+        for _ in range(2):
+            engine.check_room("sentence")
+            works = [engine.submit("sentence", text) for text in texts]
+            engine.check_room("sentence")
+            await asyncio.gather(*(work.result() for work in works))
+        engine._speeds["sentence", "interactive"].full_speed = 10.0
+        engine.check_room("sentence")
+
+    with running(models["sentence"]) as engine:
+        asyncio.run(check(engine))
+
+
+def test_who_has_less_than_a_fair_share_is_let_in(models):
+    engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
+
+    async def check():
+        for _ in range(40):
+            engine.submit("sentence", SHORT, owner="a")
+        engine.check_room("sentence", "b")
+        with pytest.raises(Overloaded):
+            engine.check_room("sentence", "a")
+        engine.submit("sentence", SHORT, owner="b")
+        engine.check_room("sentence", "b")
+        for _ in range(40):
+            engine.submit("sentence", SHORT, owner="b")
+        with pytest.raises(Overloaded):
+            engine.check_room("sentence", "b")
+
+    asyncio.run(check())
 
 
 def test_a_turn_is_of_one_lane(models):

@@ -1,5 +1,6 @@
 """What is read from requests, what is refused, and what surrounds every answer."""
 
+import gzip
 import json
 import logging
 import re
@@ -121,11 +122,29 @@ def test_json_that_is_refused_with_a_reason(client, body, message):
         ("application/x-www-form-urlencoded", b"q=\xff", 400),
         ("text/plain", b"q=a", 415),
         ("application/xml", b"<q/>", 415),
+        ("application/json; charset=latin-1", b'{"q": "\xe9"}', 415),
+        ('application/json; x=1; charset="ISO-8859-15"; y=2', b'{"q": "a"}', 415),
     ],
 )
 def test_bodies_that_are_refused(client, kind, body, code):
     answer = client.post("/echo/1", content=body, headers={"content-type": kind})
     assert answer.status_code == code and set(answer.json()) == {"error"}
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "UTF-8", '"utf8"', "us-ascii"])
+def test_charsets_that_are_utf_8_are_read(client, charset):
+    headers = {"content-type": f"application/json;charset={charset}"}
+    assert client.post("/echo/1", content=b'{"q": "a"}', headers=headers).json()["q"] == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "multipart/form-data; boundary=a", "application/json; charset=x"])
+def test_what_a_body_is_not_is_named(client, kind):
+    headers = {"content-type": kind, "content-encoding": "gzip"}
+    answer = client.post("/echo/1", content=gzip.compress(b'{"q": "a"}'), headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (415, "the body is compressed ('gzip'): send it as it is")
+    headers = {"content-type": "application/json; charset=Latin-1"}
+    answer = client.post("/echo/1", content=b'{"q": "\xe9"}', headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (415, "the charset of the body is 'latin-1': send UTF-8")
 
 
 @pytest.mark.parametrize("size", [2001, 10**6])
@@ -142,6 +161,8 @@ def test_a_failure_shows_no_text_of_the_user(client, caplog):
     answer = client.get("/fail")
     assert (answer.status_code, set(answer.json())) == (500, {"error"})
     assert "KeyError at test_http_requests.py" in caplog.text and "private" not in caplog.text + answer.text
+    id = answer.headers["x-request-id"]
+    assert f"request {id} failed" in caplog.text and id in answer.json()["error"]
 
 
 def test_the_log_and_the_metrics_have_routes_only(client, counted, caplog):
@@ -156,6 +177,15 @@ def test_the_log_and_the_metrics_have_routes_only(client, counted, caplog):
     text = metrics.format().decode()
     assert 'docmt_requests_total{code="200",method="GET",route="/echo/{id}"} 1.0' in text
     assert 'docmt_jobs{kind="done"} 2.0' in text and "docmt_waiting_tokens 7.0" in text
+
+
+def test_each_line_of_the_log_has_the_id_of_its_request(client, caplog):
+    with caplog.at_level(logging.INFO, "docmt.serve"):
+        answers = [client.get(path, headers={"x-request-id": "theirs"}) for path in ("/echo/1", "/none", "/fail")]
+    ids = [answer.headers["x-request-id"] for answer in answers]
+    assert len(set(ids)) == 3 and all(re.fullmatch("[0-9a-f]{12}", id) for id in ids)
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert [line.split()[-1] for line in lines if line.startswith("GET")] == ids and "theirs" not in caplog.text
 
 
 def test_every_answer_has_security_headers(client):

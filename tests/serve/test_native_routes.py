@@ -15,6 +15,7 @@ from service_fixtures import ListedModel, ServiceEngine, expect, parse_events, r
 
 from docmt.core.errors import DocmtError
 from docmt.serve.access_keys import AccessKeys, KeyLimits
+from docmt.serve.model_pool import ModelNotLoaded
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -131,6 +132,32 @@ def test_an_engine_that_is_full_says_when_to_come_again(client):
     answer = client.post("/v1/translate", json={"text": "One cat."})
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
     assert answer.json() == {"error": "too much waits"}
+
+
+def test_readiness(client, monkeypatch):
+    """Of the thread that translates, the data directory, and the models."""
+    ready = {"status": "ok", "engine": True, "data": True, "models": {"fake": True, "back": True}}
+    assert (client.get("/health/ready").status_code, client.get("/health/ready").json()) == (200, ready)
+
+    def check(**changes):
+        answer = client.get("/health/ready")
+        assert (answer.status_code, answer.json()) == (503, ready | {"status": "failing"} | changes)
+        assert client.get("/health").json() == {"status": "ok"}
+
+    client.engine.unloadable = ["back"]
+    check(models={"fake": True, "back": False})
+    client.engine.unloadable = []
+    client.engine.is_started = False
+    check(engine=False)
+    client.engine.is_started = True
+    monkeypatch.setattr(client.state.jobs, "find_fault", lambda: DocmtError("the disk is full"))
+    check(data=False)
+
+
+def test_a_model_that_cannot_be_loaded(client):
+    client.engine.refusals = [ModelNotLoaded("the model fake cannot be loaded now. Try again later.")]
+    answer = client.post("/v1/translate", json={"text": "One cat."})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
 
 
 def test_models_languages_health_metrics_and_description(client):
@@ -280,7 +307,7 @@ def test_keys_are_asked_for_everywhere_and_owners_see_their_documents_only(tmp_p
     (one, _), (other, _) = keys.create("one"), keys.create("other")
     first, second = ({"authorization": f"Bearer {key}"} for key in (one, other))
     with running_service(tmp_path, keys=keys) as client:
-        public = {"/", "/page/{name}", "/health", "/openapi.json", "/languages", "/frontend/settings"}
+        public = {"/", "/page/{name}", "/health", "/health/ready", "/openapi.json", "/languages", "/frontend/settings"}
         public |= {"/download_file/{id}/{name}", "/v2/glossaries", "/v3/glossaries"}
         for route in client.app.routes:
             if route.path not in public:
@@ -319,6 +346,34 @@ def test_limits_of_a_key(tmp_path):
         client.engine.hold = 100
         codes = [client.post("/v1/translate", json={"text": "x" * 70}, headers=headers) for _ in range(2)]
         assert [answer.status_code for answer in codes] == [200, 429] and int(codes[1].headers["retry-after"]) >= 1
+
+
+def test_what_counts_as_translated(tmp_path, monkeypatch):
+    """Alternatives and what is translated again, not what a user writes: that is never refused."""
+    keys = AccessKeys(tmp_path)
+    secret, _ = keys.create("one", KeyLimits(characters_per_minute=1000))
+    headers = {"authorization": f"Bearer {secret}"}
+    with running_service(tmp_path, keys=keys) as client:
+        text = f"{'x' * 400}.\n{'y' * 100}.\n{'z' * 600}."
+        id = client.post("/v1/documents", json={"text": text}, headers=headers).json()["id"]
+        client.get(f"/v1/documents/{id}/events", headers=headers)
+        counted, take = [], keys.take_characters
+        monkeypatch.setattr(keys, "take_characters", lambda key, count: counted.append(count))
+
+        def call(path, **values):
+            path = f"/v1/documents/{id}/sentences/{path}"
+            return (
+                client.post(path, json=values, headers=headers) if values else client.get(path, headers=headers)
+            ).status_code
+
+        assert call("1", target="a") == call("1/alternatives") == call("0", target="b", retranslate=True) == 200
+        client.get(f"/v1/documents/{id}/events", headers=headers)
+        assert call("2", target="c", retranslate=True) == 200
+        assert counted == [101, 601, 0]
+        assert call("9/alternatives") == call("9", target="c", retranslate=True) == 422
+        monkeypatch.setattr(keys, "take_characters", take)
+        assert call("2", target="d") == 200
+        assert call("1/alternatives") == call("0", target="b", retranslate=True) == 429
 
 
 def test_a_client_that_goes_away_cancels_its_work(tmp_path):
@@ -371,3 +426,20 @@ def test_the_page_and_its_files_and_nothing_else(tmp_path):
             assert client.get(f"/page/{name}").status_code == 404
     with running_service(tmp_path / "other", page=Path("nowhere")) as client:
         assert client.get("/").status_code == 404
+
+
+def test_what_a_client_has_already_is_not_sent_again(client):
+    id = client.post("/v1/documents", json={"text": TEXT}).json()["id"]
+    wait_for(client, id)
+    for path in ("/", "/page/app.js", "/openapi.json", f"/v1/documents/{id}/result"):
+        answer = client.get(path)
+        tag = answer.headers["etag"]
+        for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+            again = client.get(path, headers={"if-none-match": known})
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+            for name in ("cache-control", "content-security-policy"):
+                assert again.headers[name] == answer.headers[name]
+        again = client.get(path, headers={"if-none-match": '"x"'})
+        assert (again.status_code, again.content) == (200, answer.content)
+    client.post(f"/v1/documents/{id}/sentences/0", json={"target": "Un autre texte."})
+    assert client.get(f"/v1/documents/{id}/result", headers={"if-none-match": tag}).status_code == 200

@@ -71,7 +71,15 @@ def test_answers_are_as_described(tmp_path):
     with running_service(tmp_path) as client:
         request = {"text": "One cat. Two dogs.", "alternatives": 2, "alignments": True}
         check_answer(client.post("/v1/translate", json=request), "post", "/v1/translate")
-        for path in ("/v1/models", "/v1/languages", "/health", "/languages", "/v2/usage", "/frontend/settings"):
+        for path in (
+            "/v1/models",
+            "/v1/languages",
+            "/health",
+            "/health/ready",
+            "/languages",
+            "/v2/usage",
+            "/frontend/settings",
+        ):
             check_answer(client.get(path), "get", path)
         check_answer(client.get("/v2/languages?type=target"), "get", "/v2/languages")
         answer = client.post("/v1/documents", json={"text": "One cat. Two dogs."})

@@ -12,11 +12,6 @@ from docmt.documents.protected_text import find_protected
 
 _SITE = re.compile(r"(?://|@|^)(?:[^/@]*@)?(?:[\w-]+\.)*([\w-]+\.[\w-]+)(?=[/:?#]|$)")
 """The last two labels of the host name of an address."""
-_TAGS = "a|b|i|u|em|strong|br|p|span|div|code|pre|sub|sup|li|ul|ol|img|small|tt|h[1-6]|td|tr|th|table"
-_TAG = re.compile(
-    rf"</[A-Za-z][\w:-]*\s*>|<(?:{_TAGS})(?:\s+[\w:-]+=[^<>]*|\s*/)?>|<[A-Za-z][\w:-]*(?:\s+[\w:-]+=[^<>]*|\s*/)>"
-)
-_SPACES = re.compile(r"\s+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 _MARKER = re.compile(r"(?:^|\s)(?:\w{1,2}|\d+|[ivx]+)$|[:;=]-?$")
 """Text before a bracket that needs no partner, such as a), 1) and :-)."""
@@ -52,8 +47,7 @@ def _find_pieces(text: str, language: str) -> tuple[list[TextPiece], list[TextPi
     pieces: tuple[list[TextPiece], list[TextPiece]] = [], []
     for span, kind, _ in find_protected(text, language):
         if kind != "path" and not (kind == "sign" and text[slice(*span)].isascii()):  # no lines and leaders
-            pieces[kind != "address"].append(TextPiece(text[slice(*span)], span))
-    pieces[1].extend(TextPiece(_SPACES.sub(" ", match[0]), match.span()) for match in _TAG.finditer(text))
+            pieces[kind != "address"].append(TextPiece(" ".join(text[slice(*span)].split()), span))
     return pieces
 
 

@@ -181,24 +181,25 @@ def remove_leftovers(path: Path) -> None:
 
 
 @contextmanager
-def lock_directory(path: Path, activity: str) -> Iterator[None]:
+def lock_directory(path: Path, activity: str, mode: int = 0o666) -> Iterator[None]:
     """Lock a directory for this process while the block runs. See `lock`."""
-    with lock(path / LOCK_FILE, activity):
+    with lock(path / LOCK_FILE, activity, mode=mode):
         yield
 
 
 @contextmanager
-def lock(file: Path, activity: str, remove: bool = False) -> Iterator[None]:
+def lock(file: Path, activity: str, remove: bool = False, mode: int = 0o666) -> Iterator[None]:
     """Hold a lock on a file while the block runs. The system releases it when the process dies.
 
     activity: for the error message, as in "the run r is being trained". remove: whether to remove the file afterwards.
+    mode: of the file; by default, other users may lock it.
     If the file system has no locks, a warning is logged once a directory, and the block runs.
     Raises DocmtError at once if another process holds the lock.
     """
     from filelock import FileLock  # imported here because most commands need no locks
 
     # Any thread may release it. A soft lock would outlive a killed process.
-    holder = FileLock(file, mode=0o666, thread_local=False, fallback_to_soft=False)
+    holder = FileLock(file, mode=mode, thread_local=False, fallback_to_soft=False)
     try:
         if not _acquire(holder, file, activity) and remove:
             file.unlink(missing_ok=True)

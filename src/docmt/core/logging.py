@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
@@ -23,6 +24,11 @@ def set_quiet(quiet: bool) -> None:
     """Turn progress and INFO messages off or on. Warnings and errors are always shown."""
     global _quiet
     _quiet = quiet
+
+
+def show_times() -> None:
+    """Begin each line of the log with its time (UTC), as for a process that runs for long."""
+    _LineFormatter.start = "%Y-%m-%dT%H:%M:%SZ "
 
 
 def is_quiet() -> bool:
@@ -44,8 +50,11 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 class _LineFormatter(logging.Formatter):
+    start = ""
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        return f"docmt: {'error: ' * (record.levelno >= logging.ERROR)}{record.message}"
+        start = time.strftime(self.start, time.gmtime(record.created))
+        return f"{start}docmt: {'error: ' * (record.levelno >= logging.ERROR)}{record.message}"
 
 
 def show_log() -> None:

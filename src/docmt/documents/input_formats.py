@@ -67,7 +67,7 @@ class FileFormat(NamedTuple):
 
 
 _ODF, _XLIFF = (".odt", ".odp", ".ods"), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff", ".txlf")
-_MARKDOWN = (".md", ".markdown", ".mdx", ".rmd", ".qmd")
+_MARKDOWN = (".md", ".markdown", ".mdown", ".mkd", ".mdx", ".rmd", ".qmd")
 _OFFICE, _SUBTITLES = "an office document", "a subtitle file"
 _TABLE = (
     FileFormat("html", (".html", ".htm"), "html_pages.read", "a web page", is_checked=True),
@@ -120,18 +120,21 @@ _SAVE_AS = {
         "docx without macros": ".doc .rtf .docm .dotm .dotx",
         "pptx without macros": ".ppt .pptm .ppsx .ppsm .potx",
         "xlsx without macros": ".xls .xlsm .xlsb .xltx",
-        "odt or docx": ".fodt .ott .sxw .pages",
-        "odp or pptx": ".fodp .key",
-        "ods or xlsx": ".fods .numbers",
-        "srt or vtt": ".ass .ssa .sub .sbv .ttml .dfxp .itt .scc .stl .smi .sami .lrc",
-        "JSON": ".yml .yaml .ini .toml .cfg .conf .plist",
-        "Markdown, for example with pandoc": ".tex .latex .rst .org .adoc .asciidoc .textile .wiki .mediawiki .typ",
-        "HTML": ".svg .mht .mhtml .dita .docbook .dbk .hbs .ejs .erb .jinja .liquid .twig",
-        "XLIFF": ".resx .xcstrings .stringsdict .tbx .txml .ttx",
-        "epub": ".mobi .azw3 .fb2",
+        "odt or docx": ".fodt .ott .sxw .pages .wps .wpd .odm",
+        "odp or pptx": ".fodp .otp .key .odg .fodg",
+        "ods or xlsx": ".fods .ots .numbers",
+        "srt or vtt": ".ass .ssa .sub .idx .sbv .ttml .dfxp .itt .scc .stl .smi .sami .lrc .usf .mpl",
+        "JSON": ".yml .yaml .ini .toml .cfg .conf .env .plist .jsonc .json5 .hjson",
+        "Markdown, for example with pandoc": ".tex .latex .bib .rst .org .adoc .asciidoc .textile .wiki .mediawiki "
+        ".typ .creole .t2t .pod .texi",
+        "HTML": ".svg .mht .mhtml .shtml .xht .dita .docbook .dbk .hbs .ejs .erb .haml .pug .j2 .jinja .jinja2 .jsp "
+        ".asp .aspx .liquid .mustache .tmpl .twig",
+        "XLIFF": ".resx .resw .xcstrings .stringsdict .tbx .txml .ttx",
+        "epub": ".mobi .azw .azw3 .fb2",
         "a text file": ".eml .msg .mbox .ics .vcf",
-        "JSON, gettext or XLIFF (its messages)": ".c .cpp .css .go .h .java .js .jsx .kt .lua .php .py .rb .sql .swift "
-        ".svelte .tsx .vue",
+        "JSON, gettext or XLIFF (its messages)": ".bash .bat .c .cpp .css .dart .go .gradle .graphql .h .java .js "
+        ".jsx .kt .kts .less .lua .m .php .proto .ps1 .py .r .rb .rs .scala .scss .sql .swift .svelte "
+        ".tsx .vue",
     }.items()
     for suffix in suffixes.split()
 }
@@ -148,22 +151,32 @@ _ADVICE = {
 _FORCE_TEXT = ", or read it as plain text with --layout text"
 
 
-_TEXT_LOOKS = {
-    "html": (r"</[A-Za-z][\w:.-]*>", 2),
-    "po": (r'^msgid "', 1),
-    "json": (r'\A\s*[{\[]\s*(["{\[]|$)', 1),
-    "LaTeX": (r"\\(?:documentclass|usepackage|begin|section|item|chapter)\b", 2),
-    "program code": (
-        r"[{}][;,]?$|^#!|^#include|^\s*(?:class|const|def|for|from|function|if|import|let|public|return|var)\b.*[;:{)\]]$",
+_TEXT_LOOKS = (
+    ("po", r'^msgid "', 1),
+    ("RTF", r"\A\{\\rtf", 1),
+    ("subtitles", r"^(?:\{\d+\}\{\d|\[\d+:\d\d[.:]\d|Dialogue: \d|\[Events\]|\d+:\d\d:\d\d[.,]\d+ *(?:,|--))", 2),
+    ("program code", r"\A#!|<\?php|^@@ -\d|^BEGIN:V|^\s*SELECT\s[\w*.,\s]{1,99}\sFROM\s|^INSERT INTO|^CREATE TABLE", 1),
+    ("html", r"</[A-Za-z][\w:.-]*>|<(?:[abipu]|body|br|div|h\d|img|li|[ou]l|span|table|t[dhr])(?=[\s/>])[^<>]*>", 2),
+    ("json", r'\A\s*[{\[]\s*(["{\[]|$)', 1),
+    ("reStructuredText", r"^\.\. (?:\|.+\| )?[\w-]+::|:\w+:`[^`]", 1),
+    ("markdown", r"^#{1,6} \S|^(?:```|~~~)|\[[^\[\]]+\]\([^()\s]+\)", 2),
+    ("LaTeX", r"\\(?:documentclass|usepackage|begin|section|item|chapter|[a-z]+\{)\b", 2),
+    ("wiki markup", r"^==+ .* ==+$|\[\[[^\[\]]+\]\]|'''", 2),
+    ("YAML", r"^\s*(?:- )?[a-z_][\w.-]*:(?: .*)?$", 3),
+    ("settings", r"^\[[\w. -]+\]$|^[\w.-]+ ?= ?\S", 2),
+    (
+        "program code",
+        r"[{}][;,]?$|^#include|\w!?\(.*\);$|^(?:import|package|using) [\w.]+;?$|^\s*return\b.{0,20}$"
+        r"|^\s*(?:class|const|def|for|from|function|if|import|let|public|return|var)\b.*[;:{)\]]$",
         3,
     ),
-}
-"""Regular expressions of formats, and how often they match at least in a text that looks like one."""
+)
+"""Names of formats, regular expressions, and how often these match at least in a text that looks like one."""
 
 
 def guess_markup(text: str) -> str:
     """Return what a text without the name of a format looks like: a format, "LaTeX" or "program code", or nothing."""
-    for name, (look, least) in _TEXT_LOOKS.items():
+    for name, look, least in _TEXT_LOOKS:
         if len(re.findall(look, text[:_HEAD], re.MULTILINE)) >= least:
             return name
     lines = text[:_HEAD].strip().splitlines()[:_ROWS]
@@ -242,7 +255,7 @@ def check_known(path: Path | str, more: str = "") -> None:
     suffix = find_content_suffix(path)
     if formats := _SAVE_AS.get(suffix):
         advice = f"Save it as {formats}, and translate that"
-        raise DocmtError(f"{path} is a {suffix[1:]} file, which docmt does not read. {advice}{more}.")
+        raise DocmtError(f"{path}: docmt does not read {suffix} files. {advice}{more}.")
 
 
 def check_name(path: Path | str) -> None:

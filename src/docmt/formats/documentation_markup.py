@@ -68,7 +68,7 @@ def _add(builder: UnitBuilder, text: str, pattern: re.Pattern[str]) -> None:
         if groups := [group for group in match.groups() if group]:
             builder.add_text(text[position : match.start()])
             id, end = f"m{builder.code_count + 1}", f" <{groups[1]}_>`_" if groups[2] == "`_" else groups[2]
-            builder.open(id, groups[0], can_copy=end[-1] in "*>")
+            builder.open(id, groups[0], can_copy=end[-1] in "*>" and groups[0] != "L<")
             _add(builder, groups[1], pattern)
             builder.close(id, end)
             position = match.end()

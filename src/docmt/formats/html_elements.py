@@ -24,8 +24,8 @@ _CONTROLS = list_names(
 )
 BLOCKS = _CONTROLS | list_names(
     "address article aside blockquote body caption center col colgroup dd details dialog dir div dl dt fieldset "
-    "figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html li main menu nav noframes "
-    "noscript ol p pre search section table tbody td tfoot th thead title tr ul xmp"
+    "figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html li listing main menu nav "
+    "noframes noscript ol p pre search section table tbody td tfoot th thead title tr ul xmp"
 )
 READINGS = list_names("rp rt rtc")
 """What stands above the base of a ruby."""

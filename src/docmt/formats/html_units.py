@@ -10,10 +10,20 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import unescape
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import has_letters, has_words
+from docmt.formats.html_attributes import (
+    TAG_NAME,
+    TagAttribute,
+    find_kept,
+    find_language,
+    find_translate,
+    is_translated,
+    read_attributes,
+    set_value,
+)
 from docmt.formats.html_elements import (
     BLOCKS,
     CAN_COPY,
@@ -28,10 +38,10 @@ from docmt.formats.html_elements import (
 from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.units import ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line
+from docmt.formats.units import BULLET, ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line
 
 _SKIPPED = {
-    **dict.fromkeys(("code", "kbd", "pre", "samp", "var", "xmp"), "code"),
+    **dict.fromkeys(("code", "kbd", "listing", "pre", "samp", "var", "xmp"), "code"),
     **dict.fromkeys(("script", "style"), ""),
     **dict.fromkeys(("noframes", "template"), "templates and texts for old browsers"),
     "textarea": "text fields",
@@ -39,18 +49,16 @@ _SKIPPED = {
 """Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
 _NOTE_MARKS = list_names("a sup")
 """Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
-_ATTRIBUTES = list_names("alt aria-description aria-label placeholder title")
-_ELEMENT_ATTRIBUTES = list_names("th@abbr option@label optgroup@label track@label table@summary")
-_METAS = list_names(
-    "description keywords title og:title og:description og:image:alt twitter:title twitter:description "
-    "twitter:image:alt dc.title dc.description dcterms.title dcterms.description"
-)
+_SIGNATURES = list_names("sig-object member-signature")
+"""Classes of the declarations that a page about a program explains."""
 _FALLBACKS = {"math": "formulas", "svg": "texts of drawings"}
 """What texts in embedded elements are called in `Skipped`, if not fallback texts."""
-_ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
-_TAG_NAME = re.compile(r"<[^\s/>]*")
 _LANGUAGE_TAGS: tuple[str, ...] = ("lang", "xml:lang")
 _SPACES = " \t\n\r\f"
+_OLD, _NEW = list_names("del s strike"), list_names("ins u")
+_PREFORMATTED = list_names("listing pre xmp")
+_LAYOUT = re.compile(rf"[ ]*[\t\n\r][ \t\n\r]*(?:{BULLET})?|[ ]{{2,}}")
+"""White space that preformatted text shows, with the mark of a list item."""
 _DRAWN = re.compile(r"<(?:text|tspan|textPath|title|desc|mtext)\b[^<>]*>([^<]+)", re.IGNORECASE)
 _ICON = re.compile(r"(?:^|[-_])(?:icons?|symbols)(?:$|[-_])", re.IGNORECASE)
 """Classes and custom elements whose text is the name of a picture."""
@@ -66,20 +74,10 @@ _LAST_WORD = re.compile(r"[^\W_]+\Z")
 _FIRST_WORD = re.compile(r"[^\W_]+")
 _STOP = re.compile(r"[^\W_]{2,}[.!?…:;,][)\]\"'”’»]*\Z")
 _SEPARATOR = re.compile("[|¦•·‣›»]")
-_PATH_SEPARATOR = re.compile(r"[|¦•·‣›»>/→]")
+_PATH_SEPARATOR = re.compile(r"\s*[|¦•·‣›»>/→]\s*")
 _NBSP = re.compile("&nbsp;|&#160;|&#x0*a0;", re.IGNORECASE)
 _MAX_DEPTH = 50
 """Open elements around one that is not translated where parts of it may be."""
-
-
-class _TagAttribute(NamedTuple):
-    """An attribute of a start tag. start, end: its value without quotes; quote: "", '"' or "'"."""
-
-    start: int
-    end: int
-    value: str
-    """unescaped"""
-    quote: str
 
 
 class _Item(NamedTuple):
@@ -129,7 +127,7 @@ class MarkupFile(UnitFile):
         self._frames: list[tuple[int, str | None]] = []
         """start tags of open elements, and why their text is not translated"""
         self._items: list[_Item] = []
-        self._values: list[tuple[_TagAttribute, str]] = []
+        self._values: list[tuple[TagAttribute, str]] = []
         """attributes in running text, with the names of their units"""
         nbsp = _NBSP.search(text)
         self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
@@ -151,7 +149,7 @@ class MarkupFile(UnitFile):
     def _name_language(self, language: str) -> Iterator[Replacement]:
         direction = text_direction(language)
         for token in self._language_tags:
-            attributes = _read_attributes(self._text[token.start : token.end], token.start)
+            attributes = read_attributes(self._text[token.start : token.end], token.start)
             values = {tag: language for tag in _LANGUAGE_TAGS if tag in attributes}
             if token.name == "html" and not values:
                 values[self._language_tag] = language
@@ -159,12 +157,12 @@ class MarkupFile(UnitFile):
             if old in ("ltr", "rtl") or (token.name == "html" and not old and direction == "rtl"):
                 values["dir"] = direction
             added = [f' {tag}="{value}"' for tag, value in values.items() if tag not in attributes]
-            match = _TAG_NAME.match(self._text, token.start)
+            match = TAG_NAME.match(self._text, token.start)
             if match and added:
                 yield match.end(), match.end(), "".join(added)
             for tag, value in values.items():
                 if tag in attributes and attributes[tag].value.lower() != value.lower():
-                    yield _set_value(attributes[tag], value)
+                    yield set_value(attributes[tag], value)
 
     def _escape(self, text: str) -> str:
         """Return character data as the file writes it."""
@@ -182,13 +180,13 @@ class MarkupFile(UnitFile):
         languages = {primary_language(config.source_language)}
         for token in self._tokens:
             if token.kind == "start" and token.name in ("html", "body"):
-                languages.add(primary_language(_find_language(self._read_tag(token))))
+                languages.add(primary_language(find_language(self._read_tag(token))))
                 if token.name == "body":
                     break
         return languages - {""}
 
-    def _read_tag(self, token: Token) -> dict[str, _TagAttribute]:
-        return _read_attributes(self._text[token.start : token.end], token.start)
+    def _read_tag(self, token: Token) -> dict[str, TagAttribute]:
+        return read_attributes(self._text[token.start : token.end], token.start)
 
     def _read(self) -> None:
         """Read all tokens."""
@@ -201,11 +199,28 @@ class MarkupFile(UnitFile):
             if token.kind == "end":
                 self._end(index)
             elif self._reason is None:
-                self._items.append(_Item(token.kind, token.start, token.end, value=token.value))
+                self._items += self._read_text(token)
             elif token.kind == "text":
                 self.skip(self._reason, token.value)
             index += 1
         self._flush()
+
+    def _read_text(self, token: Token) -> Iterator[_Item]:
+        """Yield the items of a text; where it is preformatted, with its line breaks and wide spaces."""
+        raw, position = self._text[token.start : token.end], 0
+        is_laid_out = any(self._tokens[start].name in _PREFORMATTED for start, _ in self._frames[-_MAX_DEPTH:])
+        for match in _LAYOUT.finditer(raw) if is_laid_out and token.kind == "text" else ():
+            start, end = token.start + match.start(), token.start + match.end()
+            yield _Item("text", token.start + position, start, value=unescape(raw[position : match.start()]))
+            yield _Item("break", start, end)
+            position = match.end()
+        step = _PATH_SEPARATOR.match(raw) if self._items and self._items[-1].name == "a" else None
+        if step and step[0].strip() == token.value[: step.end()].strip():
+            yield _Item("text", token.start, token.start + step.end(), value=step[0])
+            position = step.end()
+        value = unescape(raw[position:]) if position else token.value
+        kind: Literal["text", "aside"] = "text" if token.kind == "text" else "aside"
+        yield _Item(kind, token.start + position, token.end, value=value)
 
     @property
     def _reason(self) -> str | None:
@@ -216,7 +231,7 @@ class MarkupFile(UnitFile):
         token = self._tokens[index]
         self._close(index)
         attributes = self._read_tag(token)
-        is_enabled = _find_translate(attributes) == "yes"
+        is_enabled = find_translate(attributes) == "yes"
         reason = self._find_reason(token.name, attributes)
         if self._reason is None and (reason is not None or token.name in EMBEDDED or self._is_sign(index, attributes)):
             end = self._ends[index]
@@ -224,6 +239,11 @@ class MarkupFile(UnitFile):
             if is_whole or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
                 self._add_whole(index, end, reason)
                 return end
+        if self._reason is None and self._is_replaced(index):
+            text, closing = self._tokens[index + 1 : index + 3]
+            self._values.append((TagAttribute(text.start, text.end, text.value, ">"), token.name))
+            self._items.append(_Item("single", token.start, closing.end, token.name, has_patches=True))
+            return index + 3
         state = reason if reason is not None else None if is_enabled else self._reason
         is_block = self._is_block(index)
         if is_block or state != self._reason:
@@ -238,7 +258,7 @@ class MarkupFile(UnitFile):
         """Return whether the element of a start tag ends a unit."""
         return self._tokens[start].name in BLOCKS or start in self._borders
 
-    def _is_sign(self, index: int, attributes: dict[str, _TagAttribute]) -> bool:
+    def _is_sign(self, index: int, attributes: dict[str, TagAttribute]) -> bool:
         """Return whether an element is a sign that nobody reads as a word: an icon, an anchor, the number of a note."""
         name, tokens = self._tokens[index].name, self._tokens[index : self._ends[index]]
         text = "".join(token.value for token in tokens[:_MAX_SIGN] if token.kind == "text").strip()
@@ -251,6 +271,7 @@ class MarkupFile(UnitFile):
             is_raised = (
                 name == "sup"
                 and not has_letters(text)
+                and text[0] not in ".,"
                 and self._text[tokens[-1].end : tokens[-1].end + 1] not in ("/", "⁄")
             )
             return is_raised or not has_words(text) or bool(is_note and _NOTE_LINK.fullmatch(text))
@@ -260,7 +281,23 @@ class MarkupFile(UnitFile):
             (is_icon or is_hidden) and (not has_words(text) or _ICON_NAME.fullmatch(text))
         )
 
-    def _add_tag(self, token: Token, attributes: dict[str, _TagAttribute], is_block: bool) -> None:
+    def _is_replaced(self, index: int) -> bool:
+        """Return whether an element is an old text, of words, that touches its new one: <del>old</del><ins>new</ins>.
+
+        It is then a unit of its own within the running text.
+        """
+        sides = self._tokens[max(0, index - 2) : index][::-1], self._tokens[index + 3 : index + 5]
+        around = [next((each for each in side if each.kind != "text" or each.value.strip()), None) for side in sides]
+        is_plain = self._ends[index] == index + 3 and has_words(self._tokens[index + 1].value)
+        is_part = sides[0] != [] and sides[0][0].value[-1:].isalnum()
+        return (
+            self._tokens[index].name in _OLD
+            and is_plain
+            and not is_part
+            and any(each and each.name in _NEW for each in around)
+        )
+
+    def _add_tag(self, token: Token, attributes: dict[str, TagAttribute], is_block: bool) -> None:
         """Add a start tag to the running text."""
         has_patches = self._read_values(token, attributes)
         if is_block or token.name == "meta":
@@ -270,7 +307,7 @@ class MarkupFile(UnitFile):
             self._items.append(_Item("break", token.start, token.end, has_patches=has_patches))
             return
         is_alone = token.is_empty or token.name in VOID
-        can_copy = token.name in CAN_COPY and "id" not in attributes
+        can_copy = token.name in CAN_COPY - {"sub", "sup"} and "id" not in attributes
         kind: Literal["single", "open"] = "single" if is_alone else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
@@ -293,18 +330,20 @@ class MarkupFile(UnitFile):
         while self._frames and self._ends[self._frames[-1][0]] <= index:
             self._frames.pop()
 
-    def _find_reason(self, name: str, attributes: dict[str, _TagAttribute]) -> str | None:
+    def _find_reason(self, name: str, attributes: dict[str, TagAttribute]) -> str | None:
         """Return why an element is not translated, or None."""
-        translate = _find_translate(attributes)
+        translate = find_translate(attributes)
         if translate == "no":
             return 'translate="no"'
-        language = primary_language(_find_language(attributes))
+        language = primary_language(find_language(attributes))
         if language and self._languages and language not in self._languages and name not in ("html", "body"):
             return "passages in another language"
+        if "class" in attributes and not _SIGNATURES.isdisjoint(attributes["class"].value.split()):
+            return "code"
         return _SKIPPED.get(name) if translate != "yes" else None
 
     def _is_enabled(self, token: Token) -> bool:
-        return token.kind == "start" and _find_translate(self._read_tag(token)) == "yes"
+        return token.kind == "start" and find_translate(self._read_tag(token)) == "yes"
 
     def _add_whole(self, index: int, end: int, reason: str | None) -> None:
         """Add an element that is one code, or skip it where it is a block."""
@@ -315,6 +354,8 @@ class MarkupFile(UnitFile):
         read = tokens if reason is None else tokens[:1] if reason == _SKIPPED.get(first.name) else []
         patches = [self._read_values(each, self._read_tag(each)) for each in read if each.kind == "start"]
         value = " ".join(token.value for token in tokens if token.kind == "text")
+        if first.name == "script" and "ld+json" in self._text[first.start : first.end]:
+            self.skip("data for search engines", self._text[first.end : tokens[-1].start])
         if is_block:
             self.skip(reason or "", value)
             self._flush()
@@ -326,17 +367,17 @@ class MarkupFile(UnitFile):
             span = first.start, tokens[-1].end
             self._items.append(_Item("single", *span, first.name, value, has_patches=any(patches), reason=reason or ""))
 
-    def _read_values(self, token: Token, attributes: dict[str, _TagAttribute]) -> bool:
+    def _read_values(self, token: Token, attributes: dict[str, TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
-        if token.name == "meta" and "og:site_name" in self._text[token.start : token.end]:
-            self.skip("names of sites", attributes["content"].value if "content" in attributes else "")
-        names = [name for name in attributes if _is_translated(token.name, name, attributes)]
+        for name, attribute in attributes.items():
+            self.skip(find_kept(token.name, name, attributes), attribute.value)
+        names = [name for name in attributes if is_translated(token.name, name, attributes)]
         values = [
             (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
         ]
         self._values += values
         names_language = (
-            token.name in ("html", "body") or primary_language(_find_language(attributes)) in self._languages
+            token.name in ("html", "body") or primary_language(find_language(attributes)) in self._languages
         )
         if names_language:
             self._language_tags.append(token)
@@ -356,7 +397,8 @@ class MarkupFile(UnitFile):
                 self._unquoted.append((attribute.start, attribute.end, index))
                 continue
             start, end = _strip(self._text, attribute.start, attribute.end)
-            self._patched.add(start, end, index, self._escape_double if attribute.quote == '"' else self._escape_single)
+            escapes = {'"': self._escape_double, "'": self._escape_single, ">": self._escape}
+            self._patched.add(start, end, index, escapes[attribute.quote])
 
     def _add_unit(self, items: Sequence[_Item]) -> None:
         if not any(item.kind == "text" and has_letters(item.value) for item in items):
@@ -372,6 +414,8 @@ class MarkupFile(UnitFile):
         first, last = inner[0], inner[-1]
         start, _ = _strip(self._text, items[first].start, items[first].end)
         _, end = _strip(self._text, items[last].start, items[last].end)
+        for item in items:
+            self.skip(item.reason if item.reason != "code" else "", item.value)
         unit, nested = self._build(items, range(first, last + 1), partners, end)
         self._patched.add(start, end, self.add_unit(unit), self._escape, nested)
 
@@ -379,7 +423,7 @@ class MarkupFile(UnitFile):
         self, items: Sequence[_Item], indices: Iterable[int], partners: dict[int, int], end: int
     ) -> tuple[Unit, dict[str, Span]]:
         """Return the unit of some items, and the spans of codes that are written anew."""
-        builder = UnitBuilder(collapse=True, escape=self._escape)
+        builder = UnitBuilder(collapse=True)
         nested: dict[str, Span] = {}
         has_space = True  # whether the text ends with white space
         for index in indices:
@@ -402,17 +446,10 @@ class MarkupFile(UnitFile):
                 builder.add_alone(id, content, is_space=item.kind == "break")
                 has_space = has_space or item.kind == "break"
             elif item.kind == "open":
-                builder.open(id, content, item.can_copy, is_mark=item.name in _NOTE_MARKS)
+                builder.open(id, content, item.can_copy)
             else:
                 builder.close(id, content)
         return builder.finish(), nested
-
-
-def _set_value(attribute: _TagAttribute, value: str) -> Replacement:
-    if attribute.quote:
-        return attribute.start, attribute.end, value
-    equals = "" if attribute.end > attribute.start else "="
-    return attribute.start, attribute.end, f'{equals}"{value}"'
 
 
 def _strip(text: str, start: int, end: int) -> Span:
@@ -464,7 +501,7 @@ def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
     """
     texts = [index for index, item in enumerate(items) if item.kind == "text" and item.value]
     depths = list(accumulate(((item.kind == "open") - (item.kind == "close") for item in items), initial=0))
-    is_row = not any(depths[index] <= 0 and has_words(items[index].value) for index in texts)
+    top = min((depths[index] for index in texts if has_words(items[index].value)), default=0) - 1
     new, cuts, position = list[_Item](), list[int](), 0
     for before, after in pairwise(texts):
         tags = [item for item in items[before + 1 : after] if item.kind != "aside"]
@@ -482,7 +519,7 @@ def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
         elif tags and _are_apart(items[before].value, items[after].value, tags):
             new += items[position:place]
             position = place
-            if is_row and depths[place] <= 0:
+            if depths[place] <= top:
                 cuts.append(len(new))
             new.append(_Item("text", items[place].start, items[place].start, value=" "))
     return [*new, *items[position:]], cuts
@@ -504,7 +541,8 @@ def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
         return goes_on and _STOP.search(before) is not None
     is_new = is_capital and before[-1].islower()
     if not are_siblings:
-        return is_new and len(last[0]) > 2 and first[0][1:].islower()
+        is_count = any(a.isdigit() and b.isalpha() and len(b) > 2 for a, b in permutations((last[0], first[0])))
+        return is_count or (is_new and len(last[0]) > 2 and first[0][1:].islower())
     is_whole = len(last[0]) > 1 and (len(first[0]) > 1 or not after[0].islower())
     return is_whole and (is_new or {"del", "ins"} <= names or not names <= _FORMATS) and _has_case(last[0] + first[0])
 
@@ -549,44 +587,9 @@ def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
             yield from (end + 1, start)
         elif is_path:
             yield end + 1
+            if not has_letters(items[end + 1].value):
+                yield end + 2
 
 
 def _join_text(items: Sequence[_Item]) -> str:
     return " ".join("".join(item.value for item in items if item.kind == "text").split())
-
-
-def _read_attributes(tag: str, start: int) -> dict[str, _TagAttribute]:
-    """Return the attributes of a start tag that begins at `start` by name, the first one of each name."""
-    attributes: dict[str, _TagAttribute] = {}
-    name = _TAG_NAME.match(tag)
-    for match in _ATTRIBUTE.finditer(tag, name.end() if name else 0):
-        raw = match[2] or ""
-        quote = raw[:1] if raw[:1] in ('"', "'") else ""
-        first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
-        span = start + first + len(quote), start + last - len(quote)
-        value = unescape(raw[1:-1] if quote else raw)
-        attributes.setdefault(match[1].lower(), _TagAttribute(*span, value, quote))
-    return attributes
-
-
-def _find_translate(attributes: dict[str, _TagAttribute]) -> str:
-    """Return "yes", "no", or "" where an element does not tell."""
-    if "translate" in attributes:
-        return {"no": "no", "yes": "yes", "": "yes"}.get(attributes["translate"].value.strip().lower(), "")
-    return "no" if "class" in attributes and "notranslate" in attributes["class"].value.lower().split() else ""
-
-
-def _find_language(attributes: dict[str, _TagAttribute]) -> str:
-    """Return the code of the language that an element names, or an empty string."""
-    attribute = attributes.get("lang") or attributes.get("xml:lang")
-    return attribute.value if attribute else ""
-
-
-def _is_translated(tag: str, name: str, attributes: dict[str, _TagAttribute]) -> bool:
-    """Return whether an attribute of an element is translated."""
-    if tag == "meta":
-        kind = attributes.get("name") or attributes.get("property")
-        return name == "content" and kind is not None and kind.value.strip().lower() in _METAS
-    if tag == "input" and name == "value":
-        return "type" in attributes and attributes["type"].value.strip().lower() in ("submit", "button", "reset")
-    return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES

@@ -46,7 +46,7 @@ _LEX = re.compile(
   | (?P<citation>\[(?:[^\[\]\n]*[\s;(])?-?@[\w{{][^\[\]\n]*\](?![(\[:]))
   | (?P<wiki>!?\[\[[^\[\]\n]+\]\](?![(\[])) | (?P<raised>\^[^\s^\[\]]+\^|(?<=[\w^])~[^\s~]{{1,3}}~(?!\w))
   | (?P<open>[!^]?\[) | (?P<close>\])
-  | (?P<delimiter>\*+|_+|~+|(?<!=)==(?!=))
+  | (?P<delimiter>\*+|_+|~+|(?<!=)==(?!=)|\^\^)
   | (?P<entity>&(?:\#\d{{1,7}}|\#[xX][0-9A-Fa-f]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}});)
     """,
     re.VERBOSE | re.DOTALL,
@@ -67,7 +67,7 @@ _ESCAPED = re.compile(
     re.VERBOSE,
 )
 _LINE_MARK = re.compile(
-    r"(?:\#{1,6}|\#\.|[-+*:]|===[!+]?|\?\?\?\+?)(?=\s|$)|!!!|>|=+\s*$|-[- ]*$|--8<--|~~~|:::"
+    r"(?:\#{1,6}|\#\.|[-+*:]|===[!+]?|\?\?\?\+?)(?=\s|$)|!!!|[!?]?>|=+\s*$|-[- ]*$|--8<--|~~~|:::"
     r"|(?P<number>\d{1,9})[.)](?=\s|$)"
 )
 
@@ -264,7 +264,7 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[tuple[int, str], list
             other = stack[depth]
             length = other.end - other.start
             both = item.can_open or other.can_close
-            if character in "~=":
+            if character in "~=^":
                 fits = other.count == item.count
             else:
                 fits = not both or (length + size) % 3 != 0 or (length % 3 == 0 and size % 3 == 0)
@@ -272,13 +272,13 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[tuple[int, str], list
                 break
         else:
             return
-        used = item.count if character in "~=" else 2 if other.count >= 2 and item.count >= 2 else 1
+        used = item.count if character in "~=^" else 2 if other.count >= 2 and item.count >= 2 else 1
         other.opens.insert(0, character * used)
         item.closes.append(character * used)
         other.count -= used
         item.count -= used
         del stack[depth + (other.count > 0) :]
-        for mark in "*_~=":  # what is opened in between stays text
+        for mark in "*_~=^":  # what is opened in between stays text
             others = stacks.get((item.group, mark), [])
             while others and others[-1].start > other.start:
                 others.pop()

@@ -35,8 +35,10 @@ from docmt.formats.units import ReadConfig, Skipped, Unit
 
 Span = tuple[int, int]
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_ITEM_MARK = r"(?:[-*+]|\d{1,9}[.)]|#\.|\(@[\w-]*\)|\|(?!.*\|))(?=\s|$)(?:[ \t]+\[[ xX]\](?=\s))?"
-_MARKS = re.compile(rf"(?:[ \t]*(?:>|{_ITEM_MARK}|\[\^[^\]\s]+\]:|[:~](?=[ \t])|\#{{1,6}}(?=\s|$)))*[ \t]*")
+_ITEM_MARK = (
+    r"(?:[-*+]|\d{1,9}[.)]|#\.|\(@[\w-]*\)|\|(?!.*\|))(?=\s|$)(?:[ \t]+\[[^\]\w]\](?=\s)|[ \t]+\[[xX]\](?=\s))?"
+)
+_MARKS = re.compile(rf"(?:[ \t]*(?:[!?]?>|{_ITEM_MARK}|\[\^[^\]\s]+\]:|[:~](?=[ \t])|\#{{1,6}}(?=\s|$)))*[ \t]*")
 _QUOTES = re.compile(r"[ \t]*(?:>[ \t]?)*[ \t]*")
 _ITEM_START = re.compile(rf"[ \t>]*({_ITEM_MARK}|\[\^[^\]\s]+\]:|[:~][ \t])[ \t]*")
 _HEADING = re.compile(r"[ \t]*#{1,6}(?=\s|$)")
@@ -50,10 +52,18 @@ _TITLE_LINE = re.compile(
     | :{3,}[ \t]*(?:\{[^{}]*\}|[\w-]+)(?:\[(?P<label>.*)\]|[ \t]+(?P<words>[^\s{:].*?))?[ \t]*(?:\{[^{}]*\})?[ \t]*:*
     | \[!\w[^\]\n]*\][+-]?[ \t]+(?P<callout>\S.*?)
     | \*\[[^\]\n]+\]:[ \t]+(?P<meaning>\S.*?)
+    | /{3,}(?:[ \t]*[\w-]+(?:[ \t]*\|[ \t]*(?P<caption>\S.*?))?)?
+    | %[ \t]+(?P<percent>\S.*?)
     )\s*$""",
     re.VERBOSE,
 )
-"""Lines that begin a box or give the meaning of an abbreviation, with the text that is translated."""
+"""Lines that begin a box, give the meaning of an abbreviation, or are a title of Pandoc, with the text of each."""
+_ATTRIBUTE = re.compile(
+    r"""(?:[\w-]*(?:alt|cap|caption|description|label|summary|text|title|tooltip)=|\\\w+\{)["']?([^"'{}<>]+)"""
+)
+"""Texts of attributes and of commands of TeX, which stay."""
+_NO_TEXT = re.compile(r"(?:bg|[wh]:|width:|height:|:\w)[^.]*$")
+"""Instructions for a picture or a link, in the place of its text or title."""
 _DEFINITION = re.compile(
     r"""^[ \t>]*\[(?!\^)((?:\\.|[^\[\]\\])+)\]:\s*(?:<[^>\n]*>|\S+)"""
     r"""(?:[ \t]+(?:"[^"\n]*"|'[^'\n]*'|\([^)\n]*\)))?[ \t]*\r?$""",
@@ -185,12 +195,15 @@ class _Reader:
         quotes = _QUOTES.match(line)
         depth = quotes[0].count(">") if quotes else 0
         title = _TITLE_LINE.match(line)
-        if title and (depth or paragraph or not self._is_code(line)):
+        if title and (depth or paragraph or not self._is_code(line)) and not (paragraph and title["percent"]):
             self._finish(paragraph)
             self._read_title(line, start, title)
             return None
         if not line.strip(" \t>") or _FENCED_DIV.match(line):
             self._finish(paragraph)
+            if line.strip(" \t>"):
+                self._leave(line)
+                self._report_attributes(line)
             return None
         if paragraph and _UNDERLINE.match(line) and depth == paragraph.depth:
             self._finish(paragraph)
@@ -232,11 +245,18 @@ class _Reader:
 
     def _read_title(self, line: str, start: int, match: re.Match[str]) -> None:
         """Add the unit of the title of a box, or of the meaning of an abbreviation."""
+        self._report_attributes(line)
         if match["box"]:
             self.open_box(line, indent=4)
+        else:
+            self._leave(line)
         name = match.lastgroup or "box"
         if name != "box" and match[name]:
             self._add([(start + match.start(name), start + match.end(name))])
+
+    def _report_attributes(self, markup: str) -> None:
+        for match in _ATTRIBUTE.finditer(markup):
+            self._file.skip("attributes", match[1])
 
     def _open(self, line: str, start: int, depth: int) -> _Paragraph | None:
         """Return the paragraph that a line begins; None for code and headings."""
@@ -286,6 +306,8 @@ class _Reader:
         source = "".join(parts)
         id = f"line {bisect_right(self._starts, lines[0][0])}"
         inline = read_inline_markdown(source, self._labels, breaks, id, is_cell=escape == escape_cell)
+        for code in inline.unit.codes:
+            self._report_attributes(code.content if code.id not in inline.nested else "")
         starts = [0]
         for part in parts:
             starts.append(starts[-1] + len(part))
@@ -297,12 +319,13 @@ class _Reader:
         whole = {id: (locate(start), locate(end - 1) + 1) for id, (start, end) in inline.nested.items()}
         if has_letters(inline.unit.text):
             self._file.patches.add(lines[0][0], lines[-1][1], self._file.add_unit(inline.unit), escape, whole)
-        for start, end in inline.alts:
+        for start, end in [each for each in inline.alts if not _NO_TEXT.match(source[slice(*each)])]:
+            end = start + len(re.sub(r"\|[\dx]+\s*\Z", "", source[start:end]))  # ![text|200]
             inner = re.compile(r"\S(?:[^\n]*\S)?").finditer(source, start, end)
             if spans := [(locate(match.start()), locate(match.end() - 1) + 1) for match in inner]:
                 self._add(spans, escape)
         for start, end in inline.titles:
-            if has_letters(source[start:end]):
+            if has_letters(source[start:end]) and not _NO_TEXT.match(source, start + 1, end - 1):
                 write = partial(escape_title, quote=source[start])
                 index = self._file.add_unit(Unit(read_title(source[start + 1 : end - 1])))
                 self._file.patches.add(locate(start) + 1, locate(end - 1), index, write)
@@ -335,7 +358,7 @@ def _match_block(lines: list[str], index: int, unclosed: dict[str, int], follows
         return "front matter", end
     if end := _match_table(lines, index):
         return "tables", end
-    if _SIMPLE_RULE.match("".join(lines[index + 1 : index + 2])):
+    if lines[index] and any(map(_SIMPLE_RULE.match, lines[index : index + 2])):  # a table may have no header
         return "simple tables", _find_end(lines, index, None)
     for kind, start, closing in _BLOCKS:
         if start.match(lines[index]):

@@ -49,6 +49,7 @@ _ALIASES = {
 """Namespaces of Strict OOXML, which count as the transitional ones."""
 A_PARAGRAPH = f"{{{DRAWING}}}p"
 _A_RUN, _A_TEXT, _A_FORMAT, _A_BREAK = (f"{{{DRAWING}}}{name}" for name in ("r", "t", "rPr", "br"))
+A_LINKS = (f"{{{DRAWING}}}hlinkClick", f"{{{DRAWING}}}hlinkHover")
 _A_FRAME = (f"{{{DRAWING}}}pPr", f"{{{DRAWING}}}endParaRPr")
 FALLBACK = f"{{{COMPATIBILITY}}}Fallback"
 _FILE_NAME = re.compile(r"\S+\.\w{2,4}|https?:\S+")
@@ -57,13 +58,18 @@ _WORDS = re.compile(r"(?s)(?!.*<[\w.-]+:(?:drawing|pict|object|AlternateContent)
 _OLE_MARK = b"\xd0\xcf\x11\xe0"
 _CORE_URI = f"{_PACKAGE}/metadata/core-properties"
 _DC_URI = "http://purl.org/dc/elements/1.1/"
-CHART_TYPE = "application/vnd.openxmlformats-officedocument.drawingml.chart+xml"
+CHART_TYPES = (
+    "application/vnd.openxmlformats-officedocument.drawingml.chart+xml",
+    "application/vnd.ms-office.chartex+xml",
+)
 DIAGRAM_TYPES = (
     "application/vnd.openxmlformats-officedocument.drawingml.diagramData+xml",
     "application/vnd.ms-office.drawingml.diagramDrawing+xml",
 )
 PROPERTIES = tuple(f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description"))
 """Properties of a document that are translated."""
+_INSERTED = ("aFChunk", "oleObject", "package", "subDocument")
+"""Relationships to inserted files, by the last word of their type."""
 _CORE_TYPE = "application/vnd.openxmlformats-package.core-properties+xml"
 
 
@@ -177,6 +183,11 @@ class OfficeFile(UnitFile):
                 if part in self.package:
                     relationships.append((element.attributes.get("Id", ""), kind, part))
         return relationships
+
+    def skip_inserted(self, name: str) -> None:
+        """Note the files that a part shows and that are not translated."""
+        for _, kind, target in self.read_relationships(name):
+            self.skip("inserted files", target if kind in _INSERTED else "")
 
     def add_text(
         self,
@@ -323,6 +334,8 @@ class OfficeFile(UnitFile):
                 builder.add_text(format_key(form), head, join_lines(text.text(), has_tabs=True) if text else "")
             elif child.name != ASIDE:
                 builder.add_alone(part.raw(child), is_space=child.name == _A_BREAK)
+        for link in paragraph.iter(*A_LINKS):
+            self.skip("tips of links", link.attributes.get("tooltip", ""))
         unit = builder.finish()
         if not has_letters(unit.text):
             return []
@@ -330,14 +343,14 @@ class OfficeFile(UnitFile):
         return [self.add_text(part, (start, end), unit, builder=builder, paragraph=paragraph, same_as=same)]
 
     def read_shapes(self, part: OfficePart, shape: str) -> None:
-        """Add the paragraphs of DrawingML, and alternative texts of shapes. Fallbacks repeat what is before them."""
+        """Add the paragraphs of DrawingML, and texts about shapes. Fallbacks repeat what is before them."""
         indices: list[int] = []
-        for element in find_outer(part.file.root, (A_PARAGRAPH, shape), (A_PARAGRAPH,)):
+        for element in find_outer(part.file.root, (A_PARAGRAPH, shape, *A_LINKS), (A_PARAGRAPH,)):
             equal = indices if element.has_ancestor(FALLBACK) else ()
             if element.name == A_PARAGRAPH:
                 indices += self.read_drawing_paragraph(part, element, equal)
                 continue
-            for attribute in ("title", "descr"):
+            for attribute in ("title", "descr", "tooltip"):
                 indices += self.add_attribute(part, element, attribute, equal)
 
     def read_drawings(self, names: Iterable[str], equal: Collection[int] = ()) -> list[int]:

@@ -43,8 +43,20 @@ _FORM = "{urn:oasis:names:tc:opendocument:xmlns:form:1.0}"
 _MATH = "{http://www.w3.org/1998/Math/MathML}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _PARAGRAPHS = frozenset({_TEXT + "p", _TEXT + "h"})
-_ALTERNATIVES = frozenset({_SVG + "title", _SVG + "desc"})
+_ALTERNATIVES = frozenset({_SVG + "title", _SVG + "desc", _TABLE + "title", _TABLE + "desc"})
 _PLAIN = _ALTERNATIVES | {_SHOW + "header-decl", _SHOW + "footer-decl"}
+_LABELS = (_FORM + "label", _FORM + "title", _TABLE + "title")
+"""Attributes that people read."""
+_LEFT = {
+    _OFFICE + "title": "tips of links",
+    **dict.fromkeys((_TEXT + "description", _TEXT + "help", _TEXT + "hint"), "help texts of form fields"),
+    **dict.fromkeys((_FORM + "value", _FORM + "current-value"), "default texts of form fields"),
+    **dict.fromkeys((_TEXT + "string-value-if-true", _TEXT + "string-value-if-false"), "field instructions"),
+    _TEXT + "string-value": "entries of indexes",
+}
+"""Attributes that people read and that stay, and what they are called in `Skipped`."""
+_TEXT_FIELDS = frozenset(_TEXT + name for name in ("placeholder", "drop-down", "text-input", "conditional-text"))
+_CRITERION = _TABLE + "filter-condition"
 _FACTS = frozenset({_DC + "title", _DC + "subject", _DC + "description"})
 _CHANGES = frozenset({_TEXT + "tracked-changes", _TABLE + "tracked-changes"})
 _CELLS = frozenset({_TABLE + "table-cell", _TABLE + "covered-table-cell"})
@@ -148,7 +160,19 @@ class _PartReader:
 
     def read(self) -> None:
         """Read all units."""
-        self._walk(self._part.file.root, is_master=False)
+        root = self._part.file.root
+        self._walk(root, is_master=False)
+        units = {unit.text: number for number, unit in enumerate(self._document.units) if not unit.codes}
+        for element in root.iter():
+            for name, value in element.attributes.items():
+                self._document.skip(_LEFT.get(name, ""), value)
+            if element.name in _TEXT_FIELDS:
+                self._document.skip("texts of fields", element.text())
+            elif element.name == _CRITERION and (value := element.attributes.get(_TABLE + "value", "")):
+                if value in units:
+                    self._add_attribute(element, _TABLE + "value", units[value])
+                else:
+                    self._document.skip("criteria of filters", value)
 
     def _walk(self, element: Element, is_master: bool) -> None:
         """Read the units in an element. is_master: whether it is in the master page of a presentation."""
@@ -171,11 +195,10 @@ class _PartReader:
             return
         if name in _PARAGRAPHS:
             self._add_paragraph(element)
-        elif has_letters(label := element.attributes.get(_FORM + "label", "")):
-            tag = element.tag.rpartition(":")[0] + ":label"
-            start, end, _ = set_attribute(self._part.file, element, tag, label)
-            self._part.text.add(start + 1, end - 1, self._document.add_unit(Unit(label)), escape_attribute)
-        elif name == _DRAW + "object" and _HREF in element.attributes:
+        for label in _LABELS:
+            if has_letters(value := element.attributes.get(label, "")):
+                self._add_attribute(element, label, self._document.add_unit(Unit(value)))
+        if name == _DRAW + "object" and _HREF in element.attributes:
             self._document.read_object(self._part.name.rpartition("/")[0], element.attributes[_HREF])
         is_master = is_master or name in (_MASTER_PAGE, _HANDOUT)
         for child in element.elements:
@@ -207,6 +230,12 @@ class _PartReader:
         match = _STRING_VALUE.search(self._part.file.text, cell.start, cell.inner_start)
         if match and indices:
             self._part.string_values.append((match.start(), match.end(), indices))
+
+    def _add_attribute(self, element: Element, name: str, index: int) -> None:
+        """Add an attribute, which has the prefix of its element, with a unit."""
+        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition('}')[2]}"
+        start, end, _ = set_attribute(self._part.file, element, tag, element.attributes[name])
+        self._part.text.add(start + 1, end - 1, index, escape_attribute)
 
     def add_plain(self, element: Element) -> None:
         """Add an element that holds text only."""

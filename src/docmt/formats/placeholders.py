@@ -25,15 +25,18 @@ LINE_BREAKS = (
 """Line breaks and tabs, as such, as escapes, and as tags, with the mark of a list item. They separate words."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
-_MARKUP = (PATHS, LINE_BREAKS, READINGS, TAGS, ENTITIES)
+_BBCODE = r"\[(b|i|u|s|url|img|color|size|font|code|quote|list)(?:=[^\[\]\n]*)?\](?=[\s\S]*\[/\1\])|\[/[a-z]+\]"
+_MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
+"""Bold text and code."""
+_MARKUP = (PATHS, LINE_BREAKS, READINGS, TAGS, ENTITIES, _BBCODE, _MARKDOWN)
 _PLACEHOLDERS = ("own pattern", "template tag", "placeholder", "message placeholder")
 """Kinds of protected text that are codes. The others are protected in the sentences."""
 
 _ENTITY = re.compile(ENTITIES)
 _SIGNS = "'‘’‚“”„«»–—…\u00a0\u2002\u2003\u2009\u202f"
 """Signs and spaces of texts. Their entities, and those of letters, are read and written as such; others stay."""
-_TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
-_NOT_COPIED = frozenset(("a", "button", "link", "q"))
+_TAG = re.compile(r"[<\[](/?)([\w:.-]+)[^>\]]*?(/?)[>\]]", re.DOTALL)
+_NOT_COPIED = frozenset(("a", "button", "link", "q", "url"))
 _BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
 _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")
 _WORD_LIKE = re.compile(
@@ -107,6 +110,8 @@ def _classify(content: str) -> _Token:
         return _Token("text", character)
     if _BREAK.match(content):
         return _Token("space", content)
+    if content == "**":
+        return _Token("toggle", content, content)
     tag = _TAG.fullmatch(content)
     if tag is None or tag[3]:
         return _Token("single", content)
@@ -125,6 +130,8 @@ def _match_tags(tokens: Sequence[_Token | Code]) -> None:
     for token in tokens:
         if isinstance(token, Code):
             continue
+        if token.kind == "toggle":
+            token.kind = "close" if any(other.name == token.name for other in opened) else "open"
         if token.kind == "open":
             opened.append(token)
         elif token.kind == "close":
@@ -234,11 +241,14 @@ def space_words(old: Unit, new: Unit, ids: Collection[str]) -> Unit:
     codes: list[Code] = []
     texts: list[str] = []
     position, added = 0, 0
-    for code in new.codes:
+    for left, code, right in zip((None, *new.codes), new.codes, (*new.codes[1:], None), strict=False):
         is_glued = was_glued = (False, False)
         if code.kind == "single" and code.id in beside:
             is_glued, was_glued = find_letters_beside(new, code), beside[code.id]
-        before, after = (now and not then for now, then in zip(is_glued, was_glued, strict=True))
+        before, after = (
+            now and not then and not (other and other.id in beside and other.offset == code.offset)
+            for now, then, other in zip(is_glued, was_glued, (left, right), strict=True)
+        )
         codes.append(replace(code, offset=code.offset + added + before))
         texts += [new.text[position : code.offset], SPACE * (before + after)]
         position, added = code.offset, added + before + after

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from docmt.formats.office_packages import RELATIONSHIPS, SLIDE
+from docmt.formats.office_packages import A_PARAGRAPH, RELATIONSHIPS, SLIDE
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig
-from docmt.formats.workbooks import ChartedFile
+from docmt.formats.workbooks import CHARTS, ChartedFile
 
 _TYPE = "application/vnd.openxmlformats-officedocument.presentationml.{}.main+xml"
 _MAIN_TYPES = tuple(_TYPE.format(name) for name in ("presentation", "slideshow", "template"))
 _SLIDE_LIST, _SLIDE_ID = f"{{{SLIDE}}}sldIdLst", f"{{{SLIDE}}}sldId"
+_LAYOUT_TYPES = tuple(_TYPE.replace(".main", "").format(name) for name in ("slideMaster", "slideLayout"))
+_DRAWN, _PLACEHOLDER = f"{{{SLIDE}}}sp", f"{{{SLIDE}}}ph"
 _SHAPE, _COMMENT_TEXT = f"{{{SLIDE}}}cNvPr", f"{{{SLIDE}}}text"
 
 
@@ -27,6 +29,11 @@ def read(data: bytes, path: str, config: ReadConfig) -> Presentation:
         slide = targets.get(element.attributes.get(f"{{{RELATIONSHIPS}}}id", ""))
         if slide and element.parent and element.parent.name == _SLIDE_LIST and slide not in file.parts:
             file.read_slide(slide)
+            file.skip_inserted(slide)
+    for name in file.find_parts(*_LAYOUT_TYPES):
+        for shape in file.open_part(name).file.root.iter(_DRAWN):
+            if next(shape.iter(_PLACEHOLDER), None) is None:
+                file.skip("layouts and masters", " ".join(each.text() for each in shape.iter(A_PARAGRAPH)))
     file.add_properties()
     return file
 
@@ -43,7 +50,7 @@ class Presentation(ChartedFile):
                 related.setdefault(kind, []).append(part)
         for part in related.get("notesSlide", []):
             self.read_shapes(self.open_part(part), _SHAPE)
-        self.read_charts(related.get("chart", []))
+        self.read_charts(part for kind in CHARTS for part in related.get(kind, []))
         self.read_diagrams([*related.get("diagramData", []), *related.get("diagramDrawing", [])])
         for part in related.get("comments", []):
             self.read_drawings([part])  # those of PowerPoint 365; before that, a comment was one text

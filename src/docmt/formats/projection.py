@@ -214,7 +214,7 @@ def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list
         is_elided = (
             translation[mark] in _APOSTROPHES and end == mark == rest - 1 and end - start < max(3, finish - rest)
         )
-        if is_elided and len(filled[number + 2]) < len(filled[number]):
+        if is_elided and len(filled[number + 2]) <= len(filled[number]):
             filled[number] = filled[number + 1] = filled[number + 2]  # no pair ends within a word such as c'est
     return filled
 
@@ -470,6 +470,8 @@ def _map_letters(word: str, stacks: Sequence[Stack], other: str) -> list[Stack]:
     """Return the stack of each letter of another word; the letters between equal beginnings and ends have one."""
     before = _count_equal(word, other)
     after = _count_equal(word[before:][::-1], other[before:][::-1])
+    if 3 * (before + after) < max(len(word), len(other)):  # another word
+        before = after = 0
     middle = stacks[before : len(stacks) - after] or stacks[max(0, before - 1) : before + 1]
     inner = [max(middle, key=len)] * (len(other) - before - after)
     return [*stacks[:before], *inner, *stacks[len(stacks) - after :]]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from docmt.core.errors import DocmtError
+from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
 from docmt.formats.cue_layout import CUE, LINE, CueRegion, lay_out_cues
 from docmt.formats.patched_text import TextFile
@@ -33,18 +34,25 @@ _MIN_TITLE = 5
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|$)")
 _TIME = r"(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})(?:[.,](\d{1,9}))?"
 _TIMING = re.compile(rf"[^\w\r\n]*{_TIME}[^\d\r\n]{{1,12}}{_TIME}")
-_TWO_TIMES = re.compile(r"[^\w\r\n]*\d+:\d+[:.,]\d[\d:.,;]*[^\w\r\n]*(?:[a-z]{2};?)?[^\w\r\n]*\d+:\d+[:.,]\d")
+_A_TIME = r"(?:\d+[:：]\d+[:：.,，;]|\d\d\.\d\d\.)\d"
+_TWO_TIMES = re.compile(rf"[^\w\r\n]*{_A_TIME}[\d:：.,，;]*[^\d\r\n]{{0,12}}{_A_TIME}")
 """A line with times that another program wrote, perhaps without -->. It is never text."""
 _HEADER_LANGUAGE = re.compile(r"^Language:[ \t]*([^\r\n]*)", re.MULTILINE)
 
-_BREAK = r"(?P<line>[ \t]*(?:\r\n|\r|\n|(?<!:)(?:\\[Nn])+)[ \t]*)"
-_SHAPES = r"\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}(?:(?!\{[^{}\r\n]*\\p0)[\s\S])*"
-_CODE = rf"{_SHAPES}|\{{(?:\\|[A-Za-z]:)[^{{}}\r\n]*\}}|\{{/?[ibus]\}}|\\h|<\d[\d:.]*>"
+_ESCAPED_BREAK = r"(?:(?<!:)(?:\\[Nn])+|\|+|(?:<[bB][rR] ?/?>)+)"
+_NEWLINE = rf"(?:\r\n|\r|\n|{_ESCAPED_BREAK})"
+_BREAK = rf"(?P<line>[ \t]*{_NEWLINE}[ \t]*)"
+_SHAPES = (
+    r"\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}(?:(?!\{[^{}\r\n]*\\p0)[\s\S])*"
+    r"|\bm(?:[ ]-?\d[\d.]*){2}(?:[ ](?:[bclmnps]|-?\d[\d.]*)(?![^\s\\{}]))+"
+)
+_CODE = rf"{_SHAPES}|\{{(?:\\|=\d|[A-Za-z]:)[^{{}}\r\n]*\}}|\{{/?[ibus]\}}|\\h|<\d[\d:.]*>"
 """Codes of ASS (drawings, formats, hard spaces) and MicroDVD, which players also read in other formats."""
 _READING = r"(?P<reading><rt\b[^<>]*>(?:(?!</?(?:rt|ruby)\b)[\s\S])*(?:</rt>)?)"
 _VTT_TOKEN = re.compile(rf"{_BREAK}|{_READING}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>|{_CODE})")
+_HTML = "i|b|u|s|font|c|v|lang|ruby|p|div|span|em|strong|big|small|sub|sup|tt|center|box"
 _SRT_TOKEN = re.compile(
-    rf"{_BREAK}|{_READING}|<(?P<end>/?)(?P<name>i|b|u|s|font|c|v|lang|ruby)(?![\w-])[^<>\r\n]*>"
+    rf"{_BREAK}|{_READING}|<(?P<end>/?)(?P<name>{_HTML})(?![\w-])[^<>\r\n]*>"
     rf"|\{{\\(?P<style>[ibus])(?P<on>[01])\}}|(?P<other>{_CODE}|&nbsp;)",
     re.IGNORECASE,
 )
@@ -52,18 +60,24 @@ _NOT_COPIED = frozenset(("v", "ruby"))
 _HARD_SPACES = ("\\h", "&nbsp;")
 _GAP = r"[ \t\u00a0]*"
 _SLANT = r"[*/_](?=[^\W\d_][^*/_]*[*/_]$)"
-_LEAD = re.compile(rf"(?:(?:[-–—‐](?![-–—‐\d])|(?:>|&gt;){{2,}}|[-–—‐]{{2,}}|[♪♫♬♩¶]|[#~*]+(?=[ \t])|{_SLANT}){_GAP})+")
-"""Dash or >> of a speaker, or marks of music, before a text."""
-_TAIL = re.compile(rf"(?:{_GAP}(?:[♪♫♬♩¶]|(?<=\s)[#~*]+|[*/_]|[-–—‐]{{2,}}))*{_GAP}$")
+_MUSIC = r"(?:[♪♫♬♩¶〽〜～🎵🎶🎼]|&#(?:983[3-6]|x266[9a-cA-C]);)"
+_LEAD = re.compile(
+    rf"(?:(?:[-–—‐](?![-–—‐\d])|(?:>|&gt;){{2,}}|[-–—‐]{{2,}}|{_MUSIC}|[《〈「『【〔⟪＜‹]|[#~*]+(?=[ \t])|{_SLANT})"
+    rf"{_GAP})+"
+)
+"""Dash or >> of a speaker, marks of music, or brackets that alphabets do not have, before a text."""
+_TAIL = re.compile(rf"(?:{_GAP}(?:{_MUSIC}|[》〉」』】〕⟫＞›]|(?<=\s)[#~*]+|[*/_]|[-–—‐]{{2,}}))*{_GAP}$")
 _TAGS = r"(?:<[^<>]*>|\{(?:\\|[A-Za-z]:)[^{}]*\}|[ \t])*"
-_SPEAKER_LINE = re.compile(rf"(?:\r\n|\r|\n)(?={_TAGS}{_LEAD.pattern}\S)")
+_SPEAKER_LINE = re.compile(rf"{_NEWLINE}(?={_TAGS}{_LEAD.pattern}\S)")
 _VOICE = re.compile(r"<v[.\s][^<>]*>", re.IGNORECASE)
-_FINAL = re.compile(r"[.!?…。！？؟।♪♫][\"'”’“»«)\]」』）】]*\s*$")
+_FINAL = re.compile(r"(?:[.!?…。！？؟।♪♫🎵🎶》〉】⟫]|&#\w+;)[\"'”’“»«)\]」』）】]*\s*$")
 _SOUND = re.compile(r"[\[(（【].*[\])）】]$", re.DOTALL)
 _LABEL = re.compile(r"([^\W\d_]+(?:[ .'’-]+[^\W\d_]+)*)(?: ?\d+)?:")
 _ESCAPES = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\u00a0": "&nbsp;", "\u200e": "&lrm;", "\u200f": "&rlm;"}
 )
+_ENTITY, _SRT_ENTITY = re.compile(r"&\S+"), re.compile(r"&(?!lt;|gt;)#?\w+;")
+"""Players decode these in SubRip too. There, &lt; would become a tag."""
 _LINE_BREAKS = re.compile(r"\s*[\r\n\u2028\u2029]\s*")
 
 
@@ -128,7 +142,7 @@ class SubtitleFile(TextFile):
                 replacements.append((*match.span(1), language))
         for region, old, new in zip(self.regions, self.units, units, strict=True):
             if new != old:
-                escaped = re.search(r"(?<!:)(?:\\[Nn])+", self.text[region.start : region.end])
+                escaped = re.search(rf"[ \t]*{_ESCAPED_BREAK}[ \t]*", self.text[region.start : region.end])
                 newline = escaped[0] if escaped else file_newline
                 replacements.append((region.start, region.end, lay_out_cues(old, new, region, newline, self._escape)))
         return self.render(units, replacements)
@@ -233,8 +247,12 @@ def _find_tokens(text: str, start: int, end: int, is_vtt: bool) -> list[_Token]:
     tokens: list[_Token] = []
     opened: list[int] = []
     has_words = False
-    position = start
-    for match in [*(_VTT_TOKEN if is_vtt else _SRT_TOKEN).finditer(text, start, end), None]:
+    position, matches = start, list((_VTT_TOKEN if is_vtt else _SRT_TOKEN).finditer(text, start, end))
+    if "|" in text[start:end]:  # a break, but not in {{ name | upper }}
+        kept = [part.span for part in find_protected(text[start:end]) if not part.is_sign]
+        inside = {start + place for first, last in kept for place in range(first, last)}
+        matches = [match for match in matches if not (match["line"] and match.start() + match[0].find("|") in inside)]
+    for match in [*matches, None]:
         stop = match.start() if match else end
         for part in re.finditer(r"[ \t\u3000]+|[^ \t\u3000](?:.*[^ \t\u3000])?", text[position:stop]):
             begin, close = position + part.start(), position + part.end()
@@ -298,7 +316,9 @@ def _plain(text: str, token: _Token, is_vtt: bool) -> str:
         return SPACE
     if token.kind not in ("text", "space", "mark"):
         return ""
-    return html.unescape(text[token.start : token.end]) if is_vtt else text[token.start : token.end]
+    return (_ENTITY if is_vtt else _SRT_ENTITY).sub(
+        lambda match: html.unescape(match[0]), text[token.start : token.end]
+    )
 
 
 def _uses_punctuation(turns: Sequence[_Turn]) -> bool:

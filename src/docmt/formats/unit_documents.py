@@ -104,7 +104,8 @@ class UnitDocuments:
             pairs = by_unit.get(index, [])
             passages = [_make_passage(unit, each, new) for each, new in pairs]
             failed.append([new.target is None for _, new in pairs])
-            projected, missing = project_codes(unit, passages) if passages else (unit, [])
+            is_equal = all(unit.text[each.start : each.end] == each.target for each in passages)
+            projected, missing = (unit, []) if is_equal else project_codes(unit, passages)
             units.append(projected)
             spans.append(_target_spans(passages))
             misplaced += [f"{code.content} in {projected.text}" for code in missing]

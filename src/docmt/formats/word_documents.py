@@ -15,8 +15,9 @@ from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.office_packages import (
+    A_LINKS,
     A_PARAGRAPH,
-    CHART_TYPE,
+    CHART_TYPES,
     DIAGRAM_TYPES,
     DRAWING,
     FALLBACK,
@@ -42,8 +43,19 @@ _PARAGRAPH_FORMAT, _FIELD_MARK, _INSTRUCTION = (f"{{{WORD}}}{name}" for name in 
 _VALUE, _FIELD_TYPE, _SIMPLE_CODE = (f"{{{WORD}}}{name}" for name in ("val", "fldCharType", "instr"))
 _PICTURE = f"{{{DRAWING.rpartition('/')[0]}/picture}}cNvPr"
 _DRAWN = f"{{{DRAWING.rpartition('/')[0]}/wordprocessingDrawing}}docPr"
-_SHAPE, _WATERMARK = "{urn:schemas-microsoft-com:vml}shape", "{urn:schemas-microsoft-com:vml}textpath"
-_SHOWN = {_DRAWN: ("title", "descr"), _PICTURE: ("title", "descr"), _SHAPE: ("alt",), _WATERMARK: ("string",)}
+_VML = "{urn:schemas-microsoft-com:vml}"
+_TIP = f"{{{WORD}}}tooltip"
+_TABLE_TEXTS = tuple(f"{{{WORD}}}{name}" for name in ("tblCaption", "tblDescription"))
+_SHOWN = {
+    **dict.fromkeys((_DRAWN, _PICTURE), ("title", "descr")),
+    **dict.fromkeys(
+        (_VML + name for name in ("group", "image", "line", "oval", "polyline", "rect", "roundrect", "shape")),
+        ("title", "alt"),
+    ),
+    f"{_VML}textpath": ("string",),
+    **dict.fromkeys(_TABLE_TEXTS, (f"{{{WORD}}}val",)),
+    **dict.fromkeys(A_LINKS, ("tooltip",)),
+}
 """Attributes that people read."""
 _HOLDERS = (_PARAGRAPH, A_PARAGRAPH, *_SHOWN)
 """Elements with units of their own."""
@@ -73,6 +85,8 @@ _WORD = re.compile(r"[^\W\d_]{2}")
 _LEFT = {
     **dict.fromkeys((f"{{{WORD}}}helpText", f"{{{WORD}}}statusText"), "help texts of form fields"),
     f"{{{WORD}}}listEntry": "choices of form fields",
+    f"{{{WORD}}}default": "default texts of form fields",
+    f"{{{WORD}}}alias": "names of controls",
 }
 """Elements whose value stays, and what it is called in `Skipped`."""
 _ENTRY, _ENTRY_TEXT = f"{{{WORD}}}listItem", f"{{{WORD}}}displayText"
@@ -80,6 +94,8 @@ _DATA = re.compile(r"(?i)(customXml/item\d*|docProps/(core|app))\.xml")
 """Parts whose texts controls show."""
 _STEP = re.compile(r"/(?:[\w.-]+:)?([\w.-]+)(?:\[(\d+)\])?")
 _LISTS = frozenset(("TOC", "INDEX", "TOA"))
+_TEXTS_OF_FIELDS = re.compile(r'(?i)^\s*(?:ASK|FILLIN|IF|MACROBUTTON|TC|XE)\b|\\o\s+"(?!\d-)')
+"""Instructions with a prompt, an entry of an index, or the tip of a link."""
 _BEFORE_BIDI = re.compile(
     r"pStyle|keepNext|keepLines|pageBreakBefore|framePr|widowControl|numPr|suppressLineNumbers|pBdr|shd|"
     r"tabs|suppressAutoHyphens|kinsoku|wordWrap|overflowPunct|topLinePunct|autoSpaceDE|autoSpaceDN"
@@ -104,10 +120,12 @@ def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
         _StoryReader(file, part, styles).read()
         for element in part.file.root.iter(*_LEFT):
             file.skip(_LEFT[element.name], element.attributes.get(_VALUE, ""))
-        for _, kind, target in file.read_relationships(name):
-            file.skip("inserted files", target if kind == "aFChunk" else "")
+        file.skip_inserted(name)
+    for name in file.find_parts(_TYPE.format("document.glossary")):
+        for paragraph in file.open_part(name).file.root.iter(_PARAGRAPH):
+            file.skip("building blocks", paragraph.text())
     file.read_levels()
-    file.read_charts(file.find_parts(CHART_TYPE))
+    file.read_charts(file.find_parts(*CHART_TYPES))
     file.read_diagrams(file.find_parts(*DIAGRAM_TYPES))
     file.add_properties()
     return file
@@ -370,7 +388,7 @@ class _StoryReader:
         self._release()
         text = self._part.file.text
         id = self._builder.open(text[node.start : content.inner_start], can_copy)
-        if node is not content:
+        if self._file.add_attribute(self._part, node, _TIP) or node is not content:
             self._builder.nested |= {id: (node.start, content.inner_start), f"/{id}": (content.inner_end, node.end)}
         self._add_nodes(content.elements)
         self._release()
@@ -460,7 +478,9 @@ class _StoryReader:
         elif kind == "separate" and self._fields:
             self._fields[-1].in_code = False
         elif kind == "end" and self._fields:
-            id = self._fields.pop().id
+            field = self._fields.pop()
+            self._file.skip("field instructions" if _TEXTS_OF_FIELDS.search(field.code) else "", field.code)
+            id = field.id
             return "" if id == _ELSEWHERE else id
         return ""
 

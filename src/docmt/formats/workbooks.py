@@ -24,12 +24,16 @@ from docmt.formats.zip_package import ZipPackage
 
 _TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.{}+xml"
 _MAIN_TYPES = (_TYPE.format("sheet.main"), _TYPE.format("template.main"))
+_LABELLED = (_TYPE.format("pivotTable"), "application/vnd.ms-excel.slicer+xml")
+_LABELS = ("caption", "rowHeaderCaption", "colHeaderCaption", "grandTotalCaption")
+_BUTTON = re.compile(r"<font\b[^<>]*>([^<>]+)</font>")
 _TABLE_TYPES = (_TYPE.format("table"), _TYPE.format("pivotCacheDefinition"))
 _SHEET, _CELL, _VALUE, _INLINE = (f"{{{SHEET}}}{name}" for name in ("sheet", "c", "v", "is"))
 _RUN, _FORMAT, _TEXT, _RICH = (f"{{{SHEET}}}{name}" for name in ("r", "rPr", "t", "text"))
 _CALCULATION, _COLUMN, _FIELD, _ITEM = (f"{{{SHEET}}}{name}" for name in ("calcPr", "tableColumn", "cacheField", "si"))
 _FORMULA = f"{{{SHEET}}}f"
-_CHART_VALUE, _CHART_NUMBERS = f"{{{CHART}}}v", f"{{{CHART}}}numCache"
+_CHART_EX = "{http://schemas.microsoft.com/office/drawing/2014/chartex}"
+_CHART_VALUES, _CHART_NUMBERS = (f"{{{CHART}}}v", f"{_CHART_EX}v", f"{_CHART_EX}pt"), f"{{{CHART}}}numCache"
 _DRAWN = f"{{{SHEET.replace('spreadsheetml', 'drawingml').replace('main', 'spreadsheetDrawing')}}}cNvPr"
 _BEFORE_CALCULATION = frozenset(
     f"{{{SHEET}}}{name}" for name in ("sheets", "functionGroups", "externalReferences", "definedNames")
@@ -47,12 +51,17 @@ _AREA = re.compile(r"([A-Z]{1,3})(\d{1,7})(?::([A-Z]{1,3})(\d{1,7}))?")
 _ESCAPED = re.compile(r"(?i)_x((?!d[89a-f])[0-9a-f]{4})_")
 """A character that XML cannot hold, or an underscore before what looks like one (section 22.9.2.19)."""
 _CRITERIA = {
-    **dict.fromkeys((f"{{{SHEET}}}filter", f"{{{SHEET}}}customFilter"), "val"),
-    f"{{{SHEET}}}hyperlink": "display",
+    **dict.fromkeys((f"{{{SHEET}}}filter", f"{{{SHEET}}}customFilter"), ("val", "criteria of filters")),
+    f"{{{SHEET}}}hyperlink": ("display", "copies of texts of links"),
+    f"{{{SHEET}}}cfRule": ("text", "criteria of formats"),
 }
-"""Attributes that repeat the text of a cell."""
+"""Attributes that repeat the text of a cell, and what those are called that no cell has."""
+CHARTS = ("chart", "chartEx")
+"""Relationships to charts, by the last word of their type."""
+_MESSAGES = {"promptTitle": 32, "prompt": 255, "errorTitle": 32, "error": 255}
 _TIPS = {
-    f"{{{SHEET}}}dataValidation": {"promptTitle": 32, "prompt": 255, "errorTitle": 32, "error": 255},
+    f"{{{SHEET}}}dataValidation": _MESSAGES,
+    "{http://schemas.microsoft.com/office/spreadsheetml/2009/9/main}dataValidation": _MESSAGES,
     f"{{{SHEET}}}hyperlink": {"tooltip": 255},
 }
 """Attributes that people read, with the most characters that Excel opens."""
@@ -89,9 +98,13 @@ class Workbook(OfficeFile):
             self._read_tips(self.open_part(name))
             self._read_page_texts(self.open_part(name))
             self._read_related(name)
+            self.skip_inserted(name)
         tables = self.find_parts(_TABLE_TYPES[0])
         for part in map(self.open_part, [*sheets, *tables]):
             self._read_criteria(part)
+        for element in (each for name in self.find_parts(*_LABELLED) for each in self.open_part(name).file.root.iter()):
+            for label in _LABELS:
+                self.skip("labels of pivot tables and slicers", element.attributes.get(label, ""))
 
     def _find_kept(self, names: Sequence[str]) -> dict[str, str]:
         """Return texts that must stay, in lower case, with the reason: headers of tables and values in formulas."""
@@ -145,11 +158,12 @@ class Workbook(OfficeFile):
         """Add what a filter looks for, and the copy that a link has, with the units of their cells."""
         units = {unit.text: index for index, unit in reversed([*enumerate(self.units)])}
         for element in part.file.root.iter(*_CRITERIA):
-            value = element.attributes.get(_CRITERIA[element.name], "")
+            name, reason = _CRITERIA[element.name]
+            value = element.attributes.get(name, "")
             if value in units:
-                self.add_attribute(part, element, _CRITERIA[element.name], [units[value]])
+                self.add_attribute(part, element, name, [units[value]])
             elif _fold(value) not in self._kept and not _IDENTIFIER.fullmatch(value.strip()):
-                self.skip("criteria of filters", value)
+                self.skip(reason, value)
 
     def _read_page_texts(self, part: OfficePart) -> None:
         """Add the left, centre and right parts of headers and footers."""
@@ -220,11 +234,14 @@ class Workbook(OfficeFile):
                         self.add_element_text(part, element)
             elif kind == "drawing":
                 self._read_drawing(target)
+            elif kind == "vmlDrawing":  # HTML within, often no XML
+                for text in _BUTTON.findall(self.package.read(target).decode("utf-8", "replace")):
+                    self.skip("labels of buttons", text)
 
     def _read_drawing(self, name: str) -> None:
         self.read_shapes(self.open_part(name), _DRAWN)
         related = self.read_relationships(name)
-        self.read_drawings(target for _, kind, target in related if kind == "chart" and target not in self.parts)
+        self.read_drawings(target for _, kind, target in related if kind in CHARTS and target not in self.parts)
         self.read_diagrams([target for _, kind, target in related if kind in ("diagramData", "diagramDrawing")])
 
     def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
@@ -294,7 +311,7 @@ class ChartedFile(OfficeFile):
             self.read_drawings([name])
             part = self.open_part(name)
             indices: list[int] = []
-            for value in part.file.root.iter(_CHART_VALUE):
+            for value in part.file.root.iter(*_CHART_VALUES):
                 if not (value.has_ancestor(_CHART_NUMBERS) or _IDENTIFIER.fullmatch(value.text().strip())):
                     indices += self.add_element_text(part, value, indices)
             for _, kind, target in self.read_relationships(name):

@@ -22,11 +22,13 @@ from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, s
 
 _URI = re.compile(r"(?:\{(?:urn:oasis:names:tc:xliff:document:(\d)\.\d)\})?xliff")
 _NEW_STATES = frozenset(["new", "needs-translation", "initial"])
+_EDITED = re.compile("(?i)\\w*edited|rejected")
+"""Values of `status` of a segment that somebody has written, but not finished."""
 _FINISHED = {
     "locked": re.compile("(?i)true|yes|1|locked"),
     "confirmed": re.compile("(?i)true|yes|[1-9]"),
     "conf": re.compile("Translated|(?:Approved|Rejected)\\w+"),
-    "status": re.compile("(?i)\\w*confirmed\\w*|proofread|approved|reviewed|finished|translated"),
+    "status": re.compile("(?i)\\w*confirmed\\w*|proofread|approved|reviewed|finished|translated|done|completed"),
 }
 """Attributes by which people finish a segment, and their values: of Phrase (`m:confirmed`), SDL Trados (`conf`), memoQ
 (`mq:status`), and of several tools (`locked`). Such a segment stays even if it is empty or equal to the source."""
@@ -185,7 +187,7 @@ class XliffFile(UnitFile):
         if any(name in states and values.fullmatch(states[name]) for name, values in _FINISHED.items()):
             return _FINISHED_REASONS[not _FINISHED["locked"].fullmatch(states.get("locked", ""))]
         if target is not None and target.text().strip():
-            state = states.get("state", "")
+            state = states.get("state") or states.get("status", "") * bool(_EDITED.fullmatch(states.get("status", "")))
             if state not in _NEW_STATES if state else target.text() != source.text():
                 return "translated segments"
         return "ICU messages" if is_icu_message(source.text()) else ""

@@ -124,7 +124,7 @@ class XmlFile:
         try:
             self.text = data[len(self._mark) :].decode(self.encoding)
         except (UnicodeDecodeError, LookupError) as error:
-            raise DocmtError(f"{path} is not text in {self.encoding}, which it names. Save it as UTF-8.") from error
+            raise BrokenXmlError(f"{path} is not text in {self.encoding}, which it names. Save it as UTF-8.") from error
         self.root = _build_tree(self.text, path, aliases or {})
 
     def encode(self, text: str) -> bytes:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
+import os
 import shutil
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -16,26 +19,27 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from docmt.core.errors import DocmtError, printable
 from docmt.serve import deepl_routes, libretranslate_routes, native_routes
 from docmt.serve.access_keys import AccessKeys
+from docmt.serve.connections import BoundedProtocol
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
 from docmt.serve.http_requests import (
+    FORM_BYTES,
     GuardConfig,
     RequestError,
     RequestGuard,
     answer_error,
+    answer_file,
     convert_error,
     error_response,
 )
 from docmt.serve.service_state import ServiceConfig, ServiceState, get_state
 
-_FORM_BYTES = 100_000
-"""Bytes of a form besides its file."""
 _PAGE_TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -59,10 +63,11 @@ def create_app(
 ) -> Starlette:
     """Return the ASGI application. It starts and stops the engine and the jobs.
 
-    keys: None if everybody may use the service. data: directory of the service.
+    keys: None if everybody may use the service, whatever keys there are. data: directory of the service.
     """
     state = ServiceState(engine, jobs, keys, data / "uploads", config)
-    guard = GuardConfig(config.max_body_bytes, config.max_file_bytes + _FORM_BYTES, config.hosts)
+    sizes = config.max_body_bytes, config.max_file_bytes + FORM_BYTES
+    guard = GuardConfig(*sizes, config.hosts, config.cors, config.root_path, state.has_keys)
     middleware = [Middleware(RequestGuard, config=guard, count=state.metrics.count_request)]
     if config.cors:
         origins = list(config.cors)
@@ -72,7 +77,7 @@ def create_app(
                 allow_origins=origins,
                 allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=_CORS_HEADERS,
-                expose_headers=["Content-Disposition", "Retry-After"],
+                expose_headers=["Content-Disposition", "Retry-After", "X-Request-ID"],
             )
         )
     modules = (native_routes, libretranslate_routes, deepl_routes)
@@ -90,6 +95,7 @@ def create_app(
 async def _run(app: Starlette) -> AsyncIterator[None]:
     """Start the engine and the jobs; stop the jobs, which go on at the next start, and the engine."""
     state: ServiceState = app.state.service
+    umask = os.umask(0o077)  # what the service writes is private, as is what its processes write
     state.engine.start()
     try:
         await _start_jobs(app, state)
@@ -99,6 +105,7 @@ async def _run(app: Starlette) -> AsyncIterator[None]:
             await state.jobs.stop()
     finally:
         await asyncio.to_thread(state.engine.stop)
+        os.umask(umask)
 
 
 async def _start_jobs(app: Starlette, state: ServiceState) -> None:
@@ -114,7 +121,7 @@ async def _start_jobs(app: Starlette, state: ServiceState) -> None:
 async def _answer_docmt_error(request: Request, error: Exception) -> Response:
     """Answer an error of the parts behind the routes."""
     assert isinstance(error, DocmtError)
-    return error_response(request.url.path, convert_error(error))
+    return error_response(request.scope, convert_error(error))
 
 
 async def _show_page(request: Request) -> Response:
@@ -125,20 +132,29 @@ async def _show_page(request: Request) -> Response:
     if kind is None or not path.is_file() or "/" in name:
         raise HTTPException(404)
     headers = {"content-security-policy": _PAGE_POLICY, "cache-control": "no-cache"}
-    return FileResponse(path, media_type=kind, headers=headers)
+    return answer_file(request, path, media_type=kind, headers=headers)
 
 
 _PAGE_ROUTES = [Route("/", _show_page), Route("/page/{name}", _show_page)]
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0: a free one. Raises DocmtError if the address cannot be used."""
+    """Return a socket that listens; port 0: a free one. Raises DocmtError if the address cannot be used.
+
+    host: a name, an address, or unix:PATH, whose directory decides who reaches the socket.
+    """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        address: Any
+        if is_unix := host.startswith("unix:") and hasattr(socket, "AF_UNIX"):
+            family, kind, protocol, address = socket.AF_UNIX, socket.SOCK_STREAM, 0, _free_path(Path(host[5:]))
+        else:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)  # asyncio sets TCP_NODELAY only where the protocol is named
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
+            if is_unix:
+                Path(address).chmod(0o666)
             listener.listen(_BACKLOG)
         except OSError:
             listener.close()
@@ -146,18 +162,30 @@ def open_socket(host: str, port: int) -> socket.socket:
         return listener
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "no such name"
-        name = printable(host)
-        raise DocmtError(f"{name} port {port} cannot be used ({reason}): choose another --port, or --host") from error
+        name = printable(host) if is_unix else f"{printable(host)} port {port}"
+        raise DocmtError(f"{name} cannot be used ({reason}): choose another --port, or --host") from error
+
+
+def _free_path(path: Path) -> str:
+    """Return a path for a unix socket, without the socket that a killed server left there. Raises OSError."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        if path.is_socket() and probe.connect_ex(str(path)) == errno.ECONNREFUSED:
+            path.unlink()
+    return str(path)
 
 
 def is_loopback(listener: socket.socket) -> bool:
     """Return whether a socket can be reached from this machine only."""
-    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+    name = listener.getsockname()
+    return isinstance(name, str) or ipaddress.ip_address(name[0]).is_loopback
 
 
 def format_url(listener: socket.socket) -> str:
     """Return the URL of a socket."""
-    host, port = listener.getsockname()[:2]
+    name = listener.getsockname()
+    if isinstance(name, str):
+        return f"unix:{name}"
+    host, port = name[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -169,7 +197,8 @@ class ServiceServer(uvicorn.Server):
         config = uvicorn.Config(
             app,
             loop="asyncio",
-            http="h11",
+            http=BoundedProtocol,
+            backlog=16,  # accepted at once: asyncio logs an error for each that there is no file for
             ws="none",
             lifespan="on",
             log_config=None,
@@ -186,6 +215,8 @@ class ServiceServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, and tell when it answers."""
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
         if self.started:
             self._on_start()
 
@@ -200,8 +231,12 @@ class ServiceServer(uvicorn.Server):
         on_start: called when the application answers. Raises DocmtError if the application cannot start.
         """
         self._on_start = on_start
+        path = listener.getsockname()
         with suppress(KeyboardInterrupt), listener:  # uvicorn raises the signal again at its end
             try:
                 self.run(sockets=[listener])
             except SystemExit as error:
                 raise self._app_state.failure or DocmtError("the service could not start") from error
+            finally:
+                if isinstance(path, str):
+                    Path(path).unlink(missing_ok=True)

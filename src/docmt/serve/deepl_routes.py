@@ -49,10 +49,12 @@ _MARKUPS = {"html": FORMATS["html"], "xml": XML}
 _STATES = {"queued": "queued", "running": "translating", "done": "done", "failed": "error", "cancelled": "error"}
 
 
-async def _read(request: Request) -> tuple[ServiceState, RequestValues, str]:
+async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState, RequestValues, str]:
     """Return what the routes share, the values of the request, and the owner of its key."""
     state = get_state(request)
     owner = state.find_owner(request, status=_FORBIDDEN)
+    if is_upload:
+        state.check_upload(request)
     return state, await read_values(request, state.config.max_body_bytes), owner
 
 
@@ -162,7 +164,7 @@ async def show_usage(request: Request) -> Response:
 
 async def create_document(request: Request) -> Response:
     """Start the translation of a file."""
-    state, values, owner = await _read(request)
+    state, values, owner = await _read(request, is_upload=True)
     _check_refused(values)
     upload = values.files.get("file")
     if upload is None:
@@ -206,7 +208,7 @@ async def download_document(request: Request) -> Response:
     state, owner, id = await _identify(request)
     if state.jobs.status(id, owner).status in ACTIVE:
         raise RequestError("the document is not translated yet: ask for its state", 503, {"retry-after": "5"})
-    return file_response(*await state.jobs.result(id, owner))
+    return file_response(request, *await state.jobs.result(id, owner))
 
 
 async def list_nothing(request: Request) -> Response:

@@ -25,7 +25,8 @@ from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, list_links, translate_job
-from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, move_file
+from docmt.serve.job_queue import JobQueue
+from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, is_disk_full, move_file
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:
@@ -35,8 +36,15 @@ _log = logging.getLogger(__name__)
 
 _MAX_IDLE = 16
 """Jobs that stay in memory though nothing works on them."""
+_ACTIVE_OWNERS = 4
+"""Owners who can have all the jobs of a lane at once that one may have."""
 _SWEEP_SECONDS = 60
 _STOPPED: tuple[JobState, ...] = ("failed", "cancelled")
+_WATCH_SECONDS = 1.0
+"""How soon the server sees what the command line asks for."""
+_MAX_CRASHES = 2
+"""Processes in succession that may die at the same place of a job."""
+_CRASHED = "the server died twice while it translated this document. Split it, or send it again."
 
 
 class NoSuchDocument(DocmtError):  # noqa: N818 - as HTTP calls it
@@ -55,7 +63,7 @@ class JobConfig:
     """hours from the end of a job, or its last edit, until it is removed"""
     max_file_bytes: int = 50 * 2**20
     active: int = 4
-    """short jobs that are translated at once, and long ones; the others wait"""
+    """short jobs of an owner that are translated at once, and long ones; the others wait"""
     files: FileLimits = field(default_factory=FileLimits)
 
 
@@ -92,6 +100,8 @@ class _Job:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     rendering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    noted: int = 0
+    """events of which the table knows the progress"""
 
     def notify(self) -> None:
         """Wake all that wait for a change."""
@@ -108,7 +118,7 @@ class DocumentJobs:
         self._files = FileProcess(config.files)
         self._loaded: WeakValueDictionary[str, _Job] = WeakValueDictionary()  # those that something works on
         self._recent: deque[_Job] = deque(maxlen=_MAX_IDLE)  # keeps the last ones loaded
-        self._queues: dict[Lane, asyncio.Queue[str]] = {lane: asyncio.Queue() for lane in LANES}
+        self._queues: dict[Lane, JobQueue] = {lane: JobQueue(config.active) for lane in LANES}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = True
 
@@ -116,9 +126,20 @@ class DocumentJobs:
         """Lock the data directory, and go on with the jobs of an earlier process. Raises DocmtError if it is in use."""
         self._store.open()
         self._stopped = False
+        suspects: list[str] = []
         for record in self._store.list_queued():
-            self._queues[choose_lane(record.facts)].put_nowait(record.id)
-        for work in (self._sweep(), *(self._run_queue(lane) for lane in LANES for _ in range(self.config.active))):
+            if record.crashes >= _MAX_CRASHES:
+                self._put_aside(record)
+            elif record.crashes:
+                suspects.append(record.id)
+            else:
+                self._queues[choose_lane(record.facts)].put(record.owner, record.id)
+        for work in (
+            self._sweep(),
+            self._watch(),
+            self._run_suspects(suspects),
+            *(self._run_queue(lane) for lane in LANES for _ in range(_ACTIVE_OWNERS * self.config.active)),
+        ):
             self._keep(asyncio.create_task(work))
 
     async def stop(self) -> None:
@@ -129,6 +150,8 @@ class DocumentJobs:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for job in self._loaded.values():
             job.notify()
+        with suppress(DocmtError):  # such as a full disk
+            self._store.queue_running()
         self._recent.clear()
         self._store.close()
 
@@ -159,10 +182,11 @@ class DocumentJobs:
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
             self._store.add(id, owner, facts)
         except BaseException:
-            self._store.delete(id)
+            with suppress(DocmtError):  # such as a full disk
+                self._store.delete(id)
             raise
         self._keep_loaded(id, _Job(facts, journal))
-        self._queues[choose_lane(facts)].put_nowait(id)
+        self._queues[choose_lane(facts)].put(owner, id)
         return self.status(id, owner)
 
     def status(self, id: str, owner: str) -> JobRecord:
@@ -175,6 +199,16 @@ class DocumentJobs:
     def count_characters(self, id: str, owner: str) -> int:
         """Return the number of characters of the sentences of a document."""
         return sum(map(len, self._load(self._find(id, owner)).journal.sources))
+
+    def count_sentence(self, id: str, owner: str, number: int) -> int:
+        """Return the number of characters of a source sentence. Raises DocmtError if it has no translation."""
+        return len(self._find_sentence(self._load(self._find(id, owner)), number))
+
+    def count_after(self, id: str, owner: str, number: int) -> int:
+        """Return the number of characters that an edit of a sentence translates again. Raises DocmtError."""
+        job = self._load(self._find(id, owner))
+        self._find_sentence(job, number)
+        return job.journal.count_after(number)
 
     def count_active(self, owner: str) -> int:
         """Return the number of an owner's jobs that are queued or running."""
@@ -264,20 +298,26 @@ class DocumentJobs:
             job.journal.append(line)
         finally:
             if is_stopped:
-                self._end(id, job, record.status, record.error)
-            elif is_ended and job.journal.is_whole:
-                self._end(id, job, "done")
-            elif is_ended:  # a user waits: not behind the files of the queue
-                self._keep(asyncio.create_task(self._run(id)))
+                with suppress(DocmtError):  # such as a full disk
+                    self._end(id, job, record.status, record.error)
+            elif is_ended:
+                self._go_on(id, job)
         job.notify()
         return self.status(id, owner)
+
+    def _go_on(self, id: str, job: _Job) -> None:
+        """Run a job after a change: a user waits, and does not stand behind the files of the queue."""
+        with suppress(DocmtError):  # such as a full disk
+            if job.journal.is_whole:
+                return self._end(id, job, "done")
+        self._keep(asyncio.create_task(self._run(id)))
 
     async def resume(self, id: str, owner: str) -> JobRecord:
         """Go on with a job that was cancelled or failed, where it has sentences without a translation."""
         record = self._find(id, owner)
         if record.status in _STOPPED and not self._load(record).journal.is_whole:
             self._store.update(id, "queued", finished=record.finished)
-            self._queues[choose_lane(record.facts)].put_nowait(id)
+            self._queues[choose_lane(record.facts)].put(owner, id)
         return self.status(id, owner)
 
     async def alternatives(self, id: str, owner: str, number: int, count: int) -> list[dict[str, Any]]:
@@ -289,8 +329,9 @@ class DocumentJobs:
         journal, document = job.journal, job.journal.find_document(number)
         source, targets = journal.extend(document), journal.list_targets(document, number)
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
-        self._engine.check_room(job.facts.model)
-        parts = await self._engine.submit(job.facts.model, end, n_best=count, targets=targets).result()
+        self._engine.check_room(job.facts.model, owner)
+        work = self._engine.submit(job.facts.model, end, n_best=count, targets=targets, owner=owner)
+        parts = await work.result()
         results: dict[str, float] = {}
         for translation in (part.translation for part in parts):
             for each in (translation, *translation.alternatives) if translation else ():
@@ -410,17 +451,68 @@ class DocumentJobs:
                 if (job := self._loaded.pop(id, None)) is not None:
                     job.notify()
 
+    async def _watch(self) -> None:
+        """Note the progress of running jobs, and cancel those for which the command line asks, again and again."""
+        while True:
+            with suppress(DocmtError):  # such as a full disk
+                for record in self._store.list_unwanted():
+                    await self.cancel(record.id, record.owner, keep=True)
+                for id, job in list(self._loaded.items()):
+                    if job.task is not None and len(job.journal.events) > job.noted:
+                        self._note_progress(id, job)
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    def _note_progress(self, id: str, job: _Job) -> None:
+        self._store.note_progress(id, job.journal.finished)
+        job.noted = len(job.journal.events)
+
+    async def _run_suspects(self, ids: Sequence[str]) -> None:
+        """Run the jobs of a server that died, each after the first progress of the one before.
+
+        If a server dies again, one of them alone was running without progress.
+        """
+        for id in ids:
+            self._keep(work := asyncio.create_task(self._run(id)))
+            while not work.done() and (record := self._store.find(id)) is not None and record.crashes:
+                await asyncio.sleep(_WATCH_SECONDS / 10)
+
+    def _put_aside(self, record: JobRecord) -> None:
+        """End a job that brings the server down."""
+        with suppress(DocmtError):  # its files are damaged, too
+            return self._end(record.id, self._load(record), "failed", _CRASHED)
+        self._store.update(record.id, "failed", error=_CRASHED)
+
     async def _run_queue(self, lane: Lane) -> None:
         """Run queued jobs of a lane, one after the other."""
         while True:
-            id = await self._queues[lane].get()
             try:
-                await self._run(id)
+                async with self._queues[lane].take() as id:
+                    await self._run(id)
             except Exception as error:  # such as a table that cannot be written; the job goes on at the next start
                 _log.error("%s", _describe_error(error))
 
     async def _run(self, id: str) -> None:
-        """Translate a job to its end, if it was not cancelled while it waited."""
+        """Run a job to its end. Where the disk is full, it goes on as soon as there is room."""
+        while True:
+            try:
+                return await self._run_once(id)
+            except DocmtError as error:
+                if not is_disk_full(error):
+                    raise
+                _log.error("%s", error)
+            while is_disk_full(self.find_fault()):
+                await asyncio.sleep(_WATCH_SECONDS)
+
+    def find_fault(self) -> DocmtError | None:
+        """Return why the data directory cannot be written, or None."""
+        try:
+            self._store.check_room()
+        except DocmtError as error:
+            return error
+        return None
+
+    async def _run_once(self, id: str) -> None:
+        """Translate a job to its end, if it was not cancelled while it waited. Raises DocmtError for a full disk."""
         record = self._store.find(id)
         if record is None or record.status not in ACTIVE:
             return
@@ -432,7 +524,15 @@ class DocumentJobs:
         if job.task is not None:  # it was cancelled and resumed before its first turn
             return
         self._store.update(id, "running")
-        job.task = task = asyncio.create_task(translate_job(self._engine, job.facts, job.journal, job.notify))
+
+        def note_change() -> None:
+            if record.crashes:
+                self._note_progress(id, job)
+            job.notify()
+
+        job.task = task = asyncio.create_task(
+            translate_job(self._engine, job.facts, job.journal, note_change, record.owner)
+        )
         job.notify()
         try:
             await asyncio.wait({task})
@@ -442,6 +542,8 @@ class DocumentJobs:
             return
         job.task = None
         failure = task.exception()
+        if failure is not None and is_disk_full(failure):
+            raise failure
         if failure is None and not job.journal.is_whole:  # an edit at the last moment
             await self._run(id)
         else:

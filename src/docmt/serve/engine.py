@@ -22,7 +22,7 @@ from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, 
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
 from docmt.model.products import Precision
-from docmt.serve.model_pool import ModelDescription, ModelPool, UnknownModel
+from docmt.serve.model_pool import ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
@@ -73,6 +73,10 @@ class EngineStatistics:
     """share of the last turn's budget that was used"""
     model_bytes: int
     """weights of the loaded models, about"""
+    failed_loads: int
+    """of models"""
+    longest_waiting_seconds: dict[Lane, float]
+    """of the texts that wait now, each since its last turn"""
 
 
 @dataclass
@@ -209,6 +213,15 @@ class Engine:
             if future.set_running_or_notify_cancel():
                 future.set_exception(error)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def list_unloadable(self) -> list[str]:
+        """Return the models that could not be loaded when they were last needed."""
+        return sorted(self._pool.unloadable)
+
     def describe_models(self) -> list[ModelDescription]:
         """Return the models, the preferred ones first."""
         return self._pool.describe()
@@ -234,25 +247,30 @@ class Engine:
         align: bool | Callable[[int], bool] = False,
         resume_point: ResumePoint | None = None,
         targets: Sequence[str] = (),
+        owner: str = "",
     ) -> Work:
         """Return the work of translating a document; call inside of the event loop.
 
         align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
         interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
-        these. Raises DocmtError for a beam too wide.
+        these. owner: id of a key; owners take turns. Raises DocmtError for a beam too wide.
         """
         self._search_for(n_best)
-        work = Work(model, document, lane, n_best, align, resume_point, targets)
+        work = Work(model, document, lane, n_best, align, resume_point, targets, owner)
         with self._condition:
             self._queue.add(work)
             self._condition.notify()
         return work
 
-    def check_room(self, model: str) -> None:
-        """Raise Overloaded when too many short texts wait, before those of a request are submitted."""
+    def check_room(self, model: str, owner: str = "") -> None:
+        """Raise Overloaded when too many short texts wait, before those of a request are submitted.
+
+        An owner with less than a fair share of them is let in.
+        """
         with self._condition:
             speed = self._speeds[model, "interactive"].full_speed or _UNKNOWN_SPEED
-            if self._queue.is_above("interactive", self._max_waiting_seconds * speed):
+            is_full = self._queue.is_above("interactive", self._max_waiting_seconds * speed)
+            if is_full and self._queue.count_share("interactive", owner) >= 1:
                 seconds = math.ceil(self._queue.count_tokens("interactive") / speed)
                 raise Overloaded("too many texts are waiting. Try again later.", seconds)
 
@@ -291,6 +309,8 @@ class Engine:
                 self._batch_tokens,
                 self._batch_fill,
                 self._pool.loaded_bytes(),
+                self._pool.failed_loads,
+                {lane: self._queue.longest_wait(lane) for lane in LANES},
             )
 
     def _run(self) -> None:
@@ -377,10 +397,9 @@ class Engine:
                 with self._condition:
                     self._queue.close_all()  # else they would keep a model that is unloaded now
             self._pool.load(works[0].model)
-        except Exception as error:  # no work is the reason, so none is tried alone: loading may take minutes
-            message = self._describe_error(error, "the model. Ask for another one")
+        except ModelNotLoaded as error:  # no work is the reason, so none is tried alone: loading may take minutes
             for work in works:
-                work.deliver(DocmtError(message))
+                work.deliver(error)
             return
         try:
             progressed = self._take_turn(works)
@@ -470,12 +489,12 @@ class Engine:
         else:
             call.future.set_result(result)
 
-    def _describe_error(self, error: Exception, needs: str = "this text. Send it in parts") -> str:
-        """Return one sentence; log the traceback of a fault of docmt. needs: what takes memory, and what to do."""
+    def _describe_error(self, error: Exception) -> str:
+        """Return one sentence; log the traceback of a fault of docmt."""
         if isinstance(error, DocmtError):
             return str(error)
         if isinstance(error, MemoryError | RuntimeError) and is_out_of_memory(error):
-            return f"there is not enough memory for {needs}."
+            return "there is not enough memory for this text. Send it in parts."
         _log.error("a fault in the engine", exc_info=error)
         return "the service has failed. Its log says why."
 

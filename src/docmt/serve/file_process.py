@@ -6,7 +6,10 @@ Nothing but the child parses an uploaded file. See `docmt.serve.file_worker`.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
+import shutil
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
@@ -25,7 +28,7 @@ from docmt.serve.job_store import WORK_PREFIX, JobFacts
 
 RESULTS: Mapping[str, str] = {"original": "", "html": ".html", "xlf": ".xlf", "tmx": ".tmx", "txt": ".txt"}
 """Formats of results, with the suffixes of their names; empty: that of the file."""
-_MAX_ANSWER = 2**16
+_MAX_ANSWER, _LEAST_ROOM = 2**16, 2**16
 _GRACE = 2
 """Seconds for the start of the process."""
 _TIME_SIGNALS = {int(getattr(signal, name, 0)) for name in ("SIGALRM", "SIGXCPU")}
@@ -150,11 +153,17 @@ class FileProcess:
                 message = json.loads(file.read(_MAX_ANSWER)).get("error", "")
         except (OSError, ValueError, AttributeError, RecursionError) as error:
             is_late = process.returncode is not None and -process.returncode in _TIME_SIGNALS
-            raise _too_long(task) if is_late else _damaged(task.name) from error
+            raise _too_long(task) if is_late else _damaged(task.name) from (_find_reason(answer) or error)
         finally:
             answer.unlink(missing_ok=True)
         if message:
-            raise DocmtError(str(message))
+            raise DocmtError(str(message)) from _find_reason(answer)
+
+
+def _find_reason(file: Path) -> OSError | None:
+    """Return the error of a full disk if the disk of a file is full now: the process tells it in words, if at all."""
+    is_full = shutil.disk_usage(file.parent).free < _LEAST_ROOM
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_full else None
 
 
 def _too_long(task: FileTask) -> DocmtError:

@@ -8,31 +8,38 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import secrets
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NoReturn
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from python_multipart.exceptions import FormParserError
-from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
+from starlette.datastructures import Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.staticfiles import NotModifiedResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
+from docmt.serve.data_directory import hide_folders
 from docmt.serve.document_jobs import DocumentNotReady, NoSuchDocument
+from docmt.serve.job_store import is_disk_full
 
 _log = logging.getLogger(__name__)
 
 CLOSED = 499
 """Code in the log and in the metrics of a request whose client went away."""
+_CHARSETS = frozenset(("", "utf-8", "utf8", "us-ascii", "ascii"))
 _DRAIN_BYTES, _DRAIN_SECONDS = 2**26, 20
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -43,6 +50,8 @@ _HEADERS = {
     "cache-control": "no-store",
 }
 """Headers of every answer that does not have them itself."""
+FORM_BYTES = 100_000
+"""Bytes of a form besides its file."""
 MAX_FIELDS = 10_000
 """Fields of a form or query, such as repeated texts."""
 _SWITCHES: Mapping[Any, bool] = {
@@ -53,7 +62,7 @@ _KINDS = {bool: "true or false", dict: "an object", list: "a list", type(None): 
 
 
 class RequestError(DocmtError):
-    """A request that is refused. status: of HTTP, 400 to 499. headers: of the answer."""
+    """A request that is refused. status: of HTTP, 400 to 507. headers: of the answer."""
 
     def __init__(self, message: str, status: int = 400, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -125,24 +134,31 @@ def _check_text(name: str, value: Any) -> str:
     return value
 
 
-async def read_values(request: Request, max_bytes: int) -> RequestValues:
+async def read_values(
+    request: Request, max_bytes: int, check: Callable[[RequestValues], object] = lambda values: None
+) -> RequestValues:
     """Return the fields of the body and of the query; the body's go before.
 
-    max_bytes: of one field of a form; the whole body is bounded elsewhere. Raises RequestError for bodies that cannot
-    be read, and of unknown types.
+    max_bytes: of one field of a form; the whole body is bounded elsewhere. check: raises RequestError for a form by the
+    fields before its file, and is called if more than `max_bytes` come. Raises RequestError for bodies that cannot be
+    read, and of unknown types.
     """
     query = _collect(_parse_pairs(request.scope.get("query_string", b""), "the query"))
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if (encoding := request.headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        raise RequestError(f"the body is compressed ({quote(encoding)}): send it as it is", 415)
+    kind, _, parameters = request.headers.get("content-type", "").lower().partition(";")
+    kind, charset = kind.strip(), parameters.partition("charset=")[2].partition(";")[0].strip(' "')
     if kind == "multipart/form-data":
-        form = await _read_multipart(request, max_bytes)
-        files = {name: value for name, value in form.multi_items() if isinstance(value, UploadFile)}
-        pairs = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-        return RequestValues(query | _collect(pairs), files)
+        items = await _read_multipart(request, max_bytes, check)
+        files = {name: value for name, value in items if isinstance(value, UploadFile)}
+        return RequestValues(query | _collect(items), files)
     body = await request.body()
     if not body.strip():
         return RequestValues(query)
     if kind == "application/x-www-form-urlencoded":
         return RequestValues(query | _collect(_parse_pairs(body, "the form")))
+    if charset not in _CHARSETS:
+        raise RequestError(f"the charset of the body is {quote(charset)}: send UTF-8", 415)
     if kind in ("application/json", "") or kind.endswith("+json"):
         return RequestValues(query | parse_object(body))
     raise RequestError(f"the body is {quote(kind)}: send application/json or a form", 415)
@@ -173,19 +189,35 @@ def _parse_pairs(data: bytes, name: str) -> list[tuple[str, str]]:
         raise RequestError(f"{name} cannot be read: encode its texts as UTF-8 with % escapes") from error
 
 
-def _collect(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return the values by name, and a list for a name that is repeated."""
+def _collect(pairs: Iterable[tuple[str, str | UploadFile]]) -> dict[str, Any]:
+    """Return the texts by name, and a list for a name that is repeated."""
     values: dict[str, list[str]] = {}
     for name, value in pairs:
-        values.setdefault(name, []).append(value)
+        if isinstance(value, str):
+            values.setdefault(name, []).append(value)
     return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
 
 
-async def _read_multipart(request: Request, max_bytes: int) -> FormData:
-    try:
-        return await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=max_bytes)
-    except (HTTPException, FormParserError, ValueError, LookupError) as error:  # also charsets whose codecs fail
-        raise RequestError("the form cannot be read: check its boundary and its parts (multipart/form-data)") from error
+async def _read_multipart(
+    request: Request, max_bytes: int, check: Callable[[RequestValues], object]
+) -> list[tuple[str, str | UploadFile]]:
+    """Return the parts of a form. See `read_values`."""
+
+    async def read_parts() -> AsyncGenerator[bytes]:
+        size = 0
+        async for part in request.stream():
+            size += len(part)
+            if size - len(part) <= max_bytes < size:
+                check(RequestValues(_collect(parser.items)))
+            yield part
+
+    async with aclosing(read_parts()) as parts:
+        parser = MultiPartParser(request.headers, parts, max_files=1, max_fields=MAX_FIELDS, max_part_size=max_bytes)
+        try:
+            return (await parser.parse()).multi_items()
+        except (MultiPartException, FormParserError, ValueError, LookupError) as error:  # also charsets that fail
+            message = "the form cannot be read: check its boundary and its parts (multipart/form-data)"
+            raise RequestError(message) from error
 
 
 @dataclass(frozen=True)
@@ -196,8 +228,14 @@ class GuardConfig:
     max_file_bytes: int
     """of bodies of multipart forms"""
     hosts: frozenset[str] = frozenset()
-    """names of the server that requests may have in `Host`, without ports; empty: any. A page elsewhere whose name is
-    made to point at this machine cannot read anything then"""
+    """names of the server that requests may have in `Host` while there is no key, without ports; empty: any. A page
+    elsewhere whose name is made to point at this machine cannot read anything then"""
+    origins: tuple[str, ...] = ()
+    """of pages elsewhere that may start work; *: any"""
+    root_path: str = ""
+    """prefix of all paths, which a proxy may have removed"""
+    has_keys: Callable[[], bool] = lambda: False
+    """see `ServiceState.has_keys`"""
 
 
 @dataclass
@@ -206,10 +244,13 @@ class _Exchange:
 
     scope: Scope
     started: float = field(default_factory=time.monotonic)
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
     code: int = 0
     """of the answer; 0 before it begins"""
     is_read: bool = False
     """whether the client has sent the whole body, or waits for an answer before it sends any"""
+    is_early: bool = False
+    """whether the answer is an error before the whole body has come"""
 
     def __post_init__(self) -> None:
         headers = Headers(scope=self.scope)
@@ -238,47 +279,70 @@ class RequestGuard:
         """Answer one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        root = scope["root_path"] = self._config.root_path
+        if root and not f"{scope['path']}/".startswith(f"{root}/"):
+            scope["path"] = root + scope["path"]
         exchange = _Exchange(scope)
 
         async def send_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.code = message["status"]
-                if exchange.code >= 400 and not exchange.is_read:
-                    await _drain(receive)
                 headers = MutableHeaders(scope=message)
+                exchange.is_early = exchange.code >= 400 and not exchange.is_read
+                if exchange.is_early:
+                    headers["connection"] = "close"
+                headers["x-request-id"] = exchange.id
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if "location" in headers:  # a redirection repeats what a client calls this server
+                    headers["location"] = urlsplit(headers["location"])._replace(scheme="", netloc="").geturl()
+            elif exchange.is_early and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                await _drain(receive)
+                message = {"type": "http.response.body"}
             await send(message)
 
         try:
             self._check(Headers(scope=scope))
+            self._check_origin(Headers(scope=scope), exchange.method)
             await self._app(scope, self._limit(exchange, receive), send_headers)
         except RequestError as error:
             await self._answer(exchange, error, receive, send_headers)
         except ClientDisconnect:
             exchange.code = CLOSED
         except Exception as error:
-            log_failure(error)
-            failure = RequestError("the server failed at this request; its log has the place", 500)
+            log_failure(error, exchange.id)
+            failure = RequestError(f"the server failed at this request; its log has the place ({exchange.id})", 500)
             await self._answer(exchange, failure, receive, send_headers)
         finally:
             seconds = time.monotonic() - exchange.started
             self._count(exchange.route, exchange.method, exchange.code or CLOSED, seconds)
-            _log.info("%s %s %d %.3f s", exchange.method, exchange.route, exchange.code or CLOSED, seconds)
+            _log.info(f"{exchange.method} {exchange.route} {exchange.code or CLOSED} {seconds:.3f} s {exchange.id}")
 
     async def _answer(self, exchange: _Exchange, error: RequestError, receive: Receive, send: Send) -> None:
         if not exchange.code:
-            await error_response(exchange.scope["path"], error)(exchange.scope, receive, send)
+            await error_response(exchange.scope, error)(exchange.scope, receive, send)
 
     def _check(self, headers: Headers) -> None:
         """Raise RequestError for another host's name and for a body that says itself that it is too large."""
-        host = headers.get("host", "").lower()
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        if self._config.hosts and name not in self._config.hosts:
+        name = read_host(headers)
+        if self._config.hosts and name not in self._config.hosts and not self._config.has_keys():
             raise RequestError("this server answers to the name localhost alone: start it with --open for others", 403)
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > self._max_bytes(headers)):
             raise self._too_large(headers)
+
+    def _check_origin(self, headers: Headers, method: str) -> None:
+        """Raise RequestError for work that a page of another site asks for. Other programs send none of these headers.
+
+        Browsers send `Sec-Fetch-Site` from pages with HTTPS, which holds behind a proxy that changes `Host`, too.
+        """
+        origin, site = headers.get("origin", ""), headers.get("sec-fetch-site", "")
+        if method in _SAFE_METHODS or {origin, "*"} & {*self._config.origins}:
+            return
+        is_foreign = origin and origin.lower().partition("://")[2] != headers.get("host", "").lower()
+        if site not in ("same-origin", "none") if site else is_foreign:
+            raise RequestError("a page of another site asks for this: start the server with --cors ORIGIN for it", 403)
 
     def _max_bytes(self, headers: Headers) -> int:
         kind = headers.get("content-type", "").lower()
@@ -286,9 +350,7 @@ class RequestGuard:
 
     def _too_large(self, headers: Headers) -> RequestError:
         return RequestError(
-            f"the request is larger than {self._max_bytes(headers):,} bytes: send less, or long texts as a file",
-            413,
-            {"connection": "close"},
+            f"the request is larger than {self._max_bytes(headers):,} bytes: send less, or long texts as a file", 413
         )
 
     def _limit(self, exchange: _Exchange, receive: Receive) -> Receive:
@@ -321,8 +383,27 @@ async def _drain(receive: Receive) -> None:
                     return
 
 
-def error_response(path: str, error: RequestError) -> JSONResponse:
+def read_host(headers: Headers) -> str:
+    """Return the name of the server in `Host`, in lower case and without the port."""
+    name, _, port = headers.get("host", "").lower().rpartition(":")
+    return name if port.isdecimal() else headers.get("host", "").lower()
+
+
+def answer_file(request: Request, path: Path, **options: Any) -> Response:
+    """Return a file, or that it is what the client has already. options: of FileResponse."""
+    response = FileResponse(path, stat_result=path.stat(), **options)
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if not {response.headers["etag"], "*"} & {*known}:
+        return response
+    unchanged = NotModifiedResponse(response.headers)
+    for name in _HEADERS.keys() & response.headers.keys():  # browsers take them from this answer
+        unchanged.headers[name] = response.headers[name]
+    return unchanged
+
+
+def error_response(scope: Scope, error: RequestError) -> JSONResponse:
     """Return the answer for an error, in the shape of the interface that the path belongs to."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
     name = "message" if path.startswith(("/v2/", "/v3/")) else "error"
     return JSONResponse({name: str(error)}, error.status, error.headers)
 
@@ -334,20 +415,23 @@ async def answer_error(request: Request, error: Exception) -> JSONResponse:
         message = f"{reason.get(error.status_code, error.detail)}: see /openapi.json"
         error = RequestError(message, error.status_code, error.headers)
     assert isinstance(error, RequestError)
-    return error_response(request.url.path, error)
+    return error_response(request.scope, error)
 
 
 def convert_error(error: DocmtError) -> RequestError:
     """Return the answer to an error of the parts behind the routes."""
     if isinstance(error, RequestError):
         return error
+    message = hide_folders(str(error))
     if (seconds := getattr(error, "retry_after", None)) is not None:
-        return RequestError(str(error), 429, {"retry-after": str(max(1, round(seconds)))})
+        return RequestError(message, getattr(error, "status", 429), {"retry-after": str(max(1, round(seconds)))})
+    if is_disk_full(error):
+        return RequestError("the disk of the server is full: try again later, or tell who runs the server", 507)
     statuses = {NoSuchDocument: 404, DocumentNotReady: 409}
-    return RequestError(str(error), statuses.get(type(error), 422))
+    return RequestError(message, statuses.get(type(error), 422))
 
 
-def log_failure(error: BaseException) -> None:
+def log_failure(error: BaseException, id: str) -> None:
     """Log kind and place of an unforeseen error. Its message may hold texts of users and is left out."""
     lines = [f"{PurePath(each.filename).name}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__)]
-    _log.error("a request failed with %s at %s", type(error).__name__, " < ".join(reversed(lines[-6:])))
+    _log.error("request %s failed with %s at %s", id, type(error).__name__, " < ".join(reversed(lines[-6:])))

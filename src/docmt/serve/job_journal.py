@@ -265,6 +265,11 @@ class JobJournal:
             "findings": sentence.findings,
         }
 
+    def count_after(self, number: int) -> int:
+        """Return the number of characters that are translated again after an edit of a sentence."""
+        numbers = range(number + 1, self.starts[self.find_document(number) + 1])
+        return sum(len(self.sources[each]) for each in numbers if not self.sentences[each].is_fixed)
+
     def list_events(self, after: int) -> list[tuple[int, int]]:
         """Return id and sentence of the events after an id, without those that a later one replaces."""
         ids = range(after + 1, len(self.events) + 1)
@@ -337,10 +342,13 @@ def choose_lane(facts: JobFacts) -> Lane:
     return "interactive" if facts.sentences <= _SHORT else "jobs"
 
 
-async def translate_job(engine: Engine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None]) -> None:
+async def translate_job(
+    engine: Engine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None], owner: str = ""
+) -> None:
     """Translate all sentences that are to be translated, document by document.
 
-    on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or for a full disk.
+    owner: id of a key. on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or
+    for a full disk.
     """
     while not journal.is_whole:
         events = len(journal.events)
@@ -348,7 +356,7 @@ async def translate_job(engine: Engine, facts: JobFacts, journal: JobJournal, on
         try:
             while plans := journal.list_plans(_AHEAD):
                 # The next documents wait in the engine, so that short ones are translated together.
-                works += [(plan, submit_plan(engine, facts, journal, plan)) for plan in plans[len(works) :]]
+                works += [(plan, submit_plan(engine, facts, journal, plan, owner)) for plan in plans[len(works) :]]
                 if not await _write_parts(facts, journal, *works.popleft(), on_change):
                     break
         finally:
@@ -358,12 +366,12 @@ async def translate_job(engine: Engine, facts: JobFacts, journal: JobJournal, on
             raise DocmtError("the engine returned no translation")
 
 
-def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan) -> Work:
+def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan, owner: str = "") -> Work:
     """Start the translation of a document, or of its rest. Where too many texts wait, it goes to the lane of jobs."""
     lane = choose_lane(facts)
     if lane == "interactive":
         try:
-            engine.check_room(facts.model)
+            engine.check_room(facts.model, owner)
         except Overloaded:
             lane = "jobs"
     return engine.submit(
@@ -373,6 +381,7 @@ def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: Tran
         resume_point=plan.resume_point,
         targets=plan.targets,
         lane=lane,
+        owner=owner,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 import shutil
 import sqlite3
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory, write_error
+from docmt.serve.data_directory import hide_folders, make_private, other_version_error, prepare_database
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ACTIVE: tuple[JobState, ...] = ("queued", "running")
@@ -23,11 +25,13 @@ ACTIVE: tuple[JobState, ...] = ("queued", "running")
 WORK_PREFIX = "work."
 """Beginning of the names of folders, in that of a job, in which a file is being written."""
 _ID_BYTES = 16
+_PROBE_BYTES = 2**16
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS jobs (
         number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL, status TEXT NOT NULL,
         created REAL NOT NULL, changed REAL NOT NULL, finished INTEGER NOT NULL, edited INTEGER NOT NULL,
-        error TEXT NOT NULL, facts TEXT NOT NULL
+        error TEXT NOT NULL, facts TEXT NOT NULL,
+        crashes INTEGER NOT NULL DEFAULT 0, unwanted INTEGER NOT NULL DEFAULT 0
     )
 """
 
@@ -68,6 +72,10 @@ class JobRecord:
     edited: int
     error: str
     facts: JobFacts
+    crashes: int
+    """processes in succession that died while they ran it, before any progress"""
+    unwanted: bool
+    """whether the command line asks for its end"""
 
     def to_json(self) -> dict[str, Any]:
         """Return what the owner may see, with times in ISO 8601 (UTC)."""
@@ -91,36 +99,54 @@ class JobStore:
     def __init__(self, data: Path, keep_seconds: float) -> None:
         """keep_seconds: from the end of a job, or its last edit, until it expires."""
         self._data, self._keep_seconds = data, keep_seconds
-        self._spool = data / "spool"
+        self._spool, self._path = data / "spool", data / "jobs.sqlite"
         self._locks = ExitStack()
         self._connection: sqlite3.Connection | None = None
+
+    def attach(self) -> None:
+        """Open the table beside a server that may be running, for `list_jobs` and `ask_to_cancel`."""
+        if not self._path.is_file():
+            raise DocmtError(f"{self._data} has no documents: name the directory of the service with --data")
+        try:
+            self._connection = sqlite3.connect(self._path, isolation_level=None)
+            self._locks.callback(self._connection.close)
+            prepare_database(self._connection, self._path, _SCHEMA)
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        self._connection.row_factory = sqlite3.Row
 
     def open(self) -> None:
         """Lock the directory for this process, and prepare the jobs that a killed process left.
 
-        Running jobs are queued again. Expired jobs, folders without a job and unfinished files are removed. Raises
-        DocmtError if another server uses the directory, and if it cannot be written.
+        Running jobs are queued again, and their crashes counted. Expired jobs, folders without a job and unfinished
+        files are removed. Raises DocmtError if another server uses the directory, and if it cannot be written.
         """
         try:
-            self._data.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self._data, self._path)
             self._spool.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise write_error(self._spool, error) from error
-        self._locks.enter_context(lock_directory(self._data, f"{self._data} is used"))
+        self._locks.enter_context(lock_directory(self._data, f"{self._data} is used", mode=0o600))
         try:
-            connection = sqlite3.connect(self._data / "jobs.sqlite", isolation_level=None)
+            connection = sqlite3.connect(self._path, isolation_level=None)
             self._locks.callback(connection.close)
+            prepare_database(connection, self._path, _SCHEMA)
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(_SCHEMA)
-            connection.execute("UPDATE jobs SET status = 'queued' WHERE status = 'running'")
-        except sqlite3.Error as error:
+            connection.execute("UPDATE jobs SET status = 'queued', crashes = crashes + 1 WHERE status = 'running'")
+        except (sqlite3.Error, DocmtError) as error:
             self._locks.close()
+            if isinstance(error, DocmtError):
+                raise
             raise self._error(error) from error
         self._connection = connection
         self.remove_expired()
         self._remove_orphans()
+
+    def queue_running(self) -> None:
+        """Queue the running jobs for the next process, before a stop that is no crash."""
+        self._execute("UPDATE jobs SET status = 'queued', crashes = 0 WHERE status = 'running'")
 
     def close(self) -> None:
         """Close the table and release the directory."""
@@ -154,7 +180,24 @@ class JobStore:
 
     def list_queued(self) -> list[JobRecord]:
         """Return the queued jobs, oldest first."""
-        rows = self._execute("SELECT * FROM jobs WHERE status = 'queued' ORDER BY number").fetchall()
+        return self._list("WHERE status = 'queued'")
+
+    def list_jobs(self) -> list[JobRecord]:
+        """Return all jobs, oldest first."""
+        return self._list("")
+
+    def list_unwanted(self) -> list[JobRecord]:
+        """Return the jobs that are to be cancelled."""
+        return self._list("WHERE unwanted AND status IN (?, ?)", ACTIVE)
+
+    def ask_to_cancel(self, id: str) -> None:
+        """Ask the server, now or at its next start, to cancel a job. Raises DocmtError if none of this id is active."""
+        changed = self._execute("UPDATE jobs SET unwanted = 1 WHERE id = ? AND status IN (?, ?)", (id, *ACTIVE))
+        if not changed.rowcount:
+            raise DocmtError(f"no document {id} waits or is translated. List them, and name one of these.")
+
+    def _list(self, condition: str, values: tuple[str, ...] = ()) -> list[JobRecord]:
+        rows = self._execute(f"SELECT * FROM jobs {condition} ORDER BY number", values).fetchall()
         return [self._read_row(row) for row in rows]
 
     def list_ids(self, owner: str) -> list[str]:
@@ -168,9 +211,13 @@ class JobStore:
         """Change the state of a job, durably. None: as it is."""
         self._execute(
             "UPDATE jobs SET status = ?, changed = ?, finished = coalesce(?, finished), edited = coalesce(?, edited),"
-            " error = ? WHERE id = ?",
-            (status, time.time(), finished, edited, error, id),
+            " error = ?, crashes = crashes * ?, unwanted = unwanted * ? WHERE id = ?",
+            (status, time.time(), finished, edited, error, *[status in ACTIVE] * 2, id),
         )
+
+    def note_progress(self, id: str, finished: int) -> None:
+        """Note that a job goes on: it does not bring the server down."""
+        self._execute("UPDATE jobs SET finished = ?, crashes = 0 WHERE id = ?", (finished, id))
 
     def count_active(self, owner: str) -> int:
         """Return the number of jobs of an owner that are not at their end."""
@@ -182,9 +229,9 @@ class JobStore:
         return dict(map(tuple, self._execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall()))
 
     def delete(self, id: str) -> None:
-        """Remove a job and its files."""
-        self._execute("DELETE FROM jobs WHERE id = ?", (id,))
+        """Remove a job and its files: these first, since a full disk has no room for the change of the table."""
         shutil.rmtree(self.folder(id), ignore_errors=True)
+        self._execute("DELETE FROM jobs WHERE id = ?", (id,))
 
     def remove_expired(self) -> list[str]:
         """Remove jobs that ended too long ago. Return their ids."""
@@ -193,6 +240,17 @@ class JobStore:
         for row in rows:
             self.delete(row["id"])
         return [row["id"] for row in rows]
+
+    def check_room(self) -> None:
+        """Raise DocmtError unless the directory can be written, and the disk has room."""
+        probe = self._spool / "probe"
+        try:
+            probe.write_bytes(bytes(_PROBE_BYTES))
+        except OSError as error:
+            raise write_error(self._data, error) from error
+        finally:
+            with suppress(OSError):
+                probe.unlink(missing_ok=True)
 
     def _remove_orphans(self) -> None:
         known = {row["id"] for row in self._execute("SELECT id FROM jobs", ()).fetchall()}
@@ -203,9 +261,13 @@ class JobStore:
     def _read_row(self, row: sqlite3.Row) -> JobRecord:
         values = dict(row)
         del values["number"]
-        facts = json.loads(values.pop("facts"))
-        expires = values.pop("changed") + self._keep_seconds
-        return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+        values["error"] = hide_folders(values["error"])
+        try:
+            facts = json.loads(values.pop("facts"))
+            expires = values.pop("changed") + self._keep_seconds
+            return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+        except (ValueError, KeyError, TypeError) as error:
+            raise other_version_error(self._path, "a job with other fields") from error
 
     def _execute(self, query: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         if self._connection is None:
@@ -216,7 +278,15 @@ class JobStore:
             raise self._error(error) from error
 
     def _error(self, error: sqlite3.Error) -> DocmtError:
-        return DocmtError(f"{self._data / 'jobs.sqlite'} cannot be used ({error}): free space, or move it away")
+        return DocmtError(f"{self._path} cannot be used ({error}): free space, or move it away")
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Return whether an error, or one behind it, is that of a full disk."""
+    if isinstance(error, sqlite3.Error):
+        return error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return is_full or (error is not None and is_disk_full(error.__cause__))
 
 
 def move_file(source: Path, target: Path) -> None:

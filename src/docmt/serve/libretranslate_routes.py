@@ -21,7 +21,7 @@ from docmt.serve.document_jobs import DocumentOptions
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.model_pool import language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import ServiceState, get_state
+from docmt.serve.service_state import ServiceState, find_secret, get_state, make_url
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -42,11 +42,21 @@ _MAX_DOWNLOADS = 10_000
 _PAGE_SECONDS = 500
 
 
-async def _read(request: Request) -> tuple[ServiceState, RequestValues, str]:
+async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState, RequestValues, str]:
     """Return what the routes share, the values of the request, and the owner of its key."""
     state = get_state(request)
-    values = await read_values(request, state.config.max_body_bytes)
-    return state, values, state.find_owner(request, values.text("api_key"), _FORBIDDEN)
+
+    def check(values: RequestValues) -> str:
+        owner = state.find_owner(request, values.text("api_key"), _FORBIDDEN)
+        if is_upload:
+            state.check_upload(request)
+        return owner
+
+    head = RequestValues(request.query_params)
+    if not state.has_keys() or find_secret(request) or head.text("api_key"):
+        check(head)
+    values = await read_values(request, state.config.max_body_bytes, check)
+    return state, values, check(values)
 
 
 def _read_pair(values: RequestValues) -> tuple[str, str]:
@@ -116,8 +126,8 @@ async def show_settings(request: Request) -> Response:
     target = next(iter(pairs.get(source, [])), "")
     return JSONResponse(
         {
-            "apiKeys": state.keys is not None,
-            "keyRequired": state.keys is not None,
+            "apiKeys": state.has_keys(),
+            "keyRequired": state.has_keys(),
             "charLimit": state.config.max_characters,
             "filesTranslation": True,
             "supportedFilesFormat": [".txt", *(suffix for each in FORMATS.values() for suffix in each.suffixes)],
@@ -133,7 +143,7 @@ async def show_settings(request: Request) -> Response:
 
 async def translate_file(request: Request) -> Response:
     """Translate a file, and answer with the URL of its translation. It is cancelled if the client goes away."""
-    state, values, owner = await _read(request)
+    state, values, owner = await _read(request, is_upload=True)
     upload = values.files.get("file")
     if upload is None:
         raise RequestError("file is missing: send it as multipart/form-data")
@@ -149,8 +159,7 @@ async def translate_file(request: Request) -> Response:
     if len(state.downloads) >= _MAX_DOWNLOADS:
         del state.downloads[next(iter(state.downloads))]
     state.downloads[id] = owner
-    url = request.url_for("download_file", id=id, name=quote(name, safe=""))
-    return JSONResponse({"translatedFileUrl": str(url)})
+    return JSONResponse({"translatedFileUrl": make_url(request, f"/download_file/{id}/{quote(name, safe='')}")})
 
 
 async def _wait_for_job(state: ServiceState, id: str, owner: str) -> None:
@@ -168,7 +177,7 @@ async def download_file(request: Request) -> Response:
     state, id = get_state(request), request.path_params["id"]
     if id not in state.downloads:
         raise RequestError("there is no such file: it may have expired", 404)
-    return file_response(*await state.jobs.result(id, state.downloads[id]))
+    return file_response(request, *await state.jobs.result(id, state.downloads[id]))
 
 
 ROUTES = [
@@ -177,5 +186,5 @@ ROUTES = [
     Route("/languages", list_languages),
     Route("/frontend/settings", show_settings),
     Route("/translate_file", translate_file, methods=["POST"]),
-    Route("/download_file/{id}/{name}", download_file, name="download_file"),
+    Route("/download_file/{id}/{name}", download_file),
 ]

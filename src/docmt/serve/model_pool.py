@@ -35,6 +35,12 @@ class UnknownModel(DocmtError):  # noqa: N818 - not a fault, an answer
     """No model of the service has this name or these languages."""
 
 
+class ModelNotLoaded(DocmtError):  # noqa: N818 - a state, which may end
+    """A model cannot be loaded. `retry_after` is in seconds, and `status` that of HTTP."""
+
+    retry_after, status = 60, 503
+
+
 @dataclass(frozen=True)
 class ModelDescription:
     """A model of the service."""
@@ -92,6 +98,9 @@ class ModelPool:
         }
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
+        self.failed_loads = 0
+        self.unloadable: set[str] = set()
+        """names of the models that could not be loaded when they were last needed"""
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
@@ -127,18 +136,34 @@ class ModelPool:
         return name in self._loaded
 
     def load(self, name: str) -> Translator:
-        """Return the translator of a model, and unload those used least recently that need too much memory with it."""
+        """Return the translator of a model, and unload those used least recently that need too much memory with it.
+
+        Raises ModelNotLoaded, whose reason is in the log.
+        """
         if name in self._loaded:
             self._loaded.move_to_end(name)
             return self._loaded[name]
-        needed = self._bytes(name)
+        try:
+            self._make_room(self._bytes(name))
+            translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
+        except Exception as error:  # the service must outlive any fault
+            self.failed_loads += 1
+            self.unloadable.add(name)
+            is_known = isinstance(error, DocmtError | MemoryError | RuntimeError)
+            reason = str(error) or "there is not enough memory"
+            _log.error("the model %s cannot be loaded: %s", name, reason, exc_info=None if is_known else error)
+            message = f"the model {name} cannot be loaded now. Try again later, or tell who runs the server."
+            raise ModelNotLoaded(message) from error
+        self.unloadable.discard(name)
+        self._loaded[name] = translator
+        return translator
+
+    def _make_room(self, needed: int) -> None:
+        """Unload the models that were used least recently, until this many bytes have room beside the others."""
         while self._loaded and self._max_bytes and sum(map(self._bytes, self._loaded)) + needed > self._max_bytes:
             unloaded, _ = self._loaded.popitem(last=False)
             gc.collect()
             _log.info("unloaded %s", unloaded)
-        path = self._models[name].path
-        self._loaded[name] = Translator(path, precision=self._precision, **self._settings)
-        return self._loaded[name]
 
     def loaded_bytes(self) -> int:
         """Return the bytes of the weights of all loaded models, about."""

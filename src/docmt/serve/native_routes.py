@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from docmt.core.files import write_error
@@ -21,7 +21,7 @@ from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
 from docmt.serve.document_jobs import DocumentOptions, JobEvent
 from docmt.serve.file_process import RESULTS
-from docmt.serve.http_requests import RequestError, RequestValues, read_values
+from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import JobRecord
 from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
@@ -148,6 +148,19 @@ async def check_health(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
+async def check_readiness(request: Request) -> Response:
+    """Say whether texts and documents can be translated: the status is 503 if something is in the way."""
+    state = get_state(request)
+    unloadable = state.engine.list_unloadable()
+    checks = {
+        "engine": state.engine.is_alive,
+        "data": await asyncio.to_thread(state.jobs.find_fault) is None,
+        "models": {each.name: each.name not in unloadable for each in state.engine.describe_models()},
+    }
+    is_ready = checks["engine"] and checks["data"] and not unloadable
+    return JSONResponse({"status": "ok" if is_ready else "failing"} | checks, 200 if is_ready else 503)
+
+
 async def show_metrics(request: Request) -> Response:
     """Return the metrics for Prometheus."""
     state = get_state(request)
@@ -157,13 +170,14 @@ async def show_metrics(request: Request) -> Response:
 
 async def show_description(request: Request) -> Response:
     """Return the OpenAPI description."""
-    return FileResponse(OPENAPI, media_type="application/json")
+    return answer_file(request, OPENAPI, media_type="application/json")
 
 
 async def create_document(request: Request) -> Response:
     """Start the translation of a file or of a text."""
     state = get_state(request)
     owner = state.find_owner(request)
+    state.check_upload(request)
     values = await read_values(request, state.config.max_body_bytes)
     upload = values.files.get("file")
     format = values.choice("format", (*_TEXT_FORMATS, *FORMATS), "auto")
@@ -180,7 +194,7 @@ async def create_document(request: Request) -> Response:
     )
     status = await start_job(request, upload or text.encode(), options, owner)
     answer = status.to_json() | {"detected_language": _detect_other_language(state, status)}
-    return JSONResponse(answer, 202, {"location": f"/v1/documents/{status.id}"})
+    return JSONResponse(answer, 202, {"location": f"{state.config.root_path}/v1/documents/{status.id}"})
 
 
 def _detect_other_language(state: ServiceState, status: JobRecord) -> str:
@@ -267,9 +281,11 @@ async def edit_sentence(request: Request) -> Response:
     values = await read_values(request, state.config.max_body_bytes)
     number = _number(request)
     if "target" in values.fields:
-        target = " ".join(values.text("target").split())
-        state.take_texts(request, [target])
-        status = await state.jobs.edit(id, owner, number, target, values.switch("retranslate"))
+        target, retranslate = " ".join(values.text("target").split()), values.switch("retranslate")
+        state.check_texts([target])
+        if retranslate:  # what the user writes is no translation
+            state.take_characters(request, state.jobs.count_after(id, owner, number))
+        status = await state.jobs.edit(id, owner, number, target, retranslate)
     elif "confirmed" in values.fields:
         status = await state.jobs.confirm(id, owner, number, values.switch("confirmed"))
     else:
@@ -302,7 +318,9 @@ async def list_alternatives(request: Request) -> Response:
     state, owner, id = _identify(request)
     values = await read_values(request, state.config.max_body_bytes)
     count = values.whole("count", 1, MAX_ALTERNATIVES, 5)
-    work = state.jobs.alternatives(id, owner, _number(request), count)
+    number = _number(request)
+    state.take_characters(request, state.jobs.count_sentence(id, owner, number))
+    work = state.jobs.alternatives(id, owner, number, count)
     return JSONResponse({"alternatives": await until_disconnected(request, work)})
 
 
@@ -320,12 +338,12 @@ async def download_result(request: Request) -> Response:
     format = request.query_params.get("format", "original")
     if format not in RESULTS:
         raise RequestError(f"this is no format of results: choose one of {', '.join(RESULTS)}")
-    return file_response(*await state.jobs.result(id, owner, format))
+    return file_response(request, *await state.jobs.result(id, owner, format))
 
 
-def file_response(path: Path, name: str) -> FileResponse:
+def file_response(request: Request, path: Path, name: str) -> Response:
     """Return a file of a user as an attachment, which no browser runs. The name is written as in RFC 5987."""
-    return FileResponse(path, filename=name, headers=RESULT_HEADERS)
+    return answer_file(request, path, filename=name, headers=RESULT_HEADERS)
 
 
 def _identify(request: Request) -> tuple[ServiceState, str, str]:
@@ -383,6 +401,7 @@ ROUTES = [
     Route("/v1/models", list_models),
     Route("/v1/languages", list_languages),
     Route("/health", check_health),
+    Route("/health/ready", check_readiness),
     Route("/metrics", show_metrics),
     Route("/openapi.json", show_description),
     Route("/v1/documents", create_document, methods=["POST"]),

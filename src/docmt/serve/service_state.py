@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,9 +19,10 @@ from starlette.requests import Request
 from docmt.serve.access_keys import AccessKey, AccessKeys, LimitReached
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
-from docmt.serve.http_requests import RequestError
+from docmt.serve.http_requests import FORM_BYTES, RequestError, read_host
 from docmt.serve.job_store import ACTIVE
 
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 PAGE = Path(__file__).parent / "page"
 _BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """Bounds of the histogram in seconds."""
@@ -44,6 +46,10 @@ class ServiceConfig:
     """origins of pages elsewhere that may use the service; *: any"""
     hosts: frozenset[str] = frozenset()
     """names that requests may have in `Host`; empty: any"""
+    root_path: str = ""
+    """prefix of all paths behind a proxy"""
+    address: str = ""
+    """scheme and host by which clients call the service, if they are known (https://tool.example)"""
     heartbeat_seconds: float = 15.0
     """between comments in a stream of events without events, so that proxies keep it open"""
     page: Path = PAGE
@@ -97,7 +103,7 @@ class ServiceMetrics:
 
 @dataclass
 class ServiceState:
-    """All that the routes use. keys: None if everybody may use the service."""
+    """All that the routes use. keys: None if everybody may use the service, whatever keys there are."""
 
     engine: Engine
     jobs: DocumentJobs
@@ -116,6 +122,12 @@ class ServiceState:
 
     def __post_init__(self) -> None:
         self.metrics = ServiceMetrics(self._read_gauges)
+        self._has_keys = False
+
+    def has_keys(self) -> bool:
+        """Return whether clients need a key: from the first one on, also after the last one was revoked."""
+        self._has_keys = self._has_keys or bool(self.keys and self.keys.list_keys())
+        return self._has_keys
 
     def find_owner(self, request: Request, key: str = "", status: int = 401) -> str:
         """Return the id of the request's key, or an empty string if no keys are asked for.
@@ -123,18 +135,16 @@ class ServiceState:
         key: one that the request has elsewhere than in its headers. status: of the error. Raises RequestError for a
         missing or wrong key.
         """
-        if self.keys is None:
+        if self.keys is None or not self.has_keys():
             return ""
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() in ("bearer", "deepl-auth-key"):
-            key = secret.strip()
+        key = find_secret(request) or key
         headers = {"www-authenticate": "Bearer"} if status == 401 else {}
         if not key:
             raise RequestError("this server asks for a key: send the header Authorization: Bearer KEY", status, headers)
         access_key = self.keys.find(key)
         if access_key is None:
             raise RequestError("this key is not known here: check it, or ask for another", status, headers)
-        request.state.access_key = access_key
+        request.state.access_key, request.state.owner = access_key, access_key.id
         return access_key.id
 
     def take_texts(self, request: Request, texts: Sequence[str], context: str = "") -> None:
@@ -142,6 +152,10 @@ class ServiceState:
 
         Raises RequestError if they are too many or too long, and LimitReached if the key has used its budget.
         """
+        self.take_characters(request, self.check_texts(texts, context))
+
+    def check_texts(self, texts: Sequence[str], context: str = "") -> int:
+        """Return the number of characters of texts. Raises RequestError if they are too many or too long."""
         config, size = self.config, sum(map(len, texts)) + len(context) * len(texts)
         if len(texts) > config.max_texts:
             raise RequestError(f"there are {len(texts):,} texts: send at most {config.max_texts:,} at once", 413)
@@ -150,27 +164,33 @@ class ServiceState:
                 f"the texts have {size:,} characters: send at most {config.max_characters:,} at once, or a document",
                 413,
             )
-        self._take_characters(request, size)
+        return size
 
-    def _take_characters(self, request: Request, size: int) -> None:
-        """Count characters. Raises LimitReached."""
+    def take_characters(self, request: Request, size: int) -> None:
+        """Count characters that are to be translated. Raises LimitReached."""
         key = _find_key(request)
         if key is not None and self.keys is not None:
             self.keys.take_characters(key, size)
         self.characters[key.id if key else ""] += size
         self.metrics.count_characters(size)
 
+    def check_upload(self, request: Request) -> None:
+        """Check what is known of a file before it is read. See `check_file`."""
+        length = request.headers.get("content-length", "")
+        is_form = length.isdecimal() and "multipart/" in request.headers.get("content-type", "").lower()
+        self.check_file(request, max(0, int(length) - FORM_BYTES) if is_form else 0)
+
     def check_file(self, request: Request, size: int) -> None:
         """Check a file of a request against the key's limits, after `find_owner`.
 
         Raises RequestError, and LimitReached if the key has used its budget.
         """
-        self._take_characters(request, 0)
+        self.take_characters(request, 0)
         key = _find_key(request)
         limits = key.limits if key else None
         most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
         if size > most:
-            raise RequestError(f"the file has {size:,} bytes: send at most {most:,}", 413)
+            raise RequestError(f"the file is larger than {most:,} bytes: send a smaller one", 413)
         states = self.jobs.count_states()
         active = sum(states.get(state, 0) for state in ACTIVE) + self.arriving.total()
         if active >= self.config.max_documents:
@@ -183,10 +203,25 @@ class ServiceState:
     def take_document(self, request: Request, id: str, owner: str) -> None:
         """Count the characters of a document, whose file was checked before it was read."""
         with suppress(LimitReached):  # it is let in, as a text is that is larger than what is left
-            self._take_characters(request, self.jobs.count_characters(id, owner))
+            self.take_characters(request, self.jobs.count_characters(id, owner))
 
     def _read_gauges(self) -> Gauges:
         return asdict(self.engine.statistics()) | {"jobs": self.jobs.count_states()}
+
+
+def find_secret(request: Request) -> str:
+    """Return the key in the headers of a request, or an empty string."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() in ("bearer", "deepl-auth-key") else ""
+
+
+def make_url(request: Request, path: str) -> str:
+    """Return the URL of a path; without a host if the client calls the server by a name that is not known here."""
+    config, host, (server, _) = get_state(request).config, read_host(request.headers), request.scope["server"]
+    address = config.address
+    if not address and host in {*LOCAL_NAMES, server, f"[{server}]", socket.gethostname().lower()}:
+        address = f"{request.url.scheme}://{request.headers['host']}"
+    return f"{address}{config.root_path}{path}"
 
 
 def _find_key(request: Request) -> AccessKey | None:

@@ -262,6 +262,7 @@ async def translate_items(
     """
     groups = [items] if options.is_document and items else [[item] for item in items]
     submissions: list[_Submission] = []
+    owner = getattr(request.state, "owner", "")
 
     async def collect() -> list[list[SentenceResult]]:
         # Not `gather`: where one fails, it would leave the others to wait for works that are cancelled then.
@@ -269,9 +270,9 @@ async def translate_items(
 
     try:
         for model in {*models[: len(groups)]} - {""}:
-            engine.check_room(model)
+            engine.check_room(model, owner)
         for model, group in zip(models, groups, strict=False):  # one document has one model
-            submissions.append(_submit(engine, model, group, options))
+            submissions.append(_submit(engine, model, group, options, owner))
         return await until_disconnected(request, collect())
     finally:
         for submission in submissions:
@@ -279,7 +280,7 @@ async def translate_items(
                 submission.work.cancel()
 
 
-def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions) -> _Submission:
+def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions, owner: str) -> _Submission:
     """Start the translation of items that are one document.
 
     A context that the model does not read is left out, which saves its translation.
@@ -292,7 +293,9 @@ def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: Text
     aligned = [False] * len(options.context)
     aligned += [options.align or item.needs_alignment(number) for item in items for number in range(len(item.document))]
     targets = options.context_targets
-    work = engine.submit(model, document, n_best=options.n_best, align=aligned.__getitem__, targets=targets)
+    work = engine.submit(
+        model, document, n_best=options.n_best, align=aligned.__getitem__, targets=targets, owner=owner
+    )
     return _Submission(items, work)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Literal
 
 from docmt.core.errors import DocmtError
@@ -35,13 +36,14 @@ class Work:
         align: bool | Callable[[int], bool],
         resume_point: ResumePoint | None,
         targets: Sequence[str],
+        owner: str = "",
     ) -> None:
         """Call inside of the event loop; for the arguments see `Engine.submit`."""
         self.model, self.document, self.lane, self.n_best, self.align = model, document, lane, n_best, align
-        self.resume_point, self.targets = resume_point, targets
+        self.resume_point, self.targets, self.owner = resume_point, targets, owner
         self.prepared: PreparedDocument | None = None
         self._open: OpenDocument | None = None
-        self.is_cancelled = False
+        self.is_cancelled, self.waiting_since = False, time.monotonic()
         costs = [len(sentence) // _CHARACTERS_PER_TOKEN + NUM_BOUNDARY_TOKENS for sentence in document.sentences]
         self._cumulative = [0, *accumulate(costs)]
         self._loop, self._results = asyncio.get_running_loop(), asyncio.Queue[PartialTranslation | DocmtError | None]()
@@ -127,6 +129,8 @@ class WorkQueue:
     def __init__(self) -> None:
         self._lanes: dict[Lane, deque[Work]] = {lane: deque() for lane in LANES}
         self._tokens: dict[Lane, int] = dict.fromkeys(LANES, 0)  # with those of cancelled works
+        self._turns: dict[str, int] = {}  # of each owner that waits: the number of the last turn
+        self._count = 0
 
     def __bool__(self) -> bool:
         """Return whether anything waits."""
@@ -134,6 +138,7 @@ class WorkQueue:
 
     def add(self, work: Work) -> None:
         """Add a work at the end of its lane."""
+        work.waiting_since = time.monotonic()
         self._lanes[work.lane].append(work)
         self._tokens[work.lane] += work.waiting_tokens()
 
@@ -145,9 +150,9 @@ class WorkQueue:
     def take(self, lane: Lane, budget: Callable[[str, Lane], int]) -> list[Work]:
         """Remove and return the works of the next turn of a lane, of one model and n_best; empty: nothing waits.
 
-        budget: source tokens of a turn, by model and lane.
+        Owners take turns. budget: source tokens of a turn, by model and lane.
         """
-        waiting = [work for work in self._lanes[lane] if not work.is_cancelled]
+        waiting = self._list_in_turn(lane)
         if not waiting:
             return []
         first, taken, tokens = waiting[0], list[Work](), 0
@@ -157,20 +162,33 @@ class WorkQueue:
                 tokens += max(work.waiting_tokens(), 1)
                 if tokens >= budget(first.model, lane):
                     break
+        self._count += 1
         for work in taken:
             self._lanes[lane].remove(work)
             self._tokens[lane] -= work.waiting_tokens()
+            self._turns[work.owner] = self._count
         return taken
+
+    def _list_in_turn(self, lane: Lane) -> list[Work]:
+        """Return what waits in a lane, one work of each owner after the other; who was served last is the last."""
+        works: dict[str, list[Work]] = {}
+        for work in self._lanes[lane]:
+            if not work.is_cancelled:
+                works.setdefault(work.owner, []).append(work)
+        self._turns = {owner: turn for owner, turn in self._turns.items() if owner in works or turn == self._count}
+        in_turn = sorted(works.values(), key=lambda each: self._turns.get(each[0].owner, 0))
+        return [work for row in zip_longest(*in_turn) for work in row if work is not None]
 
     def put_back(self, works: Sequence[Work], progressed: Sequence[Work], turn_tokens: int) -> None:
         """Return unfinished works of a turn. Those that progressed go to the end of their lane, others to the front.
 
-        A work that will fit into the next turn goes to the front, too: a short text that a turn cut in two does not
-        wait for all others again.
+        A work that will fit into the next turn goes to the front, too, also before those of other owners: a short text
+        that a turn cut in two does not wait for all others again.
         """
         for work in reversed(works):
             if work not in progressed or work.waiting_tokens() <= turn_tokens // 2:
                 self._lanes[work.lane].appendleft(work)
+                self._turns[work.owner] = 0
                 self._tokens[work.lane] += work.waiting_tokens()
             else:
                 self.add(work)
@@ -203,6 +221,19 @@ class WorkQueue:
     def count_tokens(self, lane: Lane) -> int:
         """Return the source tokens that wait in a lane, about."""
         return sum(work.waiting_tokens() for work in self._lanes[lane] if not work.is_cancelled)
+
+    def count_share(self, lane: Lane, owner: str) -> float:
+        """Return the source tokens of an owner that wait in a lane, for each token that is its fair share."""
+        tokens = {owner: 0}
+        for work in self._lanes[lane]:
+            if not work.is_cancelled:
+                tokens[work.owner] = tokens.get(work.owner, 0) + work.waiting_tokens()
+        return tokens[owner] * len(tokens) / max(sum(tokens.values()), 1)
+
+    def longest_wait(self, lane: Lane) -> float:
+        """Return the seconds that a work of a lane waits for its first or next turn, at most."""
+        started = [work.waiting_since for work in self._lanes[lane] if not work.is_cancelled]
+        return time.monotonic() - min(started) if started else 0.0
 
     def count_sentences(self, lane: Lane) -> int:
         """Return the sentences that wait in a lane."""

@@ -7,6 +7,7 @@ can reach the server, unless --host names another address, together with --open 
 usage:
     [MODEL ...] [options]
     --create-key NAME [options]
+    --list-jobs [--data DIR]
 
 examples:
     docmt serve en-fr
@@ -19,14 +20,18 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.options import Parser, ProtectOptions
 from docmt.core.errors import DocmtError, missing_package_error
+from docmt.core.logging import show_times
 from docmt.core.settings import MANY, option
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 
@@ -39,8 +44,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PACKAGES = {"starlette", "uvicorn", "python_multipart", "prometheus_client"}
-_LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_ROOT_PATH = re.compile(r"(https?://[\w.:\[\]-]+)?((?:/[\w~-][\w.~-]*)*)/?")
 _MEBIBYTE = 2**20
+_UNIT = Path("/", "etc", "systemd", "system", "docmt.service")
+"""Where docs/serving.md puts the service."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +57,13 @@ class ServeOptions(ProtectOptions):
     models: list[str] = option([], positional=True, metavar="MODEL")
     """model directories, names or pairs (default: all models of docmt models)"""
     host: str = option("127.0.0.1", metavar="ADDRESS")
-    """address to listen on; 0.0.0.0: all of this machine"""
+    """address to listen on; 0.0.0.0: all of this machine; unix:PATH: a unix socket"""
     port: int = option(5000, range=(0, 65_535))
     """port; 0: a free one"""
     data: str = option("", metavar="DIR")
     """directory of documents, results and keys (default: docmt/serve in the user's state directory)"""
+    root_path: str = option("", metavar="PATH")
+    """prefix of all paths behind a proxy (/mt), or the address that clients see (https://tool.example/mt)"""
     open: bool = False
     """let everybody who reaches the address use the server, without a key"""
     cors: list[str] = option([], metavar="ORIGIN")
@@ -69,12 +78,16 @@ class ServeOptions(ProtectOptions):
     """print a new key for a person or program, and exit"""
     characters_per_minute: int = option(0, range=(0, MANY))
     """limit of the new key; 0: none"""
-    concurrent_jobs: int = option(0, range=(0, MANY))
-    """documents of the new key at one time; 0: no limit"""
+    concurrent_jobs: int = option(20, range=(0, MANY))
+    """documents of the new key that wait or are translated at one time; 0: no limit"""
     list_keys: bool = False
-    """list ids, dates and names of the keys, and exit"""
+    """list ids, dates, last uses, limits and names of the keys, and exit"""
     revoke_key: str = option("", metavar="ID")
     """delete a key, and exit"""
+    list_jobs: bool = False
+    """list documents (id, name, state, progress, key, age), also of a server that runs, and exit"""
+    cancel_job: str = option("", metavar="ID")
+    """stop the translation of a document, also of a server that runs, and exit"""
     device: str = "auto"
     """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
@@ -91,9 +104,11 @@ def parser() -> Parser[ServeOptions]:
 def run(arguments: Sequence[str]) -> int:
     """Serve until the process is asked to stop, or manage keys."""
     options = parser().parse(arguments)
-    data = Path(options.data) if options.data else default_data()
+    data = Path(options.data).absolute() if options.data else default_data()
     if options.create_key or options.list_keys or options.revoke_key:
         return _manage_keys(options, data)
+    if options.list_jobs or options.cancel_job:
+        return _manage_jobs(options, data)
     try:
         return _serve(options, data)
     except ModuleNotFoundError as error:
@@ -113,17 +128,47 @@ def default_data() -> Path:
 def _manage_keys(options: ServeOptions, data: Path) -> int:
     from docmt.serve.access_keys import AccessKeys, KeyLimits
 
+    _check_service(options, data)
     keys = AccessKeys(data)
     if options.create_key:
         limits = KeyLimits(options.characters_per_minute, options.concurrent_jobs, options.max_file_mb * _MEBIBYTE)
         secret, key = keys.create(options.create_key, limits)
-        _log.info(f"key {key.id} of {key.name}; it is shown only now:")
+        _log.info(f"key {key.id} of {key.name}, in {data}; it is shown only now:")
         print(secret)
     if options.revoke_key:
         keys.revoke(options.revoke_key)
     if options.list_keys:
         for key in keys.list_keys():
-            print(f"{key.id}\t{datetime.fromtimestamp(key.created, UTC):%Y-%m-%d}\t{key.name}")
+            dates = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" if at else "never" for at in (key.created, key.used))
+            print(key.id, *dates, key.limits.describe(), key.name, sep="\t")
+    return 0
+
+
+def _check_service(options: ServeOptions, data: Path) -> None:
+    """Raise DocmtError where the service would not see a key, or could not read it, as far as that can be known."""
+    user = os.geteuid() if hasattr(os, "geteuid") else -1  # on Windows
+    if not options.data and user == 0 and ("SUDO_USER" in os.environ or _UNIT.exists()):
+        raise DocmtError(f"a service does not read the keys of root ({data}): name its directory with --data")
+    with suppress(OSError):  # a directory that does not exist, or that AccessKeys refuses
+        keys, jobs = data / "keys.sqlite", data / "jobs.sqlite"
+        owner = (jobs if jobs.exists() else data).stat().st_uid
+        if user >= 0 and owner != (keys.stat().st_uid if keys.exists() else user):
+            raise DocmtError(f"user {owner} of {data} could not read the keys: run docmt serve as that user")
+
+
+def _manage_jobs(options: ServeOptions, data: Path) -> int:
+    from docmt.serve.job_store import JobStore
+
+    store = JobStore(data, 0.0)
+    store.attach()
+    if options.cancel_job:
+        store.ask_to_cancel(options.cancel_job)
+    for job in store.list_jobs() if options.list_jobs else ():
+        age = timedelta(seconds=round(time.time() - job.created))
+        state = "cancelled" if job.unwanted else job.status
+        progress = f"{job.finished}/{job.facts.sentences}"
+        print(job.id, job.facts.name, state, progress, job.owner or "-", age, sep="\t")
+    store.close()
     return 0
 
 
@@ -132,27 +177,32 @@ def _serve(options: ServeOptions, data: Path) -> int:
     from docmt.serve.application import format_url, is_loopback, open_socket
 
     with open_socket(options.host, options.port) as listener:
-        stored = AccessKeys(data)
-        keys = stored if stored.list_keys() and not options.open else None
-        if keys is None and not options.open and not is_loopback(listener):
+        keys = None if options.open else AccessKeys(data)
+        is_private = keys is not None and not keys.list_keys()
+        if is_private and not is_loopback(listener):
             raise DocmtError(
                 f"{options.host} can be reached from elsewhere: make a key with docmt serve --create-key NAME, or add "
                 "--open to let everybody use the server"
             )
-        is_private = keys is None and not options.open
         server = make_server(options, data, keys, local_names(listener) if is_private else frozenset())
         logging.getLogger("docmt.serve").setLevel(logging.INFO)
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # forms that cannot be read are answered
         message = f"the page is at {format_url(listener)} (Ctrl-C stops the server)"
-        server.serve_forever(listener, lambda: _log.info(message))
+
+        def announce() -> None:
+            show_times()
+            _log.info(message)
+
+        server.serve_forever(listener, announce)
     return 0
 
 
 def local_names(listener: socket.socket) -> frozenset[str]:
     """Return the names of this machine that `Host` may have: the usual ones, and the address of the socket."""
     from docmt.serve.application import format_url
+    from docmt.serve.service_state import LOCAL_NAMES
 
-    return frozenset((*_LOCAL_NAMES, format_url(listener).removeprefix("http://").rpartition(":")[0]))
+    return frozenset((*LOCAL_NAMES, format_url(listener).removeprefix("http://").rpartition(":")[0]))
 
 
 def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, hosts: frozenset[str]) -> ServiceServer:
@@ -163,8 +213,11 @@ def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, host
     from docmt.serve.engine import Engine
     from docmt.serve.service_state import ServiceConfig
 
+    public = _ROOT_PATH.fullmatch(options.root_path)
+    if public is None:
+        raise DocmtError(f"--root-path {options.root_path} is no path: write /mt, or https://tool.example/mt")
     engine = Engine(
-        options.models,
+        [str(Path(name).absolute()) if Path(name).is_dir() else name for name in options.models],  # see hide_folders
         max_memory_mb=options.memory_mb,
         search=options.search,
         device=options.device,
@@ -173,5 +226,6 @@ def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, host
     )
     max_file_bytes = options.max_file_mb * _MEBIBYTE
     jobs = DocumentJobs(engine, data, JobConfig(keep_hours=options.keep_hours, max_file_bytes=max_file_bytes))
-    config = ServiceConfig(max_file_bytes=max_file_bytes, cors=tuple(options.cors), hosts=hosts)
+    address, cors = public[1] or "", tuple(options.cors)
+    config = ServiceConfig(max_file_bytes=max_file_bytes, cors=cors, hosts=hosts, root_path=public[2], address=address)
     return ServiceServer(create_app(engine, jobs, keys, data, config))

@@ -320,7 +320,7 @@ def _warn_of_markup_without_a_name(path: str, text: str) -> None:
     """Warn if a text looks like a format that the name of the file does not tell."""
     if look := guess_markup(text):
         name = "standard input" if path == STANDARD else path
-        advice = f"add --format {look}" if look in FORMATS else "save it as Markdown"
+        advice = f"add --format {look}" if look in FORMATS else "save it as Markdown, HTML, srt or JSON"
         _log.warning(f"{name} looks like {look} but is translated as text: {advice}, or --format text if it is text")
 
 
