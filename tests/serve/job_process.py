@@ -11,6 +11,7 @@ from fake_engine import FakeEngine
 
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
 
+CONFIRMED = 20
 EDITS = {5: "Written by a person.", 11: "Also by a person."}
 
 
@@ -34,7 +35,9 @@ async def serve(data, files):
 
 
 async def edit(jobs, id):
-    """Make the edits that are not made yet."""
+    """Make the changes that are not made yet."""
+    if not jobs.sentences(id, "")[CONFIRMED]["confirmed"]:
+        await jobs.confirm(id, "", CONFIRMED, True)
     for number, target in EDITS.items():
         if not jobs.sentences(id, "")[number]["edited"]:
             await jobs.edit(id, "", number, target, True)
