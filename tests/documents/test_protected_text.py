@@ -82,10 +82,9 @@ def test_addresses_and_paths_are_found(text, found):
 
 
 def test_long_texts_of_slashes_take_linear_time():
-    assert all(
-        not find_protected(piece * 20_000, "en", in_messages=True)
-        for piece in ("a/+", "a.", "0-", "a@", "ab:", "1 ", "{")
-    )
+    for piece in ("a/+", "a.", "0-", "a@", "ab:", "1 ", "{"):
+        text = piece * 20_000
+        assert [text[slice(*part.span)] for part in find_protected(text, "en", in_messages=True)] in ([], [text])
 
 
 def test_a_long_number_takes_linear_time():

@@ -127,8 +127,10 @@ def _search_numbers(
         for part, each in enumerate(sentences):
             lost, invented = find_number_faults(each.source, each.target, translator.languages)
             if lost or invented:
-                numbers = map(re.escape, lost or find_numbers(each.source))
-                patterns = [rf"(?:[^\W\d_]+{number}[^\W\d_]*|(?<!\d){number})(?!\d)" for number in numbers]
+                numbers = map(re.escape, find_numbers(each.source) if invented else lost)
+                patterns = [
+                    rf"(?:[^\W\d_]+{number}[^\W\d_]*|(?<!\d){number}(?:bn|tn|[mkMK]\b)?)(?!\d)" for number in numbers
+                ]
                 protection = Protection(translator.languages, [*patterns, *known])
                 hidden = Document.from_sentences([protection.hide(each.source)])
                 wanted.append((key, part, protection, translator.prepare(hidden)))

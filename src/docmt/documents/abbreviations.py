@@ -39,7 +39,7 @@ _WITHOUT_VOWELS = re.compile(r"(?<![\w.'’-])(?<!\d\s)[^\W\d_aeiouyAEIOUYÀ-ÿ]
 """An abbreviation in any language: Sgt, Blk. After a number it is a unit, which may end a sentence: 5 km."""
 _TWO_STOPS = re.compile(r"\.\s\S+$")
 _FIRST_WORD = re.compile(r"(?:[^\W\d_]['’]|[^\W\d_]+)(?![\w.])")
-_NUMBER = re.compile(r"[§#(]?\d|[IVXLC]{2,}\b|[B-HJ-Z]\b(?!['’])|[AI](?=[.,;:)\d–]|$| (?:of|and)\b)")
+_NUMBER = re.compile(r"[§#(]?\d|[A-Z]{1,5}[-/]?\d|[IVXLC]{2,}\b|[B-HJ-Z]\b(?!['’])|[AI](?=[.,;:)\d–]|$| (?:of|and)\b)")
 _GERMAN_ORDINAL = re.compile(r"(?<![\w.,])\d{1,3}\.$")
 _GERMAN_NOUN = re.compile(GERMAN_ORDINAL_NOUN)
 _ORDINAL_AFTER_DETERMINER = re.compile(

@@ -228,8 +228,21 @@ _SIGNS = {
     "€": r"eur[oó]|€|\bEUR\b",
     "£": r"pound|livre|pfund|libra|sterlin|esterlin|\bpond|£|\bGBP\b",
     "$": r"d[oó]l+ar|\$|\bUSD\b",
+    "¥": r"¥|\byens?\b|\bJPY\b",
+    "USD": r"d[oó]l+ar|\$|\bUSD\b",
+    "EUR": r"eur[oó]|€|\bEUR\b",
+    "GBP": r"pound|livre|pfund|libra|sterlin|esterlin|\bpond|£|\bGBP\b",
+    "CHF": r"fran[ckq]|\bCHF\b",
 }
 """Signs beside numbers, with the words that stand for them."""
+_GROUPED = re.compile(r"[.,]\s?\d{3}(?!\d)")
+"""In a number whose separators may mean another value in another language."""
+_AMOUNT = re.compile(r"[$€£¥]\s?(\d+\.\d\d)(?!\d)")
+"""A sum of money without groups."""
+_SCALED = re.compile(r"(?<![\w.,])(?P<number>\d[\d.,]*)(?:bn|tn|m|k|M|K)(?!\w)")
+"""A number with a letter for a power of ten."""
+_LABEL = re.compile(r"[^\W\d_] (\d{1,2})(?=[,;:)]|$)")
+"""A number that names something: Row 1, Col 1."""
 _SIMILAR = 0.6
 _IN_WORDS = 12
 """Greatest number that texts write in words."""
@@ -263,6 +276,8 @@ def find_number_faults(source: str, target: str, languages: tuple[str, str]) -> 
     if not any(map(str.isdecimal, source)):
         return [], []
     missing, added, certainty = find_unmatched_numbers(source, target, languages, _IN_WORDS)
+    if (scaled := _SCALED.search(source)) and not _SCALE.search(target.lower()):  # $3bn and 3 $
+        missing = [Number(scaled["number"], scaled.span("number")), *missing]
     are_small = all(_is_small(number, _IN_WORDS) for number in (*missing, *added))
     if certainty == "possible" and ((missing and added) or not are_small):
         return [], []  # perhaps in another unit
@@ -270,12 +285,15 @@ def find_number_faults(source: str, target: str, languages: tuple[str, str]) -> 
         [number.text for number in numbers if not _may_be_in_words(number, text, language)]
         for numbers, text, language in ((missing, target, languages[1]), (added, source, languages[0]))
     )
+    repeated, found = Counter(_LABEL.findall(source)), Counter(find_numbers(target))
+    lost += [label for label, count in repeated.items() if count > max(found[label], 1) and label not in lost]
     return lost, invented
 
 
 def _may_be_in_words(number: Number, text: str, language: str) -> bool:
-    """Return whether a text may have a small number in words."""
-    if not _is_small(number, _IN_WORDS):
+    """Return whether a text of this language may have a small number in words."""
+    is_part = number.text[0] in ".0" and len(number.text) > 1  # .00 that was invented
+    if not _is_small(number, _IN_WORDS) or is_part:
         return False
     word = dict(enumerate(_WORDS.get(language[:2], "").split(), 2)).get(int(number.key.removesuffix(":00")))
     return word is None or re.search(rf"\b(?:{word})", text.lower()) is not None
@@ -284,7 +302,8 @@ def _may_be_in_words(number: Number, text: str, language: str) -> bool:
 def repair_numbers(source: str, target: str, languages: tuple[str, str]) -> str:
     """Return the translation with the numbers of the source that it spells wrongly, and with their lost signs.
 
-    languages: codes, by which separators and the side of a sign are chosen.
+    A number with groups of three digits is written as its language has it: 1,250 is 1 250 in French. languages: codes,
+    by which separators and the side of a sign are chosen.
     """
     if not any(map(str.isdecimal, source)):
         return target
@@ -295,6 +314,13 @@ def repair_numbers(source: str, target: str, languages: tuple[str, str]) -> str:
         match = next((each for each in free if is_similar(read_digits(number.text), read_digits(each.text))), None)
         if match is not None:
             replaced[match.span] = write_number(number.text, languages)
+    if languages[0][:2] in _SEPARATORS and languages[1][:2] in _SEPARATORS:
+        written = [*filter(_GROUPED.search, find_numbers(source)), *_AMOUNT.findall(source)]
+        by_key = {Number(each, (0, 0)).key: each for each in written}
+        for found in _NUMBER.finditer(target):
+            wanted = by_key.get(Number(found[0], found.span()).key)
+            if wanted and re.search("[.,]", found[0]) and found.span() not in replaced:
+                replaced[found.span()] = write_number(wanted, languages)
     for (start, end), text in sorted(replaced.items(), reverse=True):
         target = target[:start] + text + target[end:]
     return _restore_signs(source, target, languages)
@@ -329,5 +355,5 @@ def _write_sign(sign: str, target: str, span: tuple[int, int], languages: tuple[
     scale = re.match(r"\s\w+", target[place:])
     if scale and not is_before and _SCALE.search(scale[0].lower()):
         place += scale.end()
-    space = "" if languages[1][:2] == "en" else "\u00a0"
+    space = "" if languages[1][:2] == "en" and not sign.isalpha() else "\u00a0"
     return target[:place] + (sign + space if is_before else space + sign) + target[place:]
