@@ -37,7 +37,15 @@ class FakeDocument:
     def describe(self):
         languages = {key: value for key, value in MODEL.items() if key != "name"}
         numbers = {"sentences": len(self.sentences), "finished": self.finished, "skipped": {}, "error": ""}
-        return {"id": self.id, "status": self.status, "name": self.name, "model": "tiny"} | languages | numbers
+        head = {
+            "id": self.id,
+            "status": self.status,
+            "name": self.name,
+            "model": "tiny",
+            "created": self.id,
+            "format": "docx",
+        }
+        return head | languages | numbers
 
     def translate(self, context=""):
         """Translate the next sentence."""
@@ -68,9 +76,9 @@ def split_text(text):
         for source in re.split(r"(?<=[.!?]) ", line):
             odd = "odd" in source
             findings = ["number: 7 is missing"] if "7" in source else []
-            sentence = {"number": len(sentences), "paragraph": paragraph, "source": source, "target": ""}
+            sentence = {"number": len(sentences), "paragraph": paragraph, "source": source, "target": None}
             marks = {"score": -20.0 if odd else -1.0, "tokens": 10, "warnings": [], "findings": findings}
-            sentences.append(sentence | marks | {"edited": False})
+            sentences.append(sentence | marks | {"edited": False, "confirmed": False})
     return sentences
 
 
@@ -112,6 +120,7 @@ class FakeService:
             Mount("/page", StaticFiles(directory=str(PAGE))),
             Route("/v1/models", self.list_models),
             Route("/v1/documents", self.create, methods=["POST"]),
+            Route("/v1/documents", self.list_documents),
             Route(document, self.describe, methods=["GET"]),
             Route(document, self.delete, methods=["DELETE"]),
             Route(document + "/sentences", self.list_sentences),
@@ -136,7 +145,8 @@ class FakeService:
 
     async def create(self, request):
         if request.headers["Content-Type"] == "application/json":
-            name, data = "", (await request.json())["text"].encode()
+            values = await request.json()
+            name, data = values["name"], values["text"].encode()
         else:
             file = (await request.form())["file"]
             name, data = file.filename, await file.read()
@@ -149,6 +159,9 @@ class FakeService:
             document.log("done", document.describe())
         return JSONResponse(document.describe(), 202)
 
+    async def list_documents(self, request):
+        return JSONResponse({"documents": []})
+
     def find(self, request):
         return self.documents[request.path_params["id"]]
 
@@ -159,16 +172,18 @@ class FakeService:
 
     async def delete(self, request):
         document = self.find(request)
-        if document.status != "running":
-            del self.documents[document.id]
-        else:
+        if document.status == "running":
             document.status = "cancelled"
             document.log("done", document.describe())
-        return Response(status_code=204)
+        elif "keep" not in request.query_params:
+            del self.documents[document.id]
+        return JSONResponse(document.describe())
 
     async def list_sentences(self, request):
+        if request.path_params["id"] not in self.documents:
+            return JSONResponse({"error": "There is no such document."}, 404)
         document = self.find(request)
-        return JSONResponse({"sentences": document.sentences[: document.finished]})
+        return JSONResponse({"sentences": document.sentences, "last_event": len(document.events)})
 
     async def stream(self, request):
         document = self.find(request)
@@ -193,6 +208,8 @@ class FakeService:
 
     async def send_result(self, request):
         document = self.find(request)
+        if request.query_params["format"] == "txt":
+            return Response(b"fr " + document.file)
         name = document.name if request.query_params["format"] == "original" else "translation.html"
         headers = {"Content-Disposition": f"attachment; filename*=utf-8''{name or 'translation.txt'}"}
         return Response(document.file, headers=headers)

@@ -13,6 +13,8 @@ from docmt.serve import document_jobs
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
 
 document_jobs._SUSPECT_SECONDS = 0.3  # else a test of many kills takes minutes
+
+CONFIRMED = 20
 EDITS = {5: "Written by a person.", 11: "Also by a person."}
 
 
@@ -36,7 +38,9 @@ async def serve(data, files):
 
 
 async def edit(jobs, id):
-    """Make the edits that are not made yet."""
+    """Make the changes that are not made yet."""
+    if not jobs.sentences(id, "")[CONFIRMED]["confirmed"]:
+        await jobs.confirm(id, "", CONFIRMED, True)
     for number, target in EDITS.items():
         if not jobs.sentences(id, "")[number]["edited"]:
             await jobs.edit(id, "", number, target, True)

@@ -321,6 +321,14 @@ def test_keys_are_asked_for_everywhere_and_owners_see_their_documents_only(tmp_p
         id = client.post("/v1/documents", json={"text": "One."}, headers=first).json()["id"]
         assert client.get(f"/v1/documents/{id}", headers=first).status_code == 200
         assert client.get(f"/v1/documents/{id}", headers=second).status_code == 404
+        lists = [client.get("/v1/documents", headers=headers).json()["documents"] for headers in (first, second)]
+        assert [[each["id"] for each in documents] for documents in lists] == [[id], []]
+
+
+def test_without_keys_nobody_lists_the_documents(tmp_path):
+    with running_service(tmp_path) as client:
+        client.post("/v1/documents", json={"text": "One."})
+        assert client.get("/v1/documents").json() == {"documents": []}
 
 
 def test_limits_of_a_key(tmp_path):
@@ -331,6 +339,10 @@ def test_limits_of_a_key(tmp_path):
         answers = [client.post("/v1/documents", json={"text": text}, headers=headers) for text in ("x" * 51, "a", "b")]
         assert [answer.status_code for answer in answers] == [413, 202, 429]
         assert answers[2].headers["retry-after"] == "10"
+        path = f"/v1/documents/{answers[1].json()['id']}"
+        client.delete(path, headers=headers)
+        assert client.post("/v1/documents", json={"text": "c"}, headers=headers).status_code == 202
+        assert client.post(f"{path}/resume", headers=headers).status_code == 429
         client.engine.hold = 100
         codes = [client.post("/v1/translate", json={"text": "x" * 70}, headers=headers) for _ in range(2)]
         assert [answer.status_code for answer in codes] == [200, 429] and int(codes[1].headers["retry-after"]) >= 1
@@ -425,7 +437,8 @@ def test_what_a_client_has_already_is_not_sent_again(client):
         for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
             again = client.get(path, headers={"if-none-match": known})
             assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
-            assert again.headers["cache-control"] == answer.headers["cache-control"]
+            for name in ("cache-control", "content-security-policy"):
+                assert again.headers[name] == answer.headers[name]
         again = client.get(path, headers={"if-none-match": '"x"'})
         assert (again.status_code, again.content) == (200, answer.content)
     client.post(f"/v1/documents/{id}/sentences/0", json={"target": "Un autre texte."})

@@ -93,6 +93,11 @@ def test_answers_are_as_described(tmp_path):
             check_answer(client.get(path.format(id=id, number=1)), "get", path)
         edit = client.post(sentence.format(id=id, number=1), json={"target": "Deux chiens."})
         check_answer(edit, "post", sentence)
+        check_answer(client.post(sentence.format(id=id, number=0), json={"confirmed": True}), "post", sentence)
+        check_answer(client.delete(sentence.format(id=id, number=1)), "delete", sentence)
+        for path in ("/v1/documents/{id}/undo", "/v1/documents/{id}/resume"):
+            check_answer(client.post(path.format(id=id)), "post", path)
+        check_answer(client.get("/v1/documents"), "get", "/v1/documents")
         values = {"q": ["One cat."], "source": "auto", "target": "fr", "alternatives": 1}
         check_answer(client.post("/translate", json=values), "post", "/translate")
         check_answer(client.post("/detect", json={"q": "the cat"}), "post", "/detect")

@@ -74,4 +74,4 @@ def test_a_restart_loses_nothing(model, open_page, tmp_path):
     with running_server(model, data=tmp_path / "data", port=port):
         show(page, DONE)
         assert page.locator(".source .sentence").all_text_contents() == SENTENCES * 40
-        assert "edited" not in page.content() and page.locator(".stale").count() == 0
+        assert page.locator(".edited").count() == 0 and page.locator(".stale").count() == 0

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +25,7 @@ from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, list_links, translate_job
+from docmt.serve.job_queue import JobQueue
 from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, is_disk_full, move_file
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
@@ -38,6 +39,7 @@ _MAX_IDLE = 16
 _ACTIVE_OWNERS = 4
 """Owners who can have all the jobs of a lane at once that one may have."""
 _SWEEP_SECONDS = 60
+_STOPPED: tuple[JobState, ...] = ("failed", "cancelled")
 _WATCH_SECONDS = 1.0
 """How soon the server sees what the command line asks for."""
 _MAX_CRASHES = 2
@@ -45,7 +47,6 @@ _MAX_CRASHES = 2
 _SUSPECT_SECONDS = 10.0
 """From the start until such a job is tried again: a server that is killed before dies of something else."""
 _CRASHED = "the server died twice while it translated this document. Split it, or send it again."
-_STATES = {"failed": "has failed", "cancelled": "was cancelled"}
 
 
 class NoSuchDocument(DocmtError):  # noqa: N818 - as HTTP calls it
@@ -110,38 +111,6 @@ class _Job:
         changed.set()
 
 
-class _JobQueue:
-    """Jobs of a lane that wait. Owners take turns, and of each a few run at once."""
-
-    def __init__(self, active: int) -> None:
-        """active: jobs of an owner that run at once."""
-        self._active = active
-        self._waiting: dict[str, deque[str]] = {}  # ids by owner, in the order of their turns
-        self._running, self._changed = Counter[str](), asyncio.Event()
-
-    def put(self, owner: str, id: str) -> None:
-        """Add a job."""
-        self._waiting.setdefault(owner, deque()).append(id)
-        self._changed.set()
-
-    @asynccontextmanager
-    async def take(self) -> AsyncIterator[str]:
-        """Wait for a job that may run, which runs until the end of the context."""
-        while (owner := next((each for each in self._waiting if self._running[each] < self._active), None)) is None:
-            self._changed.clear()
-            await self._changed.wait()
-        ids = self._waiting.pop(owner)
-        id = ids.popleft()
-        if ids:
-            self._waiting[owner] = ids  # the last one now
-        self._running[owner] += 1
-        try:
-            yield id
-        finally:
-            self._running[owner] -= 1
-            self._changed.set()
-
-
 class DocumentJobs:
     """The jobs of a data directory. All methods are called in the event loop of `start`."""
 
@@ -151,7 +120,7 @@ class DocumentJobs:
         self._files = FileProcess(config.files)
         self._loaded: WeakValueDictionary[str, _Job] = WeakValueDictionary()  # those that something works on
         self._recent: deque[_Job] = deque(maxlen=_MAX_IDLE)  # keeps the last ones loaded
-        self._queues: dict[Lane, _JobQueue] = {lane: _JobQueue(config.active) for lane in LANES}
+        self._queues: dict[Lane, JobQueue] = {lane: JobQueue(config.active) for lane in LANES}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = True
 
@@ -252,9 +221,17 @@ class DocumentJobs:
         return self._store.count_states()
 
     def sentences(self, id: str, owner: str) -> list[dict[str, Any]]:
-        """Return all sentences with a translation, in order; see `JobJournal.describe`."""
+        """Return all sentences, in order; see `JobJournal.describe`."""
         journal = self._load(self._find(id, owner)).journal
-        return [journal.describe(number) for number, each in enumerate(journal.sentences) if each.target is not None]
+        return [journal.describe(number) for number in range(len(journal.sentences))]
+
+    def last_event(self, id: str, owner: str) -> int:
+        """Return the id of the last event of a document."""
+        return len(self._load(self._find(id, owner)).journal.events)
+
+    def list_documents(self, owner: str) -> list[JobRecord]:
+        """Return the jobs of an owner, the newest first."""
+        return [self.status(id, owner) for id in self._store.list_ids(owner)]
 
     async def events(self, id: str, owner: str, after: int = 0) -> AsyncIterator[JobEvent]:
         """Yield the changes of sentences after an event id, with the progress, until the job is at its end.
@@ -269,6 +246,7 @@ class DocumentJobs:
                 yield JobEvent(number, "sentence", job.journal.describe(sentence))
             after = last
             counts = {"finished": job.journal.finished, "sentences": record.facts.sentences}
+            counts["changes"] = len(job.journal.changes)
             yield JobEvent(after, "progress", counts)
             if len(job.journal.events) > after:
                 continue
@@ -280,32 +258,69 @@ class DocumentJobs:
     async def edit(self, id: str, owner: str, number: int, target: str, retranslate: bool) -> JobRecord:
         """Replace the translation of a sentence by the user's.
 
-        retranslate: translate the sentences after it in its document again, except those of the user. Raises
-        DocmtError for a sentence without a translation, a lone surrogate, and a job that failed or was cancelled.
+        retranslate: translate the sentences after it in its document again, except those that the user wrote or
+        confirmed. Raises DocmtError for a sentence without a translation, and a lone surrogate.
         """
-        record = self._find(id, owner)
-        if record.status in ("failed", "cancelled"):
-            raise DocumentNotReady(f"the document {_STATES[record.status]}: translate it again")
-        job = self._load(record)
+        job = self._load(self._find(id, owner))
         source = self._find_sentence(job, number)
         encode_utf8(target, f"sentence {number}")
-        findings, is_ended = check_pairs([(source, target)], job.facts)[0], record.status not in ACTIVE
-        if is_ended:  # before the journal: if the server is killed in between, the next one looks at the job
+        findings = check_pairs([(source, target)], job.facts)[0]
+        line = {"edit": number, "target": target, "findings": findings, "retranslate": retranslate}
+        return self._change(id, owner, line)
+
+    async def restore(self, id: str, owner: str, number: int) -> JobRecord:
+        """Give an edited sentence the machine's translation back. Raises DocmtError if it is not edited."""
+        job = self._load(self._find(id, owner))
+        self._find_sentence(job, number)
+        if not job.journal.sentences[number].edited:
+            raise DocumentNotReady(f"sentence {number} is not edited: it has the machine's translation")
+        return self._change(id, owner, {"machine": number})
+
+    async def confirm(self, id: str, owner: str, number: int, confirmed: bool) -> JobRecord:
+        """Note that the user has read a sentence, so that it is not translated again; or take that back."""
+        self._find_sentence(self._load(self._find(id, owner)), number)
+        return self._change(id, owner, {"confirm": number, "confirmed": confirmed})
+
+    async def undo(self, id: str, owner: str) -> JobRecord:
+        """Take the last change of the user back, and what was translated again because of it."""
+        if not self._load(self._find(id, owner)).journal.changes:
+            raise DocumentNotReady("there is no change to undo")
+        return self._change(id, owner, {"undo": True})
+
+    def _change(self, id: str, owner: str, line: dict[str, Any]) -> JobRecord:
+        """Write a change of the user to the journal. A job that has ended goes on if sentences are to be translated."""
+        record = self._find(id, owner)
+        job = self._load(record)
+        is_ended = record.status not in ACTIVE
+        is_stopped = record.status in _STOPPED and any(each.target is None for each in job.journal.sentences)
+        if is_ended and not is_stopped:
+            # before the journal: if the server is killed in between, the next one looks at the job
             self._store.update(id, "running", error=record.error)
         try:
-            job.journal.append({"edit": number, "target": target, "findings": findings, "retranslate": retranslate})
+            job.journal.append(line)
         finally:
-            if is_ended:
+            if is_stopped:
+                with suppress(DocmtError):  # such as a full disk
+                    self._end(id, job, record.status, record.error)
+            elif is_ended:
                 self._go_on(id, job)
         job.notify()
         return self.status(id, owner)
 
     def _go_on(self, id: str, job: _Job) -> None:
-        """Run a job after an edit: a user waits, and does not stand behind the files of the queue."""
+        """Run a job after a change: a user waits, and does not stand behind the files of the queue."""
         with suppress(DocmtError):  # such as a full disk
             if job.journal.is_whole:
                 return self._end(id, job, "done")
         self._keep(asyncio.create_task(self._run(id)))
+
+    async def resume(self, id: str, owner: str) -> JobRecord:
+        """Go on with a job that was cancelled or failed, where it has sentences without a translation."""
+        record = self._find(id, owner)
+        if record.status in _STOPPED and not self._load(record).journal.is_whole:
+            self._store.update(id, "queued", finished=record.finished)
+            self._queues[choose_lane(record.facts)].put(owner, id)
+        return self.status(id, owner)
 
     async def alternatives(self, id: str, owner: str, number: int, count: int) -> list[dict[str, Any]]:
         """Return the best translations of a sentence (target, score) after the present ones before it."""
@@ -346,15 +361,16 @@ class DocumentJobs:
     async def result(self, id: str, owner: str, format: str = "original") -> tuple[Path, str]:
         """Return the path of the translated file, and a name for it.
 
-        format: original, html (both sides), xlf, tmx or txt. Raises DocmtError for another one, and DocumentNotReady
-        before the end of the translation.
+        format: original, html (both sides), xlf, tmx or txt. Of a cancelled job, sentences without a translation keep
+        their source. Raises DocmtError for another format, and DocumentNotReady before the end of the translation.
         """
         if format not in RESULTS:
             raise DocmtError(f"{format} is no format of results. Choose one of {', '.join(RESULTS)}.")
         record = self._find(id, owner)
-        if record.status != "done":
-            advice = "wait until it is done" if record.status in ACTIVE else "translate it again"
-            raise DocumentNotReady(f"the document {_STATES.get(record.status, 'is ' + record.status)}: {advice}")
+        if record.status in ACTIVE:
+            raise DocumentNotReady(f"the document is {record.status}: wait until it is done, or stop it")
+        if record.status == "failed":
+            raise DocumentNotReady("the document has failed: go on with it, or translate it again")
         folder = self._store.folder(id)
         job = self._load(record)
         async with job.rendering:
@@ -507,6 +523,8 @@ class DocumentJobs:
             job = self._load(record)
         except DocmtError as error:
             self._store.update(id, "failed", error=str(error))
+            return
+        if job.task is not None:  # it was cancelled and resumed before its first turn
             return
         self._store.update(id, "running")
 

@@ -393,7 +393,12 @@ def answer_file(request: Request, path: Path, **options: Any) -> Response:
     """Return a file, or that it is what the client has already. options: of FileResponse."""
     response = FileResponse(path, stat_result=path.stat(), **options)
     known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-    return NotModifiedResponse(response.headers) if {response.headers["etag"], "*"} & {*known} else response
+    if not {response.headers["etag"], "*"} & {*known}:
+        return response
+    unchanged = NotModifiedResponse(response.headers)
+    for name in _HEADERS.keys() & response.headers.keys():  # browsers take them from this answer
+        unchanged.headers[name] = response.headers[name]
+    return unchanged
 
 
 def error_response(scope: Scope, error: RequestError) -> JSONResponse:

@@ -6,6 +6,9 @@ before anything else sees it. It is also the log of events: each sentence of a l
     {"context": ["source", ...]}                                  first line: sentences before the first document
     {"document": 0, "sentences": [...], "context": ["target", ...], "resume": [sentences, history]}     a part
     {"edit": 7, "target": "...", "findings": [...], "retranslate": true}
+    {"machine": 7}                                                an edited sentence gets the machine's translation back
+    {"confirm": 7, "confirmed": true}                             the user has read it, or takes that back
+    {"undo": true}                                                the last change of the user that holds is taken back
     {"stop": true}                                                translations after an edit stay as they were
 
 A part has an object for each sentence, with `number` and, if it has no translation, `error`. `context` has translations
@@ -20,7 +23,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -45,6 +48,8 @@ CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder"
 _DIGITS = 4
 _AHEAD = 16
 """Documents of a job that wait in the engine."""
+_MAX_CHANGES = 100
+"""Changes of a job that can be undone."""
 _SHORT = 200
 """Sentences of a job whose user waits for it: a pasted text, a letter, a report."""
 
@@ -63,8 +68,32 @@ class JobSentence:
     links: Links | None = None
     error: str = ""
     edited: bool = False
+    confirmed: bool = False
+    """whether the user has read it and found it right"""
+    machine: JobSentence | None = None
+    """the last state of an edited sentence that the user did not write"""
     stale: bool = True
     """whether it is to be translated, for the first time or again"""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is never translated again, as it is the user's."""
+        return self.edited or self.confirmed
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the user, with what is needed to undo it."""
+
+    first: int
+    """number of the sentence"""
+    replaced: dict[int, JobSentence]
+    """it, and those that were translated again because of it, as they were before"""
+    stale: bytes
+    """1 for each sentence from the first one on that was to be translated before, as far as the change reaches"""
+
+    def __contains__(self, number: int) -> bool:
+        return self.first <= number < self.first + len(self.stale)
 
 
 @dataclass(frozen=True)
@@ -97,7 +126,9 @@ class JobJournal:
         self.events: list[int] = []
         """number of the sentence that each event changed; event ids begin with 1"""
         self.edits = 0
-        """edits after which sentences are translated again"""
+        """edits after which sentences are translated again, and those that were undone"""
+        self.changes: deque[Change] = deque(maxlen=_MAX_CHANGES)
+        """changes that can be undone, the last one at the end"""
         self.context: list[str] = []
         self._context_targets: list[str] = []
         self._points: dict[int, ResumePoint] = {}
@@ -135,6 +166,14 @@ class JobJournal:
     def _apply(self, line: dict[str, Any]) -> None:
         if "edit" in line:
             self._apply_edit(line)
+        elif "machine" in line:
+            machine = self.sentences[line["machine"]].machine or JobSentence()
+            self._change(line["machine"], replace(machine, confirmed=False, stale=False))
+        elif "confirm" in line:
+            number = line["confirm"]
+            self._change(number, replace(self.sentences[number], confirmed=line["confirmed"], stale=False))
+        elif "undo" in line:
+            self._undo(self.changes.pop())
         elif "stop" in line:
             for sentence in self.sentences:
                 sentence.stale = sentence.target is None
@@ -152,21 +191,45 @@ class JobJournal:
         sentence = JobSentence(target, error=error, stale=False, **values)
         if error:
             sentence.target, sentence.warnings = self.sources[number], [FAILED]
+        if (old := self.sentences[number]).target is not None:
+            cause = next((change for change in reversed(self.changes) if number in change), None)
+            if cause is not None:
+                cause.replaced.setdefault(number, old)
         self.sentences[number] = sentence
         self._log(number)
 
     def _apply_edit(self, line: dict[str, Any]) -> None:
-        number = line["edit"]
-        findings = line["findings"]
-        self.sentences[number] = JobSentence(line["target"], findings=findings, edited=True, stale=False)
-        self._log(number)
+        number, findings = line["edit"], line["findings"]
+        old = self.sentences[number]
+        machine = old.machine if old.edited else old
+        edited = JobSentence(line["target"], findings=findings, edited=True, machine=machine, stale=False)
+        end = self.starts[self.find_document(number) + 1] if line["retranslate"] else number + 1
+        self._change(number, edited, end)
         if line["retranslate"]:
-            self.edits += 1
-            document = self.find_document(number)
-            self._points.pop(document, None)
-            self._first = min(self._first, number)
-            for sentence in self.sentences[number + 1 : self.starts[document + 1]]:
-                sentence.stale = not sentence.edited
+            self._restart(number)
+            for sentence in self.sentences[number + 1 : end]:
+                sentence.stale = not sentence.is_fixed
+
+    def _change(self, number: int, sentence: JobSentence, end: int = 0) -> None:
+        """Replace a sentence for the user. end: of the sentences that are translated again, if any."""
+        stale = bytes(each.stale for each in self.sentences[number : max(end, number + 1)])
+        self.changes.append(Change(number, {number: self.sentences[number]}, stale))
+        self.sentences[number] = sentence
+        self._log(number)
+
+    def _undo(self, change: Change) -> None:
+        for number, sentence in change.replaced.items():
+            self.sentences[number] = sentence
+            self._log(number)
+        for number, is_stale in enumerate(change.stale, change.first):
+            self.sentences[number].stale = bool(is_stale)
+        self._restart(change.first)
+
+    def _restart(self, number: int) -> None:
+        """Translate from a sentence on, whatever is being translated now."""
+        self.edits += 1
+        self._points.pop(self.find_document(number), None)
+        self._first = min(self._first, number)
 
     def _log(self, number: int) -> None:
         self.events.append(number)
@@ -187,7 +250,7 @@ class JobJournal:
         return sum(sentence.edited for sentence in self.sentences)
 
     def describe(self, number: int) -> dict[str, Any]:
-        """Return a translated sentence as values for JSON."""
+        """Return a sentence as values for JSON; its target is None until it is translated."""
         sentence = self.sentences[number]
         return {
             "number": number,
@@ -198,13 +261,14 @@ class JobJournal:
             "tokens": sentence.tokens,
             "warnings": sentence.warnings,
             "edited": sentence.edited,
+            "confirmed": sentence.confirmed,
             "findings": sentence.findings,
         }
 
     def count_after(self, number: int) -> int:
         """Return the number of characters that are translated again after an edit of a sentence."""
         numbers = range(number + 1, self.starts[self.find_document(number) + 1])
-        return sum(len(self.sources[each]) for each in numbers if not self.sentences[each].edited)
+        return sum(len(self.sources[each]) for each in numbers if not self.sentences[each].is_fixed)
 
     def list_events(self, after: int) -> list[tuple[int, int]]:
         """Return id and sentence of the events after an id, without those that a later one replaces."""

@@ -200,6 +200,11 @@ class JobStore:
         rows = self._execute(f"SELECT * FROM jobs {condition} ORDER BY number", values).fetchall()
         return [self._read_row(row) for row in rows]
 
+    def list_ids(self, owner: str) -> list[str]:
+        """Return the ids of an owner's jobs, the newest first."""
+        rows = self._execute("SELECT id FROM jobs WHERE owner = ? ORDER BY number DESC", (owner,)).fetchall()
+        return [row["id"] for row in rows]
+
     def update(
         self, id: str, status: JobState, *, finished: int | None = None, edited: int | None = None, error: str = ""
     ) -> None:

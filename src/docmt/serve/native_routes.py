@@ -29,6 +29,7 @@ from docmt.serve.text_translation import (
     TextItem,
     TextOptions,
     choose_model,
+    find_other_language,
     translate_items,
     until_disconnected,
 )
@@ -36,6 +37,8 @@ from docmt.serve.work_queue import MAX_ALTERNATIVES
 
 OPENAPI = Path(__file__).parent / "openapi.json"
 _MAX_NAME = 120
+_DETECTED_SENTENCES = 200
+"""Sentences of a document whose language is detected."""
 _TEXT_FORMATS = ("auto", "text", "jsonl")
 RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
 """Of files that users sent: nothing in them runs, even where a browser shows them."""
@@ -190,7 +193,16 @@ async def create_document(request: Request) -> Response:
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
     )
     status = await start_job(request, upload or text.encode(), options, owner)
-    return JSONResponse(status.to_json(), 202, {"location": f"{state.config.root_path}/v1/documents/{status.id}"})
+    answer = status.to_json() | {"detected_language": _detect_other_language(state, status)}
+    return JSONResponse(answer, 202, {"location": f"{state.config.root_path}/v1/documents/{status.id}"})
+
+
+def _detect_other_language(state: ServiceState, status: JobRecord) -> str:
+    """Return the language of a new document, if it clearly is not that of its model."""
+    sentences = state.jobs.sentences(status.id, status.owner)[:_DETECTED_SENTENCES]
+    text = " ".join(each["source"] for each in sentences)
+    other = find_other_language(text, status.facts.target_language, [status.facts.source_language])
+    return other.source if other else ""
 
 
 def read_fields(values: RequestValues) -> tuple[str, ...]:
@@ -236,6 +248,13 @@ def _store(content: UploadFile | bytes, path: Path) -> None:
         raise write_error(path, error) from error
 
 
+async def list_documents(request: Request) -> Response:
+    """List the documents of a key. Without keys there is no list: who knows the id of a document may read it."""
+    state = get_state(request)
+    owner = state.find_owner(request)
+    return JSONResponse({"documents": [each.to_json() for each in state.jobs.list_documents(owner)] if owner else []})
+
+
 async def show_status(request: Request) -> Response:
     """Return the state of a document."""
     state, owner, id = _identify(request)
@@ -243,9 +262,10 @@ async def show_status(request: Request) -> Response:
 
 
 async def list_sentences(request: Request) -> Response:
-    """Return all translated sentences."""
+    """Return all sentences, with their translations as far as there are any, and the id of the last event."""
     state, owner, id = _identify(request)
-    return JSONResponse({"sentences": state.jobs.sentences(id, owner)})
+    last_event = state.jobs.last_event(id, owner)
+    return JSONResponse({"sentences": state.jobs.sentences(id, owner), "last_event": last_event})
 
 
 async def delete_document(request: Request) -> Response:
@@ -256,18 +276,41 @@ async def delete_document(request: Request) -> Response:
 
 
 async def edit_sentence(request: Request) -> Response:
-    """Replace a translation, and translate again what follows if that is asked for."""
+    """Replace a translation, and translate again what follows if that is asked for; or confirm the present one."""
     state, owner, id = _identify(request)
     values = await read_values(request, state.config.max_body_bytes)
-    if "target" not in values.fields:
-        raise RequestError("target is missing: send the new translation of the sentence")
-    target = " ".join(values.text("target").split())
-    state.check_texts([target])
-    number, retranslate = _number(request), values.switch("retranslate")
-    if retranslate:  # what the user writes is no translation
-        state.take_characters(request, state.jobs.count_after(id, owner, number))
-    status = await state.jobs.edit(id, owner, number, target, retranslate)
+    number = _number(request)
+    if "target" in values.fields:
+        target, retranslate = " ".join(values.text("target").split()), values.switch("retranslate")
+        state.check_texts([target])
+        if retranslate:  # what the user writes is no translation
+            state.take_characters(request, state.jobs.count_after(id, owner, number))
+        status = await state.jobs.edit(id, owner, number, target, retranslate)
+    elif "confirmed" in values.fields:
+        status = await state.jobs.confirm(id, owner, number, values.switch("confirmed"))
+    else:
+        raise RequestError("target is missing: send the new translation of the sentence, or confirmed")
     return JSONResponse(status.to_json())
+
+
+async def restore_sentence(request: Request) -> Response:
+    """Give an edited sentence the machine's translation back."""
+    state, owner, id = _identify(request)
+    return JSONResponse((await state.jobs.restore(id, owner, _number(request))).to_json())
+
+
+async def undo_change(request: Request) -> Response:
+    """Take the last change of the user back."""
+    state, owner, id = _identify(request)
+    return JSONResponse((await state.jobs.undo(id, owner)).to_json())
+
+
+async def resume_document(request: Request) -> Response:
+    """Go on with a document that was cancelled or failed."""
+    state, owner, id = _identify(request)
+    state.jobs.status(id, owner)  # a document that is not there is refused before its limits are looked at
+    state.check_file(request, 0)
+    return JSONResponse((await state.jobs.resume(id, owner)).to_json())
 
 
 async def list_alternatives(request: Request) -> Response:
@@ -362,12 +405,16 @@ ROUTES = [
     Route("/metrics", show_metrics),
     Route("/openapi.json", show_description),
     Route("/v1/documents", create_document, methods=["POST"]),
+    Route("/v1/documents", list_documents),
     Route(_DOCUMENT, show_status),
     Route(_DOCUMENT, delete_document, methods=["DELETE"]),
     Route(_DOCUMENT + "/sentences", list_sentences),
     Route(_DOCUMENT + "/events", stream_events),
     Route(_DOCUMENT + "/result", download_result),
+    Route(_DOCUMENT + "/undo", undo_change, methods=["POST"]),
+    Route(_DOCUMENT + "/resume", resume_document, methods=["POST"]),
     Route(_SENTENCE, edit_sentence, methods=["POST"]),
+    Route(_SENTENCE, restore_sentence, methods=["DELETE"]),
     Route(_SENTENCE + "/alternatives", list_alternatives),
     Route(_SENTENCE + "/alignment", show_alignment),
 ]

@@ -126,7 +126,7 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
     languages = list(dict.fromkeys(each.source_language for each in models if not name or each.name == name))
     confidence = None
     if not source and languages:
-        other = None if name else _find_other_language(text, target, languages)  # a name: the caller knows the language
+        other = None if name else find_other_language(text, target, languages)  # a name: the caller knows the language
         if other is not None:
             if not target or not is_same_language(other.source, target):
                 raise ForeignTextError(other, languages)
@@ -177,7 +177,7 @@ def _compute_confidence(code: str, ranking: Sequence[tuple[int, str]]) -> int:
     return round(100 * counts[code] / (counts[code] + others + 1))
 
 
-def _find_other_language(text: str, target: str, sources: Sequence[str]) -> ChosenModel | None:
+def find_other_language(text: str, target: str, sources: Sequence[str]) -> ChosenModel | None:
     """Return no model for a text that is clearly in the target language, or in a language of no model.
 
     With a source language whose function words are not known, no text is foreign.

@@ -3,22 +3,31 @@
 
 import * as service from "./service.js";
 import { DocumentView } from "./document_view.js";
+import { findDraft } from "./drafts.js";
 import { SentencePanel } from "./sentence_panel.js";
 import { listenToKeys } from "./keys.js";
+import { MyDocuments, forget, remember } from "./my_documents.js";
 
 const NO_TEXT = "There is no text to translate";
 const NEEDS_FIELDS = /\.(json|tsv|csv|md|markdown)$/i;
 const BETWEEN_ANNOUNCEMENTS = 5_000; // milliseconds
+const STATES = { all: "All sentences", open: "Open", edited: "Edited", confirmed: "Confirmed", marked: "Marked" };
+const NAME_LENGTH = 40;
+const NO_ADDRESS = "This address names no document. Look for it in your documents, or translate it again.";
 
 const element = (id) => document.getElementById(id);
 const count = new Intl.NumberFormat("en");
 const times = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 const languages = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
-const view = new DocumentView(element("text-pairs"), element("reason"));
-const panel = new SentencePanel(element("panel"), view, { edit: sendEdit, readsContext, report });
+const hasDraft = (number) => findDraft(job.feed.id, number) !== undefined;
+const view = new DocumentView(element("text-pairs"), element("reason"), hasDraft);
+const actions = { edit: sendEdit, confirm: confirmSentence, restore: restoreSentence, readsContext, report };
+const panel = new SentencePanel(element("panel"), view, actions);
+const describe = (status) => `${times.format(new Date(status.created))} · ${describeState(status)}`;
+const myDocuments = new MyDocuments(element("my-documents"), { describe, remove, attempt });
 let models = [];
 let chosenFile = null;
-let job = null; // {feed: {id, after}, status, controller, begun}: the open document
+let job = null; // {feed: {id, after}, status, controller, begun, isUndone}: the open document
 let announced = 0;
 
 // Messages
@@ -76,11 +85,34 @@ function chooseFile(file) {
   element("text").hidden = Boolean(file);
   element("chosen").hidden = !file;
   element("file").value = "";
+  showCount();
   if (!file) return element("text").focus();
   element("chosen").querySelector(".file-name").textContent = file.name;
   element("chosen").querySelector(".file-size").textContent = `${count.format(Math.ceil(file.size / 1000))} kB`;
   element("fields").hidden = !NEEDS_FIELDS.test(file.name);
   element("start").querySelector("button.main").focus();
+}
+
+/** Show the number of words and characters of the text, or of a file of plain text. */
+async function showCount() {
+  const isText = chosenFile && /\.txt$/i.test(chosenFile.name);
+  const text = isText ? await chosenFile.text() : chosenFile ? "" : element("text").value;
+  const segments = text && [...new Intl.Segmenter(undefined, { granularity: "word" }).segment(text)];
+  const words = segments && segments.filter((each) => each.isWordLike).length;
+  element("count").textContent = text && `${count.format(words)} words · ${count.format([...text].length)} characters`;
+}
+
+/** Ask whether a text in another language than that of the model is meant to be translated. */
+function confirmLanguage({ detected_language, source_language }) {
+  const [detected, expected] = [detected_language, source_language].map(nameLanguage);
+  const message = `The text seems to be in ${detected}, but this model translates from ${expected}.`;
+  return confirm(`${message} Translate it anyway?`);
+}
+
+/** Return a file name for a pasted text: its first words. */
+function nameText(text) {
+  const [first] = text.trim().split("\n");
+  return `${first.slice(0, NAME_LENGTH).replaceAll(/[\\/.]+/g, " ").trim() || "Pasted text"}.txt`;
 }
 
 async function startJob(event) {
@@ -93,10 +125,12 @@ async function startJob(event) {
     const model = element("model").value;
     localStorage.setItem("docmt-model", model);
     const fields = element("fields").hidden ? "" : element("fields").querySelector("input").value;
-    const created = chosenFile
+    const created = await (chosenFile
       ? service.createFromFile(chosenFile, model, fields)
-      : service.createFromText(text, model);
-    location.hash = (await created).id;
+      : service.createFromText(text, model, nameText(text)));
+    if (created.detected_language && !confirmLanguage(created)) return await service.removeDocument(created.id);
+    chooseFile(null);
+    location.hash = created.id;
   } finally {
     button.disabled = false;
   }
@@ -125,7 +159,7 @@ function listenToDrops() {
 
 /** Show what the address names: a document, or the form. */
 async function showAddress() {
-  const id = decodeURIComponent(location.hash.slice(1));
+  const id = location.hash.slice(1);
   job?.controller.abort();
   panel.close();
   view.clear("", "");
@@ -133,22 +167,30 @@ async function showAddress() {
   document.title = "docmt";
   element("document").hidden = true;
   element("start").hidden = Boolean(id);
-  if (!id) return;
+  if (!id) return myDocuments.show();
   const opened = { feed: { id, after: 0 }, status: null, controller: new AbortController(), begun: null };
   job = opened;
   try {
-    const status = await service.getStatus(id);
+    if (!/^[\w-]+$/.test(id)) throw new service.ServiceError(NO_ADDRESS, 404);
+    const [status, { sentences, last_event }] = await Promise.all([service.getStatus(id), service.getSentences(id)]);
     if (job !== opened) return; // the user has gone elsewhere meanwhile
+    remember(id);
+    opened.feed.after = last_event;
     view.clear(status.source_language, status.target_language);
     const [source, target] = element("document").querySelectorAll(".heads span");
     source.textContent = nameLanguage(status.source_language);
     target.textContent = nameLanguage(status.target_language);
     element("document").hidden = false;
+    sentences.forEach((each) => view.put(each)); // the source can be read before it is translated
     showStatus(status);
     element("name").focus();
     await listen();
   } catch (error) {
-    if (job === opened && !opened.status) element("start").hidden = false;
+    if (error.status === 404) forget(id);
+    if (job === opened && !opened.status) {
+      element("start").hidden = false;
+      myDocuments.show().catch(report);
+    }
     throw error;
   }
 }
@@ -161,14 +203,24 @@ async function listen() {
   for await (const event of service.follow(job.feed, job.controller.signal)) {
     if (job !== followed) return;
     element("state").classList.toggle("lost", event.name === "lost");
-    if (event.name === "sentence") view.put(event.data);
+    if (event.name === "sentence") showSentence(event.data);
     else if (event.name === "progress") showProgress(event.data);
     else if (event.name === "done") showStatus(event.data);
     else if (event.name === "lost") element("state").textContent = "The server does not answer. Trying again…";
   }
 }
 
-function showProgress({ finished, sentences }) {
+async function showSentence(data) {
+  view.put(data);
+  panel.update(data.number);
+  if (!job.isUndone) return;
+  job.isUndone = false;
+  await view.drawing;
+  view.focus(data.number); // where something was undone
+}
+
+function showProgress({ finished, sentences, changes }) {
+  element("undo").disabled = !changes;
   const { status } = job.status;
   showStatus({ ...job.status, finished, sentences, status: status === "queued" && finished ? "running" : status });
 }
@@ -186,13 +238,11 @@ function showStatus(status) {
   const progress = element("progress");
   progress.classList.toggle("idle", !running);
   if (status.sentences) Object.assign(progress, { max: status.sentences, value: status.finished });
-  element("waiting").hidden = !running;
-  element("waiting").textContent = `The ${status.finished ? "next" : "first"} sentences come in a moment…`;
-  element("cancel").hidden = !running;
-  if (running) {
-    element("delete").hidden = true;
-    element("download").inert = true;
-  }
+  element("stop").hidden = !running;
+  element("resume").hidden = running || status.status === "done" || status.finished === status.sentences;
+  const isDelivered = !running && status.status !== "failed";
+  element("download").inert = element("copy").disabled = !isDelivered;
+  if (running) element("delete").hidden = true;
   if (!running) showEnd(status, wasRunning);
   else if (Date.now() - announced > BETWEEN_ANNOUNCEMENTS) announce(element("state").textContent);
 }
@@ -203,12 +253,19 @@ async function showEnd(status, wasRunning) {
   await view.drawing;
   if (job !== ended || isRunning()) return;
   view.endStale();
-  const marked = view.countMarked();
-  element("next-mark").hidden = !marked;
+  const marked = view.count("marked");
   element("delete").hidden = false;
-  element("download").inert = status.status !== "done";
   if (marked) element("state").textContent = `${describeState(status)} · ${count.format(marked)} marked to look at`;
   if (wasRunning) announce(element("state").textContent);
+}
+
+/** Show how many sentences are in each state. */
+function showCounts() {
+  const options = Object.entries(STATES).map(([filter, name]) => {
+    return new Option(`${name} (${count.format(view.count(filter))})`, filter, false, filter === view.filter);
+  });
+  element("filter").replaceChildren(...options);
+  element("next-mark").hidden = !view.count("marked");
 }
 
 const percent = (status) => Math.floor((100 * status.finished) / status.sentences);
@@ -222,13 +279,14 @@ function describeState(status) {
   if (status.status === "queued") return "Waiting for its turn";
   if (status.status === "running") return sentences ? amount + describeRest(status) : "Reading the document";
   if (status.status === "failed") return `Failed after ${amount}`;
-  if (status.status === "cancelled") return `Cancelled after ${amount}`;
+  if (status.status === "cancelled") return `Stopped after ${amount}`;
   const kept = status.expires ? ` · kept until ${times.format(new Date(status.expires))}` : "";
   return `${sentences ? all : NO_TEXT}${left}${kept}`;
 }
 
 /** Return the time that is left, by the speed since the page began to listen. */
-function describeRest({ finished, sentences }) {
+function describeRest({ id, finished, sentences }) {
+  if (job?.status.id !== id) return "";
   job.begun ??= { time: Date.now(), finished };
   const seconds = (Date.now() - job.begun.time) / 1000;
   const speed = (finished - job.begun.finished) / seconds;
@@ -242,35 +300,66 @@ function readsContext() {
   return models.find((each) => each.name === job.status.model)?.reads_context !== false;
 }
 
-async function sendEdit(number, target, retranslate) {
-  const edited = job;
-  const status = await service.editSentence(job.feed.id, number, target, retranslate);
-  if (job !== edited) return;
-  view.put({ ...view.sentences[number].data, target, edited: true });
-  if (retranslate) view.markStale(number);
+/** Send a change of the open document, and follow what it causes. Return whether the document is still open. */
+async function change(request, message) {
+  const changed = job;
+  const status = await request;
+  if (job !== changed) return false;
   job.begun = null;
   showStatus(status);
-  announce(retranslate ? "Kept. What follows is translated again." : "Kept.");
+  announce(message);
   listen().catch(report);
+  return true;
 }
 
-async function cancel() {
-  const { id } = job.feed;
-  await service.cancelDocument(id);
-  showStatus(await service.getStatus(id));
+async function sendEdit(number, target, retranslate) {
+  const request = service.editSentence(job.feed.id, number, target, retranslate);
+  if (!(await change(request, retranslate ? "Kept. What follows is translated again." : "Kept."))) return;
+  view.put({ ...view.sentences[number].data, target, edited: true, confirmed: false });
+  if (retranslate) view.markStale(number);
 }
 
-async function remove() {
-  if (!confirm("Delete this document and its translation from the server?")) return;
-  await service.removeDocument(job.feed.id);
-  panel.drafts.delete(job.feed.id);
-  location.hash = "";
+/** Confirm a sentence and go on to the next open one, or take the confirmation back. */
+function confirmSentence({ number, confirmed }) {
+  return attempt(async () => {
+    const request = service.confirmSentence(job.feed.id, number, !confirmed);
+    const isOpen = await change(request, confirmed ? "No longer confirmed." : "Confirmed.");
+    if (isOpen && !confirmed) go(view.next(number, "open"));
+  });
+}
+
+function restoreSentence({ number }) {
+  const request = () => service.restoreSentence(job.feed.id, number);
+  return attempt(() => change(request(), "The sentence has the machine's version again."));
+}
+
+async function undo() {
+  job.isUndone = true;
+  await change(service.undoChange(job.feed.id), "The last change was undone.");
+}
+
+async function stop() {
+  const stopped = job;
+  const status = await service.stopDocument(job.feed.id);
+  if (job === stopped) showStatus(status);
+}
+
+/** Delete a document. Return whether the user meant it. */
+async function remove(id) {
+  if (!confirm("Delete this document and its translation from the server?")) return false;
+  await service.removeDocument(id);
+  forget(id);
   announce("The document was deleted from the server.");
+  return true;
 }
 
 async function copy() {
-  if (navigator.clipboard) await navigator.clipboard.writeText(view.text());
-  else copyBySelection(view.text()); // browsers give the clipboard to https and localhost only
+  const hasLayout = ["text", "markdown"].includes(job.status.format); // then the file is what is pasted elsewhere
+  const text = service.getText(job.feed.id, hasLayout ? "original" : "txt");
+  if (navigator.clipboard) {
+    const data = text.then((each) => new Blob([each], { type: "text/plain" })); // Safari waits for no answer before
+    await Promise.all([text, navigator.clipboard.write([new ClipboardItem({ "text/plain": data })])]);
+  } else copyBySelection(await text); // browsers give the clipboard to https and localhost only
   element("copy").textContent = "Copied";
   announce("The translation was copied.");
   setTimeout(() => (element("copy").textContent = "Copy"), 2_000);
@@ -296,18 +385,36 @@ function askForKey(refused) {
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(field.value.trim()), { once: true }));
 }
 
-const openSentence = (number) => job && view.sentences[number] && panel.open(job.feed.id, number);
+function showHelp() {
+  element("forget-key").hidden = !service.readKey();
+  element("help").showModal();
+}
+
+const openSentence = (number) => job && view.sentences[number]?.data.target && panel.open(job.feed.id, number);
+
+/** Lead to a sentence; the open panel goes along. */
+function go(number) {
+  view.focus(number);
+  if (panel.isOpen) openSentence(number);
+}
 
 function listenToButtons() {
   const on = (id, type, action) => element(id).addEventListener(type, (event) => attempt(() => action(event)));
   on("start", "submit", startJob);
   on("file", "change", () => chooseFile(element("file").files[0]));
   on("chosen", "click", (event) => event.target.matches("button") && chooseFile(null));
-  on("cancel", "click", cancel);
-  on("delete", "click", remove);
+  on("text", "input", showCount);
+  on("stop", "click", stop);
+  on("resume", "click", () => change(service.resumeDocument(job.feed.id), "The translation goes on."));
+  on("undo", "click", undo);
+  on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
+  on("filter", "change", () => view.applyFilter(element("filter").value));
+  on("forget-key", "click", service.forgetKey);
+  on("letters", "change", () => localStorage.setItem("docmt-letters", element("letters").checked ? "on" : "off"));
   on("copy", "click", copy);
-  on("next-mark", "click", () => view.focus(view.nextMarked(view.current)));
-  on("help-button", "click", () => element("help").showModal());
+  on("next-open", "click", () => go(view.next(view.current, "open")));
+  on("next-mark", "click", () => go(view.next(view.current, "marked")));
+  on("help-button", "click", showHelp);
   on("text-pairs", "click", (event) => {
     const number = view.numberAt(event.target);
     if (number < 0 || !getSelection().isCollapsed) return; // selecting text to copy it is no click
@@ -325,14 +432,16 @@ function listenToButtons() {
   element("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("start").requestSubmit();
   });
-  addEventListener("beforeunload", (event) => panel.hasDrafts && event.preventDefault());
   addEventListener("hashchange", () => attempt(showAddress));
 }
 
 service.onKeyNeeded(askForKey);
 listenToButtons();
 listenToDrops();
-listenToKeys({ view, panel, openSentence, showHelp: () => element("help").showModal() });
+const hasLetters = () => localStorage.getItem("docmt-letters") !== "off";
+element("letters").checked = hasLetters();
+view.onDrawn = showCounts;
+listenToKeys({ view, panel, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters });
 attempt(async () => {
   const filled = fillModels(); // asks for a key, if one is needed, before anything else is tried
   await Promise.all([filled, showAddress()]);

@@ -5,11 +5,21 @@ import { judge } from "./doubts.js";
 const DRAWN_AT_ONCE = 200; // sentences in an animation frame
 const WITHOUT_SPACES = ["zh", "ja", "th", "lo", "km", "my"];
 
+const isMarked = ({ data, reasons }) => reasons.length > 0 && !data.confirmed;
+
+/** The states of a sentence, and marked ones, as functions of a pair. */
+export const FILTERS = {
+  all: () => true,
+  open: ({ data }) => !data.edited && !data.confirmed,
+  edited: ({ data }) => data.edited && !data.confirmed,
+  confirmed: ({ data }) => data.confirmed,
+  marked: isMarked,
+};
+
 export class DocumentView {
-  /** root: the element of the paragraphs; reason: the tooltip. */
-  constructor(root, reason) {
-    this.root = root;
-    this.reason = reason;
+  /** root: the element of the paragraphs; reason: the tooltip; hasDraft: function of the number of a sentence. */
+  constructor(root, reason, hasDraft) {
+    Object.assign(this, { root, reason, hasDraft, filter: "all" });
     this.drawing = null; // a promise while sentences are drawn
     // One listener for all sentences: a document may have thousands.
     root.addEventListener("mouseover", (event) => this.hover(event));
@@ -39,6 +49,8 @@ export class DocumentView {
   async drawAll() {
     do await nextFrame();
     while (this.drawBatch());
+    this.applyFilter();
+    this.onDrawn?.();
   }
 
   /** Draw sentences up to one whose predecessor is not there yet: an edited one comes after those that follow it. */
@@ -68,7 +80,13 @@ export class DocumentView {
       this.paragraph[side].append(element);
       pair[side] = element;
     }
+    // In the accessibility tree: the source is named with its translation, and the translation described by its source.
+    const ids = [`source-${data.number}`, `target-${data.number}`];
+    [pair.source.id, pair.target.id] = ids;
+    pair.source.setAttribute("role", "note");
+    pair.source.setAttribute("aria-labelledby", ids.join(" "));
     pair.target.setAttribute("role", "button");
+    pair.target.setAttribute("aria-describedby", ids[0]);
     pair.target.tabIndex = data.number === this.current ? 0 : -1;
     this.sentences[data.number] = pair;
   }
@@ -90,21 +108,26 @@ export class DocumentView {
     const pair = this.sentences[data.number];
     for (const side of ["source", "target"]) {
       // A sentence whose words are aligned now keeps them if only its marks change.
-      if (pair.data?.[side] !== data[side]) pair[side].textContent = data[side] || "(not translated)";
+      const empty = data.target === null ? "…" : "(not translated)";
+      if (!pair.data || pair.data[side] !== data[side]) pair[side].textContent = data[side] || empty;
       pair[side].classList.add("sentence");
     }
     pair.data = data;
     const { doubts, faults } = judge(data);
-    const marks = { edited: data.edited, failed: !data.target, doubtful: doubts.length, faulty: faults.length };
-    for (const [name, holds] of Object.entries(marks)) pair.target.classList.toggle(name, Boolean(holds));
-    pair.target.classList.remove("stale");
     pair.reasons = [...faults, ...doubts];
+    const { edited, confirmed } = data;
+    const draft = this.hasDraft(data.number);
+    const marks = { edited, confirmed, draft, pending: data.target === null, failed: data.target === "", stale: false };
+    Object.assign(marks, { doubtful: doubts.length && !confirmed, faulty: faults.length && !confirmed });
+    for (const [name, holds] of Object.entries(marks)) pair.target.classList.toggle(name, Boolean(holds));
     if (data.number === this.lit) this.light(data.number);
   }
 
   /** Dim the sentences after a number, which are being translated again. */
   markStale(number) {
-    for (const pair of this.sentences.slice(number + 1)) pair.target.classList.toggle("stale", !pair.data.edited);
+    for (const pair of this.sentences.slice(number + 1)) {
+      pair.target.classList.toggle("stale", pair.data.target !== null && !pair.data.edited && !pair.data.confirmed);
+    }
   }
 
   endStale() {
@@ -126,7 +149,7 @@ export class DocumentView {
 
   /** Light a sentence and its partner, and show why it is marked. -1: none. */
   light(number) {
-    this.sentences[this.lit]?.target.removeAttribute("aria-describedby");
+    this.sentences[this.lit]?.target.setAttribute("aria-describedby", `source-${this.lit}`);
     for (const side of ["source", "target"]) {
       this.sentences[this.lit]?.[side].classList.remove("lit");
       this.sentences[number]?.[side].classList.add("lit");
@@ -136,7 +159,7 @@ export class DocumentView {
     this.reason.textContent = reasons.join("\n");
     this.reason.hidden = !reasons.length || target.classList.contains("chosen"); // of the chosen one the panel has them
     if (!reasons.length) return;
-    target.setAttribute("aria-describedby", this.reason.id);
+    target.setAttribute("aria-describedby", `source-${number} ${this.reason.id}`);
     this.placeReason(target);
   }
 
@@ -153,27 +176,42 @@ export class DocumentView {
 
   /** Light the sentence that has the focus. The Tab key reaches only this one: else it had a thousand stops. */
   enter(number) {
+    if (number < 0) return; // the panel may stand among the paragraphs
     if (this.sentences[this.current]) this.sentences[this.current].target.tabIndex = -1;
     this.current = number;
     this.sentences[number].target.tabIndex = 0;
     this.light(number);
   }
 
-  /** Return the number of the next sentence with a reason, from the start again after the last, or -1. */
-  nextMarked(number) {
-    const marked = this.sentences.filter((pair) => pair.reasons.length).map((pair) => pair.data.number);
-    return marked.find((each) => each > number) ?? marked[0] ?? -1;
+  /** Return the number of the next sentence that a filter lets through, from the start again after the last, or -1. */
+  next(number, filter) {
+    const isWanted = ({ data, reasons }) => data.target !== null && FILTERS[filter]({ data, reasons });
+    const wanted = this.sentences.filter(isWanted).map((pair) => pair.data.number);
+    return wanted.find((each) => each > number) ?? wanted[0] ?? -1;
   }
 
-  countMarked() {
-    return this.sentences.filter((pair) => pair.reasons.length).length;
+  /** Return the number of the next (step 1) or previous (-1) sentence that is shown, or the same one at the end. */
+  neighbour(number, step) {
+    let other = number + step;
+    while (this.sentences[other] && !FILTERS[this.filter](this.sentences[other])) other += step;
+    return this.sentences[other] ? other : number;
   }
 
-  /** Return the translation, a line a paragraph. */
-  text() {
-    const textOf = (node) => (node.dataset ? this.sentences[this.numberAt(node)].data.target : node.textContent);
-    const paragraphs = [...this.root.querySelectorAll("p.target")];
-    return paragraphs.map((paragraph) => [...paragraph.childNodes].map(textOf).join("")).join("\n");
+  count(filter) {
+    return this.sentences.filter(FILTERS[filter]).length;
+  }
+
+  /** Hide paragraphs without a sentence that the filter lets through, and dim the others of those that stay. */
+  applyFilter(filter = this.filter) {
+    if (filter === "all" && this.filter === "all") return;
+    this.filter = filter;
+    const kept = new Set();
+    for (const pair of this.sentences) {
+      const isKept = FILTERS[filter](pair);
+      for (const side of ["source", "target"]) pair[side].classList.toggle("aside", !isKept);
+      if (isKept) kept.add(pair.target.closest(".paragraph"));
+    }
+    for (const paragraph of this.root.querySelectorAll(".paragraph")) paragraph.hidden = !kept.has(paragraph);
   }
 }
 

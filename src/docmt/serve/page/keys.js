@@ -1,18 +1,16 @@
 // The keyboard: one table of keys for the document, valid wherever no text is being written.
 
-/** showHelp: function; openSentence: function of the number of a sentence. */
-export function listenToKeys({ view, panel, openSentence, showHelp }) {
+/**
+ * go: function that leads to a sentence; openSentence: function of its number; undo, showHelp: functions;
+ * hasLetters: function that returns whether single letters are keys.
+ */
+export function listenToKeys({ view, panel, go, openSentence, undo, showHelp, hasLetters }) {
   const move = (step) => {
     const isInText = view.root.contains(document.activeElement) || panel.isOpen;
-    const number = isInText ? Math.max(0, Math.min(view.current + step, view.sentences.length - 1)) : view.current;
-    go(number);
-  };
-  const go = (number) => {
-    view.focus(number);
-    if (panel.isOpen) openSentence(number); // the panel goes along
+    go(isInText ? view.neighbour(view.current, step) : view.current);
   };
   const withPanel = async (action) => {
-    if (!view.sentences[view.current]) return;
+    if (!view.sentences[view.current]?.data.target) return;
     const aligned = openSentence(view.current);
     action();
     await aligned;
@@ -20,7 +18,9 @@ export function listenToKeys({ view, panel, openSentence, showHelp }) {
   const keys = {
     j: () => move(1),
     k: () => move(-1),
-    n: () => go(view.nextMarked(view.current)),
+    n: () => go(view.next(view.current, "marked")),
+    o: () => go(view.next(view.current, "open")),
+    c: () => withPanel(panel.actions.confirm),
     a: () => withPanel(() => panel.showAlternatives()),
     e: () => withPanel(() => panel.startEdit()),
     "?": showHelp,
@@ -35,11 +35,16 @@ export function listenToKeys({ view, panel, openSentence, showHelp }) {
   };
   document.addEventListener("keydown", (event) => {
     const { key, target } = event;
-    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.altKey || document.querySelector("dialog[open]")) return;
     if (key === "Escape") return escape(panel);
     if (target.matches("input, textarea, select")) return;
+    if (event.ctrlKey || event.metaKey) {
+      if (key !== "z" || event.shiftKey || !view.sentences.length) return;
+      event.preventDefault(); // the browser would undo what was typed in a field that is closed
+      return undo();
+    }
     const onSentence = view.numberAt(target) >= 0;
-    const action = (onSentence ? keysOnSentence[key] : moveAmongChoices(target, key)) ?? keys[key];
+    const action = (onSentence ? keysOnSentence[key] : moveAmongChoices(target, key)) ?? (hasLetters() ? keys[key] : null);
     if (!action || (!view.sentences.length && key !== "?")) return;
     event.preventDefault();
     action();

@@ -1,16 +1,16 @@
 // The panel of the chosen sentence: reasons, aligned words, alternatives and the editor.
 
 import * as service from "./service.js";
+import { findDraft, keepDraft } from "./drafts.js";
 import { lightGroup, showWords } from "./word_links.js";
 
 export class SentencePanel {
   /**
-   * edit: async function (number, target, retranslate); readsContext: function that returns whether the model of the
-   * document does; report: function that shows an error.
+   * edit: async function (number, target, retranslate); confirm and restore: functions of the sentence; readsContext:
+   * function that returns whether the model of the document does; report: function that shows an error.
    */
-  constructor(root, view, { edit, readsContext, report }) {
+  constructor(root, view, { edit, confirm, restore, readsContext, report }) {
     Object.assign(this, { root, view, edit, readsContext, report, id: "", number: -1, groups: 0, group: -1 });
-    this.drafts = new Map(); // by document, then by sentence: texts that were written and not kept yet
     this.title = root.querySelector("h2");
     this.reasons = root.querySelector(".reasons");
     this.hint = root.querySelector(".words-hint");
@@ -20,8 +20,10 @@ export class SentencePanel {
     this.actions = {
       alternatives: () => this.showAlternatives(),
       edit: () => this.startEdit(),
+      confirm: () => confirm(this.pair.data),
+      restore: () => restore(this.pair.data),
       close: () => this.close(),
-      leave: () => this.leave(),
+      discard: () => this.discard(),
     };
     root.addEventListener("click", (event) => this.click(event));
     this.form.addEventListener("submit", (event) => this.submit(event));
@@ -41,25 +43,19 @@ export class SentencePanel {
   }
 
   get draft() {
-    return this.drafts.get(this.id)?.get(this.number);
-  }
-
-  get hasDrafts() {
-    return this.drafts.size > 0;
+    return findDraft(this.id, this.number);
   }
 
   /** Remember what was written, unless it is the present translation. */
   noteDraft() {
-    if (this.field.value === this.pair.data.target) return this.dropDraft(this.number);
-    if (!this.drafts.has(this.id)) this.drafts.set(this.id, new Map());
-    this.drafts.get(this.id).set(this.number, this.field.value);
-    this.pair.target.classList.add("draft");
+    if (this.form.hidden || !this.isOpen) return; // the browser undoes what was typed, after the editor was closed
+    const isChanged = this.field.value !== this.pair.data.target;
+    keepDraft(this.id, this.number, isChanged ? this.field.value : undefined);
+    this.pair.target.classList.toggle("draft", isChanged);
   }
 
   dropDraft(number) {
-    const drafts = this.drafts.get(this.id);
-    drafts?.delete(number);
-    if (!drafts?.size) this.drafts.delete(this.id);
+    keepDraft(this.id, number);
     this.view.sentences[number]?.target.classList.remove("draft");
   }
 
@@ -68,6 +64,10 @@ export class SentencePanel {
     if (this.isOpen && this.number === number) return;
     this.restore();
     Object.assign(this, { id, number });
+    // On a small or much enlarged page the panel would hide the sentence: it stands below its paragraph there.
+    const isSmall = matchMedia("(max-height: 30rem), (max-width: 46rem)").matches;
+    if (isSmall) this.pair.target.closest(".paragraph").after(this.root);
+    else document.body.append(this.root);
     this.root.hidden = false;
     document.documentElement.classList.add("panel-open");
     this.refresh();
@@ -77,7 +77,10 @@ export class SentencePanel {
   /** Show the sentence as it now is. */
   refresh() {
     const { data, reasons, source, target } = this.pair;
-    this.title.textContent = `Sentence ${this.number + 1}${data.edited ? ", edited" : ""}`;
+    const states = [data.edited && "edited", data.confirmed && "confirmed"].filter(Boolean);
+    this.title.textContent = [`Sentence ${this.number + 1}`, ...states].join(", ");
+    this.root.querySelector("[data-do=confirm] span").textContent = data.confirmed ? "Not confirmed" : "Confirm";
+    this.root.querySelector("[data-do=restore]").hidden = !data.edited;
     this.reasons.replaceChildren(...reasons.map((reason) => makeElement("li", reason)));
     this.choices.replaceChildren();
     this.form.hidden = true;
@@ -85,6 +88,14 @@ export class SentencePanel {
     for (const element of [source, target]) element.classList.add("chosen");
     target.setAttribute("aria-expanded", "true");
     if (this.draft !== undefined) this.showEditor(this.draft);
+  }
+
+  /** Show a sentence as it has become, if it is open and the user does not write. */
+  async update(number) {
+    await this.view.drawing;
+    if (!this.isOpen || this.number !== number || !this.form.hidden) return;
+    this.refresh();
+    await this.align();
   }
 
   async align() {
@@ -194,10 +205,15 @@ export class SentencePanel {
     }
   }
 
-  /** Leave the editor, without its draft, or the alternatives; close the panel if neither is open. */
+  /** Leave the editor without its draft. */
+  discard() {
+    this.dropDraft(this.number);
+    this.leave();
+  }
+
+  /** Leave the editor, whose draft stays, or the alternatives; close the panel if neither is open. */
   leave() {
     if (this.form.hidden && !this.choices.childElementCount) return this.close();
-    if (!this.form.hidden) this.dropDraft(this.number);
     this.form.hidden = true;
     this.choices.replaceChildren();
     this.view.focus(this.number);
@@ -219,7 +235,7 @@ export class SentencePanel {
     this.groups = 0;
     if (!pair) return;
     pair.source.textContent = pair.data.source;
-    if (pair.data.target) pair.target.textContent = pair.data.target;
+    pair.target.textContent = pair.data.target || pair.target.textContent;
     for (const element of [pair.source, pair.target]) element.classList.remove("chosen");
     pair.target.removeAttribute("aria-expanded");
   }

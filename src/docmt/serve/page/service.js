@@ -1,6 +1,7 @@
 // Requests to the server: JSON, uploads, downloads and the stream of events. Only this module knows addresses and keys.
 
 const KEY = "docmt-key";
+const KEY_KEPT = 12 * 3_600_000; // milliseconds: a working day, in all tabs
 const SILENCE = 30_000; // milliseconds without a byte after which a stream counts as held back by a proxy
 const LONGEST_PAUSE = 8_000;
 
@@ -11,6 +12,13 @@ export class ServiceError extends Error {
   }
 }
 
+export function readKey() {
+  const { key, until } = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+  return until > Date.now() ? key : null;
+}
+
+export const forgetKey = () => localStorage.removeItem(KEY);
+
 let askForKey = async () => "";
 let asking = null; // requests that are refused together ask one question
 
@@ -20,15 +28,15 @@ export function onKeyNeeded(ask) {
 }
 
 async function renewKey(refused) {
-  if (sessionStorage.getItem(KEY) !== refused) return; // another request has asked meanwhile
+  if (readKey() !== refused) return; // another request, or another tab, has asked meanwhile
   asking ??= askForKey(refused !== null).finally(() => (asking = null));
-  sessionStorage.setItem(KEY, await asking);
+  localStorage.setItem(KEY, JSON.stringify({ key: await asking, until: Date.now() + KEY_KEPT }));
 }
 
 /** Return the response, asking for a key as often as needed. Addresses are relative: a proxy may add a prefix. */
 async function request(path, options = {}) {
   for (;;) {
-    const key = sessionStorage.getItem(KEY);
+    const key = readKey();
     const headers = { ...options.headers, ...(key && { Authorization: `Bearer ${key}` }) };
     let response;
     try {
@@ -57,13 +65,26 @@ async function json(path, method = "GET", body = undefined) {
 const address = (id, rest = "") => `v1/documents/${encodeURIComponent(id)}${rest}`;
 
 export const listModels = async () => (await json("v1/models")).models;
+export const listDocuments = async () => (await json("v1/documents")).documents;
 export const getStatus = (id) => json(address(id));
-export const removeDocument = (id) => request(address(id), { method: "DELETE" });
+export const getSentences = (id) => json(address(id, "/sentences")); // {sentences, last_event}
+export const getText = async (id, format) => (await request(address(id, `/result?format=${format}`))).text();
 // The document may have come to its end meanwhile: then it stays.
-export const cancelDocument = (id) => request(address(id, "?keep=true"), { method: "DELETE" });
-export const createFromText = (text, model) => json("v1/documents", "POST", { text, model });
+export const stopDocument = (id) => json(address(id, "?keep=true"), "DELETE");
+
+export async function removeDocument(id) {
+  await stopDocument(id);
+  await request(address(id), { method: "DELETE" });
+}
+
+export const resumeDocument = (id) => json(address(id, "/resume"), "POST");
+export const createFromText = (text, model, name) => json("v1/documents", "POST", { text, model, name });
 export const editSentence = (id, number, target, retranslate) =>
   json(address(id, `/sentences/${number}`), "POST", { target, retranslate });
+export const confirmSentence = (id, number, confirmed) =>
+  json(address(id, `/sentences/${number}`), "POST", { confirmed });
+export const restoreSentence = (id, number) => json(address(id, `/sentences/${number}`), "DELETE");
+export const undoChange = (id) => json(address(id, "/undo"), "POST");
 export const listAlternatives = async (id, number, count = 5) =>
   (await json(address(id, `/sentences/${number}/alternatives?count=${count}`))).alternatives;
 export const getAlignment = async (id, number) => (await json(address(id, `/sentences/${number}/alignment`))).alignment;
@@ -175,7 +196,7 @@ function parseEvent(block) {
 
 async function pollOnce(id) {
   const status = await getStatus(id);
-  const { sentences } = await json(address(id, "/sentences"));
+  const { sentences } = await getSentences(id);
   const events = sentences.map((data) => ({ id: 0, name: "sentence", data }));
   const ended = !["queued", "running"].includes(status.status);
   return [...events, { id: 0, name: ended ? "done" : "progress", data: status }];
