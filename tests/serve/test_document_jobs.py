@@ -12,7 +12,7 @@ from fake_engine import FakeEngine
 
 from docmt.cli.commands import serve
 from docmt.core.errors import DocmtError
-from docmt.serve import job_journal
+from docmt.serve import document_jobs, job_journal
 from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, DocumentOptions, JobConfig, NoSuchDocument
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal

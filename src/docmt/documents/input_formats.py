@@ -159,7 +159,7 @@ _TEXT_LOOKS = (
     ("html", r"</[A-Za-z][\w:.-]*>|<(?:[abipu]|body|br|div|h\d|img|li|[ou]l|span|table|t[dhr])(?=[\s/>])[^<>]*>", 2),
     ("json", r'\A\s*[{\[]\s*(["{\[]|$)', 1),
     ("reStructuredText", r"^\.\. (?:\|.+\| )?[\w-]+::|:\w+:`[^`]", 1),
-    ("markdown", r"^#{1,6} \S|^(?:```|~~~)|\[[^\[\]]+\]\([^()\s]+\)", 2),
+    ("markdown", r"^#{1,6} \S|^(?:```|~~~)|\[[^\[\]]+\]\([^()\s]+\)", 3),
     ("LaTeX", r"\\(?:documentclass|usepackage|begin|section|item|chapter|[a-z]+\{)\b", 2),
     ("wiki markup", r"^==+ .* ==+$|\[\[[^\[\]]+\]\]|'''", 2),
     ("YAML", r"^\s*(?:- )?[a-z_][\w.-]*:(?: .*)?$", 3),
