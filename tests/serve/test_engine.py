@@ -641,6 +641,25 @@ def test_short_texts_and_alignments_interrupt_a_document(models, monkeypatch):
     assert targets(book) == [sentence.target for sentence in whole]
 
 
+def test_no_text_interrupts_whose_model_would_unload_that_of_the_turn(models, monkeypatch):
+    """Both would be in memory then; it waits for the end of the turn."""
+    steps = Steps(monkeypatch, "book")
+
+    async def translate(engine):
+        book = asyncio.ensure_future(engine.submit("group", BOOK, lane="jobs").result())
+        await steps.wait()
+        other = asyncio.ensure_future(engine.submit("sentence", SHORT).result())
+        await asyncio.sleep(0.1)
+        assert not other.done() and list(engine._pool._loaded) == ["group"]
+        steps.go_on.set()
+        return targets(await book), targets(await other)
+
+    with running(models["group"], models["sentence"], max_memory_mb=1) as engine:
+        engine._pool._max_bytes = 2 * min(estimate_bytes(models[name], "float32") for name in ("group", "sentence")) - 1
+        book, other = asyncio.run(translate(engine))
+    assert (len(book), len(other)) == (2, 1)
+
+
 def test_a_text_that_takes_too_long_waits_for_others(models, monkeypatch):
     monkeypatch.setattr(engine_module, "_SHORT_TURN_SECONDS", 0.01)
     monkeypatch.setattr(engine_module, "_LONG_TURN_SECONDS", 0.01)

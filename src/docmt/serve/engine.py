@@ -374,9 +374,11 @@ class Engine:
             raise _Interrupted
 
     def _has_short_texts(self) -> bool:
-        """Return whether short texts or calls wait, and may still be translated."""
+        """Return whether short texts or calls wait that may be translated, without unloading the model of the turn."""
         with self._condition:
-            return self._stopped_at is None and bool(self._calls or self._queue.list_waiting(LANES[:1]))
+            if self._stopped_at is not None or self._calls:
+                return self._stopped_at is None
+            return (model := self._queue.find_next("interactive")) is not None and self._pool.has_room(model)
 
     def _choose_turn_seconds(self, lane: Lane) -> float:
         """Return how long a turn should take."""

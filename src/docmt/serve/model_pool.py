@@ -135,6 +135,11 @@ class ModelPool:
         """Return whether a model is loaded."""
         return name in self._loaded
 
+    def has_room(self, name: str) -> bool:
+        """Return whether a model is loaded, or can be beside the loaded ones."""
+        loaded = sum(map(self._bytes, self._loaded))
+        return name in self._loaded or not self._max_bytes or loaded + self._bytes(name) <= self._max_bytes
+
     def load(self, name: str) -> Translator:
         """Return the translator of a model, and unload those used least recently that need too much memory with it.
 

@@ -147,6 +147,11 @@ class WorkQueue:
         self.drop_cancelled()
         return [lane for lane in lanes if self._lanes[lane]]
 
+    def find_next(self, lane: Lane) -> str | None:
+        """Return the model of the next turn of a lane, if anything waits."""
+        waiting = self._list_in_turn(lane)
+        return waiting[0].model if waiting else None
+
     def take(self, lane: Lane, budget: Callable[[str, Lane], int]) -> list[Work]:
         """Remove and return the works of the next turn of a lane, of one model and n_best; empty: nothing waits.
 

@@ -116,7 +116,7 @@ def parser() -> Parser[TranslateOptions]:
         "translate",
         TranslateOptions,
         __doc__,
-        common="output format bilingual report resume search.beam search.n_best batch_tokens input.layout "
+        common="output format fields protect bilingual report resume search.beam search.n_best input.layout "
         "input.join_lines device precision",
     )
 
