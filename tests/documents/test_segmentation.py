@@ -174,3 +174,12 @@ def test_interrupting_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_paths_are_not_cut(text):
     assert sentence_spans(text, "en") == [(0, len(text))]
+
+
+def test_clause_numbers_and_roman_numbers_are_marks():
+    text = (
+        "1.1 The Landlord pays.\n1.2. The Tenant pays.\ni. two beds\nIV. Part four\n3.5 million came.\nX. Smith came."
+    )
+    document = Document.from_text(text, language="en")
+    wanted = ["The Landlord pays.", "The Tenant pays.", "two beds", "Part four", "3.5 million came.", "X. Smith came."]
+    assert list(document.sentences) == wanted and document.text() == text
