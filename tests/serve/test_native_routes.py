@@ -443,3 +443,9 @@ def test_what_a_client_has_already_is_not_sent_again(client):
         assert (again.status_code, again.content) == (200, answer.content)
     client.post(f"/v1/documents/{id}/sentences/0", json={"target": "Un autre texte."})
     assert client.get(f"/v1/documents/{id}/result", headers={"if-none-match": tag}).status_code == 200
+
+
+@pytest.mark.parametrize(("path", "field"), [("/v1/translate", "contxt"), ("/v1/documents", "modell")])
+def test_a_misspelt_field_is_refused(client, path, field):
+    answer = client.post(path, json={"text": "It is cheap.", field: "x"})
+    assert answer.status_code == 400 and f"there is no field '{field}': send " in answer.json()["error"]

@@ -76,6 +76,12 @@ class RequestValues:
     fields: Mapping[str, Any]
     files: Mapping[str, UploadFile] = field(default_factory=dict)
 
+    def check_names(self, names: str) -> None:
+        """Raise RequestError for a field that is none of these names, such as a misspelt one."""
+        for name in self.fields:
+            if name not in names.split():
+                raise RequestError(f"there is no field {quote(name)}: send {', '.join(names.split())}")
+
     def text(self, name: str, default: str = "") -> str:
         """Return a text; `default` if it is missing or null. Raises RequestError for other values."""
         value = self.fields.get(name)

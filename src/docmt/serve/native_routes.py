@@ -49,6 +49,7 @@ async def translate(request: Request) -> Response:
     state = get_state(request)
     state.find_owner(request)
     values = await read_values(request, state.config.max_body_bytes)
+    values.check_names("text sentences source target model context context_targets alternatives alignments")
     has_sentences = values.is_list("sentences")
     if not has_sentences and values.fields.get("text") is None:
         raise RequestError("text is missing: send a text, or sentences as a list")
@@ -179,6 +180,7 @@ async def create_document(request: Request) -> Response:
     owner = state.find_owner(request)
     state.check_upload(request)
     values = await read_values(request, state.config.max_body_bytes)
+    values.check_names("file text format source target model fields context name")
     upload = values.files.get("file")
     format = values.choice("format", (*_TEXT_FORMATS, *FORMATS), "auto")
     text = values.text("text")
