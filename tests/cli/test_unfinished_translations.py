@@ -493,7 +493,7 @@ def test_killed_in_a_process_of_its_own(models, tmp_path):
 @pytest.mark.full
 def test_terminated(models, tmp_path):
     """A signal of the system ended it in silence."""
-    (tmp_path / "in.txt").write_text(TEXT * 8)
+    (tmp_path / "in.txt").write_text(LINES * 8)
     process = start("translate", models["group"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH)
     wait_for_lines(tmp_path / "out.partial", 4, process)
     process.send_signal(signal.SIGTERM)
