@@ -9,7 +9,7 @@ from test_translator import save
 
 import docmt
 from docmt.decoding.document_stream import DocumentStream, translate_next
-from docmt.decoding.long_sentences import complete_translations
+from docmt.decoding.second_search import complete_translations
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
 from docmt.documents import Document
 from docmt.documents.protected_text import Protection

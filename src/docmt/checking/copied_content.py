@@ -46,9 +46,8 @@ def _find_pieces(text: str, language: str) -> tuple[list[TextPiece], list[TextPi
     """Return the addresses of a text, and what else is protected in it, tags included."""
     pieces: tuple[list[TextPiece], list[TextPiece]] = [], []
     for span, kind, _ in find_protected(text, language):
-        if kind not in ("path", "date") and not (
-            kind == "sign" and text[slice(*span)].isascii()
-        ):  # no lines and leaders
+        is_layout = kind == "sign" and text[slice(*span)].isascii()  # lines and leaders
+        if kind not in ("path", "date") and not is_layout:
             pieces[kind != "address"].append(TextPiece(" ".join(text[slice(*span)].split()), span))
     return pieces
 

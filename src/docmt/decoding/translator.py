@@ -26,12 +26,13 @@ from docmt.decoding.alignment import align_documents, default_alignment_layer, l
 from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
-from docmt.decoding.long_sentences import align_pieces, complete_translations, cut_long_sentences
+from docmt.decoding.long_sentences import align_pieces, cut_long_sentences
 from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds
+from docmt.decoding.second_search import complete_translations
 from docmt.decoding.translation_results import (
     Hypothesis,
     PartialTranslation,
@@ -50,8 +51,7 @@ from docmt.documents.words import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
 from docmt.model.products import Precision, precision_context
-from docmt.text import Side
-from docmt.text.tokenizer import SIDES
+from docmt.text.tokenizer import SIDES, Side
 
 __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
 
@@ -174,7 +174,7 @@ class Translator:
         return self._complete(prepared, self._translate(prepared, copies))
 
     def _complete(self, sources: Sequence[PreparedDocument], made: Sequence[Translation]) -> list[Translation]:
-        """Return the translations of whole sentences; missing text is searched again."""
+        """Return the translations of whole sentences; missing text and numbers are searched again."""
         with hidden_progress():
             return complete_translations(self, sources, made, self._translate, self._align)
 

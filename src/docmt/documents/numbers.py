@@ -229,11 +229,9 @@ _SIGNS = {
     "£": r"pound|livre|pfund|libra|sterlin|esterlin|\bpond|£|\bGBP\b",
     "$": r"d[oó]l+ar|\$|\bUSD\b",
     "¥": r"¥|\byens?\b|\bJPY\b",
-    "USD": r"d[oó]l+ar|\$|\bUSD\b",
-    "EUR": r"eur[oó]|€|\bEUR\b",
-    "GBP": r"pound|livre|pfund|libra|sterlin|esterlin|\bpond|£|\bGBP\b",
     "CHF": r"fran[ckq]|\bCHF\b",
 }
+_SIGNS |= {"USD": _SIGNS["$"], "EUR": _SIGNS["€"], "GBP": _SIGNS["£"]}
 """Signs beside numbers, with the words that stand for them."""
 _GROUPED = re.compile(r"[.,]\s?\d{3}(?!\d)")
 """In a number whose separators may mean another value in another language."""
@@ -299,11 +297,12 @@ def _may_be_in_words(number: Number, text: str, language: str) -> bool:
     return word is None or re.search(rf"\b(?:{word})", text.lower()) is not None
 
 
-def repair_numbers(source: str, target: str, languages: tuple[str, str]) -> str:
+def repair_numbers(source: str, target: str, languages: tuple[str, str], copied: Sequence[str] = ()) -> str:
     """Return the translation with the numbers of the source that it spells wrongly, and with their lost signs.
 
     A number with groups of three digits is written as its language has it: 1,250 is 1 250 in French. languages: codes,
-    by which separators and the side of a sign are chosen.
+    by which separators and the side of a sign are chosen. copied: other numbers that the translation may have as the
+    source writes them.
     """
     if not any(map(str.isdecimal, source)):
         return target
@@ -313,21 +312,21 @@ def repair_numbers(source: str, target: str, languages: tuple[str, str]) -> str:
         free = (each for each in added if each.span not in replaced)
         match = next((each for each in free if is_similar(read_digits(number.text), read_digits(each.text))), None)
         if match is not None:
-            replaced[match.span] = write_number(number.text, languages)
+            replaced[match.span] = _write_number(number.text, languages)
     if languages[0][:2] in _SEPARATORS and languages[1][:2] in _SEPARATORS:
-        written = [*filter(_GROUPED.search, find_numbers(source)), *_AMOUNT.findall(source)]
+        written = [*copied, *filter(_GROUPED.search, find_numbers(source)), *_AMOUNT.findall(source)]
         by_key = {Number(each, (0, 0)).key: each for each in written}
         for found in _NUMBER.finditer(target):
             wanted = by_key.get(Number(found[0], found.span()).key)
             is_foreign = _GROUPED.search(found[0]) or found[0] == wanted
             if wanted and is_foreign and found.span() not in replaced:
-                replaced[found.span()] = write_number(wanted, languages)
+                replaced[found.span()] = _write_number(wanted, languages)
     for (start, end), text in sorted(replaced.items(), reverse=True):
         target = target[:start] + text + target[end:]
     return _restore_signs(source, target, languages)
 
 
-def write_number(number: str, languages: tuple[str, str]) -> str:
+def _write_number(number: str, languages: tuple[str, str]) -> str:
     """Return a number with the separators of the target language."""
     one, other = (_SEPARATORS.get(language[:2]) for language in languages)
     return number if one is None or other is None else number.translate(str.maketrans(one, other))

@@ -395,7 +395,7 @@ def _insert_item(target: str, place: int, source: str, item: Span) -> _Edit:
     return _Edit((place, place), f"{' ' * left}{source[start:end]}{' ' * right}", item)
 
 
-class _SpokenWords(NamedTuple):
+class _WordIndex(NamedTuple):
     """The words of a text without punctuation."""
 
     spans: list[Span]
@@ -405,13 +405,13 @@ class _SpokenWords(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _find_spoken_words(text: str) -> _SpokenWords:
+def _index_words(text: str) -> _WordIndex:
     """Return the words of a sentence, which each of its protected texts asks for."""
     spans, equal = [span for span in find_words(text) if text[span[0]].isalnum()], dict[str, list[int]]()
     for number, (start, end) in enumerate(spans):
         for key in filter(None, (text[start:end].casefold(), _read_number(text, start))):
             equal.setdefault(key, []).append(number)
-    return _SpokenWords(spans, [end for _, end in spans], equal)
+    return _WordIndex(spans, [end for _, end in spans], equal)
 
 
 def _read_number(text: str, start: int) -> str:
@@ -425,7 +425,7 @@ def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
 
     It stands beside the word that both sides have, or else after the same share of the words.
     """
-    (words, ends, _), (targets, _, equal) = _find_spoken_words(source), _find_spoken_words(target)
+    (words, ends, _), (targets, _, equal) = _index_words(source), _index_words(target)
     before = bisect_right(ends, offset)
     if not targets or not words or not before:
         return 0

@@ -1,0 +1,173 @@
+"""The second search: sentences whose translation lacks words, or loses or adds numbers, are translated again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from docmt.decoding.long_sentences import (
+    Align,
+    Key,
+    PieceTranslator,
+    Rows,
+    Translate,
+    cut_by_tokens,
+    join_whole,
+    make_translation,
+)
+from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
+from docmt.documents import Document
+from docmt.documents.numbers import find_number_faults, find_numbers, repair_numbers
+from docmt.documents.protected_text import Protection
+from docmt.documents.words import find_words, has_words
+
+_LEAST_WORDS, _LEAST_RUN = 10, 7
+"""Fewest words of a sentence that is checked, and of a run without links that counts as missing."""
+_DOUBTFUL = 1.0
+"""Target tokens for a source token below which the links of a sentence are read. These take time."""
+_SHORT = 1 / 3
+"""Target words for a source word below which text is missing whatever the links are."""
+
+
+def complete_translations(
+    translator: PieceTranslator,
+    sources: Sequence[PreparedDocument],
+    translations: Sequence[Translation],
+    translate: Translate,
+    align: Align,
+) -> list[Translation]:
+    """Return the translations of whole sentences from those of what the model read.
+
+    What seems to lack text is searched again once, in two pieces or more. The translation that lacks less is kept.
+    So is what lacks numbers, with these protected. Without protection the model is let alone.
+    """
+    rows = {
+        (document, number): [sentence]
+        for document, translation in enumerate(translations)
+        if translator.protection and translation.has_finite_scores
+        for number, sentence in enumerate(translation)
+    }
+    doubtful = {
+        (document, number): sentences
+        for (document, number), sentences in rows.items()
+        if _LEAST_WORDS <= len(sources[document].words[number]) > sentences[0].tokens / _DOUBTFUL
+    }
+    missing, changed = _count_missing(doubtful, align), dict[Key, Rows]()
+    if translator.search.implementation == "docmt" and not translator.search.sampling:
+        again = _search_in_pieces(translator, [(key, sources[key[0]]) for key in missing], translate)
+        counts = _count_missing(again, align)
+        changed = {key: pieces for key, pieces in again.items() if counts.get(key, 0) < missing[key]}
+        missing = {key: counts.get(key, 0) if key in changed else count for key, count in missing.items()}
+        joined = {
+            (document, number)
+            for document, translation in enumerate(translations)
+            for span in translation.miscounted
+            for number in range(*span)
+        }  # their translations are not those of single sentences
+        counted = {key: sentences for key, sentences in (rows | changed).items() if key not in joined}
+        with_numbers, lost = _search_numbers(translator, counted, translate)
+        changed, missing = changed | with_numbers, {**missing, **lost}
+    by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
+    for (document, number), sentences in changed.items():
+        by_document[document][0][number] = sentences
+    for (document, number), count in missing.items():
+        by_document[document][1].update([number] if count else [])
+    triples = zip(sources, translations, by_document, strict=True)
+    return [join_whole(translator.languages[1], source, made, *each) for source, made, each in triples]
+
+
+@dataclass(frozen=True)
+class _NumberFault:
+    """A sentence, or piece of one, that lost or invented numbers."""
+
+    key: Key
+    part: int
+    """number of the piece"""
+    sentence: TranslatedSentence
+    lost: Sequence[str]
+    invented: Sequence[str]
+
+    def protect(self, translator: PieceTranslator) -> Protection:
+        """Return the protection of its numbers, with the words that have them, like IPv4."""
+        numbers = map(re.escape, find_numbers(self.sentence.source) if self.invented else self.lost)
+        patterns = [rf"(?:[^\W\d_]+{number}[^\W\d_]*|(?<!\d){number}(?:bn|tn|[mkMK]\b)?)(?!\d)" for number in numbers]
+        known = translator.protection.patterns if translator.protection else ()
+        return Protection(translator.languages, [*patterns, *known])
+
+
+def _search_numbers(
+    translator: PieceTranslator, rows: Mapping[Key, Rows], translate: Translate
+) -> tuple[dict[Key, Rows], dict[Key, int]]:
+    """Return new translations of sentences that lost or invented numbers, and how many numbers still lack.
+
+    Each sentence is translated apart from its document, with its numbers protected.
+    """
+    languages = translator.languages
+    pieces = [(key, part, each) for key, sentences in rows.items() for part, each in enumerate(sentences)]
+    checked = [
+        _NumberFault(*piece, *find_number_faults(piece[2].source, piece[2].target, languages)) for piece in pieces
+    ]
+    faults = [fault for fault in checked if fault.lost or fault.invented]
+    protections = [fault.protect(translator) for fault in faults]
+    hidden = [each.hide(fault.sentence.source) for fault, each in zip(faults, protections, strict=True)]
+    found = translate([translator.prepare(Document.from_sentences([text])) for text in hidden]) if hidden else []
+    changed, missing = dict[Key, Rows](), dict[Key, int]()
+    for fault, protection, translation in zip(faults, protections, found, strict=True):
+        source, new, left = fault.sentence.source, translation.sentences[0], fault.lost
+        restored = protection.restore(new.target, source)
+        lost, invented = find_number_faults(source, restored, languages)
+        target = repair_numbers(source, restored, languages, fault.lost)
+        is_better = len(lost) <= len(left) and len(lost) + len(invented) < len(left) + len(fault.invented)
+        if len(translation) == 1 and translation.has_finite_scores and is_better:
+            # The tokens were found for another source: it is scored as a text, as pieces are.
+            whole = ((0, len(source)), (0, len(target)))
+            again = replace(new, source=source, target=target, pieces=(whole,))
+            changed.setdefault(fault.key, list(rows[fault.key]))[fault.part] = again
+            left = lost
+        if left:
+            missing[fault.key] = len(left)
+    return changed, missing
+
+
+def _search_in_pieces(
+    translator: PieceTranslator, wanted: Sequence[tuple[Key, PreparedDocument]], translate: Translate
+) -> dict[Key, Rows]:
+    """Return new translations of sentences in pieces, each apart from its document, where they can be cut."""
+    divided = {}
+    for key, source in wanted:
+        sentence, size = source.document.sentences[key[1]], len(source.words[key[1]])
+        pieces = [sentence[slice(*span)] for span in cut_by_tokens(translator, sentence, size * 2 // 3)]
+        if len(pieces) > 1:
+            divided[key] = translator.prepare(Document.from_sentences(pieces))
+    translations = translate(list(divided.values())) if divided else []
+    return {key: list(each.sentences) for key, each in zip(divided, translations, strict=True)}
+
+
+def _count_missing(rows: Mapping[Key, Rows], align: Align) -> dict[Key, int]:
+    """Return how many words of sentences seem not to be translated: a long run without links, or nearly all."""
+    texts = [make_translation(each) for each in rows.values()]
+    links = align(texts, [range(len(each)) for each in texts]) if texts else []
+    aligned = [each.with_links(by_number) for each, by_number in zip(texts, links, strict=True)]
+    counts = zip(rows, map(_find_missing, aligned), strict=True)
+    return {key: count for key, count in counts if count}
+
+
+def _find_missing(translation: Translation) -> int:
+    """Return the missing words of aligned pieces of a sentence."""
+    linked, size, words = list[bool](), 0, 0
+    for sentence in translation:
+        targets = {link.source for link in sentence.alignment or ()}
+        spans = [span for span in find_words(sentence.source) if has_words(sentence.source[slice(*span)])]
+        linked += [span in targets for span in spans]
+        size += sum(has_words(sentence.target[slice(*span)]) for span in find_words(sentence.target))
+    words = len(linked)
+    if words < _LEAST_WORDS:
+        return 0
+    if size < _SHORT * words:
+        return words - size
+    ends = [-1, *(number for number, each in enumerate(linked) if each), words]
+    run = max(end - start - 1 for start, end in pairwise(ends))
+    # Characters of scripts without spaces are words here, more than other languages have.
+    return run if run * min(1.0, size / max(words - run, 1)) >= _LEAST_RUN else 0
