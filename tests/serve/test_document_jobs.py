@@ -398,6 +398,23 @@ def test_a_document_that_ended_just_before_it_is_cancelled(tmp_path):
     asyncio.run(scenario())
 
 
+def kill_at_step(patch, left):
+    """Let the table and the journal be written so often, and then raise KeyboardInterrupt."""
+
+    def make(function):
+        def call(*arguments, **values):
+            nonlocal left
+            if left == 0:
+                raise KeyboardInterrupt
+            left -= 1
+            return function(*arguments, **values)
+
+        return call
+
+    patch.setattr(JobStore, "update", make(JobStore.update))
+    patch.setattr(JobJournal, "append", make(JobJournal.append))
+
+
 def test_a_server_that_is_killed_within_an_edit(tmp_path, monkeypatch):
     """Whatever was written before: what follows is translated again, or the edit is not there."""
 
@@ -407,27 +424,15 @@ def test_a_server_that_is_killed_within_an_edit(tmp_path, monkeypatch):
             id = (await create(jobs, tmp_path)).id
             await follow(jobs, id)
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-                count_down(patch, kill)
+                kill_at_step(patch, kill)
+                patch.setattr(
+                    asyncio, "create_task", lambda work: work.close() or asyncio.ensure_future(asyncio.sleep(0))
+                )
                 await jobs.edit(id, "", 0, "Mine.", True)
                 raise KeyboardInterrupt
         async with running(FakeEngine(), data) as jobs:
             assert (await follow(jobs, id))[-1].data["status"] == "done"
             return targets_of(jobs, id)
-
-    def count_down(patch, left):
-        def make(function):
-            def call(*arguments, **values):
-                nonlocal left
-                if left == 0:
-                    raise KeyboardInterrupt
-                left -= 1
-                return function(*arguments, **values)
-
-            return call
-
-        patch.setattr(JobStore, "update", make(JobStore.update))
-        patch.setattr(JobJournal, "append", make(JobJournal.append))
-        patch.setattr(asyncio, "create_task", lambda work: work.close() or asyncio.ensure_future(asyncio.sleep(0)))
 
     whole = ["Mine.", *expect(SOURCES[1:], ["Mine."])]
     assert [asyncio.run(scenario(kill)) for kill in range(3)] == [expect(SOURCES), expect(SOURCES), whole]

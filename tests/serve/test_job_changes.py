@@ -4,11 +4,9 @@ import asyncio
 
 import pytest
 from fake_engine import FakeEngine
-from test_document_jobs import SOURCES, create, expect, follow, running, targets_of
+from test_document_jobs import SOURCES, create, expect, follow, kill_at_step, running, targets_of
 
 from docmt.serve.document_jobs import DocumentNotReady, JobConfig
-from docmt.serve.job_journal import JobJournal
-from docmt.serve.job_store import JobStore
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -165,22 +163,12 @@ def test_a_server_that_is_killed_within_an_undo(tmp_path, monkeypatch):
             await follow(jobs, id)
             edited = targets_of(jobs, id)
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-                steps = iter(range(kill))
-                for owner, name in ((JobStore, "update"), (JobJournal, "append")):
-                    patch.setattr(owner, name, kill_at(steps, getattr(owner, name)))
+                kill_at_step(patch, kill)
                 await jobs.undo(id, "")
                 raise KeyboardInterrupt
         async with running(FakeEngine(), data) as jobs:
             assert (await follow(jobs, id))[-1].data["status"] == "done"
             return "edited" if targets_of(jobs, id) == edited else targets_of(jobs, id)
-
-    def kill_at(steps, function):
-        def call(*arguments, **values):
-            if next(steps, None) is None:
-                raise KeyboardInterrupt
-            return function(*arguments, **values)
-
-        return call
 
     assert [asyncio.run(scenario(kill)) for kill in range(4)] == ["edited", "edited", *[expect(SOURCES)] * 2]
 

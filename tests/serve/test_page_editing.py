@@ -9,7 +9,9 @@ pytest.importorskip("starlette", reason="starlette, which serves the page, is no
 pytest.importorskip("uvicorn", reason="uvicorn, which serves the page, is not installed")
 import uvicorn
 from service_fixtures import ServiceEngine, expect
-from test_page import sentence
+from test_page import DONE, sentence
+from test_page import expect as see
+from test_page import translate as send_text
 
 from docmt.serve.access_keys import AccessKeys
 from docmt.serve.application import create_app
@@ -20,7 +22,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("files_here")]
 
 TEXT = "One cat. Two cats.\nThree dogs. Four dogs."
 SOURCES = ["One cat.", "Two cats.", "Three dogs.", "Four dogs."]
-DONE = "#delete:not([hidden])"
 
 
 class PageService:
@@ -61,16 +62,8 @@ def service_with_key(tmp_path):
     service.stop()
 
 
-def see(page, selector, text=""):
-    found = page.locator(selector).filter(has_text=text).first
-    found.wait_for()
-    return found
-
-
 def translate(page, text=TEXT, end=DONE):
-    page.fill("#text", text)
-    page.click("#start button.main")
-    see(page, end)
+    send_text(page, text, end)
 
 
 def targets(page):

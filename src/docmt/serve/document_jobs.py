@@ -193,14 +193,21 @@ class DocumentJobs:
 
     def status(self, id: str, owner: str) -> JobRecord:
         """Return the state of a job, with counts of now. Raises NoSuchDocument, also for another owner's."""
-        record = self._find(id, owner)
-        if (job := self._loaded.get(id)) is None:
+        return self._add_counts(self._find(id, owner))
+
+    def _add_counts(self, record: JobRecord) -> JobRecord:
+        """Return the state of a job with counts of now."""
+        if (job := self._loaded.get(record.id)) is None:
             return record
         return replace(record, finished=job.journal.finished, edited=job.journal.edited)
 
+    def sources(self, id: str, owner: str) -> Sequence[str]:
+        """Return the source sentences of a document."""
+        return self._load(self._find(id, owner)).journal.sources
+
     def count_characters(self, id: str, owner: str) -> int:
         """Return the number of characters of the sentences of a document."""
-        return sum(map(len, self._load(self._find(id, owner)).journal.sources))
+        return sum(map(len, self.sources(id, owner)))
 
     def count_sentence(self, id: str, owner: str, number: int) -> int:
         """Return the number of characters of a source sentence. Raises DocmtError if it has no translation."""
@@ -231,7 +238,7 @@ class DocumentJobs:
 
     def list_documents(self, owner: str) -> list[JobRecord]:
         """Return the jobs of an owner, the newest first."""
-        return [self.status(id, owner) for id in self._store.list_ids(owner)]
+        return list(map(self._add_counts, reversed(self._store.list_owned(owner))))
 
     async def events(self, id: str, owner: str, after: int = 0) -> AsyncIterator[JobEvent]:
         """Yield the changes of sentences after an event id, with the progress, until the job is at its end.

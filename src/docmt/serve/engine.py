@@ -437,8 +437,8 @@ class Engine:
         translator = self._pool.load(first.model)
         if first.n_best > 1:
             translator = translator.with_search(self._search_for(first.n_best))
-        budget = self._turn_tokens(first.model, first.lane)
         with self._in_turn(works) as turn:  # loading is no measure of speed
+            budget = self._speeds[first.model, first.lane].turn_tokens(turn.seconds)
             for work in works:
                 work.prepare(translator)
             done = [work for work in works if work.resume_point and work.finished == len(work.document)]

@@ -186,6 +186,10 @@ class JobStore:
         """Return all jobs, oldest first."""
         return self._list("")
 
+    def list_owned(self, owner: str) -> list[JobRecord]:
+        """Return the jobs of an owner, oldest first."""
+        return self._list("WHERE owner = ?", (owner,))
+
     def list_unwanted(self) -> list[JobRecord]:
         """Return the jobs that are to be cancelled."""
         return self._list("WHERE unwanted AND status IN (?, ?)", ACTIVE)
@@ -199,11 +203,6 @@ class JobStore:
     def _list(self, condition: str, values: tuple[str, ...] = ()) -> list[JobRecord]:
         rows = self._execute(f"SELECT * FROM jobs {condition} ORDER BY number", values).fetchall()
         return [self._read_row(row) for row in rows]
-
-    def list_ids(self, owner: str) -> list[str]:
-        """Return the ids of an owner's jobs, the newest first."""
-        rows = self._execute("SELECT id FROM jobs WHERE owner = ? ORDER BY number DESC", (owner,)).fetchall()
-        return [row["id"] for row in rows]
 
     def update(
         self, id: str, status: JobState, *, finished: int | None = None, edited: int | None = None, error: str = ""

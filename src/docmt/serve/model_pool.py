@@ -137,8 +137,8 @@ class ModelPool:
 
     def has_room(self, name: str) -> bool:
         """Return whether a model is loaded, or can be beside the loaded ones."""
-        loaded = sum(map(self._bytes, self._loaded))
-        return name in self._loaded or not self._max_bytes or loaded + self._bytes(name) <= self._max_bytes
+        is_bounded = self._max_bytes and name not in self._loaded
+        return not is_bounded or self.loaded_bytes() + self._bytes(name) <= self._max_bytes
 
     def load(self, name: str) -> Translator:
         """Return the translator of a model, and unload those used least recently that need too much memory with it.
@@ -149,7 +149,10 @@ class ModelPool:
             self._loaded.move_to_end(name)
             return self._loaded[name]
         try:
-            self._make_room(self._bytes(name))
+            while self._loaded and not self.has_room(name):
+                unloaded, _ = self._loaded.popitem(last=False)
+                gc.collect()
+                _log.info("unloaded %s", unloaded)
             translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
         except Exception as error:  # the service must outlive any fault
             self.failed_loads += 1
@@ -162,13 +165,6 @@ class ModelPool:
         self.unloadable.discard(name)
         self._loaded[name] = translator
         return translator
-
-    def _make_room(self, needed: int) -> None:
-        """Unload the models that were used least recently, until this many bytes have room beside the others."""
-        while self._loaded and self._max_bytes and sum(map(self._bytes, self._loaded)) + needed > self._max_bytes:
-            unloaded, _ = self._loaded.popitem(last=False)
-            gc.collect()
-            _log.info("unloaded %s", unloaded)
 
     def loaded_bytes(self) -> int:
         """Return the bytes of the weights of all loaded models, about."""

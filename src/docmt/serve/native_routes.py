@@ -201,8 +201,7 @@ async def create_document(request: Request) -> Response:
 
 def _detect_other_language(state: ServiceState, status: JobRecord) -> str:
     """Return the language of a new document, if it clearly is not that of its model."""
-    sentences = state.jobs.sentences(status.id, status.owner)[:_DETECTED_SENTENCES]
-    text = " ".join(each["source"] for each in sentences)
+    text = " ".join(state.jobs.sources(status.id, status.owner)[:_DETECTED_SENTENCES])
     other = find_other_language(text, status.facts.target_language, [status.facts.source_language])
     return other.source if other else ""
 

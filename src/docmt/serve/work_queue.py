@@ -161,11 +161,12 @@ class WorkQueue:
         if not waiting:
             return []
         first, taken, tokens = waiting[0], list[Work](), 0
+        most = budget(first.model, lane)
         for work in waiting:
             if (work.model, work.n_best) == (first.model, first.n_best):
                 taken.append(work)
                 tokens += max(work.waiting_tokens(), 1)
-                if tokens >= budget(first.model, lane):
+                if tokens >= most:
                     break
         self._count += 1
         for work in taken:
