@@ -1,6 +1,9 @@
 """Count what a model loses and invents in sentences with protected text, with and without protection.
 
 python -m benchmarks.protected_text MODEL [SENTENCES OF A KIND]
+python -m benchmarks.protected_text MODEL SOURCE REFERENCE
+
+The second way counts the sentences of a text that lose a number, and those of its reference.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from docmt.documents.protected_text import find_protected, load_kinds
 
 FRAMES = [line for line in Path(__file__).with_name("addresses.txt").read_text().splitlines() if line]
 SEARCH = docmt.SearchConfig(beam=1)
+_MAX_LENGTH = 300
+"""Characters of a sentence of a text."""
 
 
 def vary(chance: random.Random, example: str) -> str:
@@ -62,10 +67,32 @@ def make_numbers(count: int) -> Iterator[str]:
         yield f"{start} {amount} {rest.format(chance.choice((3, 6, 10, 25, 40)))}."
 
 
+def count_lost_numbers(translators: Sequence[docmt.Translator], source: str, reference: str) -> None:
+    """Print how many sentences of a text lose a number, in its reference and with each translator."""
+    lines = (Path(path).read_text(encoding="utf-8").splitlines() for path in (source, reference))
+    pairs = [
+        pair for pair in zip(*lines, strict=True) if any(map(str.isdecimal, pair[0])) and len(pair[0]) < _MAX_LENGTH
+    ]
+    texts = [text for text, _ in pairs]
+    documents = [docmt.Document.from_sentences([text]) for text in texts]
+    columns = [[target for _, target in pairs]]
+    columns += [[each.sentences[0].target for each in translator.translate(documents)] for translator in translators]
+    lost = [
+        sum(bool(find_number_faults(*pair, translators[0].languages)[0]) for pair in zip(texts, targets, strict=True))
+        for targets in columns
+    ]
+    print(
+        f"of {len(texts)} sentences with digits lose a number: reference {lost[0]}, without {lost[1]}, with {lost[2]}"
+    )
+
+
 def main() -> None:
     """Print a row for each kind."""
-    model, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200
+    model = sys.argv[1]
     translators = [docmt.Translator(model, search=SEARCH, protect=protect) for protect in (None, ())]
+    if len(sys.argv) > 3:
+        return count_lost_numbers(translators, *sys.argv[2:])
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 200
     language = translators[0].languages[0]
     print("| kind | texts | lost without | invented without | lost | invented |\n|---|---|---|---|---|---|")
     for kind in load_kinds():
