@@ -479,7 +479,9 @@ def test_mutants():
         file.write([Unit("Ťéxt <&>", unit.codes[:0]) for unit in file.units])
 
 
-@pytest.mark.parametrize("text", ['It is {{ "a" | upper }}.', "Dear *|FNAME|*, it is here.", "See |NAME| here."])
+@pytest.mark.parametrize(
+    "text", ['It is {{ "a" | upper }}.', "Dear *|FNAME|*, it is here.", "See |NAME| here.", "In *|NAME|* it is."]
+)
 def test_a_bar_within_a_placeholder_breaks_no_line(text):
     (unit,) = read(f"1\n00:00:00,000 --> 00:00:01,000\n{text}\n".encode(), "a.srt", ReadConfig()).units
     assert unit.text == text

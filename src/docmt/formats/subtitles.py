@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
@@ -230,10 +230,12 @@ def _read_seconds(parts: Sequence[str | None]) -> float:
 
 def _read_turns(text: str, start: int, end: int, first: float, last: float, name: str, is_vtt: bool) -> list[_Turn]:
     """Return the turns of a cue, without empty ones."""
-    starts = [start, *(match.start() for match in _SPEAKER_LINE.finditer(text, start, end)), end]
+    whole = _find_undivided(text, start, end)
+    lines = (match.start() for match in _SPEAKER_LINE.finditer(text, start, end))
+    starts = [start, *(place for place in lines if place not in whole), end]
     turns = []
     for begin, stop in pairwise(starts):
-        tokens = _find_tokens(text, begin, stop, is_vtt)
+        tokens = _find_tokens(text, begin, stop, is_vtt, whole)
         prefix, suffix = _find_edges(tokens)
         if inner := tokens[prefix:suffix]:
             words = "".join(_plain(text, token, is_vtt) for token in tokens[prefix:]).rstrip()
@@ -244,17 +246,25 @@ def _read_turns(text: str, start: int, end: int, first: float, last: float, name
     return turns
 
 
-def _find_tokens(text: str, start: int, end: int, is_vtt: bool) -> list[_Token]:
-    """Return the tokens of a turn. Marks around its words are tokens; ends without a beginning are single."""
+def _find_undivided(text: str, start: int, end: int) -> set[int]:
+    """Return the places within protected texts, where a bar breaks no line: {{ name | upper }}, *|NAME|*."""
+    if "|" not in text[start:end]:
+        return set()
+    kept = [part.span for part in find_protected(text[start:end]) if not part.is_sign]
+    return {start + place for first, last in kept for place in range(first, last)}
+
+
+def _find_tokens(text: str, start: int, end: int, is_vtt: bool, whole: Collection[int]) -> list[_Token]:
+    """Return the tokens of a turn. Marks around its words are tokens; ends without a beginning are single.
+
+    whole: places where a bar breaks no line, see `_find_undivided`.
+    """
     tokens: list[_Token] = []
     opened: list[int] = []
     has_words = False
-    position, matches = start, list((_VTT_TOKEN if is_vtt else _SRT_TOKEN).finditer(text, start, end))
-    if "|" in text[start:end]:  # a break, but not in {{ name | upper }}
-        kept = [part.span for part in find_protected(text[start:end]) if not part.is_sign]
-        inside = {start + place for first, last in kept for place in range(first, last)}
-        matches = [match for match in matches if not (match["line"] and match.start() + match[0].find("|") in inside)]
-    for match in [*matches, None]:
+    position, matches = start, (_VTT_TOKEN if is_vtt else _SRT_TOKEN).finditer(text, start, end)
+    breaks = (each for each in matches if not (each["line"] and each.start() + each[0].find("|") in whole))
+    for match in [*breaks, None]:
         stop = match.start() if match else end
         for part in re.finditer(r"[ \t\u3000]+|[^ \t\u3000](?:.*[^ \t\u3000])?", text[position:stop]):
             begin, close = position + part.start(), position + part.end()
