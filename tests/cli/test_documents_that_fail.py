@@ -188,7 +188,7 @@ def test_evaluate_tells_what_translate_tells(run, corpus, tmp_path):
     assert count > 0 and json.loads((tmp_path / "s.json").read_text())["warnings"] == warnings
     # By instances the sentences are numbered as in the whole document.
     long = tmp_path / "long.jsonl"
-    long.write_text(json.dumps({"source": ["It is old."] * 60 + ["x" * 300], "target": ["Er ist alt."] * 61}) + "\n")
+    long.write_text(json.dumps({"source": ["It is old."] * 60 + ["é" * 600], "target": ["Er ist alt."] * 61}) + "\n")
     outcome = call("evaluate", "--model", run, "--source", long, "--metrics.unit", "instance", *QUICK)
     assert "1 x source sentences longer than an instance" in outcome.err
     assert f"({long}, document 1, sentence 61)" in outcome.err

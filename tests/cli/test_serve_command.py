@@ -17,7 +17,7 @@ pytest.importorskip("httpx")
 
 import httpx
 
-from docmt.cli.commands.serve import ServeOptions, default_data, local_names, make_server
+from docmt.cli.commands.serve import ServeOptions, default_data, local_names, make_engine, make_server
 from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory
 from docmt.serve.application import format_url, is_loopback, open_socket
@@ -94,7 +94,8 @@ def test_a_unix_socket(run, tmp_path):
 )
 def test_a_root_path_that_is_none(run, tmp_path, path):
     with pytest.raises(DocmtError, match=r"(?s)--root-path .* is no path: write /mt, or https://tool\.example/mt"):
-        make_server(ServeOptions(models=[str(run)], root_path=path), tmp_path, None, frozenset())
+        options = ServeOptions(models=[str(run)], root_path=path)
+        make_server(options, make_engine(options), tmp_path, None, frozenset())
 
 
 def test_the_page_is_not_announced_before_the_directory_is_locked(run, tmp_path):

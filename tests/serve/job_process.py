@@ -26,9 +26,9 @@ async def serve(data, files):
         print(status.id, flush=True)
     known = [path.name for path in (data / "spool").iterdir()]
     for id in sorted(known):
-        async for event in jobs.events(id, ""):
-            if event.name == "done":
-                await edit(jobs, id)
+        async for _ in jobs.events(id, ""):
+            pass
+        await edit(jobs, id)
     for id in known:
         async for _ in jobs.events(id, ""):
             pass

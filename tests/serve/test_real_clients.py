@@ -18,7 +18,7 @@ from tiny_model import save_tiny_model
 from tiny_service import SEARCH, running_server
 
 import docmt
-from docmt.cli.commands.serve import ServeOptions, make_server
+from docmt.cli.commands.serve import ServeOptions, make_engine, make_server
 from docmt.core.errors import DocmtError
 from docmt.serve.access_keys import AccessKeys
 from docmt.serve.application import open_socket
@@ -165,6 +165,7 @@ def test_many_clients_get_the_answers_that_one_gets(server, translators):
 
 def test_a_second_server_on_one_directory_says_so(models, tmp_path):
     with running_server(models[0], data=tmp_path):
-        server = make_server(ServeOptions(models=[str(models[0])]), tmp_path, None, frozenset())
+        options = ServeOptions(models=[str(models[0])])
+        server = make_server(options, make_engine(options), tmp_path, None, frozenset())
         with pytest.raises(DocmtError, match="is used"):
             server.serve_forever(open_socket("127.0.0.1", 0))

@@ -4,7 +4,7 @@ import threading
 import time
 from contextlib import contextmanager
 
-from docmt.cli.commands.serve import ServeOptions, make_server
+from docmt.cli.commands.serve import ServeOptions, make_engine, make_server
 from docmt.decoding import SearchConfig
 from docmt.model.systems import Group
 from docmt.serve.application import format_url, open_socket
@@ -19,7 +19,7 @@ READS_CONTEXT = {"system": "group", "group": Group(encoder_layers=1, decoder_lay
 def running_server(*models, data, keys=None, port=0, **options):
     """The URL of a server that runs. port: 0 takes a free one."""
     settings = ServeOptions(models=[str(model) for model in models], search=SEARCH, device="cpu", **options)
-    server = make_server(settings, data, keys, frozenset(["localhost", "127.0.0.1"]))
+    server = make_server(settings, make_engine(settings), data, keys, frozenset(["localhost", "127.0.0.1"]))
     listener = open_socket("127.0.0.1", port)
     url = format_url(listener)
     thread = threading.Thread(target=server.serve_forever, args=[listener])

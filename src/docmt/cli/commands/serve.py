@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from docmt.serve.access_keys import AccessKeys
     from docmt.serve.application import ServiceServer
+    from docmt.serve.engine import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -176,6 +177,7 @@ def _serve(options: ServeOptions, data: Path) -> int:
     from docmt.serve.access_keys import AccessKeys
     from docmt.serve.application import format_url, is_loopback, open_socket
 
+    engine = make_engine(options)  # first: without its models nothing is written
     with open_socket(options.host, options.port) as listener:
         keys = None if options.open else AccessKeys(data)
         is_private = keys is not None and not keys.list_keys()
@@ -184,7 +186,7 @@ def _serve(options: ServeOptions, data: Path) -> int:
                 f"{options.host} can be reached from elsewhere: make a key with docmt serve --create-key NAME, or add "
                 "--open to let everybody use the server"
             )
-        server = make_server(options, data, keys, local_names(listener) if is_private else frozenset())
+        server = make_server(options, engine, data, keys, local_names(listener) if is_private else frozenset())
         logging.getLogger("docmt.serve").setLevel(logging.INFO)
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # forms that cannot be read are answered
         message = f"the page is at {format_url(listener)} (Ctrl-C stops the server)"
@@ -205,18 +207,12 @@ def local_names(listener: socket.socket) -> frozenset[str]:
     return frozenset((*LOCAL_NAMES, format_url(listener).removeprefix("http://").rpartition(":")[0]))
 
 
-def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, hosts: frozenset[str]) -> ServiceServer:
-    """Return a server that does not run yet. hosts: see `ServiceConfig`. Raises DocmtError for models."""
+def make_engine(options: ServeOptions) -> Engine:
+    """Return the engine of a server, which does not run yet. Raises DocmtError for models."""
     from docmt.documents.protected_text import read_patterns
-    from docmt.serve.application import ServiceServer, create_app
-    from docmt.serve.document_jobs import DocumentJobs, JobConfig
     from docmt.serve.engine import Engine
-    from docmt.serve.service_state import ServiceConfig
 
-    public = _ROOT_PATH.fullmatch(options.root_path)
-    if public is None:
-        raise DocmtError(f"--root-path {options.root_path} is no path: write /mt, or https://tool.example/mt")
-    engine = Engine(
+    return Engine(
         [str(Path(name).absolute()) if Path(name).is_dir() else name for name in options.models],  # see hide_folders
         max_memory_mb=options.memory_mb,
         search=options.search,
@@ -224,6 +220,19 @@ def make_server(options: ServeOptions, data: Path, keys: AccessKeys | None, host
         precision=options.precision,
         protect=read_patterns(options.protect),
     )
+
+
+def make_server(
+    options: ServeOptions, engine: Engine, data: Path, keys: AccessKeys | None, hosts: frozenset[str]
+) -> ServiceServer:
+    """Return a server that does not run yet. hosts: see `ServiceConfig`. Raises DocmtError for a root path."""
+    from docmt.serve.application import ServiceServer, create_app
+    from docmt.serve.document_jobs import DocumentJobs, JobConfig
+    from docmt.serve.service_state import ServiceConfig
+
+    public = _ROOT_PATH.fullmatch(options.root_path)
+    if public is None:
+        raise DocmtError(f"--root-path {options.root_path} is no path: write /mt, or https://tool.example/mt")
     max_file_bytes = options.max_file_mb * _MEBIBYTE
     jobs = DocumentJobs(engine, data, JobConfig(keep_hours=options.keep_hours, max_file_bytes=max_file_bytes))
     address, cors = public[1] or "", tuple(options.cors)
