@@ -556,6 +556,17 @@ class ProtectOptions:
     protect: str = setting("", metavar="FILE")
     """text that stays as addresses do: regular expressions, one a line; none: the model reads all"""
 
+    def read_patterns(self) -> list[str] | None:
+        """Return the patterns of the file, or None for none. Raises DocmtError if it cannot be read."""
+        from docmt.documents.protected_text import read_patterns
+
+        return read_patterns(self.protect)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of the file."""
+        return tuple(self.read_patterns() or ())
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(ModelOptions, ProtectOptions):
@@ -569,12 +580,11 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     """Return the translator that the options name, or another `model`; with commas between them several as one."""
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
-    from docmt.documents.protected_text import read_patterns
 
     names = ("search", "context", "batch_tokens", "device", "precision")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if hasattr(options, "protect"):
-        settings["protect"] = read_patterns(options.protect)
+        settings["protect"] = options.read_patterns()
     translator = Translator(options.model if model is None else model, **settings)
     if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")

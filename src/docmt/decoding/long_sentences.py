@@ -25,6 +25,7 @@ class PieceTranslator(Protocol):
     search: SearchConfig
     languages: tuple[str, str]
     protection: Protection | None
+    patterns: tuple[str, ...]
 
     def encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]: ...
     def prepare(self, document: Document) -> PreparedDocument: ...
@@ -32,8 +33,7 @@ class PieceTranslator(Protocol):
 
 def cut_by_tokens(translator: PieceTranslator, sentence: str, limit: int) -> list[Span]:
     """Return the spans of pieces of at most so many tokens."""
-    patterns = translator.protection.patterns if translator.protection else ()
-    return cut_sentence(sentence, lambda text: len(translator.encode([text], "source")[0]), limit, patterns)
+    return cut_sentence(sentence, lambda text: len(translator.encode([text], "source")[0]), limit, translator.patterns)
 
 
 def cut_long_sentences(translator: PieceTranslator, prepared: PreparedDocument) -> PreparedDocument:

@@ -99,7 +99,8 @@ class Translator:
         self._paths = parse_model_paths(model)
         # languages: source and target code, empty where the model has none.
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
-        self.protection = None if protect is None else Protection(self.languages, protect)
+        self.patterns = tuple(protect or ())
+        self.protection = None if protect is None else Protection(self.languages, self.patterns)
         for member in self.models:
             check_context(search, context, member.config)
         drafter = load_common_drafter(self._paths, self._model, self.tokenizer, precision)
@@ -212,7 +213,8 @@ class Translator:
         """
         from docmt.decoding.file_translation import FileConfig, translate_file  # imported here: text needs no formats
 
-        config = FileConfig(*self.languages, self.languages[0] or DEFAULT_LANGUAGE, tuple(fields), bilingual)
+        language = self.languages[0] or DEFAULT_LANGUAGE
+        config = FileConfig(*self.languages, language, tuple(fields), bilingual, protect=self.patterns)
         return translate_file(str(source), str(target), format, config, self.translate_all, self.align)
 
     @overload
@@ -325,10 +327,7 @@ class Translator:
         )
 
     def prepare(self, document: Preparable) -> PreparedDocument:
-        """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`.
-
-        The model reads years in place of what is protected, and these are put back.
-        """
+        """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`."""
         if isinstance(document, PreparedDocument):
             return document
         source = self._to_document(document, "source")
@@ -545,7 +544,7 @@ class Translator:
             return document
         if isinstance(document, str):
             language = self.languages[0 if side == "source" else 1]
-            return Document.from_text(document, language=language or DEFAULT_LANGUAGE)
+            return Document.from_text(document, language=language or DEFAULT_LANGUAGE, protect=self.patterns)
         hint = " Document.read reads a file." if isinstance(document, Path) else ""
         raise DocmtError(
             f"{type(document).__name__} is not a document. Give text, a Document, or a list of them.{hint}"

@@ -73,7 +73,7 @@ class GettextFile(UnitFile):
 
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
-        self._data, self._path = data, path
+        self._data, self._path, self._protect = data, path, config.protect
         self._mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
         match = _CHARSET.search(data)
         self._charset = match[1].decode() if match and match[1] != b"CHARSET" else "utf-8"
@@ -195,7 +195,10 @@ class GettextFile(UnitFile):
         for name in ("msgid", "msgid_plural"):
             if name in fields:
                 id, text = f"line {message.line}", fields[name].value
-                unit = hide_markup(text, self._markup, id) if self._markup else hide_placeholders(Unit(text, id=id))
+                if self._markup:
+                    unit = hide_markup(text, self._markup, id, self._protect)
+                else:
+                    unit = hide_placeholders(Unit(text, id=id), protect=self._protect)
                 indices[name] = self.add_unit(unit) if has_letters(unit.text) else None
         names = self._target_names(message)
         for name in names if message.is_fuzzy else empty:

@@ -62,16 +62,17 @@ def is_icu_message(text: str) -> bool:
     return _ICU.search(text) is not None
 
 
-def hide_placeholders(unit: Unit, patterns: Sequence[str] = ()) -> Unit:
+def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequence[str] = ()) -> Unit:
     """Return the unit of a program's string with its placeholders as codes. It renders as before.
 
     A code carries a space that would stand beside another one without it: "Deleted %s files" has the text "Deleted
-    files" and the code "%s ". patterns: regular expressions, without groups, of what is also hidden.
+    files" and the code "%s ". patterns: regular expressions, without groups, of what is also hidden. protect: those of
+    the user; what they match is a code only if it has placeholders inside, and else protected in its sentence.
     """
     builder = UnitBuilder()
     tokens: list[_Token | Code] = []
     for part in unit.segments():
-        tokens += [part] if isinstance(part, Code) else _split(part, patterns)
+        tokens += [part] if isinstance(part, Code) else _split(part, patterns, protect)
     _match_tags(tokens)
     _carry_spaces(_join_runs(tokens))
     opened: list[str] = []
@@ -83,11 +84,14 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = ()) -> Unit:
     return builder.finish(unit.id)
 
 
-def _split(text: str, patterns: Sequence[str]) -> list[_Token | Code]:
+def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> list[_Token | Code]:
     tokens: list[_Token | Code] = []
     position = 0
-    for (start, end), kind, _ in find_protected(text, in_messages=True, extra=(*patterns, *_MARKUP)):
-        if kind not in _PLACEHOLDERS:
+    known = find_protected(text, in_messages=True, extra=protect) if protect else []
+    plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
+    for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
+        start, end = span
+        if kind not in _PLACEHOLDERS or span in plain:
             continue
         if start > position:
             tokens.append(_Token("text", text[position:start]))
@@ -103,6 +107,11 @@ def _split(text: str, patterns: Sequence[str]) -> list[_Token | Code]:
         else:
             joined.append(token)
     return joined
+
+
+def _is_plain(text: str, patterns: Sequence[str]) -> bool:
+    """Return whether a text has no placeholder."""
+    return _split(text, patterns) == [_Token("text", text)]
 
 
 def _classify(content: str) -> _Token:

@@ -301,6 +301,8 @@ class ReadConfig:
     """code of the language of the translation; empty: any"""
     tags: TagRules = ALL_TAGS
     """of a piece of XML"""
+    protect: tuple[str, ...] = ()
+    """regular expressions of the user, see `hide_placeholders`"""
 
 
 def read_units(format: FileFormat, data: bytes, path: str, config: ReadConfig = ReadConfig()) -> UnitFile:

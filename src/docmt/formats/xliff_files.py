@@ -71,7 +71,7 @@ class XliffFile(UnitFile):
 
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
-        self._data = data
+        self._data, self._protect = data, config.protect
         self._file = XmlFile(data, path)
         match = _URI.fullmatch(self._file.root.name)
         if not match:
@@ -196,7 +196,7 @@ class XliffFile(UnitFile):
         """Add the unit of a segment, and return its index. Return None if it is skipped."""
         builder = UnitBuilder(hold_spaces=True)
         _InlineReader(self._file, self._core, builder).add(source.children)
-        unit = _hide_placeholders(builder.finish(id))
+        unit = _hide_placeholders(builder.finish(id), self._protect)
         for part in source.iter(f"{self._core}sub"):
             self.skip("texts within codes", "" if reason else part.text())
         if reason:
@@ -277,10 +277,10 @@ def _read_states(*elements: Element, mid: str) -> dict[str, str]:
     return {name.rpartition("}")[2]: value for each in found for name, value in each.attributes.items()}
 
 
-def _hide_placeholders(unit: Unit) -> Unit:
+def _hide_placeholders(unit: Unit, protect: Sequence[str]) -> Unit:
     """Return the unit with its placeholders as codes, which are written as character data."""
     elements = {code.id for code in unit.codes}
-    hidden = hide_placeholders(unit)
+    hidden = hide_placeholders(unit, protect=protect)
     codes = (code if code.id in elements else replace(code, content=escape_text(code.content)) for code in hidden.codes)
     return replace(hidden, codes=tuple(codes))
 

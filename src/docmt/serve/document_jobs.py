@@ -67,6 +67,8 @@ class JobConfig:
     active: int = 4
     """short jobs of an owner that are translated at once, and long ones; the others wait"""
     files: FileLimits = field(default_factory=FileLimits)
+    protect: tuple[str, ...] = ()
+    """patterns of text that stays as it is"""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class DocumentJobs:
     def __init__(self, engine: Engine, data: Path, config: JobConfig = JobConfig()) -> None:
         self._engine, self.config = engine, config
         self._store = JobStore(data, config.keep_hours * 3600)
-        self._files = FileProcess(config.files)
+        self._files = FileProcess(config.files, config.protect)
         self._loaded: WeakValueDictionary[str, _Job] = WeakValueDictionary()  # those that something works on
         self._recent: deque[_Job] = deque(maxlen=_MAX_IDLE)  # keeps the last ones loaded
         self._queues: dict[Lane, JobQueue] = {lane: JobQueue(config.active) for lane in LANES}

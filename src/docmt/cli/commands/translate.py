@@ -141,7 +141,8 @@ def run(arguments: Sequence[str]) -> int:
     languages = read_languages(options.model)
     report = Report()
     language = options.input.language or languages[0] or DEFAULT_LANGUAGE
-    markup = FileConfig(*languages, language, tuple(options.fields), options.bilingual)
+    fields = tuple(options.fields)
+    markup = FileConfig(*languages, language, fields, options.bilingual, protect=options.patterns)
     files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
     _check_formats(options, [file.format for file in files])
     translator = load_translator(options)  # last, because a large model takes minutes
@@ -284,7 +285,14 @@ def _read(
             _warn_of_markup(path, file, config.layout)
             text = decode_utf8(file, "standard input" if path == STANDARD else path)
             layout = "text" if format == "text" and is_refused(path, text) else config.layout
-            input = read_input(path, layout=layout, language=config.language, join_lines=config.join_lines, text=text)
+            input = read_input(
+                path,
+                layout=layout,
+                language=config.language,
+                join_lines=config.join_lines,
+                text=text,
+                protect=markup.protect,
+            )
             if format == layout == "auto" and input.format == "text":
                 _warn_of_markup_without_a_name(path, text)
             output_format = _output_format(format, input.format, "", output)
