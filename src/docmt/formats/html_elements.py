@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from docmt.formats.units import TagRules
@@ -141,3 +141,35 @@ def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | 
         elif parent in running and (tags or name not in BLOCKS):
             running.add(index)
     return borders
+
+
+_TEMPLATE_TAGS: tuple[tuple[Literal["open", "close", "break"], str], ...] = (
+    ("open", r"\{\{~?[#^]\s*(?:>\s*)?(\w[\w.-]*)[^{}\n]*\}\}"),
+    ("close", r"\{\{~?/\s*(\w[\w.-]*)\s*~?\}\}"),
+    ("open", r"\{\{-?\s*(?:if|range|with|block|define)\s[^{}\n]*\}\}"),
+    ("close", r"\{\{-?\s*end\s*-?\}\}"),
+    ("break", r"\{\{[~-]?\s*(?:else\b[^{}\n]*|\^\s*)\}\}"),
+    ("break", r"\{%[+~-]?\s*(?:el\w+|when|empty|plural)\b[^\n]{0,300}?%\}"),
+    ("close", r"\{%[+~-]?\s*end_?(\w+)[^\n]{0,300}?%\}"),
+    ("open", r"\{%[+~-]?\s*(\w+)[^\n]{0,300}?%\}"),
+    ("break", r"(?i:[<\[]%-?\s*(?:\}\s*)?els\w*\b[^\n]{0,300}?%[>\]])"),
+    ("close", r"(?i:[<\[]%-?\s*(?:end|\})[^\w\n]{0,5}%[>\]])"),
+    (
+        "open",
+        r"(?i:[<\[]%-?\s*(?:if|unless|for|foreach|while|case|until|[^%\n]*\bdo\b|[^%\n]*\{\s*-?%>)[^\n]{0,300}?%[>\]])",
+    ),
+    ("close", r"\*\|END:(\w+)\|\*"),
+    ("break", r"\*\|ELSE\w*:[^|\n]*\|\*"),
+    ("open", r"\*\|(IF|INTERESTED)\w*:[^|\n]*\|\*"),
+)
+"""Tags of templates that show nothing, by what they do, with the name that both tags of a pair have."""
+_TEMPLATE_TAG = re.compile("|".join(pattern for _, pattern in _TEMPLATE_TAGS))
+
+
+def find_template_tags(text: str) -> Iterator[tuple[int, int, Literal["open", "close", "break"], str]]:
+    """Yield the tags of templates in a text that show nothing: their characters, kinds and names."""
+    for tag in _TEMPLATE_TAG.finditer(text):
+        for kind, pattern in _TEMPLATE_TAGS:
+            if match := re.fullmatch(pattern, tag[0]):
+                yield *tag.span(), kind, tag[0][:2] + "".join(match.groups()).lower()
+                break
