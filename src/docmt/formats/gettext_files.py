@@ -100,11 +100,16 @@ class GettextFile(UnitFile):
                 self._add_units(message)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
-        """Return the file with messages for the changed units; if `language` is given, for all units that were read."""
+        """Return the file with messages for the changed units; if `language` is given, for all units that were read.
+
+        Messages that failed stay as they are, and so do fuzzy ones whose text is not translated.
+        """
         replacements: list[Replacement] = []
         for message in self._messages:
             used = {index for index in message.targets.values() if index is not None}
-            if any(language or units[index] != self.units[index] for index in used):
+            has_text = any(message.fields[name].value for name in message.targets if name in message.fields)
+            is_new = any(units[index] != self.units[index] for index in used)
+            if used and self.failed.isdisjoint(used) and (is_new or (language and not has_text)):
                 replacements += self._write_message(message, units)
         if not replacements:
             return self._data
@@ -223,6 +228,8 @@ class GettextFile(UnitFile):
                 is_new = units[index] != self.units[index]
                 unit = tidy_pieces(self.units[index], units[index]) if is_new else units[index]
                 text = separate_words(unit, self._markup) if self._markup else unit.render()
+            elif name in fields and fields[name].value:
+                continue
             else:
                 text = source
             text = self._quote(_match_ends(text, source))

@@ -254,7 +254,7 @@ class UnitFile(ABC):
     document_starts: list[int] = field(default_factory=lambda: [0])
     """index of the first unit of each document; a book has one for each chapter"""
     failed: frozenset[int] = frozenset()
-    """units that have no translation, set before writing: XLIFF leaves them without one, others write their source"""
+    """units that have no translation, set before writing: XLIFF and PO leave them so, others write their source"""
 
     def add_unit(self, unit: Unit) -> int:
         """Add a unit, and return its index."""
