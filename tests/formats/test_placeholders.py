@@ -1,6 +1,8 @@
 """Placeholders are codes, and the text has no doubled spaces without them."""
 
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from generated_files import check_files
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from docmt.documents.input_formats import FORMATS
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces, tidy_spaces
 from docmt.formats.projection import Passage, project_codes
+from docmt.formats.unit_documents import UnitDocuments
 from docmt.formats.units import Code, ReadConfig, Unit, read_units
 
 
@@ -199,3 +202,25 @@ def test_formats_of_messages_know_the_patterns_of_the_user(suffix, data):
     name = {"strings": "x.properties"}.get(suffix, "x")
     file = read_units(FORMATS[suffix], data.encode(), name, ReadConfig(("a",), protect=("@@.*?@@",)))
     assert [code.content for unit in file.units for code in unit.codes] == ["@@%s. A@@ "]
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("{0} No cars|{1} one car|[2,*] :count cars", ["No cars", "one car", "cars"]),
+        ("[-Inf,0] none | [1,Inf[ many cars", ["none", "many cars"]),
+        ("{0}none|{1}one car|[2,*]:count cars", ["none", "one car", "cars"]),
+        ("one car|:count cars", ["one car", "cars"]),
+        ("%count% car|%count% cars", ["car", "cars"]),
+        ("No cars yet.|All the cars.", ["No cars yet.", "All the cars."]),
+        ("It is {{ name | upper }} a|b", ["It is a|b"]),
+    ],
+)
+def test_plural_forms_are_sentences(text, forms):
+    unit = hide(text)
+    file = UnitDocuments(SimpleNamespace(units=[unit], document_starts=[0]), "en")
+    assert list(file.documents[0].sentences) == forms
+    places = [Passage(each.start, each.end, form.upper()) for each, form in zip(file.sentences[0], forms, strict=True)]
+    assert re.findall(r"[|]|[{[][^a-z]*?[\]}[]|:count|%count%", project_codes(unit, places)[0].render()) == re.findall(
+        r"[|]|[{[][^a-z]*?[\]}[]|:count|%count%", text
+    )

@@ -23,12 +23,14 @@ LINE_BREAKS = (
     rf"(?:{BULLET})?|(?<![\s\S]){BULLET}(?=[$%#]*[{{%<])"
 )
 """Line breaks and tabs, as such, as escapes, and as tags, with the mark of a list item. They separate words."""
+_FORMS = r"[ ]*\|[ ]*(?=[{\[\]:%])(?:\{\d+\}|[\[\]][^\[\]{}|]{1,20}[\[\]])?[ ]*"
+"""What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
 _BBCODE = r"\[(b|i|u|s|url|img|color|size|font|code|quote|list)(?:=[^\[\]\n]*)?\](?=[\s\S]{0,5000}?\[/\1\])|\[/[a-z]+\]"
 _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
 """Bold text and code."""
-_MARKUP = (PATHS, LINE_BREAKS, READINGS, TAGS, ENTITIES, _BBCODE, _MARKDOWN)
+_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, ENTITIES, _BBCODE, _MARKDOWN)
 _PLACEHOLDERS = ("own pattern", "template tag", "placeholder", "message placeholder")
 """Kinds of protected text that are codes. The others are protected in the sentences."""
 
@@ -37,7 +39,7 @@ _SIGNS = "'‘’‚“”„«»–—…\u00a0\u2002\u2003\u2009\u202f"
 """Signs and spaces of texts. Their entities, and those of letters, are read and written as such; others stay."""
 _TAG = re.compile(r"(?=<.*>\Z|\[.*\]\Z)[<\[](/?)([\w:.-]+)[^>]*?(/?)[>\]]", re.DOTALL)
 _NOT_COPIED = frozenset(("a", "button", "link", "q", "url"))
-_BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
+_BREAK = re.compile(r"[ ]*(?:[\r\n\t|]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
 _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")
 _WORD_LIKE = re.compile(
     r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE

@@ -34,8 +34,10 @@ BULLET = r"(?:[-*•‣▪–]|\d{1,2}[.)])[ ]+"
 """Mark of a list item in plain text."""
 _NEW_LINE = r"[ ]*(?:\r(?!\n)|\r?\n|(?:\\r)?\\n|<[bB][rR]\s*/?>)(?:[ \t]|\\t)*"
 _EMPTY_LINE, _NEW_ITEM = re.compile(rf"(?:{_NEW_LINE}){{2,}}"), re.compile(rf"(?:{_NEW_LINE})+{BULLET}")
-_COLUMN = re.compile(r"(?:</[\w:]+>)?[ ]*(?:<(?:\w+:)?p?tab\b|<[\w:]+ [\w:]+:c=\"(?:[2-9]|\d\d)|\t|\\t)", re.IGNORECASE)
-"""Markup of a tab (`w:tab`, `text:tab`), of several spaces (`text:s`), and a tab."""
+_COLUMN = re.compile(
+    r"(?:</[\w:]+>)?[ ]*(?:<(?:\w+:)?p?tab\b|<[\w:]+ [\w:]+:c=\"(?:[2-9]|\d\d)|\t|\\t|\|)", re.IGNORECASE
+)
+"""Markup of a tab (`w:tab`, `text:tab`), of several spaces (`text:s`), a tab, and a bar between plural forms."""
 _BREAK = re.compile(
     r"(?:</[\w:]+>)?\s*<(?:\w+:)?(?:br|cr|line-break)\b|(?:[ ]*|\\)(?:\r|\r?\n|(?:\\r)?\\n)", re.IGNORECASE
 )
