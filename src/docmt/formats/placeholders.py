@@ -27,11 +27,10 @@ _FORMS = r"[ ]*\|[ ]*(?=[{\[\]:%])(?:\{\d+\}|[\[\]][^\[\]{}|]{1,20}[\[\]])?[ ]*"
 """What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
-_BBCODE = r"\[(b|i|u|s|url|img|color|size|font|code|quote|list)(?:=[^\[\]\n]*)?\](?=[\s\S]{0,5000}?\[/\1\])|\[/[a-z]+\]"
 _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
 """Bold text and code."""
-_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, ENTITIES, _BBCODE, _MARKDOWN)
-_PLACEHOLDERS = ("own pattern", "template tag", "placeholder", "message placeholder")
+_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, ENTITIES, _MARKDOWN)
+_PLACEHOLDERS = ("own pattern", "template tag", "tag", "placeholder", "message placeholder")
 """Kinds of protected text that are codes. The others are protected in the sentences."""
 
 _ENTITY = re.compile(ENTITIES)
