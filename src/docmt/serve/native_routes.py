@@ -285,33 +285,33 @@ async def edit_sentence(request: Request) -> Response:
     values = await read_values(request, state.config.max_body_bytes)
     number = _number(request)
     if "target" in values.fields:
-        target, retranslate = _read_target(state, values, "target"), values.switch("retranslate")
-        if retranslate:  # what the user writes is no translation
-            state.take_characters(request, state.jobs.count_after(id, owner, number))
-        status = await state.jobs.edit(id, owner, {number: target}, retranslate)
-    elif "confirmed" in values.fields:
-        status = await state.jobs.confirm(id, owner, number, values.switch("confirmed"))
-    else:
-        raise RequestError("target is missing: send the new translation of the sentence, or confirmed")
-    return JSONResponse(status.to_json())
+        return await _edit(request, {number: values.text("target")}, values.switch("retranslate"))
+    if "confirmed" in values.fields:
+        return JSONResponse((await state.jobs.confirm(id, owner, number, values.switch("confirmed"))).to_json())
+    raise RequestError("target is missing: send the new translation of the sentence, or confirmed")
 
 
 async def edit_sentences(request: Request) -> Response:
     """Replace the translations of several sentences, as one change that is undone at once."""
-    state, owner, id = _identify(request)
-    targets = (await read_values(request, state.config.max_body_bytes)).fields.get("targets")
+    state = _identify(request)[0]
+    values = await read_values(request, state.config.max_body_bytes)
+    targets = values.fields.get("targets")
     if not targets or not isinstance(targets, dict):
         raise RequestError("targets is missing: send the new translations as an object, by the numbers of sentences")
-    values = RequestValues(targets)
-    edits = {_read_number(name): _read_target(state, values, name) for name in targets}
-    return JSONResponse((await state.jobs.edit(id, owner, edits, retranslate=False)).to_json())
+    texts = RequestValues(targets)
+    edits = {_read_number(number): texts.text(number) for number in targets}
+    return await _edit(request, edits, values.switch("retranslate"))
 
 
-def _read_target(state: ServiceState, values: RequestValues, name: str) -> str:
-    """Return the translation of one sentence. No-break spaces stay."""
-    target = re.sub(r"[^\S\u00a0\u202f]+", " ", values.text(name)).strip(" ")
-    state.check_texts([target])
-    return target
+async def _edit(request: Request, targets: dict[int, str], retranslate: bool) -> Response:
+    """Replace translations. Spaces are joined, but no-break spaces stay."""
+    state, owner, id = _identify(request)
+    edits = {number: re.sub(r"[^\S\u00a0\u202f]+", " ", text).strip(" ") for number, text in targets.items()}
+    for text in edits.values():
+        state.check_texts([text])
+    if retranslate:  # what the user writes is no translation
+        state.take_characters(request, state.jobs.count_after(id, owner, min(edits)))
+    return JSONResponse((await state.jobs.edit(id, owner, edits, retranslate)).to_json())
 
 
 async def restore_sentence(request: Request) -> Response:
