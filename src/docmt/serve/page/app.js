@@ -140,6 +140,7 @@ async function startJob(event) {
       ? service.createFromFile(chosenFile, model, fields)
       : service.createFromText(text, model, nameText(text)));
     if (!(await confirmDocument(created))) return await service.removeDocument(created.id);
+    element("text").value = "";
     chooseFile(null);
     location.hash = created.id;
   } finally {
@@ -457,7 +458,6 @@ function listenToButtons() {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("start").requestSubmit();
   });
   addEventListener("hashchange", () => attempt(showAddress));
-  addEventListener("pageshow", () => attempt(showText)); // the browser has put an earlier text back
 }
 
 service.onKeyNeeded(askForKey);
@@ -465,6 +465,9 @@ messages.localizePage();
 messages.listenToChoice(element("language"));
 listenToButtons();
 listenToDrops();
+// A text may be there already: typed before all of this was loaded, or put back by the browser, some of which do it late.
+showText();
+addEventListener("pageshow", showText);
 const hasLetters = () => localStorage.getItem("docmt-letters") !== "off";
 element("letters").checked = hasLetters();
 view.onDrawn = showCounts;

@@ -18,9 +18,13 @@ export class SearchBar {
     };
     form.addEventListener("click", ({ target }) => attempt(() => this.actions[target.dataset.do]?.()));
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("keydown", ({ key, target, shiftKey }) => {
+    form.addEventListener("keydown", (event) => {
+      const { key, target, shiftKey } = event;
       if (key === "Enter" && target === this.query) this.step(shiftKey ? -1 : 1);
       if (key === "Enter" && target === this.replacement) attempt(this.actions.replace);
+      if (key !== "Escape") return;
+      event.stopPropagation(); // the panel stays
+      this.close();
     });
     form.addEventListener("input", ({ target }) => {
       if (target === this.replacement) return;
@@ -78,6 +82,7 @@ export class SearchBar {
   show() {
     if (!this.current) return;
     this.view.enter(this.current.number);
+    this.view.reason.hidden = true; // it would hide other matches
     this.view.sentences[this.current.number][this.side.value].scrollIntoView({ block: "center" });
   }
 
