@@ -141,6 +141,7 @@ async function startJob(event) {
       : service.createFromText(text, model, nameText(text)));
     if (!(await confirmDocument(created))) return await service.removeDocument(created.id);
     element("text").value = "";
+    sessionStorage.removeItem("docmt-text");
     chooseFile(null);
     location.hash = created.id;
   } finally {
@@ -434,6 +435,10 @@ function listenToButtons() {
   on("filter", "change", () => view.applyFilter(element("filter").value));
   on("forget-key", "click", service.forgetKey);
   on("letters", "change", () => localStorage.setItem("docmt-letters", element("letters").checked ? "on" : "off"));
+  on("language", "change", () => {
+    sessionStorage.setItem("docmt-text", element("text").value);
+    messages.chooseLanguage(element("language").value);
+  });
   on("copy", "click", copyDocument);
   on("search-button", "click", () => search.open());
   on("live", "click", ({ target }) => target.matches("button") && copy(Promise.resolve(live.output.textContent), target));
@@ -462,7 +467,8 @@ function listenToButtons() {
 
 service.onKeyNeeded(askForKey);
 messages.localizePage();
-messages.listenToChoice(element("language"));
+element("language").value = messages.language;
+element("text").value ||= sessionStorage.getItem("docmt-text") ?? "";
 listenToButtons();
 listenToDrops();
 // A text may be there already: typed before all of this was loaded, or put back by the browser, some of which do it late.
