@@ -421,6 +421,13 @@ function go(number) {
   if (panel.isOpen) openSentence(number);
 }
 
+/** Let the browser keep what is chosen. It is on at first. */
+function keepChoice(id) {
+  const name = `docmt-${id}`;
+  element(id).checked = localStorage.getItem(name) !== "off";
+  element(id).addEventListener("change", () => localStorage.setItem(name, element(id).checked ? "on" : "off"));
+}
+
 function listenToButtons() {
   const on = (id, type, action) => element(id).addEventListener(type, (event) => attempt(() => action(event)));
   on("start", "submit", startJob);
@@ -428,13 +435,13 @@ function listenToButtons() {
   on("chosen", "click", (event) => event.target.matches("button") && chooseFile(null));
   on("text", "input", showText);
   on("model", "change", showText);
+  on("while-typing", "change", showText);
   on("stop", "click", stop);
   on("resume", "click", () => change(service.resumeDocument(job.feed.id), t("The translation goes on.")));
   on("undo", "click", undo);
   on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
   on("filter", "change", () => view.applyFilter(element("filter").value));
   on("forget-key", "click", service.forgetKey);
-  on("letters", "change", () => localStorage.setItem("docmt-letters", element("letters").checked ? "on" : "off"));
   on("language", "change", () => {
     sessionStorage.setItem("docmt-text", element("text").value);
     messages.chooseLanguage(element("language").value);
@@ -469,15 +476,14 @@ service.onKeyNeeded(askForKey);
 messages.localizePage();
 element("language").value = messages.language;
 element("text").value ||= sessionStorage.getItem("docmt-text") ?? "";
+["letters", "while-typing"].forEach(keepChoice);
 listenToButtons();
 listenToDrops();
 // A text may be there already: typed before all of this was loaded, or put back by the browser, some of which do it late.
 showText();
 addEventListener("pageshow", showText);
-const hasLetters = () => localStorage.getItem("docmt-letters") !== "off";
-element("letters").checked = hasLetters();
 view.onDrawn = showCounts;
-listenToKeys({ view, panel, search, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters });
+listenToKeys({ view, panel, search, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters: () => element("letters").checked });
 attempt(async () => {
   const filled = fillModels(); // asks for a key, if one is needed, before anything else is tried
   await Promise.all([filled, showAddress()]);
