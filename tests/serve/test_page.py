@@ -379,7 +379,7 @@ def test_a_short_text_is_translated_while_it_is_typed(service, open_page):
     page.wait_for_timeout(300)
     assert page.inner_text("#live output") == "fr Fast"
     page.fill("#text", "Slow" * 300)
-    expect(page, "#live", "Longer texts wait for the button Translate.")
+    expect(page, "#live", "For longer texts, press Translate.")
     page.fill("#text", " ")
     page.locator("#live").wait_for(state="hidden")
     count = len(service.typed)

@@ -21,7 +21,7 @@ export class LiveTranslation {
     const isShort = text.length <= LONGEST;
     this.root.hidden = !text.trim() || !this.isWanted.checked;
     this.root.classList.toggle("waiting", isShort);
-    if (this.root.hidden || !isShort) this.show("", t("Longer texts wait for the button Translate."));
+    if (this.root.hidden || !isShort) this.show("", t("For longer texts, press Translate."));
     else this.timer = setTimeout(() => this.translate(text), PAUSE);
   }
 

@@ -102,11 +102,15 @@ export class SearchBar {
     if (Object.values(targets).some((text) => !text.trim())) throw new Error(t("A translation cannot be empty."));
     const { number, start } = this.current;
     const message = plural(matches.length, "{count} match replaced.", "{count} matches replaced.");
-    await this.edit(targets, { message });
-    this.current = { number, start: start + this.replacement.value.length };
-    await this.view.drawing;
-    this.find();
-    this.show();
+    this.current = null; // a double click replaces nothing twice
+    try {
+      await this.edit(targets, { message });
+    } finally {
+      this.current = { number, start: start + this.replacement.value.length };
+      await this.view.drawing;
+      this.find();
+      this.show();
+    }
   }
 }
 
