@@ -128,7 +128,8 @@ function nameText(text) {
 async function startJob(event) {
   event.preventDefault();
   const text = element("text").value;
-  if (!chosenFile && !text.trim()) throw new Error(t("There is nothing to translate yet. Paste text, or choose a file."));
+  const isEmpty = !chosenFile && !text.trim();
+  if (isEmpty) throw new Error(t("There is nothing to translate yet. Paste text, or choose a file."));
   const button = element("start").querySelector("button.main");
   button.disabled = true; // a document is sent once
   live.stop();
@@ -268,14 +269,16 @@ async function showEnd(status, wasRunning) {
   view.endStale();
   const marked = view.count("marked");
   element("delete").hidden = false;
-  if (marked) element("state").textContent = `${describeState(status)} · ${t("{marked} marked to look at", { marked })}`;
+  const left = marked ? ` · ${t("{marked} marked to look at", { marked })}` : "";
+  element("state").textContent = describeState(status) + left;
   if (wasRunning) announce(element("state").textContent);
 }
 
 /** Show how many sentences are in each state. */
 function showCounts() {
   const options = Object.entries(STATES).map(([filter, name]) => {
-    return new Option(`${name} (${view.count(filter).toLocaleString(messages.language)})`, filter, false, filter === view.filter);
+    const count = view.count(filter).toLocaleString(messages.language);
+    return new Option(`${name} (${count})`, filter, false, filter === view.filter);
   });
   element("filter").replaceChildren(...options);
   element("next-mark").hidden = !view.count("marked");
@@ -448,7 +451,8 @@ function listenToButtons() {
   });
   on("copy", "click", copyDocument);
   on("search-button", "click", () => search.open());
-  on("live", "click", ({ target }) => target.matches("button") && copy(Promise.resolve(live.output.textContent), target));
+  const copyLive = (button) => copy(Promise.resolve(live.output.textContent), button);
+  on("live", "click", ({ target }) => target.matches("button") && copyLive(target));
   on("next-open", "click", () => go(view.next(view.current, "open")));
   on("next-mark", "click", () => go(view.next(view.current, "marked")));
   on("help-button", "click", showHelp);
@@ -479,11 +483,12 @@ element("text").value ||= sessionStorage.getItem("docmt-text") ?? "";
 ["letters", "while-typing"].forEach(keepChoice);
 listenToButtons();
 listenToDrops();
-// A text may be there already: typed before all of this was loaded, or put back by the browser, some of which do it late.
+// A text may be there already: typed before all of this was loaded, or put back by the browser, perhaps later.
 showText();
 addEventListener("pageshow", showText);
 view.onDrawn = showCounts;
-listenToKeys({ view, panel, search, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters: () => element("letters").checked });
+const hasLetters = () => element("letters").checked;
+listenToKeys({ view, panel, search, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters });
 attempt(async () => {
   const filled = fillModels(); // asks for a key, if one is needed, before anything else is tried
   await Promise.all([filled, showAddress()]);

@@ -10,7 +10,7 @@ const WARNINGS = {
   sentence_count: t("The model wrote another number of sentences here, so they may be divided otherwise."),
   length_limit: t("The translation reached its longest length, so words may be missing."),
   missing_text: t("A part of the sentence seems not to be translated."),
-  long_source: t("The sentence is longer than the model reads at once, so most systems translate it without its context."),
+  long_source: t("The sentence is longer than the model reads at once. Most systems translate it without its context."),
 };
 
 /** Return {doubts, faults}: reasons from the model, and findings of the checks. */

@@ -1,8 +1,8 @@
 // The keyboard: one table of keys for the document, valid wherever no text is being written.
 
 /**
- * search: the SearchBar; go: function that leads to a sentence; openSentence: function of its number; undo, showHelp: functions;
- * hasLetters: function that returns whether single letters are keys.
+ * search: the SearchBar; go: function that leads to a sentence; openSentence: function of its number; undo, showHelp:
+ * functions; hasLetters: function that returns whether single letters are keys.
  */
 export function listenToKeys({ view, panel, search, go, openSentence, undo, showHelp, hasLetters }) {
   const move = (step) => {

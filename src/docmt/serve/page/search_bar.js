@@ -1,4 +1,4 @@
-// Search and replace in the sentences that are shown. Matches are marked by ranges, which leave the sentences as they are.
+// Search and replace in the sentences that are shown. Matches are marked by ranges, which leave sentences as they are.
 
 import { FILTERS } from "./document_view.js";
 import { plural, t } from "./messages.js";

@@ -7,8 +7,8 @@ import { lightGroup, showWords } from "./word_links.js";
 
 export class SentencePanel {
   /**
-   * edit: async function (targets by number, {message, retranslate}); confirm and restore: functions of the sentence; readsContext:
-   * function that returns whether the model of the document does; report: function that shows an error.
+   * edit: async function (targets by number, {message, retranslate}); confirm and restore: functions of the sentence;
+   * readsContext: function that returns whether the model of the document does; report: function that shows an error.
    */
   constructor(root, view, { edit, confirm, restore, readsContext, report }) {
     Object.assign(this, { root, view, edit, readsContext, report, id: "", number: -1, groups: 0, group: -1 });

@@ -57,7 +57,8 @@ async function request(path, options = {}) {
 async function describeFailure(response) {
   const { status } = response;
   const { error } = await response.json().catch(() => ({}));
-  return error ? new ServiceError(error, status, "en") : new ServiceError(t("The server answered {status}.", { status }), status);
+  if (error) return new ServiceError(error, status, "en");
+  return new ServiceError(t("The server answered {status}.", { status }), status);
 }
 
 async function json(path, method = "GET", body = undefined, signal = undefined) {
