@@ -136,18 +136,20 @@ class GlossaryBuilder:
     def add(self, file: EntryFile) -> None:
         """Add the entries of a file. Raises DocmtError if none is a term for the languages."""
         languages = _choose_languages(file, self.languages)
-        first, usable = len(self.skipped), False
+        first, usable, foreign = len(self.skipped), False, False
         for entry in file.entries:
             sides = entry.problem or _select_sides(entry, languages)
             if isinstance(sides, str):
                 self._skip(file, entry.line, sides)
+                foreign = foreign or not entry.problem
                 continue
             for term in self._make_terms(entry, sides, file):
                 self._merge(_MergedTerm(term, file, entry.line, sides.distance))
                 usable = True
         self.remarks += [SkippedRow(file.path, line, text) for line, text in file.remarks]
         if not usable:
-            raise _unusable_error(file, languages, self.skipped[first:])
+            reason = "" if foreign or len(self.skipped) == first else self.skipped[first].reason
+            raise _unusable_error(file, languages, self.skipped[first].line if reason else 0, reason)
 
     def build(self) -> Glossary:
         """Return the glossary. Raises DocmtError for the first conflict."""
@@ -164,15 +166,7 @@ class GlossaryBuilder:
 
     def _make_terms(self, entry: Entry, sides: _Sides, file: EntryFile) -> Iterator[Term]:
         """Yield the terms of an entry. Texts that cannot be used are skipped."""
-        texts: list[list[str]] = [[], [], []]
-        for cleaned, side in zip(texts, sides[:3], strict=True):
-            for text in side:
-                text, problem = clean_text(text)
-                if problem:
-                    self._skip(file, entry.line, problem)
-                elif text and text not in cleaned:
-                    cleaned.append(text)
-        sources, targets, forbidden = texts
+        sources, targets, forbidden = (self._clean(side, file, entry.line) for side in sides[:3])
         if not any(sides.sources):
             self._skip(file, entry.line, "it has no source term")
         for source in sources:
@@ -189,6 +183,16 @@ class GlossaryBuilder:
                 entry.case,
                 clean_note(entry.note),
             )
+
+    def _clean(self, texts: Sequence[str], file: EntryFile, line: int) -> list[str]:
+        """Return the texts that can be used, each once."""
+        cleaned = []
+        for text, problem in map(clean_text, texts):
+            if problem:
+                self._skip(file, line, problem)
+            elif text and text not in cleaned:
+                cleaned.append(text)
+        return cleaned
 
     def _merge(self, new: _MergedTerm) -> None:
         """Add a term. What fits the languages best replaces the rest; equally good entries are one term."""
@@ -223,9 +227,11 @@ class GlossaryBuilder:
 
 def clean_text(text: str) -> tuple[str, str]:
     """Return a term in NFC with single spaces and without invisible characters, and why it cannot be used."""
-    if match := _UNUSABLE.search(text):
-        return "", f"{quote(text)} has the control character U+{ord(match[0]):04X}"
-    text = " ".join(unicodedata.normalize("NFC", text).translate(_REMOVED).split())
+    if not text.isprintable():  # as are all characters that are removed or refused, and white space but for U+0020
+        if match := _UNUSABLE.search(text):
+            return "", f"{quote(text)} has the control character U+{ord(match[0]):04X}"
+        text = text.translate(_REMOVED)
+    text = " ".join(unicodedata.normalize("NFC", text).split())
     if len(text.encode()) > MAX_TERM_BYTES:
         return "", f"{quote(text)} is longer than {MAX_TERM_BYTES:,} bytes"
     return text, ""
@@ -268,20 +274,22 @@ def _choose_languages(file: EntryFile, wanted: tuple[str, str]) -> tuple[str, st
 def _select_sides(entry: Entry, languages: tuple[str, str]) -> _Sides | str:
     """Return what an entry says for a pair of languages, or why it says nothing."""
     if entry.directed:
-        sources, others = list(entry.words[:1]), list(entry.words[1:])
-        distances = [language_distance(word.language, languages[0]) for word in sources]
-        distances += [language_distance(word.language, languages[1]) for word in others]
-        if None in distances:
+        sources, others = entry.words[:1], entry.words[1:]
+        distances = (
+            language_distance(sources[0].language, languages[0]),
+            language_distance(entry.words[-1].language, languages[1] if others else languages[0]),
+        )
+        if distances[0] is None or distances[1] is None:
             return f"it is {describe_direction(entry)}"
-        distance = sum(map(int, filter(None, distances[:2])))
+        distance = sum(distances)
     else:
-        source_distance, sources = _find_closest(entry.words, languages[0])
-        target_distance, others = _find_closest([word for word in entry.words if word not in sources], languages[1])
+        first, sources = _find_closest(entry.words, languages[0])
+        second, others = _find_closest([word for word in entry.words if word not in sources], languages[1])
         keep = entry.keep or any(word.keep for word in sources)
         if not sources or not (others or keep):
             side = "source" if not sources else "target"
             return f"it has no term in the {side} language {format_language_tag(languages[bool(sources)])}"
-        distance = source_distance + target_distance
+        distance = first + second
     keep = entry.keep or any(word.keep for word in [*sources, *others])
     targets, forbidden = ([word.text for word in others if word.forbidden == value] for value in (False, True))
     return _Sides([word.text for word in sources], targets, forbidden, keep, distance)
@@ -294,25 +302,28 @@ def _find_closest(words: Sequence[Word], wanted: str) -> tuple[int, list[Word]]:
     return least, [word for word, distance in zip(words, distances, strict=True) if distance == least]
 
 
+def found_languages(file: EntryFile) -> list[str]:
+    """Return the languages of a file ("fr"), or pairs of them if its rows have a direction ("en to fr")."""
+    entries = [entry for entry in file.entries if entry.words]
+    directions = {describe_direction(entry) for entry in entries if entry.directed}
+    words = {word.language for entry in entries if not entry.directed for word in entry.words}
+    return sorted(directions.union(map(format_language_tag, words)))
+
+
 def describe_direction(entry: Entry) -> str:
     """Return the languages of a row: "en to fr"."""
     return " to ".join(format_language_tag(word.language) for word in entry.words[:2])
 
 
-def _unusable_error(file: EntryFile, languages: tuple[str, str], skipped: Sequence[SkippedRow]) -> DocmtError:
-    """Return the error for a file without a term for the languages."""
-    directions = {describe_direction(entry) for entry in file.entries if entry.directed and not entry.problem}
-    single = {
-        format_language_tag(word.language) for entry in file.entries if not entry.directed for word in entry.words
-    }
-    found = sorted(directions | single)
-    if not skipped:
-        return DocmtError(f"{file.path} has no terms: add one a line, its translation after a tab")
-    if all(row.reason.startswith("it ") for row in skipped):
-        pair = " to ".join(map(format_language_tag, languages))
-        return DocmtError(f"{file.path} has no term for {pair}: its languages are {_list_names(found)}")
-    row = skipped[0]
-    return DocmtError(f"{file.path} has no usable term; {file.place(row.line)}: {row.reason}")
+def _unusable_error(file: EntryFile, languages: tuple[str, str], line: int, reason: str) -> DocmtError:
+    """Return the error for a file without a term. reason: why its first entry is none, if not for its languages."""
+    if reason:
+        return DocmtError(f"{file.path} has no usable term; {file.place(line)}: {reason}")
+    if not file.entries:
+        return DocmtError(f"{file.path} has no terms: write one a line, its translation after a tab")
+    names = _list_names(found_languages(file))
+    pair = " to ".join(format_language_tag(code) if code else "any language" for code in languages)
+    return DocmtError(f"{file.path} has no term for {pair}: its languages are {names}; choose another file or pair")
 
 
 def _list_names(names: Sequence[str]) -> str:

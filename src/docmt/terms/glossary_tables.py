@@ -6,8 +6,9 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
@@ -51,8 +52,7 @@ class Word(NamedTuple):
     """whether it is the same in all languages"""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A row of a table, or a concept of a term base."""
 
     line: int
@@ -81,6 +81,7 @@ class EntryFile:
         return f"{self.path}, {'entry' if self.format == 'JSON' else 'line'} {line}"
 
 
+@lru_cache(1024)
 def is_forbidden_status(value: str) -> bool:
     """Return whether a status of a term means that it must not be used."""
     return _FORBIDDEN.search(value.casefold()) is not None
@@ -88,13 +89,13 @@ def is_forbidden_status(value: str) -> bool:
 
 def read_flag(value: str) -> bool | None:
     """Return whether text means yes or no; None if it is neither."""
-    text = value.strip().casefold()
+    text = value.strip().casefold() if value else ""
     return True if text in _YES else False if text in _NO else None
 
 
 def split_alternatives(cell: str) -> list[str]:
     """Return the alternatives of a cell."""
-    return [text for text in map(str.strip, cell.split(ALTERNATIVES)) if text]
+    return [text for text in map(str.strip, cell.split(ALTERNATIVES)) if text] if ALTERNATIVES in cell else [cell] * bool(cell)
 
 
 def read_table(text: str, path: str) -> EntryFile:
@@ -108,16 +109,30 @@ def read_table(text: str, path: str) -> EntryFile:
         line, head = rows.pop(0)
         unused = [cell for cell, role in zip(head, roles, strict=True) if not role and cell.strip()]
         file.remarks += [(line, f"the column {name!r} is not used") for name in unused]
-    read: Callable[[int, list[str], list[str]], Entry] = _read_row if "source" in roles else _read_concept
+    read = _read_row if "source" in roles else _read_concept
+    notes = [column for column, role in enumerate(roles) if role == "note"]
     for line, cells in rows:
-        if len(cells) > len(roles) and any(cells[len(roles) :]):
-            problem = f"{len(cells)} columns instead of {len(roles)}: quote a cell that has the separator in it"
+        problem = _find_problem(cells, roles)
+        if problem:
             file.entries.append(Entry(line, problem=problem))
             continue
-        file.entries.append(read(line, cells, roles))
-        if any(_GUARD.match(cell) for cell in cells):
+        cells += [""] * (len(roles) - len(cells))
+        note = " ".join(cells[column] for column in notes)
+        file.entries.append(read(line, dict(zip(roles, cells, strict=False)), note))
+        if any(_GUARD.match(cell) for cell in cells if cell[:1] == "'"):
             file.remarks.append((line, "begins with an apostrophe, which a spreadsheet may have added; it is kept"))
     return file
+
+
+def _find_problem(cells: Sequence[str], roles: Sequence[str]) -> str:
+    """Return what is wrong with the cells of a row, or an empty string."""
+    if len(cells) == 1:
+        return "it has one column"
+    if any(cells[len(roles) :]):
+        return f"{len(cells)} columns instead of {len(roles)}: quote a cell that has the separator in it"
+    named = zip(cells, roles, strict=False)
+    broken = any("\n" in cell or "\r" in cell for cell, role in named if role not in ("note", "ignored", ""))
+    return "a cell has a line break: close its quotes" if broken else ""
 
 
 def _split_rows(text: str, path: str) -> tuple[str, list[tuple[int, list[str]]]]:
@@ -198,42 +213,31 @@ def _guess_roles(rows: Sequence[Sequence[str]], wide: bool) -> list[str]:
     return roles
 
 
-def _read_row(line: int, cells: Sequence[str], roles: Sequence[str]) -> Entry:
+def _read_row(line: int, values: dict[str, str], note: str) -> Entry:
     """Return the entry of a row with a source and a target."""
-    values = dict(
-        zip(reversed(roles), reversed([*cells, *[""] * (len(roles) - len(cells))][: len(roles)]), strict=True)
-    )
-    flags, problem = _read_flags(values)
-    languages = values.get("source_lang", "").strip(), values.get("target_lang", "").strip()
-    targets = split_alternatives(values.get("target", ""))
-    forbidden = values.get("forbidden", "")
-    all_forbidden = read_flag(forbidden)
-    words = [
-        Word(text, languages[1], bool(all_forbidden) or is_forbidden_status(values.get("status", "")))
-        for text in targets
-    ]
+    keep, case, problem = _read_flags(values)
+    source, language = values["source"], values.get("target_lang", "").strip()
+    all_forbidden = read_flag(values.get("forbidden", ""))
+    bad = all_forbidden or is_forbidden_status(values.get("status", ""))
+    words = [Word(text, language, bad) for text in split_alternatives(values.get("target", ""))]
     if all_forbidden is None:
-        words += [Word(text, languages[1], True) for text in split_alternatives(forbidden)]
-    if flags[0] and not words:
-        words = [Word(values.get("source", ""), languages[1])]
-    sources = [Word(text, languages[0]) for text in split_alternatives(values.get("source", ""))]
-    if len(sources) > 1:
-        problem = problem or f"{len(sources)} sources: give each a row of its own"
-    note = " ".join(cell for cell, role in zip(cells, roles, strict=False) if role == "note").strip()
-    return Entry(line, [*(sources or [Word("", languages[0])]), *words], True, *flags, note, problem)
+        words += [Word(text, language, True) for text in split_alternatives(values["forbidden"])]
+    if keep and not words:
+        words = [Word(source, language)]
+    if ALTERNATIVES in source:
+        problem = problem or f"several sources, with {ALTERNATIVES} between them: give each a row of its own"
+    return Entry(line, [Word(source, values.get("source_lang", "").strip()), *words], True, keep, case, note, problem)
 
 
-def _read_concept(line: int, cells: Sequence[str], roles: Sequence[str]) -> Entry:
+def _read_concept(line: int, values: dict[str, str], note: str) -> Entry:
     """Return the entry of a row with a column for each language."""
-    pairs = list(zip(roles, cells, strict=False))
-    flags, problem = _read_flags(dict(pairs))
-    words = [Word(text, role[1:]) for role, cell in pairs if role.startswith(":") for text in split_alternatives(cell)]
-    note = " ".join(cell for role, cell in pairs if role == "note").strip()
-    return Entry(line, words, False, *flags, note, problem)
+    languages = [name for name in values if name.startswith(":")]
+    words = [Word(text, name[1:]) for name in languages for text in split_alternatives(values[name])]
+    return Entry(line, words, False, *_read_flags(values)[:2], note, _read_flags(values)[2])
 
 
-def _read_flags(values: dict[str, str]) -> tuple[tuple[bool, bool], str]:
+def _read_flags(values: dict[str, str]) -> tuple[bool, bool, str]:
     """Return the flags keep and case, and what is wrong with them."""
-    flags = [read_flag(values.get(name, "")) for name in ("keep", "case")]
-    wrong = [name for name, flag in zip(("keep", "case"), flags, strict=True) if flag is None]
-    return (bool(flags[0]), bool(flags[1])), f"the column {wrong[0]!r} holds neither yes nor no" if wrong else ""
+    keep, case = (read_flag(values.get(name, "")) for name in ("keep", "case"))
+    wrong = "keep" if keep is None else "case" if case is None else ""
+    return bool(keep), bool(case), f"the column {wrong!r} holds neither yes nor no" if wrong else ""
