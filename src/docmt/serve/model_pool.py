@@ -10,7 +10,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from docmt.checkpoint.model_names import InstalledModel, describe_installed, joi
 from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, Translator
-from docmt.formats.language_codes import format_language_tag, primary_language
+from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
 
 _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum
 from docmt.core.settings import quote
 from docmt.documents.words import INVISIBLE, has_words
-from docmt.formats.language_codes import format_language_tag, language_distance, primary_language
+from docmt.formats.language_codes import format_language_tag, is_same_language, language_distance, primary_language
 from docmt.terms.glossary_files import read_entries
 from docmt.terms.glossary_tables import Entry, EntryFile, Word
 
@@ -128,6 +129,8 @@ class GlossaryBuilder:
 
     languages: tuple[str, str]
     skipped: list[SkippedRow] = field(default_factory=list)
+    foreign: list[SkippedRow] = field(default_factory=list)
+    """rows that are skipped because they have other languages"""
     remarks: list[SkippedRow] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
     duplicates: int = 0
@@ -135,28 +138,28 @@ class GlossaryBuilder:
 
     def add(self, file: EntryFile) -> None:
         """Add the entries of a file. Raises DocmtError if none is a term for the languages."""
-        languages = _choose_languages(file, self.languages)
-        first, usable, foreign = len(self.skipped), False, False
+        languages = self.languages = _choose_languages(file, self.languages)
+        first, usable = len(self.skipped), False
         for entry in file.entries:
             sides = entry.problem or _select_sides(entry, languages)
-            if isinstance(sides, str):
+            if not isinstance(sides, str):
+                for term in self._make_terms(entry, sides, file):
+                    self._merge(_MergedTerm(term, file, entry.line, sides.distance))
+                    usable = True
+            elif entry.problem:
                 self._skip(file, entry.line, sides)
-                foreign = foreign or not entry.problem
-                continue
-            for term in self._make_terms(entry, sides, file):
-                self._merge(_MergedTerm(term, file, entry.line, sides.distance))
-                usable = True
+            else:
+                self.foreign.append(SkippedRow(file.path, entry.line, sides))
         self.remarks += [SkippedRow(file.path, line, text) for line, text in file.remarks]
         if not usable:
-            reason = "" if foreign or len(self.skipped) == first else self.skipped[first].reason
-            raise _unusable_error(file, languages, self.skipped[first].line if reason else 0, reason)
+            raise _unusable_error(file, languages, self.skipped[first:])
 
     def build(self) -> Glossary:
         """Return the glossary. Raises DocmtError for the first conflict."""
         if self.conflicts:
             raise DocmtError(self.conflicts[0])
         terms = tuple(merged.term for merged in self._terms.values())
-        return Glossary(self.languages, terms, tuple(self.skipped), tuple(self.remarks), self.duplicates)
+        return Glossary(self.languages, terms, (*self.skipped, *self.foreign), tuple(self.remarks), self.duplicates)
 
     def __len__(self) -> int:
         return len(self._terms)
@@ -253,22 +256,41 @@ def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str],
     return "" if targets or forbidden or keep else f"{quote(source)} has no translation"
 
 
-def _choose_languages(file: EntryFile, wanted: tuple[str, str]) -> tuple[str, str]:
-    """Return the languages to read. One that may be any is the only other one of a file whose entries have languages.
+def list_pairs(file: EntryFile, wanted: tuple[str, str] = ("", "")) -> list[tuple[str, str]]:
+    """Return the pairs of languages that a file has terms for, of those that are wanted (empty ones: any)."""
+    known = dict.fromkeys(
+        (entry.directed, *dict.fromkeys((entry.words[0].language, entry.words[-1].language)))
+        if entry.directed
+        else (False, *dict.fromkeys(word.language for word in entry.words))
+        for entry in file.entries
+        if not entry.problem
+    )
+    pairs: dict[tuple[str, str], None] = {}
+    for directed, *languages in known:
+        found = [(languages[0], languages[-1])] if directed else permutations(languages, 2)
+        pairs |= dict.fromkeys((format_tag(source), format_tag(target)) for source, target in found)
+    return [pair for pair in pairs if all(map(is_same_language, pair, wanted))]
 
-    Raises DocmtError if it may be several.
+
+def format_tag(code: str) -> str:
+    """Return the tag of a language; empty if it is not known."""
+    return format_language_tag(code) if code.strip() else ""
+
+
+def _choose_languages(file: EntryFile, wanted: tuple[str, str]) -> tuple[str, str]:
+    """Return the languages to read: those that are wanted, or in place of an empty one the only one of the file.
+
+    Raises DocmtError if the file has several.
     """
     if all(wanted):
         return wanted
-    words = (word.language for entry in file.entries if not entry.directed for word in entry.words)
-    found = list(dict.fromkeys(map(primary_language, words)))
-    others = [language for language in found if language not in map(primary_language, wanted)]
-    if not others:
-        return wanted
-    if len(others) > 1:
-        names = _list_names(sorted(found))
-        raise DocmtError(f"{file.path} has the languages {names}: say from which and to which it is to be used")
-    return wanted[0] or others[0], wanted[1] or others[0]
+    pairs = list_pairs(file, wanted)
+    languages = {(primary_language(source), primary_language(target)) for source, target in pairs}
+    if len(languages) > 1:
+        names = _list_names(sorted(" to ".join(pair) for pair in languages))
+        raise DocmtError(f"{file.path} is for several pairs of languages, {names}: say which one is wanted")
+    found = pairs[0] if len(pairs) == 1 else next(iter(languages), wanted)
+    return wanted[0] or found[0], wanted[1] or found[1]
 
 
 def _select_sides(entry: Entry, languages: tuple[str, str]) -> _Sides | str:
@@ -315,12 +337,12 @@ def describe_direction(entry: Entry) -> str:
     return " to ".join(format_language_tag(word.language) for word in entry.words[:2])
 
 
-def _unusable_error(file: EntryFile, languages: tuple[str, str], line: int, reason: str) -> DocmtError:
-    """Return the error for a file without a term. reason: why its first entry is none, if not for its languages."""
-    if reason:
-        return DocmtError(f"{file.path} has no usable term; {file.place(line)}: {reason}")
+def _unusable_error(file: EntryFile, languages: tuple[str, str], skipped: Sequence[SkippedRow]) -> DocmtError:
+    """Return the error for a file without a term. skipped: rows that are none in any language."""
     if not file.entries:
         return DocmtError(f"{file.path} has no terms: write one a line, its translation after a tab")
+    if skipped and (len(skipped) == len(file.entries) or not found_languages(file)):
+        return DocmtError(f"{file.path} has no usable term; {file.place(skipped[0].line)}: {skipped[0].reason}")
     names = _list_names(found_languages(file))
     pair = " to ".join(format_language_tag(code) if code else "any language" for code in languages)
     return DocmtError(f"{file.path} has no term for {pair}: its languages are {names}; choose another file or pair")

@@ -76,9 +76,14 @@ class EntryFile:
     remarks: list[tuple[int, str]] = field(default_factory=list)
     """(line, what looks wrong although it is used)"""
 
+    @property
+    def counted(self) -> str:
+        """What `Entry.line` counts."""
+        return "entry" if self.format == "JSON" else "line"
+
     def place(self, line: int) -> str:
         """Return the place of an entry, for messages."""
-        return f"{self.path}, {'entry' if self.format == 'JSON' else 'line'} {line}"
+        return f"{self.path}, {self.counted} {line}"
 
 
 @lru_cache(1024)
@@ -95,7 +100,11 @@ def read_flag(value: str) -> bool | None:
 
 def split_alternatives(cell: str) -> list[str]:
     """Return the alternatives of a cell."""
-    return [text for text in map(str.strip, cell.split(ALTERNATIVES)) if text] if ALTERNATIVES in cell else [cell] * bool(cell)
+    return (
+        [text for text in map(str.strip, cell.split(ALTERNATIVES)) if text]
+        if ALTERNATIVES in cell
+        else [cell] * bool(cell)
+    )
 
 
 def read_table(text: str, path: str) -> EntryFile:
@@ -137,6 +146,8 @@ def _find_problem(cells: Sequence[str], roles: Sequence[str]) -> str:
 
 def _split_rows(text: str, path: str) -> tuple[str, list[tuple[int, list[str]]]]:
     """Return the separator, and the rows that are not empty with their lines."""
+    if not text.strip():
+        return "\t", []
     named = re.match(r"sep=([^\r\n])(?=\r?\n)", text)  # Excel's own
     if named:
         text = text[named.end() :]
