@@ -51,6 +51,7 @@ GROUPS = {
     "files": {
         "extract": "Write the text of a file, and a translation, to bilingual XLIFF",
         "merge": "Put an edited translation from XLIFF back into its file",
+        "terms": "Check glossaries, or convert them to TSV or TBX",
     },
 }
 """The summary of each command, by group."""

@@ -1,0 +1,353 @@
+"""Glossaries: the terms of a pair of languages, from one or several files."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from pathlib import Path
+from typing import NamedTuple
+
+from docmt.core.errors import DocmtError
+from docmt.core.files import json_checksum
+from docmt.core.settings import quote
+from docmt.documents.words import INVISIBLE, has_words
+from docmt.formats.language_codes import format_language_tag, is_same_language, language_distance, primary_language
+from docmt.terms.glossary_files import read_entries
+from docmt.terms.glossary_tables import Entry, EntryFile, Word
+
+MAX_TERM_BYTES = 1024
+_UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but for white space, marks that turn the direction of writing, separators, half characters."""
+_REMOVED = dict.fromkeys(map(ord, INVISIBLE))
+_MAX_NAMED = 20
+"""Languages that a message lists."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One entry: a word or phrase and what it may be in the target language."""
+
+    source: str
+    targets: tuple[str, ...] = ()
+    """allowed translations, the preferred one first"""
+    forbidden: tuple[str, ...] = ()
+    """translations that must not be used"""
+    keep: bool = False
+    """do not translate: the target is the source"""
+    case: bool = False
+    """only with the same capitals"""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class SkippedRow:
+    """A row of a file that is no term for these languages."""
+
+    path: str
+    line: int
+    """of JSON, the number of the entry"""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Terms of a pair of languages."""
+
+    languages: tuple[str, str]
+    terms: tuple[Term, ...]
+    skipped: tuple[SkippedRow, ...] = ()
+    remarks: tuple[SkippedRow, ...] = ()
+    """rows that are used but look wrong"""
+    duplicates: int = 0
+    """rows that say again what an earlier one says"""
+
+    @classmethod
+    def read(cls, *paths: Path | str, languages: tuple[str, str]) -> Glossary:
+        """Return the terms of files.
+
+        languages: codes of the source and the target; an empty one is any. Raises DocmtError for a file that cannot be
+        read or has no term for these languages, and for entries that contradict each other.
+        """
+        builder = GlossaryBuilder(languages)
+        for path in paths:
+            builder.add(read_entries(path))
+        return builder.build()
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Mapping[str, str | Sequence[str]] | Iterable[tuple[str, str | Sequence[str]]],
+        languages: tuple[str, str] = ("", ""),
+    ) -> Glossary:
+        """Return the terms of a mapping, or of pairs of a source and its translations. Raises DocmtError as `read`."""
+        items = pairs.items() if isinstance(pairs, Mapping) else pairs
+        file = EntryFile("terms", "JSON")
+        for number, (source, targets) in enumerate(items, 1):
+            texts = [targets] if isinstance(targets, str) else targets
+            file.entries.append(Entry(number, [Word(source), *map(Word, texts)], directed=True))
+        builder = GlossaryBuilder(languages)
+        builder.add(file)
+        if builder.skipped:
+            raise DocmtError(f"terms, entry {builder.skipped[0].line}: {builder.skipped[0].reason}")
+        return builder.build()
+
+    def checksum(self) -> str:
+        """Return a checksum of the languages and terms."""
+        return json_checksum([self.languages, [list(vars(term).values()) for term in self.terms]])
+
+
+class _Sides(NamedTuple):
+    """What an entry says for a pair of languages."""
+
+    sources: list[str]
+    targets: list[str]
+    forbidden: list[str]
+    keep: bool
+    distance: int
+    """how far its languages are from those that are wanted"""
+
+
+class _MergedTerm(NamedTuple):
+    """A term, and where its first entry stands."""
+
+    term: Term
+    file: EntryFile
+    line: int
+    distance: int
+
+    @property
+    def place(self) -> str:
+        return self.file.place(self.line)
+
+
+@dataclass
+class GlossaryBuilder:
+    """Merges entries of files to the terms of a pair of languages."""
+
+    languages: tuple[str, str]
+    skipped: list[SkippedRow] = field(default_factory=list)
+    foreign: list[SkippedRow] = field(default_factory=list)
+    """rows that are skipped because they have other languages"""
+    remarks: list[SkippedRow] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+    duplicates: int = 0
+    _terms: dict[str, _MergedTerm] = field(default_factory=dict)
+
+    def add(self, file: EntryFile) -> None:
+        """Add the entries of a file. Raises DocmtError if none is a term for the languages."""
+        languages = self.languages = _choose_languages(file, self.languages)
+        first, usable = len(self.skipped), False
+        for entry in file.entries:
+            sides = entry.problem or _select_sides(entry, languages)
+            if not isinstance(sides, str):
+                for term in self._make_terms(entry, sides, file):
+                    self._merge(_MergedTerm(term, file, entry.line, sides.distance))
+                    usable = True
+            elif entry.problem:
+                self._skip(file, entry.line, sides)
+            else:
+                self.foreign.append(SkippedRow(file.path, entry.line, sides))
+        self.remarks += [SkippedRow(file.path, line, text) for line, text in file.remarks]
+        if not usable:
+            raise _unusable_error(file, languages, self.skipped[first:])
+
+    def build(self) -> Glossary:
+        """Return the glossary. Raises DocmtError for the first conflict."""
+        if self.conflicts:
+            raise DocmtError(self.conflicts[0])
+        terms = tuple(merged.term for merged in self._terms.values())
+        return Glossary(self.languages, terms, (*self.skipped, *self.foreign), tuple(self.remarks), self.duplicates)
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def _skip(self, file: EntryFile, line: int, reason: str) -> None:
+        self.skipped.append(SkippedRow(file.path, line, reason))
+
+    def _make_terms(self, entry: Entry, sides: _Sides, file: EntryFile) -> Iterator[Term]:
+        """Yield the terms of an entry. Texts that cannot be used are skipped."""
+        sources, targets, forbidden = (self._clean(side, file, entry.line) for side in sides[:3])
+        if not any(sides.sources):
+            self._skip(file, entry.line, "it has no source term")
+        for source in sources:
+            others = [text for text in targets if text != source]
+            keep = sides.keep and not others
+            if problem := _find_problem(source, targets, forbidden, sides.keep, contradicted=entry.directed and others):
+                self._skip(file, entry.line, problem)
+                continue
+            yield Term(
+                source,
+                (source,) if keep else tuple(targets),
+                tuple(forbidden),
+                keep,
+                entry.case,
+                clean_note(entry.note),
+            )
+
+    def _clean(self, texts: Sequence[str], file: EntryFile, line: int) -> list[str]:
+        """Return the texts that can be used, each once."""
+        cleaned = []
+        for text, problem in map(clean_text, texts):
+            if problem:
+                self._skip(file, line, problem)
+            elif text and text not in cleaned:
+                cleaned.append(text)
+        return cleaned
+
+    def _merge(self, new: _MergedTerm) -> None:
+        """Add a term. What fits the languages best replaces the rest; equally good entries are one term."""
+        source = new.term.source
+        old = self._terms.setdefault(source, new)
+        if old is new:
+            return
+        if old.distance != new.distance:
+            best, other = (old, new) if old.distance < new.distance else (new, old)
+            self._terms[source] = best
+            self._skip(other.file, other.line, f"{best.place} has {quote(source)} for a language that fits better")
+            return
+        term = replace(
+            old.term,
+            targets=tuple(dict.fromkeys(old.term.targets + new.term.targets)),
+            forbidden=tuple(dict.fromkeys(old.term.forbidden + new.term.forbidden)),
+            note="; ".join(dict.fromkeys(filter(None, (old.term.note, new.term.note)))),
+        )
+        problem = ""
+        if flags := [name for name in ("keep", "case") if getattr(old.term, name) != getattr(new.term, name)]:
+            problem = f"only one of them has {flags[0]!r}"
+        elif both := [text for text in term.targets if text in term.forbidden]:
+            problem = f"{quote(both[0])} is allowed and forbidden"
+        if problem:
+            self.conflicts.append(
+                f"{new.place}: {quote(source)} is also in {old.place}, but {problem}: change one of them"
+            )
+            return
+        self.duplicates += (term.targets, term.forbidden) == (old.term.targets, old.term.forbidden)
+        self._terms[source] = old._replace(term=term)
+
+
+def clean_text(text: str) -> tuple[str, str]:
+    """Return a term in NFC with single spaces and without invisible characters, and why it cannot be used."""
+    if not text.isprintable():  # as are all characters that are removed or refused, and white space but for U+0020
+        if match := _UNUSABLE.search(text):
+            return "", f"{quote(text)} has the control character U+{ord(match[0]):04X}"
+        text = text.translate(_REMOVED)
+    text = " ".join(unicodedata.normalize("NFC", text).split())
+    if len(text.encode()) > MAX_TERM_BYTES:
+        return "", f"{quote(text)} is longer than {MAX_TERM_BYTES:,} bytes"
+    return text, ""
+
+
+def clean_note(text: str) -> str:
+    """Return a note in one line without control characters."""
+    return " ".join(_UNUSABLE.sub(" ", unicodedata.normalize("NFC", text)).split())
+
+
+def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str], keep: bool, contradicted: bool) -> str:
+    """Return why an entry is no term, or an empty string."""
+    if not has_words(source):
+        return f"{quote(source)} has neither letters nor digits"
+    if keep and contradicted:
+        return f"{quote(source)} is not to be translated, but has the translation {quote(targets[0])}"
+    if both := [text for text in targets if text in forbidden]:
+        return f"{quote(both[0])} is both allowed and forbidden"
+    return "" if targets or forbidden or keep else f"{quote(source)} has no translation"
+
+
+def list_pairs(file: EntryFile, wanted: tuple[str, str] = ("", "")) -> list[tuple[str, str]]:
+    """Return the pairs of languages that a file has terms for, of those that are wanted (empty ones: any)."""
+    known = dict.fromkeys(
+        (entry.directed, *dict.fromkeys((entry.words[0].language, entry.words[-1].language)))
+        if entry.directed
+        else (False, *dict.fromkeys(word.language for word in entry.words))
+        for entry in file.entries
+        if not entry.problem
+    )
+    pairs: dict[tuple[str, str], None] = {}
+    for directed, *languages in known:
+        found = [(languages[0], languages[-1])] if directed else permutations(languages, 2)
+        pairs |= dict.fromkeys((format_tag(source), format_tag(target)) for source, target in found)
+    return [pair for pair in pairs if all(map(is_same_language, pair, wanted))]
+
+
+def format_tag(code: str) -> str:
+    """Return the tag of a language; empty if it is not known."""
+    return format_language_tag(code) if code.strip() else ""
+
+
+def _choose_languages(file: EntryFile, wanted: tuple[str, str]) -> tuple[str, str]:
+    """Return the languages to read: those that are wanted, or in place of an empty one the only one of the file.
+
+    Raises DocmtError if the file has several.
+    """
+    if all(wanted):
+        return wanted
+    pairs = list_pairs(file, wanted)
+    languages = {(primary_language(source), primary_language(target)) for source, target in pairs}
+    if len(languages) > 1:
+        names = _list_names(sorted(" to ".join(pair) for pair in languages))
+        raise DocmtError(f"{file.path} is for several pairs of languages, {names}: say which one is wanted")
+    found = pairs[0] if len(pairs) == 1 else next(iter(languages), wanted)
+    return wanted[0] or found[0], wanted[1] or found[1]
+
+
+def _select_sides(entry: Entry, languages: tuple[str, str]) -> _Sides | str:
+    """Return what an entry says for a pair of languages, or why it says nothing."""
+    if entry.directed:
+        sources, others = entry.words[:1], entry.words[1:]
+        distances = (
+            language_distance(sources[0].language, languages[0]),
+            language_distance(entry.words[-1].language, languages[1] if others else languages[0]),
+        )
+        if distances[0] is None or distances[1] is None:
+            return f"it is {describe_direction(entry)}"
+        distance = sum(distances)
+    else:
+        first, sources = _find_closest(entry.words, languages[0])
+        second, others = _find_closest([word for word in entry.words if word not in sources], languages[1])
+        keep = entry.keep or any(word.keep for word in sources)
+        if not sources or not (others or keep):
+            side = "source" if not sources else "target"
+            return f"it has no term in the {side} language {format_language_tag(languages[bool(sources)])}"
+        distance = first + second
+    keep = entry.keep or any(word.keep for word in [*sources, *others])
+    targets, forbidden = ([word.text for word in others if word.forbidden == value] for value in (False, True))
+    return _Sides([word.text for word in sources], targets, forbidden, keep, distance)
+
+
+def _find_closest(words: Sequence[Word], wanted: str) -> tuple[int, list[Word]]:
+    """Return the words of the language that is closest to one that is wanted, and its distance."""
+    distances = [language_distance(word.language, wanted) for word in words]
+    least = min((distance for distance in distances if distance is not None), default=0)
+    return least, [word for word, distance in zip(words, distances, strict=True) if distance == least]
+
+
+def found_languages(file: EntryFile) -> list[str]:
+    """Return the languages of a file ("fr"), or pairs of them if its rows have a direction ("en to fr")."""
+    entries = [entry for entry in file.entries if entry.words]
+    directions = {describe_direction(entry) for entry in entries if entry.directed}
+    words = {word.language for entry in entries if not entry.directed for word in entry.words}
+    return sorted(directions.union(map(format_language_tag, words)))
+
+
+def describe_direction(entry: Entry) -> str:
+    """Return the languages of a row: "en to fr"."""
+    return " to ".join(format_language_tag(word.language) for word in entry.words[:2])
+
+
+def _unusable_error(file: EntryFile, languages: tuple[str, str], skipped: Sequence[SkippedRow]) -> DocmtError:
+    """Return the error for a file without a term. skipped: rows that are none in any language."""
+    if not file.entries:
+        return DocmtError(f"{file.path} has no terms: write one a line, its translation after a tab")
+    if skipped and (len(skipped) == len(file.entries) or not found_languages(file)):
+        return DocmtError(f"{file.path} has no usable term; {file.place(skipped[0].line)}: {skipped[0].reason}")
+    names = _list_names(found_languages(file))
+    pair = " to ".join(format_language_tag(code) if code else "any language" for code in languages)
+    return DocmtError(f"{file.path} has no term for {pair}: its languages are {names}; choose another file or pair")
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

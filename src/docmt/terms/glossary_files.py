@@ -1,0 +1,234 @@
+"""Files of glossaries: TSV, CSV, TBX, TMX and JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lxml import etree
+
+from docmt.core.errors import DocmtError, did_you_mean
+from docmt.core.plain_text import plain_name, read_bytes
+from docmt.core.settings import quote
+from docmt.documents.published_corpora import segment_texts
+from docmt.formats.patched_text import decode_text, find_mark
+from docmt.terms.glossary_tables import Entry, EntryFile, Word, is_forbidden_status, read_flag, read_table
+
+MAX_BYTES = 100 * 2**20
+_TABLE_SUFFIXES = (".tsv", ".csv", ".txt", ".tab", ".utf8")
+_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|!--|[\w:]*(?:tmx|martif|tbx)\b)", re.IGNORECASE)
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_STATUSES = frozenset(
+    ["administrativestatus", "normativeauthorization", "usagestatus", "usage", "status", "termstatus"]
+)
+_KEEP = {"translationneeded": False, "translatable": False, "donottranslate": True, "untranslatable": True}
+"""Data categories of term bases, and the value by which they say "do not translate"."""
+_CASE = frozenset(["casesensitive", "casesensitivity", "matchcase"])
+_NO_LETTER = re.compile(r"[\W_]+")
+_GROUPS = ("terms", "doNotTranslate")
+_KEYS = ("source", "target", "targets", "forbidden", "keep", "case", "note")
+Value = TypeVar("Value")
+_PREFERRED = re.compile(r"prefer|standardi")
+
+
+def read_entries(path: Path | str) -> EntryFile:
+    """Return the entries of a file. Raises DocmtError for a file that is too large, damaged or of another kind."""
+    data = read_bytes(path, MAX_BYTES)
+    mark, encoding = find_mark(data)
+    start = data[len(mark) : 500].decode(encoding or "utf-8", "replace").replace("\0", "")
+    suffix = Path(plain_name(path)).suffix.lower()
+    if _XML.match(start) or suffix in (".tbx", ".tmx", ".xml"):
+        return _read_xml(data, str(path))
+    text = decode_text(data, str(path))[0]
+    if suffix == ".json" or (suffix not in _TABLE_SUFFIXES and start.lstrip().startswith(("{", "["))):
+        return _read_json(text, str(path))
+    return read_table(text, str(path))
+
+
+# TBX and TMX
+
+
+def _read_xml(data: bytes, path: str) -> EntryFile:
+    """Return the entries of a term base or a translation memory. Nothing outside of the file is read."""
+    tags = ("{*}termEntry", "{*}conceptEntry", "{*}tu")
+    options = {"tag": tags, "resolve_entities": False, "no_network": True, "load_dtd": False}
+    events = etree.iterparse(io.BytesIO(data), **options)
+    file = EntryFile(path, "TBX")
+    try:
+        for number, (_, element) in enumerate(events):
+            if not number:
+                _refuse_entities(element, path)
+            read: Callable[[Any], Entry] = _read_unit if _name(element) == "tu" else _read_term_entry
+            file.entries.append(read(element))
+            element.clear()
+            while element.getprevious() is not None:  # what was read would stay in memory
+                del element.getparent()[0]
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise DocmtError(f"{path} is broken XML ({error}): export it again") from error
+    root = _name(events.root)
+    if root not in ("martif", "tbx", "tmx"):
+        raise DocmtError(f"{path} is XML, but neither TBX nor TMX: its root is <{root}>")
+    file.format = "TMX" if root == "tmx" else "TBX"
+    return file
+
+
+def _refuse_entities(element: etree._Element, path: str) -> None:
+    """Raise DocmtError for a file that declares entities. A DOCTYPE alone is usual, and ignored."""
+    types = element.getroottree().docinfo.internalDTD
+    if types is not None and any(True for _ in types.iterentities()):
+        raise DocmtError(f"{path} declares entities. It is refused: remove them from its DOCTYPE")
+
+
+def _name(element: etree._Element) -> str:
+    """Return the name of an element without its namespace, in lower case; empty for a comment."""
+    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
+
+
+def _language(element: etree._Element) -> str:
+    return (element.get(_LANGUAGE) or element.get("lang") or "").strip()
+
+
+def _read_unit(unit: etree._Element) -> Entry:
+    """Return the entry of a translation unit of TMX."""
+    words = [
+        Word("".join(segment_texts(segment)), _language(variant))
+        for variant in unit.iterfind("{*}tuv")
+        for segment in variant.iterfind("{*}seg")
+    ]
+    note = " ".join("".join(segment_texts(note)) for note in unit.iterfind("{*}note"))
+    return _make_entry(unit, words, note=note)
+
+
+def _read_term_entry(concept: etree._Element) -> Entry:
+    """Return the entry of a concept of TBX, version 2 or 3, in the style DCA or DCT."""
+    ranked: list[tuple[bool, Word]] = []
+    notes = [text for element in concept if (text := _read_note(element))]
+    keep, case, _ = _read_flags(_list_data(concept))
+    for section in concept:
+        if _name(section) not in ("langset", "langsec"):
+            continue
+        keep_section, _, _ = _read_flags(_list_data(section))
+        for group in section:
+            if (term := next((element for element in group.iter() if _name(element) == "term"), None)) is None:
+                continue
+            keep_term, case_term, status = _read_flags(group.iter())
+            text, forbidden = "".join(segment_texts(term)), is_forbidden_status(status)
+            word = Word(text, _language(section), forbidden, keep_section or keep_term)
+            ranked.append((not _PREFERRED.search(status.lower()), word))
+            case |= case_term
+            notes += [text for element in group.iter() if (text := _read_note(element))]
+    words = [word for _, word in sorted(ranked, key=lambda pair: pair[0])]
+    return _make_entry(concept, words, keep, case, "; ".join(dict.fromkeys(notes)))
+
+
+def _read_note(element: etree._Element) -> str:
+    return " ".join("".join(segment_texts(element)).split()) if _name(element) == "note" else ""
+
+
+def _read_flags(elements: Iterable[etree._Element]) -> tuple[bool, bool, str]:
+    """Return whether data categories say to keep a term, to look at its capitals, and what its status is.
+
+    The category is the attribute `type` (style DCA) or the name of the element (DCT).
+    """
+    keep, case, statuses = False, False, []
+    for element in elements:
+        name = _NO_LETTER.sub("", (element.get("type") or _name(element)).lower())
+        if name in _KEEP or name in _CASE or name in _STATUSES:
+            value = "".join(segment_texts(element)).strip()
+            keep |= name in _KEEP and read_flag(value) is _KEEP[name]
+            case |= name in _CASE and bool(read_flag(value))
+            statuses += [value] if name in _STATUSES else []
+    return keep, case, " ".join(statuses)
+
+
+def _list_data(element: etree._Element) -> Iterator[etree._Element]:
+    """Yield the data categories of a concept or a language, not those of what is in it."""
+    for child in element:
+        yield child
+        if _name(child) in ("descripgrp", "admingrp"):
+            yield from child
+
+
+def _make_entry(
+    element: etree._Element, words: list[Word], keep: bool = False, case: bool = False, note: str = ""
+) -> Entry:
+    problem = "" if words else "it has no terms"
+    if any(not word.language for word in words):
+        problem = "a term has no language (xml:lang)"
+    if next(element.iter(etree.Entity), None) is not None:
+        problem = "it has an entity that is not declared: write the character itself"
+    return Entry(element.sourceline or 0, words, False, keep, case, note, problem)
+
+
+# JSON
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object of JSON, with keys that are there twice."""
+
+
+def _read_json(text: str, path: str) -> EntryFile:
+    """Return the entries of a JSON file: terms and their translations, objects, or a list of objects."""
+    file = EntryFile(path, "JSON")
+    try:
+        values = json.loads(text, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError) as error:
+        reason = "too many nested brackets" if isinstance(error, RecursionError) else error
+        raise DocmtError(f"{path} is not valid JSON ({reason}): mend it") from error
+    kept: object = []
+    if isinstance(values, _Pairs) and any(key in _GROUPS and not isinstance(value, str) for key, value in values):
+        groups = dict(values)
+        _check_keys(groups, _GROUPS, path)
+        values, kept = groups.get("terms", []), groups.get("doNotTranslate", [])
+    if not isinstance(values, list) or not isinstance(kept, list) or isinstance(kept, _Pairs):
+        raise DocmtError(f"{path} must hold an object with terms and translations, or a list of objects")
+    for number, value in enumerate(values, 1):
+        file.entries.append(
+            _read_pair(number, *value, file) if isinstance(values, _Pairs) else _read_object(number, value, file)
+        )
+    for number, value in enumerate(kept, len(values) + 1):
+        word = Word(_read_value(value, str, "doNotTranslate", file.place(number)))
+        file.entries.append(Entry(number, [word, word], directed=True, keep=True))
+    return file
+
+
+def _read_pair(number: int, source: str, targets: object, file: EntryFile) -> Entry:
+    words = [Word(text) for text in _read_texts(targets, source, file.place(number))]
+    return Entry(number, [Word(source), *words], directed=True)
+
+
+def _read_object(number: int, value: object, file: EntryFile) -> Entry:
+    place = file.place(number)
+    values = dict(_read_value(value, _Pairs, "an entry", place))
+    _check_keys(values, _KEYS, place)
+    source, note = (_read_value(values.get(key, ""), str, key, place) for key in ("source", "note"))
+    keep, case = (_read_value(values.get(key, False), bool, key, place) for key in ("keep", "case"))
+    targets = [text for key in ("target", "targets") for text in _read_texts(values.get(key, []), key, place)]
+    words = [Word(text) for text in targets or [source] * keep]
+    words += [Word(text, "", True) for text in _read_texts(values.get("forbidden", []), "forbidden", place)]
+    return Entry(number, [Word(source), *words], True, keep, case, note)
+
+
+def _check_keys(values: Mapping[str, object], known: Sequence[str], place: str) -> None:
+    for key in values:
+        if key not in known:
+            advice = did_you_mean(key, dict(zip(known, known, strict=True)), f"choose from {', '.join(known)}")
+            raise DocmtError(f"{place}: unknown key {quote(key)}: {advice}")
+
+
+def _read_value(value: object, kind: type[Value], key: str, place: str) -> Value:
+    if not isinstance(value, kind):
+        names = {str: "a text", bool: "true or false", _Pairs: "an object"}
+        raise DocmtError(f"{place}: {quote(key)} must be {names[kind]}")
+    return value
+
+
+def _read_texts(value: object, key: str, place: str) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise DocmtError(f"{place}: {quote(key)} must have a text or a list of texts")
+    return texts
