@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
 
 from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, make_translation
 from docmt.decoding.openings import Opening
-from docmt.decoding.translation_results import Hypothesis, PreparedDocument, TermUse, TranslatedSentence, Translation
-from docmt.documents import Document
+from docmt.decoding.translation_results import (
+    Hypothesis,
+    PreparedDocument,
+    TermStatus,
+    TermUse,
+    TranslatedSentence,
+    Translation,
+)
+from docmt.documents import Document, unwrap_lines
 from docmt.documents.numbers import find_number_faults
 from docmt.documents.protected_text import find_protected
-from docmt.documents.words import Span, WordLink, find_words
-from docmt.terms.matching import Match, Occurrence, TermMatcher, list_targets
+from docmt.documents.words import WordLink, find_words
+from docmt.terms.matching import Match, Occurrence, TermMatcher
 
-TermMode = Literal["prefer", "require"]
-"""prefer: a term is met where the model's own probability falls little; require: wherever it can be met."""
 MOST_LOSS = 4.0
 """Log-probability (nats) that a sentence may lose for each term, in the mode prefer."""
 _ROUNDS = 4
@@ -34,14 +38,6 @@ SearchOpenings = Callable[
     [Sequence[PreparedDocument], Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[Hypothesis | None]
 ]
 """Searches openings in documents with these translations (word ids)."""
-
-
-@dataclass(frozen=True)
-class TermRules:
-    """Terms that translations should have."""
-
-    matcher: TermMatcher
-    mode: TermMode = "prefer"
 
 
 @dataclass
@@ -75,18 +71,18 @@ class TermSearch:
     """Second search of sentences that lack terms."""
 
     def __init__(
-        self, translator: PieceTranslator, rules: TermRules, align: Align, search_openings: SearchOpenings
+        self, translator: PieceTranslator, matcher: TermMatcher, align: Align, search_openings: SearchOpenings
     ) -> None:
         """align, search_openings: of the translator."""
-        self._translator, self._rules, self._matcher = translator, rules, rules.matcher
+        self._translator, self._matcher = translator, matcher
         self._align, self._search_openings = align, search_openings
         self._documents: list[PreparedDocument] = []
         self._translations: list[list[TranslatedSentence]] = []
 
     def run(
         self, sources: Sequence[PreparedDocument], translations: Sequence[Translation], changed: Mapping[Key, Rows]
-    ) -> dict[Key, Rows]:
-        """Return the sentences with terms, those that lacked some perhaps translated anew.
+    ) -> tuple[list[Translation], dict[Key, Rows]]:
+        """Return the translations with what became of their terms, and the sentences with other translations.
 
         changed: sentences that were searched again, without their documents.
         """
@@ -98,10 +94,17 @@ class TermSearch:
                 if not (waiting := [case for case in cases if case.missing]):
                     break
                 self._search(waiting)
-        results = {case.key: list(rows[case.key]) for case in cases}
+        described = {case.key: list(rows[case.key]) for case in cases}
         for case in cases:
-            results[case.key][case.part] = replace(case.sentence, terms=tuple(self._describe(case)))
-        return results
+            described[case.key][case.part] = replace(case.sentence, terms=tuple(self._describe(case)))
+        same = [
+            key for key, pieces in described.items() if key not in changed and pieces[0].target == rows[key][0].target
+        ]
+        sentences = [list(each.sentences) for each in translations]
+        for document, number in same:
+            (sentences[document][number],) = described.pop((document, number))
+        made = zip(translations, sentences, strict=True)
+        return [replace(each, sentences=tuple(others)) for each, others in made], described
 
     def _make_cases(self, key: Key, pieces: Rows, is_changed: bool) -> list[_Case]:
         """Return the cases of a sentence, one for each piece with terms."""
@@ -124,14 +127,20 @@ class TermSearch:
         found, protection = self._matcher.find(source), self._translator.protection
         if not found or protection is None:
             return found
-        protected = [each.span for each in find_protected(source, self._translator.languages[0], extra=protection.patterns)]
+        protected = [
+            each.span for each in find_protected(source, self._translator.languages[0], extra=protection.patterns)
+        ]
         return [each for each in found if not any(a < each.span[1] and each.span[0] < b for a, b in protected)]
 
     def _read(self, case: _Case) -> tuple[str, str]:
         """Return what the model read and wrote of a sentence, without protected texts."""
         protection, sentence = self._translator.protection, case.sentence
         source = protection.hide(sentence.source) if protection else sentence.source
-        return source, self._translator.decode([sentence.token_ids])[0]
+        return source, self._decode([sentence.token_ids])[0]
+
+    def _decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        """Return the target texts of word ids."""
+        return [unwrap_lines(text).strip() for text in self._translator.tokenizer.decode_batch(sentences, "target")]
 
     def _search(self, cases: Sequence[_Case]) -> None:
         """Search the first missing term of each sentence."""
@@ -181,7 +190,7 @@ class TermSearch:
         words, forms = find_words(target), self._matcher.list_forms(occurrence.term)
         places = [(words.index(link.target), _FREE_WORDS) for link in linked[:1]]
         if not places:
-            forms = list(list_targets(occurrence.term))[:1]
+            forms = forms[:1]
             places = [(number, 0) for number in range(0, len(words), len(words) // _MOST_PLACES + 1)]
         openings = []
         for form in forms:
@@ -197,15 +206,18 @@ class TermSearch:
             form = form[:1].upper() + form[1:]
         texts = [before.rstrip(), form] if free else [before + form]
         encoded = self._translator.encode(texts, "target")
-        if self._translator.unknown in encoded[-1]:
+        if self._translator.tokenizer.specials.unk in encoded[-1]:
             return []
         return [*encoded[0], *[-1] * free, *encoded[1]] if free else encoded[0]
 
     def _choose(self, case: _Case, hypotheses: Sequence[Hypothesis]) -> None:
         """Take the best new translation of a sentence, if it meets more terms and costs little enough."""
         translator, sentence = self._translator, case.sentence
-        texts = translator.decode([each.sentences[0] for each in hypotheses])
-        met, faults = sum(each is not None for each in case.matches), self._count_faults(sentence.target, sentence.source)
+        texts = self._decode([each.sentences[0] for each in hypotheses])
+        met, faults = (
+            sum(each is not None for each in case.matches),
+            self._count_faults(sentence.target, sentence.source),
+        )
         better = []
         for hypothesis, text in zip(hypotheses, texts, strict=True):
             target = translator.protection.restore(text, sentence.source) if translator.protection else text
@@ -218,7 +230,7 @@ class TermSearch:
         count, score, target, matches, hypothesis = max(better, key=lambda each: each[:2])
         loss = sentence.score - score
         gained = [n for n, each in enumerate(matches) if each is not None and case.matches[n] is None]
-        if self._rules.mode == "prefer" and loss > MOST_LOSS * len(gained):
+        if self._matcher.mode == "prefer" and loss > MOST_LOSS * len(gained):
             case.refused |= dict.fromkeys(gained, loss)
             return
         case.sentence = replace(
@@ -241,12 +253,11 @@ class TermSearch:
         """Return what became of each term of a sentence."""
         uses = []
         for number, (occurrence, match) in enumerate(zip(case.occurrences, case.matches, strict=True)):
-            if match is None:
-                status, found = ("refused" if number in case.refused else "lost"), ""
-            else:
-                status = "met" if match.is_listed else "other_form"
-                found = case.sentence.target[slice(*match.span)]
-            is_again = match is not None and number in case.searched
-            loss = case.refused.get(number, case.loss if is_again else 0.0)
-            uses.append(TermUse(occurrence.span, occurrence.term, found, "second_search" if is_again else status, loss))
+            status: TermStatus = "refused" if number in case.refused else "lost"
+            loss, found = case.refused.get(number, 0.0), ""
+            if match is not None:
+                status, found = "met" if match.is_listed else "other_form", case.sentence.target[slice(*match.span)]
+            if match is not None and number in case.searched:
+                status, loss = "second_search", case.loss
+            uses.append(TermUse(occurrence.span, occurrence.term.source, occurrence.term.targets, found, status, loss))
         return uses

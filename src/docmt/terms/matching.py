@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from docmt.documents.words import Span, find_words, normalize_characters
 from docmt.terms.glossary import Glossary, Term
 from docmt.terms.word_forms import WordForms
 
+TermMode = Literal["prefer", "require"]
+"""prefer: a term is met where the model's own probability falls little; require: wherever it can be met."""
 _LONGEST_ACRONYM = 4
 """Letters of a term in capitals that is searched in capitals only."""
 _MOST_FORMS = 6
@@ -52,6 +54,7 @@ class TermMatcher:
     """Finds the terms of a glossary in sentences."""
 
     glossary: Glossary
+    mode: TermMode = "prefer"
     source: WordForms = field(init=False)
     target: WordForms = field(init=False)
 
@@ -70,7 +73,11 @@ class TermMatcher:
         words = [sentence[start:end] for start, end in spans]
         found: list[tuple[int, int, Term]] = []  # words, number of the first word
         for number, word in enumerate(words):
-            candidates = {id(term): (phrase, term) for key in self.source.keys(word) for phrase, term in self._by_first.get(key, ())}
+            candidates = {
+                id(term): (phrase, term)
+                for key in self.source.keys(word)
+                for phrase, term in self._by_first.get(key, ())
+            }
             for phrase, term in candidates.values():
                 size = len(phrase.words)
                 if number + size <= len(words) and self._is_term(words[number : number + size], phrase, term):
@@ -99,7 +106,7 @@ class TermMatcher:
         wanted = [
             (phrase, index)
             for index, occurrence in enumerate(occurrences)
-            for phrase in map(_Phrase.split, list_targets(occurrence.term))
+            for phrase in map(_Phrase.split, occurrence.term.targets)
         ]
         for exact in (True, False):
             for phrase, index in sorted(wanted, key=lambda each: -len(each[0].words)):
@@ -122,7 +129,7 @@ class TermMatcher:
 
     def list_forms(self, term: Term) -> list[str]:
         """Return the texts that may stand for a term: as listed, and other forms of its words."""
-        forms = dict[str, None].fromkeys(list_targets(term))
+        forms = dict[str, None].fromkeys(term.targets)
         for text in list(forms):
             spans = find_words(text)
             inflected = [[text[slice(*span)], *self.target.list_forms(text[slice(*span)])] for span in spans]
@@ -132,11 +139,6 @@ class TermMatcher:
                     parts += [text[position : span[0]], word]
                     position = span[1]
                 forms.setdefault("".join([*parts, text[position:]]))
-                if len(forms) >= _MOST_FORMS * len(list_targets(term)):
+                if len(forms) >= _MOST_FORMS * len(term.targets):
                     break
         return list(forms)
-
-
-def list_targets(term: Term) -> tuple[str, ...]:
-    """Return the texts that a term allows."""
-    return (term.source, *term.targets) if term.keep else term.targets
