@@ -16,6 +16,9 @@ from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_
 from docmt.decoding.translation_results import Hypothesis
 from docmt.text import SpecialTokens
 
+OPENING_BEAM = 3
+"""Beam of a search of openings alone."""
+
 
 class Opening(NamedTuple):
     """The beginning of the translation of a sentence."""
@@ -24,6 +27,8 @@ class Opening(NamedTuple):
     sentence: int
     words: Sequence[int]
     """word ids, -1 for any word"""
+    stops: bool = False
+    """search the opening alone"""
 
 
 @torch.inference_mode()
@@ -37,15 +42,15 @@ def search_openings(
     *,
     drafts: Sequence[WordIds] | None = None,
     **settings: Any,
-) -> list[Hypothesis | None]:
-    """Return for each opening the best translation of its sentence that begins with it.
+) -> list[list[Hypothesis]]:
+    """Return for each opening the best translations of its sentence that begin with it.
 
     sources, targets, drafts: word ids of documents, their translations and first translations. settings: context and
     batch_tokens, see `Task`. A sentence sees the translations of earlier ones in its instance, if its system sees any.
-    Scores count the tokens of an opening as if they were chosen. None where the system cannot (rules `open`).
+    Scores count the tokens of an opening as if they were chosen. None for a system of the rules `open`.
     """
     if choose_rules(model, config) is not FramedRules:
-        return [None] * len(openings)
+        return [[] for _ in openings]
     positions, filled = find_nonempty(sources)
     drafted = select_drafts(positions, sources, drafts)
     task = Task.from_documents(model, filled, specials, config, drafts=drafted, **settings)
@@ -55,7 +60,7 @@ def search_openings(
     by_instance: dict[int, list[int]] = {}
     for index, number in enumerate(numbers):
         by_instance.setdefault(int(np.searchsorted(instances.last, number, side="right")), []).append(index)
-    found: list[Hypothesis | None] = [None] * len(openings)
+    found: list[list[Hypothesis]] = [[] for _ in openings]
     sizes = [(task.lengths[instance] * len(indices), instance) for instance, indices in by_instance.items()]
     for batch in batch_by_length(sizes, task.batch_tokens):
         inputs = task.read_sources(batch)
@@ -67,8 +72,9 @@ def search_openings(
                 start = number if alone else first
                 sentences = aligned[start - first : number + 1 - first].tolist()
                 lengths = task.words.lengths[start : number + 1].tolist()
-                rows.append(SearchRow(sentences, lengths, translations[start:number], opening=openings[index].words))
+                _, _, words, stops = openings[index]
+                rows.append(SearchRow(sentences, lengths, translations[start:number], opening=words, stops=stops))
         results = search(model, model.compute_memories(inputs), rows, specials, config)
         for index, hypotheses in zip(order, results, strict=True):
-            found[index] = hypotheses[0]
+            found[index] = hypotheses
     return found

@@ -122,6 +122,13 @@ class SearchRow:
     """which samples depend on, see `number_samples`"""
     opening: Sequence[int] = ()
     """word ids that the translation of the last sentence begins with, -1: any word; all count as chosen"""
+    stops: bool = False
+    """the translation of the last sentence ends after its opening"""
+
+    def limits(self, config: SearchConfig) -> list[int]:
+        """Return the most words of the translation of each sentence."""
+        limits = list(map(config.sentence_limit, self.lengths))
+        return [*limits[:-1], len(self.opening)] if self.stops else limits
 
     def after_prefix(self) -> SearchRow:
         """Return the row without its prefix and the sentences that this translates."""
@@ -172,7 +179,7 @@ class FramedRules:
     ):
         self.config, self.boundaries = config, boundaries
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D]
-        limits = [torch.tensor([config.sentence_limit(length) for length in row.lengths]) for row in rows]
+        limits = [torch.tensor(row.limits(config)) for row in rows]
         self.limits = pad_sequence(limits, batch_first=True).to(device)  # [D, S]
         self.prefixes = build_prefixes(rows, boundaries, device)  # [D, P], -1: not forced
         openings = [torch.tensor(row.opening, dtype=torch.int64) for row in rows]

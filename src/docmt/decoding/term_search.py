@@ -23,19 +23,23 @@ from docmt.decoding.translation_results import (
 from docmt.documents import Document, unwrap_lines
 from docmt.documents.numbers import find_number_faults
 from docmt.documents.protected_text import find_protected
-from docmt.documents.words import WordLink, find_words
+from docmt.documents.words import Span, WordLink, find_words
 from docmt.terms.matching import Match, Occurrence, TermMatcher
 
-MOST_LOSS = 4.0
+MOST_LOSS = 10.0
 """Log-probability (nats) that a sentence may lose for each term, in the mode prefer."""
 _ROUNDS = 4
 """Most searches of a sentence."""
-_FREE_WORDS = 2
-"""Most free tokens before a term."""
+_FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
+"""How many words earlier an opening may end before a term, and the free tokens in their place."""
+_ELIDING = frozenset(["fr", "it", "ca", "oc"])
+"""Languages whose articles lose a vowel: l'eau."""
+_OPENINGS = 2
+"""Openings of a sentence with which it is searched to its end."""
 _MOST_PLACES = 8
 """Places that are tried for a term without a link."""
 SearchOpenings = Callable[
-    [Sequence[PreparedDocument], Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[Hypothesis | None]
+    [Sequence[PreparedDocument], Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[list[Hypothesis]]
 ]
 """Searches openings in documents with these translations (word ids)."""
 
@@ -65,6 +69,38 @@ class _Case:
     def missing(self) -> list[int]:
         """Occurrences without a match that can still be searched."""
         return [n for n, each in enumerate(self.matches) if each is None and n not in self.searched]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a term should stand in a translation."""
+
+    target: str
+    occurrence: Occurrence | None
+    words: Sequence[Span]
+    """of the target"""
+    number: int | None = None
+    """the word that its link names"""
+
+    @classmethod
+    def find(cls, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> _Place:
+        """Return the place of a term in a translation. links: of the sentence."""
+        start, end = occurrence.span
+        linked = [link for link in links if start <= link.source[0] < end]
+        linked = [link for link in linked if link.mutual] or linked
+        words = _join_elided(target, find_words(target))
+        numbers = (n for n, span in enumerate(words) if linked and span[0] <= linked[0].target[0] < span[1])
+        return cls(target, occurrence, words, next(numbers, None))
+
+    @property
+    def replaced(self) -> str:
+        """The word that its link names."""
+        return "" if self.number is None else self.target[slice(*self.words[self.number])]
+
+    @property
+    def rest(self) -> str:
+        """The translation after this word."""
+        return "" if self.number is None else self.target[self.words[self.number][1] :]
 
 
 class TermSearch:
@@ -145,25 +181,32 @@ class TermSearch:
     def _search(self, cases: Sequence[_Case]) -> None:
         """Search the first missing term of each sentence."""
         texts = [self._read(case) for case in cases]
-        links = self._link(cases, texts)
-        openings, owners = list[Opening](), list[tuple[int, int]]()
-        for index, (case, pair) in enumerate(zip(cases, texts, strict=True)):
-            occurrences = self._find(pair[0])
-            missing = case.missing[0]
+        links, places = self._link(cases, texts), list[_Place]()
+        for case, (source, target), each in zip(cases, texts, links, strict=True):
+            missing, found = case.missing[0], self._find(source)
             case.searched.add(missing)
-            if [each.term for each in occurrences] != [each.term for each in case.occurrences]:
-                continue  # protected text changes what is a term
-            for words in self._open(pair[1], occurrences[missing], links[index]):
-                openings.append(Opening(case.document, case.number, words))
-                owners.append((index, missing))
+            # Protected text may change what is a term.
+            is_same = [other.term for other in found] == [other.term for other in case.occurrences]
+            places.append(_Place.find(target, found[missing], each) if is_same else _Place(target, None, ()))
+        openings = [self._open(place) for place in places]
+        linked = [index for index, place in enumerate(places) if place.number is not None]
+        for index, hypotheses in self._run([(cases[index], openings[index]) for index in linked], stops=True):
+            best = sorted(hypotheses, key=lambda each: -each.sentence_scores[0])[:_OPENINGS]
+            found_words = [list(each.sentences[0]) for each in best]
+            wholes = [text + places[linked[index]].rest for text in self._decode(found_words[:1])]
+            openings[linked[index]] = [*found_words, *self._translator.encode(wholes, "target")]
+        for index, hypotheses in self._run(list(zip(cases, openings, strict=True)), stops=False):
+            if hypotheses:
+                self._choose(cases[index], places[index].replaced, hypotheses)
+
+    def _run(
+        self, rows: Sequence[tuple[_Case, Sequence[list[int]]]], stops: bool
+    ) -> list[tuple[int, list[Hypothesis]]]:
+        """Return what a search finds for the openings of each case."""
+        openings = [Opening(case.document, case.number, words, stops) for case, each in rows for words in each]
         targets = [[list(each.token_ids) for each in sentences] for sentences in self._translations]
-        results = self._search_openings(self._documents, targets, openings) if openings else []
-        by_case: dict[int, list[Hypothesis]] = {}
-        for (index, _), hypothesis in zip(owners, results, strict=True):
-            if hypothesis is not None:
-                by_case.setdefault(index, []).append(hypothesis)
-        for index, hypotheses in by_case.items():
-            self._choose(cases[index], hypotheses)
+        results = iter(self._search_openings(self._documents, targets, openings) if openings else [])
+        return [(n, [found for _ in each for found in next(results)]) for n, (_, each) in enumerate(rows)]
 
     def _link(self, cases: Sequence[_Case], texts: Sequence[tuple[str, str]]) -> list[Sequence[WordLink]]:
         """Return the links of the sentences, each read within its document."""
@@ -182,36 +225,45 @@ class TermSearch:
         found = dict(zip(wanted, self._align(documents, [list(numbers) for numbers in wanted.values()]), strict=True))
         return [found[case.document][case.number] for case in cases]
 
-    def _open(self, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> list[list[int]]:
+    def _open(self, place: _Place) -> list[list[int]]:
         """Return the openings to try for a term: the translation so far, free words, and a form of the term."""
-        start, end = occurrence.span
-        linked = [link for link in links if start <= link.source[0] < end]
-        linked = [link for link in linked if link.mutual] or linked
-        words, forms = find_words(target), self._matcher.list_forms(occurrence.term)
-        places = [(words.index(link.target), _FREE_WORDS) for link in linked[:1]]
-        if not places:
-            forms = forms[:1]
-            places = [(number, 0) for number in range(0, len(words), len(words) // _MOST_PLACES + 1)]
-        openings = []
-        for form in forms:
-            for number, most in places:
-                for free in range(min(number, most) + 1):
-                    before = target[: words[number - free][0]]
-                    openings.append(self._encode(before, free, form))
-        return [words for words in openings if words]
+        if place.occurrence is None:
+            return []
+        target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence.term)
+        if place.number is None:
+            step = len(words) // _MOST_PLACES + 1
+            rows = [self._encode(target[:start], 0, forms[0]) for start, _ in words[::step]]
+        else:
+            rows = [
+                self._encode(target[: words[place.number - back][0]], free, form, elided)
+                for form in forms
+                for back, free in _FREE
+                for elided in (False, True)[: 1 + (back == 1 and self._translator.languages[1] in _ELIDING)]
+                if back <= place.number
+            ]
+        return [row for row in rows if row]
 
-    def _encode(self, before: str, free: int, form: str) -> list[int]:
-        """Return the word ids of a beginning, free tokens, and a form; none if the model does not know the form."""
+    def _encode(self, before: str, free: int, form: str, elided: bool = False) -> list[int]:
+        """Return the word ids of a beginning, free tokens, and a form; none if the model does not know the form.
+
+        elided: an apostrophe stands between the free token and the form.
+        """
+        tokenizer = self._translator.tokenizer
+
+        def encode(text: str) -> list[int]:
+            return self._translator.encode([text], "target")[0]
+
         if not before and not free:
             form = form[:1].upper() + form[1:]
-        texts = [before.rstrip(), form] if free else [before + form]
-        encoded = self._translator.encode(texts, "target")
-        if self._translator.tokenizer.specials.unk in encoded[-1]:
-            return []
-        return [*encoded[0], *[-1] * free, *encoded[1]] if free else encoded[0]
+        words = encode(f"l'{form}")[len(encode("l")) :] if elided else encode(form if free else before + form)
+        opening = [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
+        return [] if tokenizer.specials.unk in words else opening
 
-    def _choose(self, case: _Case, hypotheses: Sequence[Hypothesis]) -> None:
-        """Take the best new translation of a sentence, if it meets more terms and costs little enough."""
+    def _choose(self, case: _Case, replaced: str, hypotheses: Sequence[Hypothesis]) -> None:
+        """Take the best new translation of a sentence, if it meets more terms and costs little enough.
+
+        replaced: the word that stood for the term; a translation without it is better.
+        """
         translator, sentence = self._translator, case.sentence
         texts = self._decode([each.sentences[0] for each in hypotheses])
         met, faults = (
@@ -224,10 +276,11 @@ class TermSearch:
             matches = self._matcher.match(case.occurrences, target)
             count = sum(each is not None for each in matches)
             if count > met and self._count_faults(target, sentence.source) <= faults:
-                better.append((count, hypothesis.sentence_scores[0], target, matches, hypothesis))
+                is_replaced = target.count(replaced) < sentence.target.count(replaced)
+                better.append((count, is_replaced, hypothesis.sentence_scores[0], target, matches, hypothesis))
         if not better:
             return
-        count, score, target, matches, hypothesis = max(better, key=lambda each: each[:2])
+        _, _, score, target, matches, hypothesis = max(better, key=lambda each: each[:3])
         loss = sentence.score - score
         gained = [n for n, each in enumerate(matches) if each is not None and case.matches[n] is None]
         if self._matcher.mode == "prefer" and loss > MOST_LOSS * len(gained):
@@ -261,3 +314,14 @@ class TermSearch:
                 status, loss = "second_search", case.loss
             uses.append(TermUse(occurrence.span, occurrence.term.source, occurrence.term.targets, found, status, loss))
         return uses
+
+
+def _join_elided(text: str, words: Sequence[Span]) -> list[Span]:
+    """Return the words with an article or the like that ends in an apostrophe as one word: l' in l'eau."""
+    joined: list[Span] = []
+    for start, end in words:
+        if text[start:end] in ("'", "’") and joined and joined[-1][1] == start and text[end : end + 1].isalpha():
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined

@@ -27,7 +27,7 @@ from docmt.decoding.document_stream import DocumentStream, OpenDocument, transla
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
 from docmt.decoding.long_sentences import align_selected, cut_long_sentences
-from docmt.decoding.openings import Opening, search_openings
+from docmt.decoding.openings import OPENING_BEAM, Opening, search_openings
 from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
@@ -184,9 +184,11 @@ class Translator:
 
     def _search_openings(
         self, sources: Sequence[PreparedDocument], targets: Sequence[WordIds], openings: Sequence[Opening]
-    ) -> list[Hypothesis | None]:
+    ) -> list[list[Hypothesis]]:
         """Search sentences of translated documents again, see `search_openings`."""
-        words, search = [each.words for each in sources], replace(self.search, n_best=1)
+        words, beam = [each.words for each in sources], min(self.search.beam, OPENING_BEAM)
+        stops = any(each.stops for each in openings)
+        search = replace(self.search, beam=beam, n_best=beam) if stops else replace(self.search, n_best=1)
         settings = {**self._context_settings, "drafts": self.draft_documents(words)}
         with precision_context(self._model, self.precision):
             return search_openings(self._model, words, targets, openings, self.tokenizer.specials, search, **settings)
