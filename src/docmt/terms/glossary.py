@@ -19,7 +19,7 @@ from docmt.terms.glossary_files import read_entries
 from docmt.terms.glossary_tables import Entry, EntryFile, Word
 
 MAX_TERM_BYTES = 1024
-_UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters but for white space, marks that turn the direction of writing, separators, half characters."""
 _REMOVED = dict.fromkeys(map(ord, INVISIBLE))
 _MAX_NAMED = 20
@@ -170,22 +170,15 @@ class GlossaryBuilder:
     def _make_terms(self, entry: Entry, sides: _Sides, file: EntryFile) -> Iterator[Term]:
         """Yield the terms of an entry. Texts that cannot be used are skipped."""
         sources, targets, forbidden = (self._clean(side, file, entry.line) for side in sides[:3])
-        if not any(sides.sources):
+        if not sides.sources[0]:
             self._skip(file, entry.line, "it has no source term")
+        note = clean_note(entry.note) if entry.note else ""
         for source in sources:
-            others = [text for text in targets if text != source]
-            keep = sides.keep and not others
-            if problem := _find_problem(source, targets, forbidden, sides.keep, contradicted=entry.directed and others):
+            keep = sides.keep and (entry.directed or all(text == source for text in targets))
+            if problem := _find_problem(source, targets, forbidden, keep):
                 self._skip(file, entry.line, problem)
-                continue
-            yield Term(
-                source,
-                (source,) if keep else tuple(targets),
-                tuple(forbidden),
-                keep,
-                entry.case,
-                clean_note(entry.note),
-            )
+            else:
+                yield Term(source, (source,) if keep else tuple(targets), tuple(forbidden), keep, entry.case, note)
 
     def _clean(self, texts: Sequence[str], file: EntryFile, line: int) -> list[str]:
         """Return the texts that can be used, each once."""
@@ -245,31 +238,30 @@ def clean_note(text: str) -> str:
     return " ".join(_UNUSABLE.sub(" ", unicodedata.normalize("NFC", text)).split())
 
 
-def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str], keep: bool, contradicted: bool) -> str:
+def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str], keep: bool) -> str:
     """Return why an entry is no term, or an empty string."""
     if not has_words(source):
         return f"{quote(source)} has neither letters nor digits"
-    if keep and contradicted:
-        return f"{quote(source)} is not to be translated, but has the translation {quote(targets[0])}"
-    if both := [text for text in targets if text in forbidden]:
+    if keep and (others := [text for text in targets if text != source]):
+        return f"{quote(source)} is not to be translated, but has the translation {quote(others[0])}"
+    if both := [text for text in [*targets, *[source] * keep] if text in forbidden]:
         return f"{quote(both[0])} is both allowed and forbidden"
     return "" if targets or forbidden or keep else f"{quote(source)} has no translation"
 
 
 def list_pairs(file: EntryFile, wanted: tuple[str, str] = ("", "")) -> list[tuple[str, str]]:
     """Return the pairs of languages that a file has terms for, of those that are wanted (empty ones: any)."""
-    known = dict.fromkeys(
-        (entry.directed, *dict.fromkeys((entry.words[0].language, entry.words[-1].language)))
-        if entry.directed
-        else (False, *dict.fromkeys(word.language for word in entry.words))
-        for entry in file.entries
-        if not entry.problem
-    )
     pairs: dict[tuple[str, str], None] = {}
-    for directed, *languages in known:
-        found = [(languages[0], languages[-1])] if directed else permutations(languages, 2)
-        pairs |= dict.fromkeys((format_tag(source), format_tag(target)) for source, target in found)
-    return [pair for pair in pairs if all(map(is_same_language, pair, wanted))]
+    groups: dict[tuple[str, ...], None] = {}
+    for entry in file.entries:
+        if not entry.directed:
+            groups[tuple(dict.fromkeys(word.language for word in entry.words))] = None
+        elif len(entry.words) > 1 and not entry.problem:
+            pairs[entry.words[0].language, entry.words[-1].language] = None
+    for languages in groups:
+        pairs |= dict.fromkeys(pair for pair in permutations(languages, 2) if not is_same_language(*pair))
+    found = dict.fromkeys((format_tag(source), format_tag(target)) for source, target in pairs)
+    return [pair for pair in found if all(map(is_same_language, pair, wanted))]
 
 
 def format_tag(code: str) -> str:
@@ -285,7 +277,7 @@ def _choose_languages(file: EntryFile, wanted: tuple[str, str]) -> tuple[str, st
     if all(wanted):
         return wanted
     pairs = list_pairs(file, wanted)
-    languages = {(primary_language(source), primary_language(target)) for source, target in pairs}
+    languages = {(primary_language(source), primary_language(target)) for source, target in pairs if source or target}
     if len(languages) > 1:
         names = _list_names(sorted(" to ".join(pair) for pair in languages))
         raise DocmtError(f"{file.path} is for several pairs of languages, {names}: say which one is wanted")
@@ -295,26 +287,23 @@ def _choose_languages(file: EntryFile, wanted: tuple[str, str]) -> tuple[str, st
 
 def _select_sides(entry: Entry, languages: tuple[str, str]) -> _Sides | str:
     """Return what an entry says for a pair of languages, or why it says nothing."""
+    first: int | None
+    second: int | None
     if entry.directed:
         sources, others = entry.words[:1], entry.words[1:]
-        distances = (
-            language_distance(sources[0].language, languages[0]),
-            language_distance(entry.words[-1].language, languages[1] if others else languages[0]),
-        )
-        if distances[0] is None or distances[1] is None:
+        first = language_distance(sources[0].language, languages[0])
+        second = language_distance(others[-1].language, languages[1]) if others else 0
+        if first is None or second is None:
             return f"it is {describe_direction(entry)}"
-        distance = sum(distances)
     else:
         first, sources = _find_closest(entry.words, languages[0])
         second, others = _find_closest([word for word in entry.words if word not in sources], languages[1])
-        keep = entry.keep or any(word.keep for word in sources)
-        if not sources or not (others or keep):
+        if not sources or not (others or entry.keep or any(word.keep for word in sources)):
             side = "source" if not sources else "target"
             return f"it has no term in the {side} language {format_language_tag(languages[bool(sources)])}"
-        distance = first + second
     keep = entry.keep or any(word.keep for word in [*sources, *others])
     targets, forbidden = ([word.text for word in others if word.forbidden == value] for value in (False, True))
-    return _Sides([word.text for word in sources], targets, forbidden, keep, distance)
+    return _Sides([word.text for word in sources], targets, forbidden, keep, first + second)
 
 
 def _find_closest(words: Sequence[Word], wanted: str) -> tuple[int, list[Word]]:
@@ -340,7 +329,7 @@ def describe_direction(entry: Entry) -> str:
 def _unusable_error(file: EntryFile, languages: tuple[str, str], skipped: Sequence[SkippedRow]) -> DocmtError:
     """Return the error for a file without a term. skipped: rows that are none in any language."""
     if not file.entries:
-        return DocmtError(f"{file.path} has no terms: write one a line, its translation after a tab")
+        return DocmtError(f"{file.path} has no terms: write a term and its translation in a line, with a tab between")
     if skipped and (len(skipped) == len(file.entries) or not found_languages(file)):
         return DocmtError(f"{file.path} has no usable term; {file.place(skipped[0].line)}: {skipped[0].reason}")
     names = _list_names(found_languages(file))

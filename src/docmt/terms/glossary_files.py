@@ -188,7 +188,9 @@ def _read_json(text: str, path: str) -> EntryFile:
         raise DocmtError(f"{path} must hold an object with terms and translations, or a list of objects")
     for number, value in enumerate(values, 1):
         file.entries.append(
-            _read_pair(number, *value, file) if isinstance(values, _Pairs) else _read_object(number, value, file)
+            _read_pair(number, value[0], value[1], file)
+            if isinstance(values, _Pairs)
+            else _read_object(number, value, file)
         )
     for number, value in enumerate(kept, len(values) + 1):
         word = Word(_read_value(value, str, "doNotTranslate", file.place(number)))
