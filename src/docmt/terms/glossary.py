@@ -169,15 +169,18 @@ class GlossaryBuilder:
 
     def _make_terms(self, entry: Entry, sides: _Sides, file: EntryFile) -> Iterator[Term]:
         """Yield the terms of an entry. Texts that cannot be used are skipped."""
+        before = len(self.skipped)
         sources, targets, forbidden = (self._clean(side, file, entry.line) for side in sides[:3])
-        if not sides.sources[0]:
+        if not sources and len(self.skipped) == before:
             self._skip(file, entry.line, "it has no source term")
+        elif not targets and not forbidden and not sides.keep and len(self.skipped) == before:
+            self._skip(file, entry.line, f"{quote(sources[0])} has no translation")
         note = clean_note(entry.note) if entry.note else ""
         for source in sources:
             keep = sides.keep and (entry.directed or all(text == source for text in targets))
             if problem := _find_problem(source, targets, forbidden, keep):
                 self._skip(file, entry.line, problem)
-            else:
+            elif targets or forbidden or keep:
                 yield Term(source, (source,) if keep else tuple(targets), tuple(forbidden), keep, entry.case, note)
 
     def _clean(self, texts: Sequence[str], file: EntryFile, line: int) -> list[str]:
@@ -246,7 +249,7 @@ def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str],
         return f"{quote(source)} is not to be translated, but has the translation {quote(others[0])}"
     if both := [text for text in [*targets, *[source] * keep] if text in forbidden]:
         return f"{quote(both[0])} is both allowed and forbidden"
-    return "" if targets or forbidden or keep else f"{quote(source)} has no translation"
+    return ""
 
 
 def list_pairs(file: EntryFile, wanted: tuple[str, str] = ("", "")) -> list[tuple[str, str]]:

@@ -187,23 +187,21 @@ def _read_json(text: str, path: str) -> EntryFile:
     if not isinstance(values, list) or not isinstance(kept, list) or isinstance(kept, _Pairs):
         raise DocmtError(f"{path} must hold an object with terms and translations, or a list of objects")
     for number, value in enumerate(values, 1):
-        file.entries.append(
-            _read_pair(number, value[0], value[1], file)
-            if isinstance(values, _Pairs)
-            else _read_object(number, value, file)
-        )
+        read = _read_pair if isinstance(values, _Pairs) else _read_object
+        file.entries.append(read(number, value, file))
     for number, value in enumerate(kept, len(values) + 1):
         word = Word(_read_value(value, str, "doNotTranslate", file.place(number)))
         file.entries.append(Entry(number, [word, word], directed=True, keep=True))
     return file
 
 
-def _read_pair(number: int, source: str, targets: object, file: EntryFile) -> Entry:
+def _read_pair(number: int, value: Any, file: EntryFile) -> Entry:
+    source, targets = value
     words = [Word(text) for text in _read_texts(targets, source, file.place(number))]
     return Entry(number, [Word(source), *words], directed=True)
 
 
-def _read_object(number: int, value: object, file: EntryFile) -> Entry:
+def _read_object(number: int, value: Any, file: EntryFile) -> Entry:
     place = file.place(number)
     values = dict(_read_value(value, _Pairs, "an entry", place))
     _check_keys(values, _KEYS, place)
