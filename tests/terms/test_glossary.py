@@ -1,4 +1,4 @@
-"""Glossaries: what terms may be, which rows fit two languages, and what becomes of rows that say the same thing twice."""
+"""Glossaries: what terms may be, which rows fit two languages, and what becomes of rows with one source."""
 
 import pytest
 
@@ -49,7 +49,8 @@ def test_a_text_that_can_be_no_term_is_skipped_with_its_reason(source, target, r
     glossary = read(f"dog\tchien\n{source}\t{target}\n")
     assert glossary.terms == (Term("dog", ("chien",)),)
     assert [row.line for row in glossary.skipped] == [2]
-    pytest.raises(DocmtError, read, f"{source}\t{target}\n").match(reason)
+    with pytest.raises(DocmtError, match=reason):
+        read(f"{source}\t{target}\n")
 
 
 def test_texts_are_composed_and_their_spaces_and_invisible_characters_folded(read):

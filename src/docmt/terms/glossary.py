@@ -139,7 +139,7 @@ class GlossaryBuilder:
     def add(self, file: EntryFile) -> None:
         """Add the entries of a file. Raises DocmtError if none is a term for the languages."""
         languages = self.languages = _choose_languages(file, self.languages)
-        first, usable = len(self.skipped), False
+        skipped, foreign, usable = len(self.skipped), len(self.foreign), False
         for entry in file.entries:
             sides = entry.problem or _select_sides(entry, languages)
             if not isinstance(sides, str):
@@ -152,7 +152,7 @@ class GlossaryBuilder:
                 self.foreign.append(SkippedRow(file.path, entry.line, sides))
         self.remarks += [SkippedRow(file.path, line, text) for line, text in file.remarks]
         if not usable:
-            raise _unusable_error(file, languages, self.skipped[first:])
+            raise _unusable_error(file, languages, self.skipped[skipped:] if len(self.foreign) == foreign else [])
 
     def build(self) -> Glossary:
         """Return the glossary. Raises DocmtError for the first conflict."""
@@ -171,16 +171,17 @@ class GlossaryBuilder:
         """Yield the terms of an entry. Texts that cannot be used are skipped."""
         before = len(self.skipped)
         sources, targets, forbidden = (self._clean(side, file, entry.line) for side in sides[:3])
-        if not sources and len(self.skipped) == before:
-            self._skip(file, entry.line, "it has no source term")
-        elif not targets and not forbidden and not sides.keep and len(self.skipped) == before:
-            self._skip(file, entry.line, f"{quote(sources[0])} has no translation")
+        if not sources or not (targets or forbidden or sides.keep):
+            if len(self.skipped) == before:  # nothing else is wrong with it
+                missing = f"{quote(sources[0])} has no translation" if sources else "it has no source term"
+                self._skip(file, entry.line, missing)
+            return
         note = clean_note(entry.note) if entry.note else ""
         for source in sources:
             keep = sides.keep and (entry.directed or all(text == source for text in targets))
             if problem := _find_problem(source, targets, forbidden, keep):
                 self._skip(file, entry.line, problem)
-            elif targets or forbidden or keep:
+            else:
                 yield Term(source, (source,) if keep else tuple(targets), tuple(forbidden), keep, entry.case, note)
 
     def _clean(self, texts: Sequence[str], file: EntryFile, line: int) -> list[str]:
@@ -330,10 +331,10 @@ def describe_direction(entry: Entry) -> str:
 
 
 def _unusable_error(file: EntryFile, languages: tuple[str, str], skipped: Sequence[SkippedRow]) -> DocmtError:
-    """Return the error for a file without a term. skipped: rows that are none in any language."""
+    """Return the error for a file without a term. skipped: its rows, if none has other languages."""
     if not file.entries:
         return DocmtError(f"{file.path} has no terms: write a term and its translation in a line, with a tab between")
-    if skipped and (len(skipped) == len(file.entries) or not found_languages(file)):
+    if skipped:
         return DocmtError(f"{file.path} has no usable term; {file.place(skipped[0].line)}: {skipped[0].reason}")
     names = _list_names(found_languages(file))
     pair = " to ".join(format_language_tag(code) if code else "any language" for code in languages)

@@ -162,7 +162,7 @@ def _split_rows(text: str, path: str) -> tuple[str, list[tuple[int, list[str]]]]
 
 def _find_separator(text: str) -> str:
     """Return the separator that splits most lines, and evenly; empty if none does."""
-    lines = [line for line in io.StringIO(text[:_SAMPLE]) if line.strip()]
+    lines = [line for line in io.StringIO(text[:_SAMPLE], newline="") if line.strip()]
     scores = []
     for separator in _SEPARATORS:
         widths = [len(cells) for cells in csv.reader(lines, delimiter=separator, skipinitialspace=True)]
