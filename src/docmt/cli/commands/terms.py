@@ -100,6 +100,8 @@ def run(arguments: Sequence[str]) -> int:
     if options.json != STANDARD:
         print(printable("\n".join(line for report in reports for line in _format(report, options.show)), allowed="\n"))
     errors = [error for report in reports for error in report.errors]
+    if not errors and all(languages):  # files may contradict each other
+        Glossary.read(*options.files, languages=languages)
     for error in errors[: max(options.show, 1)]:
         _log.error(error)
     return USAGE_ERROR if errors else 0
@@ -141,8 +143,8 @@ def _format(report: FileReport, most: int) -> Iterator[str]:
     yield f"{report.path} ({report.format or 'unusable'})"
     for pair in report.pairs:
         languages = " to ".join(filter(None, (pair["source"], pair["target"]))) or "any languages"
-        duplicates = f", {pair['duplicates']:,} duplicates" if pair["duplicates"] else ""
-        yield f"  {languages}: {pair['terms']:,} terms{duplicates}"
+        counts = [f"{pair[name]:,} {name[: -1 if pair[name] == 1 else None]}" for name in ("terms", "duplicates")]
+        yield f"  {languages}: {', '.join(counts[: 2 if pair['duplicates'] else 1])}"
     if report.more_pairs:
         yield f"  ... and {report.more_pairs:,} more pairs of languages (name one with --from and --to)"
     for title, rows in (("skipped", report.skipped), ("looks wrong, but is used", report.remarks)):
