@@ -350,6 +350,7 @@ WRITTEN = Glossary(
         Term("Docker", ("Docker",), keep=True),
         Term("never", forbidden=('"jamais"', "onc")),
         Term("'s", ("'",)),
+        Term("not", forbidden=("no",)),
     ),
 )
 
