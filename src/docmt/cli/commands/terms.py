@@ -95,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.output:
         raise DocmtError("-o is for docmt terms convert: leave it out, or write the report with --json FILE")
     reports = [_check(path, languages) for path in options.files]
-    if options.json:
+    if options.json and any(report.format for report in reports):
         write_json(options.json, {"files": [asdict(report) for report in reports]})
     if options.json != STANDARD:
         print(printable("\n".join(line for report in reports for line in _format(report, options.show)), allowed="\n"))
