@@ -56,7 +56,7 @@ def test_check_writes_json(here):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["check", "a.tsv", "--from=en", "--to=ja"], r"a\.tsv has no term for en to ja: its languages are en to de"),
+        (["check", "a.tsv", "--from=en", "--to=ja"], r"no term for en to ja \(its languages are de, en, fr\)"),
         (["check", "c.csv"], r"c\.csv, line 3: 'cat' is also in c\.csv, line 2, but only one of them has 'case'"),
         (["check", "b.tbx", "d.csv", "--from=en", "--to=fr"], r"d\.csv, line 2: 'cat' is also in b\.tbx, line 1"),
         (["check", "empty.tsv"], r"empty\.tsv has no terms"),

@@ -129,9 +129,13 @@ def test_of_rows_with_languages_those_that_fit_best_count(read):
 
 
 def test_a_file_without_a_usable_term_names_its_languages(read):
-    with pytest.raises(DocmtError, match=r"no term for en to ja: its languages are de, en, pt-BR, pt-PT;"):
+    with pytest.raises(
+        DocmtError, match=r"no term for en to ja \(its languages are de, en, pt-BR, pt-PT\): line 2, it has"
+    ):
         read(MANY, languages=("en", "ja"))
-    with pytest.raises(DocmtError, match=r"1\.tsv has no term for fr to en: its languages are en to fr;"):
+    with pytest.raises(
+        DocmtError, match=r"1\.tsv has no term for fr to en \(its languages are en, fr\): line 1, it is en to fr"
+    ):
         read("chat\tcat\n", "cat\tchat\ten\tfr\n", languages=("fr", "en"))
     with pytest.raises(DocmtError, match=r"0\.tsv has no terms"):
         read("source\ttarget\n")

@@ -41,7 +41,7 @@ _LANGUAGE_SHARE = 0.9
 _GUARD = re.compile(r"'[=+\-@]")
 
 
-class Word(NamedTuple):
+class EntryWord(NamedTuple):
     """A word or phrase in one language."""
 
     text: str
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
     """A row of a table, or a concept of a term base."""
 
     line: int
-    words: Sequence[Word] = ()
+    words: Sequence[EntryWord] = ()
     directed: bool = False
     """whether the first word is the source of the others; otherwise they mean the same in several languages"""
     keep: bool = False
@@ -232,20 +232,20 @@ def _read_row(line: int, values: dict[str, str], note: str) -> Entry:
     )
     all_forbidden = read_flag(values.get("forbidden", ""))
     bad = all_forbidden or is_forbidden_status(values.get("status", ""))
-    words = [Word(text, language, bad) for text in split_alternatives(values.get("target", ""))]
+    words = [EntryWord(text, language, bad) for text in split_alternatives(values.get("target", ""))]
     if all_forbidden is None:
-        words += [Word(text, language, True) for text in split_alternatives(values["forbidden"])]
+        words += [EntryWord(text, language, True) for text in split_alternatives(values["forbidden"])]
     if keep and not words:
-        words = [Word(source, language)]
+        words = [EntryWord(source, language)]
     if ALTERNATIVES in source:
         problem = problem or f"several sources, with {ALTERNATIVES} between them: give each a row of its own"
-    return Entry(line, [Word(source, source_language), *words], True, keep, case, note, problem)
+    return Entry(line, [EntryWord(source, source_language), *words], True, keep, case, note, problem)
 
 
 def _read_concept(line: int, values: dict[str, str], note: str) -> Entry:
     """Return the entry of a row with a column for each language."""
     languages = [name for name in values if name.startswith(":")]
-    words = [Word(text, name[1:]) for name in languages for text in split_alternatives(values[name])]
+    words = [EntryWord(text, name[1:]) for name in languages for text in split_alternatives(values[name])]
     keep, case, problem = _read_flags(values)
     return Entry(line, words, False, keep, case, note, problem)
 
