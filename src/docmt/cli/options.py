@@ -248,9 +248,8 @@ class Parser(Generic[Options]):
 
     def find(self, flag: str) -> Option:
         """Return the option that a flag names. Raises DocmtError for an unknown one, with a hint if one is near."""
-        if not flag.startswith("--"):
-            option = next((option for option in self.options if flag in option.flags), None)
-        else:
+        option = next((option for option in self.options if flag in option.flags), None)
+        if option is None and flag.startswith("--"):
             option = self.names.get(flag[2:].replace("-", "_"))
         if option is None:
             raise DocmtError(self._explain_unknown(flag, format_flag))

@@ -74,14 +74,14 @@ def language_names() -> dict[str, str]:
 
 @lru_cache(4096)
 def find_language(text: str) -> str:
-    """Return the code that a text is (de, de-AT, ger), or that of the language it names (German); empty if it is none.
+    """Return the code that a text is (de, de-AT, ger), or that of the language it names; empty if it is none.
 
     Only codes of common languages count, as any short word might be one.
     """
     match = _TAG.fullmatch(text.strip())
     if match and (match[1].lower() in _SHORT or match[1].lower() in language_names()):
         return text.strip()
-    return _codes_of_names().get(text.strip().casefold(), "")
+    return _codes_of_names().get(text.partition("(")[0].strip().casefold(), "")
 
 
 @cache

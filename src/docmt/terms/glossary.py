@@ -16,10 +16,10 @@ from docmt.core.settings import quote
 from docmt.documents.words import INVISIBLE, has_words
 from docmt.formats.language_codes import format_language_tag, is_same_language, language_distance, primary_language
 from docmt.terms.glossary_files import read_entries
-from docmt.terms.glossary_tables import Entry, EntryFile, Word
+from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord
 
 MAX_TERM_BYTES = 1024
-_UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters but for white space, marks that turn the direction of writing, separators, half characters."""
 _REMOVED = dict.fromkeys(map(ord, INVISIBLE))
 _MAX_NAMED = 20
@@ -87,7 +87,7 @@ class Glossary:
         file = EntryFile("terms", "JSON")
         for number, (source, targets) in enumerate(items, 1):
             texts = [targets] if isinstance(targets, str) else targets
-            file.entries.append(Entry(number, [Word(source), *map(Word, texts)], directed=True))
+            file.entries.append(Entry(number, [EntryWord(source), *map(EntryWord, texts)], directed=True))
         builder = GlossaryBuilder(languages)
         builder.add(file)
         if builder.skipped:
@@ -99,28 +99,18 @@ class Glossary:
         return json_checksum([self.languages, [list(vars(term).values()) for term in self.terms]])
 
 
-class _Sides(NamedTuple):
-    """What an entry says for a pair of languages."""
-
-    sources: list[str]
-    targets: list[str]
-    forbidden: list[str]
-    keep: bool
-    distance: int
-    """how far its languages are from those that are wanted"""
-
-
 class _MergedTerm(NamedTuple):
     """A term, and where its first entry stands."""
 
     term: Term
     file: EntryFile
-    line: int
+    entry: Entry
     distance: int
+    """how far its languages are from those that are wanted"""
 
     @property
     def place(self) -> str:
-        return self.file.place(self.line)
+        return self.file.place(self.entry.line)
 
 
 @dataclass
@@ -134,65 +124,65 @@ class GlossaryBuilder:
     remarks: list[SkippedRow] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
     duplicates: int = 0
-    _terms: dict[str, _MergedTerm] = field(default_factory=dict)
+    terms: dict[str, _MergedTerm] = field(default_factory=dict)
 
     def add(self, file: EntryFile) -> None:
         """Add the entries of a file. Raises DocmtError if none is a term for the languages."""
-        languages = self.languages = _choose_languages(file, self.languages)
-        first, usable = len(self.skipped), False
+        self.languages = _choose_languages(file, self.languages)
+        skipped, foreign, usable = len(self.skipped), len(self.foreign), False
         for entry in file.entries:
-            sides = entry.problem or _select_sides(entry, languages)
-            if not isinstance(sides, str):
-                for term in self._make_terms(entry, sides, file):
-                    self._merge(_MergedTerm(term, file, entry.line, sides.distance))
-                    usable = True
-            elif entry.problem:
-                self._skip(file, entry.line, sides)
-            else:
-                self.foreign.append(SkippedRow(file.path, entry.line, sides))
+            if entry.problem:
+                self._skip(file, entry, entry.problem)
+                continue
+            distance, sources, others = _select_words(entry, self.languages)
+            if distance is None:
+                tags = dict.fromkeys(format_tag(word.language) for word in entry.words)
+                reason = f"it is {' to '.join(tags)}" if entry.directed else f"it has {', '.join(tags)} only"
+                self.foreign.append(SkippedRow(file.path, entry.line, reason))
+            for term in self._make_terms(entry, sources, others, file):
+                self._merge(_MergedTerm(term, file, entry, distance or 0))
+                usable = True
         self.remarks += [SkippedRow(file.path, line, text) for line, text in file.remarks]
         if not usable:
-            raise _unusable_error(file, languages, self.skipped[first:])
+            raise _unusable_error(file, self.languages, [*self.foreign[foreign:], *self.skipped[skipped:]])
 
     def build(self) -> Glossary:
         """Return the glossary. Raises DocmtError for the first conflict."""
         if self.conflicts:
             raise DocmtError(self.conflicts[0])
-        terms = tuple(merged.term for merged in self._terms.values())
+        terms = tuple(merged.term for merged in self.terms.values())
         return Glossary(self.languages, terms, (*self.skipped, *self.foreign), tuple(self.remarks), self.duplicates)
 
-    def __len__(self) -> int:
-        return len(self._terms)
+    def _skip(self, file: EntryFile, entry: Entry, reason: str) -> None:
+        self.skipped.append(SkippedRow(file.path, entry.line, reason))
 
-    def _skip(self, file: EntryFile, line: int, reason: str) -> None:
-        self.skipped.append(SkippedRow(file.path, line, reason))
+    def _make_terms(
+        self, entry: Entry, sources: Sequence[EntryWord], others: Sequence[EntryWord], file: EntryFile
+    ) -> Iterator[Term]:
+        """Yield the terms of an entry. What cannot be used is skipped."""
+        before = len(self.skipped)
+        keep = entry.keep or any(word.keep for word in (*sources, *others))
+        groups = sources, [word for word in others if not word.forbidden], [word for word in others if word.forbidden]
+        texts, targets, forbidden = (self._clean(words, entry, file) for words in groups)
+        for source in texts:
+            # A term of a language is better than the word of another one that it keeps.
+            kept = keep and (entry.directed or all(target == source for target in targets))
+            if problem := _find_problem(source, targets, forbidden, kept):
+                self._skip(file, entry, problem)
+            elif targets or forbidden or kept:
+                note = " ".join(_UNUSABLE.sub(" ", entry.note).split()) if entry.note else ""
+                yield Term(source, (source,) if kept else tuple(targets), tuple(forbidden), kept, entry.case, note)
+            elif len(self.skipped) == before:  # nothing else is wrong with it
+                self._skip(file, entry, f"{quote(source)} has no translation")
+        if sources and not texts and len(self.skipped) == before:
+            self._skip(file, entry, "it has no source term")
 
-    def _make_terms(self, entry: Entry, sides: _Sides, file: EntryFile) -> Iterator[Term]:
-        """Yield the terms of an entry. Texts that cannot be used are skipped."""
-        sources, targets, forbidden = (self._clean(side, file, entry.line) for side in sides[:3])
-        if not any(sides.sources):
-            self._skip(file, entry.line, "it has no source term")
-        for source in sources:
-            others = [text for text in targets if text != source]
-            keep = sides.keep and not others
-            if problem := _find_problem(source, targets, forbidden, sides.keep, contradicted=entry.directed and others):
-                self._skip(file, entry.line, problem)
-                continue
-            yield Term(
-                source,
-                (source,) if keep else tuple(targets),
-                tuple(forbidden),
-                keep,
-                entry.case,
-                clean_note(entry.note),
-            )
-
-    def _clean(self, texts: Sequence[str], file: EntryFile, line: int) -> list[str]:
+    def _clean(self, words: Sequence[EntryWord], entry: Entry, file: EntryFile) -> list[str]:
         """Return the texts that can be used, each once."""
         cleaned = []
-        for text, problem in map(clean_text, texts):
+        for text, problem in [clean_text(word.text) for word in words]:
             if problem:
-                self._skip(file, line, problem)
+                self._skip(file, entry, problem)
             elif text and text not in cleaned:
                 cleaned.append(text)
         return cleaned
@@ -200,13 +190,13 @@ class GlossaryBuilder:
     def _merge(self, new: _MergedTerm) -> None:
         """Add a term. What fits the languages best replaces the rest; equally good entries are one term."""
         source = new.term.source
-        old = self._terms.setdefault(source, new)
+        old = self.terms.setdefault(source, new)
         if old is new:
             return
         if old.distance != new.distance:
             best, other = (old, new) if old.distance < new.distance else (new, old)
-            self._terms[source] = best
-            self._skip(other.file, other.line, f"{best.place} has {quote(source)} for a language that fits better")
+            self.terms[source] = best
+            self._skip(other.file, other.entry, f"{best.place} has {quote(source)} for a language that fits better")
             return
         term = replace(
             old.term,
@@ -225,7 +215,7 @@ class GlossaryBuilder:
             )
             return
         self.duplicates += (term.targets, term.forbidden) == (old.term.targets, old.term.forbidden)
-        self._terms[source] = old._replace(term=term)
+        self.terms[source] = old._replace(term=term)
 
 
 def clean_text(text: str) -> tuple[str, str]:
@@ -240,36 +230,30 @@ def clean_text(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def clean_note(text: str) -> str:
-    """Return a note in one line without control characters."""
-    return " ".join(_UNUSABLE.sub(" ", unicodedata.normalize("NFC", text)).split())
-
-
-def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str], keep: bool, contradicted: bool) -> str:
+def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str], keep: bool) -> str:
     """Return why an entry is no term, or an empty string."""
     if not has_words(source):
         return f"{quote(source)} has neither letters nor digits"
-    if keep and contradicted:
-        return f"{quote(source)} is not to be translated, but has the translation {quote(targets[0])}"
-    if both := [text for text in targets if text in forbidden]:
+    if keep and (others := [text for text in targets if text != source]):
+        return f"{quote(source)} is not to be translated, but has the translation {quote(others[0])}"
+    if both := [text for text in [*targets, *[source] * keep] if text in forbidden]:
         return f"{quote(both[0])} is both allowed and forbidden"
-    return "" if targets or forbidden or keep else f"{quote(source)} has no translation"
+    return ""
 
 
 def list_pairs(file: EntryFile, wanted: tuple[str, str] = ("", "")) -> list[tuple[str, str]]:
     """Return the pairs of languages that a file has terms for, of those that are wanted (empty ones: any)."""
-    known = dict.fromkeys(
-        (entry.directed, *dict.fromkeys((entry.words[0].language, entry.words[-1].language)))
-        if entry.directed
-        else (False, *dict.fromkeys(word.language for word in entry.words))
-        for entry in file.entries
-        if not entry.problem
-    )
     pairs: dict[tuple[str, str], None] = {}
-    for directed, *languages in known:
-        found = [(languages[0], languages[-1])] if directed else permutations(languages, 2)
-        pairs |= dict.fromkeys((format_tag(source), format_tag(target)) for source, target in found)
-    return [pair for pair in pairs if all(map(is_same_language, pair, wanted))]
+    groups: dict[tuple[str, ...], None] = {}
+    for entry in file.entries:
+        if not entry.directed:
+            groups[tuple(dict.fromkeys(word.language for word in entry.words))] = None
+        elif len(entry.words) > 1 and not entry.problem:
+            pairs[entry.words[0].language, entry.words[-1].language] = None
+    for languages in groups:
+        pairs |= dict.fromkeys(pair for pair in permutations(languages, 2) if not is_same_language(*pair))
+    found = dict.fromkeys((format_tag(source), format_tag(target)) for source, target in pairs)
+    return [pair for pair in found if all(map(is_same_language, pair, wanted))]
 
 
 def format_tag(code: str) -> str:
@@ -285,7 +269,7 @@ def _choose_languages(file: EntryFile, wanted: tuple[str, str]) -> tuple[str, st
     if all(wanted):
         return wanted
     pairs = list_pairs(file, wanted)
-    languages = {(primary_language(source), primary_language(target)) for source, target in pairs}
+    languages = {(primary_language(source), primary_language(target)) for source, target in pairs if source or target}
     if len(languages) > 1:
         names = _list_names(sorted(" to ".join(pair) for pair in languages))
         raise DocmtError(f"{file.path} is for several pairs of languages, {names}: say which one is wanted")
@@ -293,59 +277,38 @@ def _choose_languages(file: EntryFile, wanted: tuple[str, str]) -> tuple[str, st
     return wanted[0] or found[0], wanted[1] or found[1]
 
 
-def _select_sides(entry: Entry, languages: tuple[str, str]) -> _Sides | str:
-    """Return what an entry says for a pair of languages, or why it says nothing."""
+def _select_words(
+    entry: Entry, languages: tuple[str, str]
+) -> tuple[int | None, Sequence[EntryWord], Sequence[EntryWord]]:
+    """Return the words of an entry in two languages, and how far theirs are from those; None if they are others."""
     if entry.directed:
         sources, others = entry.words[:1], entry.words[1:]
-        distances = (
-            language_distance(sources[0].language, languages[0]),
-            language_distance(entry.words[-1].language, languages[1] if others else languages[0]),
-        )
-        if distances[0] is None or distances[1] is None:
-            return f"it is {describe_direction(entry)}"
-        distance = sum(distances)
+        first = language_distance(sources[0].language, languages[0])
+        second = language_distance(others[-1].language, languages[1]) if others else 0
     else:
         first, sources = _find_closest(entry.words, languages[0])
         second, others = _find_closest([word for word in entry.words if word not in sources], languages[1])
-        keep = entry.keep or any(word.keep for word in sources)
-        if not sources or not (others or keep):
-            side = "source" if not sources else "target"
-            return f"it has no term in the {side} language {format_language_tag(languages[bool(sources)])}"
-        distance = first + second
-    keep = entry.keep or any(word.keep for word in [*sources, *others])
-    targets, forbidden = ([word.text for word in others if word.forbidden == value] for value in (False, True))
-    return _Sides([word.text for word in sources], targets, forbidden, keep, distance)
+        if entry.keep or any(word.keep for word in sources):
+            second = second or 0
+    return (None, (), ()) if first is None or second is None else (first + second, sources, others)
 
 
-def _find_closest(words: Sequence[Word], wanted: str) -> tuple[int, list[Word]]:
+def _find_closest(words: Sequence[EntryWord], wanted: str) -> tuple[int | None, list[EntryWord]]:
     """Return the words of the language that is closest to one that is wanted, and its distance."""
     distances = [language_distance(word.language, wanted) for word in words]
-    least = min((distance for distance in distances if distance is not None), default=0)
-    return least, [word for word, distance in zip(words, distances, strict=True) if distance == least]
-
-
-def found_languages(file: EntryFile) -> list[str]:
-    """Return the languages of a file ("fr"), or pairs of them if its rows have a direction ("en to fr")."""
-    entries = [entry for entry in file.entries if entry.words]
-    directions = {describe_direction(entry) for entry in entries if entry.directed}
-    words = {word.language for entry in entries if not entry.directed for word in entry.words}
-    return sorted(directions.union(map(format_language_tag, words)))
-
-
-def describe_direction(entry: Entry) -> str:
-    """Return the languages of a row: "en to fr"."""
-    return " to ".join(format_language_tag(word.language) for word in entry.words[:2])
+    least = min((distance for distance in distances if distance is not None), default=None)
+    return least, [word for word, distance in zip(words, distances, strict=True) if distance == least is not None]
 
 
 def _unusable_error(file: EntryFile, languages: tuple[str, str], skipped: Sequence[SkippedRow]) -> DocmtError:
-    """Return the error for a file without a term. skipped: rows that are none in any language."""
+    """Return the error for a file without a term."""
     if not file.entries:
-        return DocmtError(f"{file.path} has no terms: write one a line, its translation after a tab")
-    if skipped and (len(skipped) == len(file.entries) or not found_languages(file)):
-        return DocmtError(f"{file.path} has no usable term; {file.place(skipped[0].line)}: {skipped[0].reason}")
-    names = _list_names(found_languages(file))
-    pair = " to ".join(format_language_tag(code) if code else "any language" for code in languages)
-    return DocmtError(f"{file.path} has no term for {pair}: its languages are {names}; choose another file or pair")
+        return DocmtError(f"{file.path} has no terms: write a term and its translation in a line, with a tab between")
+    pair = " to ".join(format_tag(code) or "any language" for code in languages)
+    names = sorted({format_tag(word.language) for entry in file.entries for word in entry.words} - {""})
+    known = f" (its languages are {_list_names(names)})" if names else ""
+    row = skipped[0]
+    return DocmtError(f"{file.path} has no term for {pair}{known}: {file.counted} {row.line}, {row.reason}")
 
 
 def _list_names(names: Sequence[str]) -> str:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lxml import etree
 
-from docmt.core.errors import DocmtError, did_you_mean
+from docmt.core.errors import DocmtError
 from docmt.core.plain_text import plain_name, read_bytes
-from docmt.core.settings import quote
+from docmt.core.settings import build, quote
 from docmt.documents.published_corpora import segment_texts
 from docmt.formats.patched_text import decode_text, find_mark
-from docmt.terms.glossary_tables import Entry, EntryFile, Word, is_forbidden_status, read_flag, read_table
+from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord, is_forbidden_status, read_flag, read_table
 
 MAX_BYTES = 100 * 2**20
 _TABLE_SUFFIXES = (".tsv", ".csv", ".txt", ".tab", ".utf8")
@@ -30,8 +31,6 @@ _KEEP = {"translationneeded": False, "translatable": False, "donottranslate": Tr
 _CASE = frozenset(["casesensitive", "casesensitivity", "matchcase"])
 _NO_LETTER = re.compile(r"[\W_]+")
 _GROUPS = ("terms", "doNotTranslate")
-_KEYS = ("source", "target", "targets", "forbidden", "keep", "case", "note")
-Value = TypeVar("Value")
 _PREFERRED = re.compile(r"prefer|standardi")
 
 
@@ -95,7 +94,7 @@ def _language(element: etree._Element) -> str:
 def _read_unit(unit: etree._Element) -> Entry:
     """Return the entry of a translation unit of TMX."""
     words = [
-        Word("".join(segment_texts(segment)), _language(variant))
+        EntryWord("".join(segment_texts(segment)), _language(variant))
         for variant in unit.iterfind("{*}tuv")
         for segment in variant.iterfind("{*}seg")
     ]
@@ -105,7 +104,7 @@ def _read_unit(unit: etree._Element) -> Entry:
 
 def _read_term_entry(concept: etree._Element) -> Entry:
     """Return the entry of a concept of TBX, version 2 or 3, in the style DCA or DCT."""
-    ranked: list[tuple[bool, Word]] = []
+    ranked: list[tuple[bool, EntryWord]] = []
     notes = [text for element in concept if (text := _read_note(element))]
     keep, case, _ = _read_flags(_list_data(concept))
     for section in concept:
@@ -117,7 +116,7 @@ def _read_term_entry(concept: etree._Element) -> Entry:
                 continue
             keep_term, case_term, status = _read_flags(group.iter())
             text, forbidden = "".join(segment_texts(term)), is_forbidden_status(status)
-            word = Word(text, _language(section), forbidden, keep_section or keep_term)
+            word = EntryWord(text, _language(section), forbidden, keep_section or keep_term)
             ranked.append((not _PREFERRED.search(status.lower()), word))
             case |= case_term
             notes += [text for element in group.iter() if (text := _read_note(element))]
@@ -154,7 +153,7 @@ def _list_data(element: etree._Element) -> Iterator[etree._Element]:
 
 
 def _make_entry(
-    element: etree._Element, words: list[Word], keep: bool = False, case: bool = False, note: str = ""
+    element: etree._Element, words: list[EntryWord], keep: bool = False, case: bool = False, note: str = ""
 ) -> Entry:
     problem = "" if words else "it has no terms"
     if any(not word.language for word in words):
@@ -171,8 +170,21 @@ class _Pairs(list[tuple[str, Any]]):
     """An object of JSON, with keys that are there twice."""
 
 
+@dataclass(frozen=True)
+class _JsonTerm:
+    """An object for one term."""
+
+    source: str
+    target: str | list[str] = ""
+    targets: list[str] = field(default_factory=list)
+    forbidden: str | list[str] = ""
+    keep: bool = False
+    case: bool = False
+    note: str = ""
+
+
 def _read_json(text: str, path: str) -> EntryFile:
-    """Return the entries of a JSON file: terms and their translations, objects, or a list of objects."""
+    """Return the entries of a JSON file: an object of terms and their translations, or a list of objects."""
     file = EntryFile(path, "JSON")
     try:
         values = json.loads(text, object_pairs_hook=_Pairs)
@@ -182,53 +194,22 @@ def _read_json(text: str, path: str) -> EntryFile:
     kept: object = []
     if isinstance(values, _Pairs) and any(key in _GROUPS and not isinstance(value, str) for key, value in values):
         groups = dict(values)
-        _check_keys(groups, _GROUPS, path)
+        if unknown := sorted(groups.keys() - _GROUPS):
+            raise DocmtError(f"{path}: unknown key {quote(unknown[0])} beside {' and '.join(_GROUPS)}: remove it")
         values, kept = groups.get("terms", []), groups.get("doNotTranslate", [])
     if not isinstance(values, list) or not isinstance(kept, list) or isinstance(kept, _Pairs):
         raise DocmtError(f"{path} must hold an object with terms and translations, or a list of objects")
-    for number, value in enumerate(values, 1):
-        file.entries.append(
-            _read_pair(number, *value, file) if isinstance(values, _Pairs) else _read_object(number, value, file)
-        )
-    for number, value in enumerate(kept, len(values) + 1):
-        word = Word(_read_value(value, str, "doNotTranslate", file.place(number)))
-        file.entries.append(Entry(number, [word, word], directed=True, keep=True))
+    objects = [{"source": value[0], "target": value[1]} if isinstance(value, tuple) else value for value in values]
+    objects += [{"source": value, "keep": True} for value in kept]
+    for number, value in enumerate(objects, 1):
+        if not isinstance(value, _Pairs | dict):
+            raise DocmtError(f"{file.place(number)} is no object with a source and a target: write one")
+        file.entries.append(_read_object(number, build(_JsonTerm, dict(value), file.place(number))))
     return file
 
 
-def _read_pair(number: int, source: str, targets: object, file: EntryFile) -> Entry:
-    words = [Word(text) for text in _read_texts(targets, source, file.place(number))]
-    return Entry(number, [Word(source), *words], directed=True)
-
-
-def _read_object(number: int, value: object, file: EntryFile) -> Entry:
-    place = file.place(number)
-    values = dict(_read_value(value, _Pairs, "an entry", place))
-    _check_keys(values, _KEYS, place)
-    source, note = (_read_value(values.get(key, ""), str, key, place) for key in ("source", "note"))
-    keep, case = (_read_value(values.get(key, False), bool, key, place) for key in ("keep", "case"))
-    targets = [text for key in ("target", "targets") for text in _read_texts(values.get(key, []), key, place)]
-    words = [Word(text) for text in targets or [source] * keep]
-    words += [Word(text, "", True) for text in _read_texts(values.get("forbidden", []), "forbidden", place)]
-    return Entry(number, [Word(source), *words], True, keep, case, note)
-
-
-def _check_keys(values: Mapping[str, object], known: Sequence[str], place: str) -> None:
-    for key in values:
-        if key not in known:
-            advice = did_you_mean(key, dict(zip(known, known, strict=True)), f"choose from {', '.join(known)}")
-            raise DocmtError(f"{place}: unknown key {quote(key)}: {advice}")
-
-
-def _read_value(value: object, kind: type[Value], key: str, place: str) -> Value:
-    if not isinstance(value, kind):
-        names = {str: "a text", bool: "true or false", _Pairs: "an object"}
-        raise DocmtError(f"{place}: {quote(key)} must be {names[kind]}")
-    return value
-
-
-def _read_texts(value: object, key: str, place: str) -> list[str]:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise DocmtError(f"{place}: {quote(key)} must have a text or a list of texts")
-    return texts
+def _read_object(number: int, term: _JsonTerm) -> Entry:
+    targets, forbidden = ([texts] if isinstance(texts, str) else texts for texts in (term.target, term.forbidden))
+    words = [EntryWord(text) for text in (*targets, *term.targets) if text] or [EntryWord(term.source)] * term.keep
+    words += [EntryWord(text, "", True) for text in forbidden]
+    return Entry(number, [EntryWord(term.source), *words], True, term.keep, term.case, term.note)

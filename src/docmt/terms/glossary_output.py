@@ -11,7 +11,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import plain_name
 from docmt.core.settings import quote
 from docmt.terms.glossary import Glossary, Term, format_tag
-from docmt.terms.glossary_tables import ALTERNATIVES, COLUMNS
+from docmt.terms.glossary_tables import ALTERNATIVES, COLUMNS, read_flag
 
 _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <tbx type="TBX-Basic" style="dca" xml:lang={language} xmlns="urn:iso:std:iso:30042:ed-2">
@@ -45,6 +45,8 @@ def render_tsv(glossary: Glossary) -> str:
             if ALTERNATIVES in each:
                 raise DocmtError(f"{quote(each)} has {ALTERNATIVES} in it, which separates cells of TSV: write TBX")
         targets, forbidden = (f" {ALTERNATIVES} ".join(texts) for texts in (term.targets, term.forbidden))
+        if term.forbidden and read_flag(forbidden) is not None:
+            forbidden += f" {ALTERNATIVES}"  # the word "no" in another language, not that nothing is forbidden
         flags = ["yes" * flag for flag in (term.keep, term.case)]
         writer.writerow([term.source, targets, *languages, forbidden, *flags, term.note])
     return text.getvalue()

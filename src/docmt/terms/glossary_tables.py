@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from docmt.core.errors import DocmtError
 from docmt.formats.language_codes import find_language
@@ -41,7 +41,7 @@ _LANGUAGE_SHARE = 0.9
 _GUARD = re.compile(r"'[=+\-@]")
 
 
-class Word(NamedTuple):
+class EntryWord(NamedTuple):
     """A word or phrase in one language."""
 
     text: str
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
     """A row of a table, or a concept of a term base."""
 
     line: int
-    words: Sequence[Word] = ()
+    words: Sequence[EntryWord] = ()
     directed: bool = False
     """whether the first word is the source of the others; otherwise they mean the same in several languages"""
     keep: bool = False
@@ -100,18 +100,16 @@ def read_flag(value: str) -> bool | None:
 
 def split_alternatives(cell: str) -> list[str]:
     """Return the alternatives of a cell."""
-    return (
-        [text for text in map(str.strip, cell.split(ALTERNATIVES)) if text]
-        if ALTERNATIVES in cell
-        else [cell] * bool(cell)
-    )
+    return [text for text in map(str.strip, cell.split(ALTERNATIVES)) if text] if cell else []
 
 
 def read_table(text: str, path: str) -> EntryFile:
     """Return the entries of a table. Raises DocmtError for a text without columns, and for quotes that do not pair."""
     separator, rows = _split_rows(text, path)
     file = EntryFile(path, "TSV" if separator == "\t" else "CSV")
-    roles = _read_header(rows[0][1]) if rows else None
+    if not rows:
+        return file
+    roles = _read_header(rows[0][1])
     if roles is None:
         roles = _guess_roles([cells for _, cells in rows], wide=separator == "\t")
     else:
@@ -120,15 +118,15 @@ def read_table(text: str, path: str) -> EntryFile:
         file.remarks += [(line, f"the column {name!r} is not used") for name in unused]
     read = _read_row if "source" in roles else _read_concept
     notes = [column for column, role in enumerate(roles) if role == "note"]
+    guarded = _GUARD.search(text)
     for line, cells in rows:
-        problem = _find_problem(cells, roles)
-        if problem:
+        if problem := _find_problem(cells, roles):
             file.entries.append(Entry(line, problem=problem))
             continue
         cells += [""] * (len(roles) - len(cells))
         note = " ".join(cells[column] for column in notes)
         file.entries.append(read(line, dict(zip(roles, cells, strict=False)), note))
-        if any(_GUARD.match(cell) for cell in cells if cell[:1] == "'"):
+        if guarded and any(map(_GUARD.match, cells)):
             file.remarks.append((line, "begins with an apostrophe, which a spreadsheet may have added; it is kept"))
     return file
 
@@ -139,16 +137,15 @@ def _find_problem(cells: Sequence[str], roles: Sequence[str]) -> str:
         return "it has one column"
     if any(cells[len(roles) :]):
         return f"{len(cells)} columns instead of {len(roles)}: quote a cell that has the separator in it"
-    named = zip(cells, roles, strict=False)
-    broken = any("\n" in cell or "\r" in cell for cell, role in named if role not in ("note", "ignored", ""))
-    return "a cell has a line break: close its quotes" if broken else ""
+    lines = " ".join([cell for cell, role in zip(cells, roles, strict=False) if role not in ("note", "ignored", "")])
+    return "a cell has a line break: close its quotes" if "\n" in lines or "\r" in lines else ""
 
 
 def _split_rows(text: str, path: str) -> tuple[str, list[tuple[int, list[str]]]]:
     """Return the separator, and the rows that are not empty with their lines."""
     if not text.strip():
         return "\t", []
-    named = re.match(r"sep=([^\r\n])(?=\r?\n)", text)  # Excel's own
+    named = re.match(r"sep=([;,\t])(?=\r?\n)", text)  # Excel's own
     if named:
         text = text[named.end() :]
     separator = named[1] if named else _find_separator(text)
@@ -165,7 +162,7 @@ def _split_rows(text: str, path: str) -> tuple[str, list[tuple[int, list[str]]]]
 
 def _find_separator(text: str) -> str:
     """Return the separator that splits most lines, and evenly; empty if none does."""
-    lines = [line for line in io.StringIO(text[:_SAMPLE]) if line.strip()]
+    lines = [line for line in io.StringIO(text[:_SAMPLE], newline="") if line.strip()]
     scores = []
     for separator in _SEPARATORS:
         widths = [len(cells) for cells in csv.reader(lines, delimiter=separator, skipinitialspace=True)]
@@ -174,7 +171,7 @@ def _find_separator(text: str) -> str:
     return best[2] if best[0] else ""
 
 
-def _parse(text: str, separator: str, quoting: int, path: str) -> Iterator[tuple[int, list[str]]]:
+def _parse(text: str, separator: str, quoting: Literal[0, 3], path: str) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True, quoting=quoting
     )
@@ -184,8 +181,9 @@ def _parse(text: str, separator: str, quoting: int, path: str) -> Iterator[tuple
             yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        reason = "a cell is too long" if "limit" in str(error) else "its quotes do not pair"
-        raise DocmtError(f"{path}, line {line}: {reason}: write a quote within a quoted cell twice") from error
+        reason = "quotes do not pair: write a quote within a quoted cell twice"
+        reason = "a cell is too long: shorten it" if "limit" in str(error) else reason
+        raise DocmtError(f"{path}, line {line}: {reason}") from error
 
 
 def _read_header(cells: Sequence[str]) -> list[str] | None:
@@ -209,7 +207,7 @@ def _read_header(cells: Sequence[str]) -> list[str] | None:
 def _guess_roles(rows: Sequence[Sequence[str]], wide: bool) -> list[str]:
     """Return the roles of columns without a header. wide: whether any row may have more columns than most have."""
     widths = Counter(map(len, rows))
-    width = max(widths) if wide else widths.most_common(1)[0][0] if widths else 2
+    width = max(widths) if wide else widths.most_common(1)[0][0]
     roles = ["source", "target"]
     for column in range(2, min(max(width, 2), 5)):
         cells = [row[column] for row in rows if len(row) > column and row[column].strip()]
@@ -219,32 +217,37 @@ def _guess_roles(rows: Sequence[Sequence[str]], wide: bool) -> list[str]:
         else:
             roles.append("source_lang")
     languages = [column for column, role in enumerate(roles) if role == "source_lang"]
-    for column in languages[1:] or languages:
-        roles[column] = "target_lang"
+    named = ("source_lang", "target_lang", "ignored") if len(languages) > 1 else ("target_lang",)
+    for column, role in zip(languages, named, strict=False):
+        roles[column] = role
     return roles
 
 
 def _read_row(line: int, values: dict[str, str], note: str) -> Entry:
     """Return the entry of a row with a source and a target."""
     keep, case, problem = _read_flags(values)
-    source, language = values["source"], values.get("target_lang", "").strip()
+    source = values["source"]
+    source_language, language = (
+        find_language(code) or code.strip() for code in (values.get("source_lang", ""), values.get("target_lang", ""))
+    )
     all_forbidden = read_flag(values.get("forbidden", ""))
     bad = all_forbidden or is_forbidden_status(values.get("status", ""))
-    words = [Word(text, language, bad) for text in split_alternatives(values.get("target", ""))]
+    words = [EntryWord(text, language, bad) for text in split_alternatives(values.get("target", ""))]
     if all_forbidden is None:
-        words += [Word(text, language, True) for text in split_alternatives(values["forbidden"])]
+        words += [EntryWord(text, language, True) for text in split_alternatives(values["forbidden"])]
     if keep and not words:
-        words = [Word(source, language)]
+        words = [EntryWord(source, language)]
     if ALTERNATIVES in source:
         problem = problem or f"several sources, with {ALTERNATIVES} between them: give each a row of its own"
-    return Entry(line, [Word(source, values.get("source_lang", "").strip()), *words], True, keep, case, note, problem)
+    return Entry(line, [EntryWord(source, source_language), *words], True, keep, case, note, problem)
 
 
 def _read_concept(line: int, values: dict[str, str], note: str) -> Entry:
     """Return the entry of a row with a column for each language."""
     languages = [name for name in values if name.startswith(":")]
-    words = [Word(text, name[1:]) for name in languages for text in split_alternatives(values[name])]
-    return Entry(line, words, False, *_read_flags(values)[:2], note, _read_flags(values)[2])
+    words = [EntryWord(text, name[1:]) for name in languages for text in split_alternatives(values[name])]
+    keep, case, problem = _read_flags(values)
+    return Entry(line, words, False, keep, case, note, problem)
 
 
 def _read_flags(values: dict[str, str]) -> tuple[bool, bool, str]:
