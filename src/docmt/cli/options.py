@@ -598,9 +598,8 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     if glossary is not None:
         for row in glossary.skipped[:_MAX_SKIPPED]:
             _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
-        if more := len(glossary.skipped) - _MAX_SKIPPED:
-            if more > 0:
-                _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
+        if (more := len(glossary.skipped) - _MAX_SKIPPED) > 0:
+            _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
         translator = translator.with_terms(glossary, options.terms_mode)
     if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")

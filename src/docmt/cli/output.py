@@ -128,7 +128,10 @@ class Report:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
         counts = Counter(row[TERM_COLUMNS.index("status")] for row in self.terms)
         met = sum(count for status, count in counts.items() if status not in UNMET)
-        parts = [f"{len(self.terms):,} asked, {met:,} met", *(f"{counts[each]:,} {each}" for each in UNMET if counts[each])]
+        parts = [
+            f"{len(self.terms):,} asked, {met:,} met",
+            *(f"{counts[each]:,} {each}" for each in UNMET if counts[each]),
+        ]
         _log.info(f"terms: {', '.join(parts)} ({path or '--terms-report FILE lists them'})")
         if path:
             rows = ["\t".join(" ".join(str(value).split()) for value in row) for row in [TERM_COLUMNS, *self.terms]]
