@@ -37,6 +37,8 @@ _PREFERRED = re.compile(r"prefer|standardi")
 def read_entries(path: Path | str) -> EntryFile:
     """Return the entries of a file. Raises DocmtError for a file that is too large, damaged or of another kind."""
     data = read_bytes(path, MAX_BYTES)
+    if data.startswith(b"PK\x03\x04"):
+        raise DocmtError(f"{path} is an office document or an archive: save its table as CSV")
     mark, encoding = find_mark(data)
     start = data[len(mark) : 500].decode(encoding or "utf-8", "replace").replace("\0", "")
     suffix = Path(plain_name(path)).suffix.lower()
