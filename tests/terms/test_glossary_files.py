@@ -362,7 +362,7 @@ WRITTEN = Glossary(
 )
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.tbx", "a.TSV.gz"])
+@pytest.mark.parametrize("name", ["a.tsv", "a.tbx", "a.TSV.gz", "-"])
 def test_what_is_written_is_read_again(name, read):
     text = find_writer(name)(WRITTEN)
     data = gzip.compress(text.encode()) if name.endswith("gz") else text
