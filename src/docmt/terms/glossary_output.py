@@ -23,7 +23,10 @@ _FORBIDDEN = "deprecatedTerm-admn-sts"
 
 
 def find_writer(path: str) -> Callable[[Glossary], str]:
-    """Return the function that renders a glossary in the format of a name; as TSV for standard output. Raises DocmtError for other names."""
+    """Return the function that renders a glossary in the format of a name; TSV for standard output.
+
+    Raises DocmtError for other names.
+    """
     for suffix, render in ((".tsv", render_tsv), (".tbx", render_tbx)):
         if plain_name(path).lower().endswith(suffix) or path == STANDARD:
             return render
