@@ -42,6 +42,7 @@ TABLES = {
     "languages": "en-US,fr_FR,de\ncat,chat,Katze\n",
     "names of languages": "English\tGerman\tFrench (Canada)\ncat\tKatze\tchat\n",
     "ISO 639-2": "ger;eng;fre\nKatze;cat;chat\n",
+    "memoQ with definitions": "Entry_ID;English;English_Def;French\n1;cat;an animal;chat\n",
     "ids": "term_id,en,fr,pos\n17,cat,chat,noun\n",
     "the other way round": "target\tsource\nchat\tcat\n",
     "a row of one column": "# made by hand\ncat\tchat\n",
@@ -59,6 +60,10 @@ def test_tables(text, read):
 
 def test_words_of_headers_may_be_terms(read):
     text = "source\tcible\nnote\tremarque\nis\test\nen\tfr\n"
+    assert [term.source for term in read("a.tsv", "Thai\tThai\nLatin\tLatin\n", ("en", "de")).terms] == [
+        "Thai",
+        "Latin",
+    ]
     assert [term.source for term in read("a.tsv", text).terms] == ["source", "note", "is", "en"]
     assert [term.source for term in read("a.tsv", "cat\tchat\ten\tfr\n").terms] == ["cat"]
 
@@ -327,7 +332,7 @@ def test_json_that_is_refused(text, message, read):
     [
         (b"cat\tch\xe2t\n", "not UTF-8 .* it looks like Latin-1"),
         ("cat\tchat\n".encode("utf-16-le"), "UTF-16 without a mark"),
-        (b"PK\x03\x04\xff", "a zip archive or an office document"),
+        (b"PK\x03\x04\xff", "an office document or an archive: save its table as CSV"),
         (b"cat\tchat\n" + b"x" * 200_000 + b"\ty\n", "a cell is too long"),
     ],
 )
@@ -357,7 +362,7 @@ WRITTEN = Glossary(
 )
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.tbx", "a.TSV.gz"])
+@pytest.mark.parametrize("name", ["a.tsv", "a.tbx", "a.TSV.gz", "-"])
 def test_what_is_written_is_read_again(name, read):
     text = find_writer(name)(WRITTEN)
     data = gzip.compress(text.encode()) if name.endswith("gz") else text

@@ -136,7 +136,7 @@ class GlossaryBuilder:
                 continue
             distance, sources, others = _select_words(entry, self.languages)
             if distance is None:
-                tags = dict.fromkeys(format_tag(word.language) for word in entry.words)
+                tags = dict.fromkeys(format_tag(word.language) or "any language" for word in entry.words)
                 reason = f"it is {' to '.join(tags)}" if entry.directed else f"it has {', '.join(tags)} only"
                 self.foreign.append(SkippedRow(file.path, entry.line, reason))
             for term in self._make_terms(entry, sources, others, file):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,9 @@ _STATUSES = frozenset(
 )
 _KEEP = {"translationneeded": False, "translatable": False, "donottranslate": True, "untranslatable": True}
 """Data categories of term bases, and the value by which they say "do not translate"."""
-_CASE = frozenset(["casesensitive", "casesensitivity", "matchcase"])
+_CASE = dict.fromkeys(("casesensitive", "casesensitivity", "matchcase"), True)
+_GENERAL = frozenset(["descrip", "termnote", "admin"])
+_CATEGORIES = frozenset(["term", "note", *_STATUSES, *_KEEP, *_CASE])
 _NO_LETTER = re.compile(r"[\W_]+")
 _GROUPS = ("terms", "doNotTranslate")
 _PREFERRED = re.compile(r"prefer|standardi")
@@ -37,6 +42,8 @@ _PREFERRED = re.compile(r"prefer|standardi")
 def read_entries(path: Path | str) -> EntryFile:
     """Return the entries of a file. Raises DocmtError for a file that is too large, damaged or of another kind."""
     data = read_bytes(path, MAX_BYTES)
+    if data.startswith(b"PK\x03\x04"):
+        raise DocmtError(f"{path} is an office document or an archive: save its table as CSV")
     mark, encoding = find_mark(data)
     start = data[len(mark) : 500].decode(encoding or "utf-8", "replace").replace("\0", "")
     suffix = Path(plain_name(path)).suffix.lower()
@@ -82,9 +89,15 @@ def _refuse_entities(element: etree._Element, path: str) -> None:
         raise DocmtError(f"{path} declares entities. It is refused: remove them from its DOCTYPE")
 
 
+@lru_cache(1024)
+def _normalize(name: str) -> str:
+    """Return a name without its namespace and signs, in lower case."""
+    return _NO_LETTER.sub("", name.rpartition("}")[2].lower())
+
+
 def _name(element: etree._Element) -> str:
-    """Return the name of an element without its namespace, in lower case; empty for a comment."""
-    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
+    """Return the normalized name of an element; empty for a comment."""
+    return _normalize(element.tag) if isinstance(element.tag, str) else ""
 
 
 def _language(element: etree._Element) -> str:
@@ -104,44 +117,25 @@ def _read_unit(unit: etree._Element) -> Entry:
 
 def _read_term_entry(concept: etree._Element) -> Entry:
     """Return the entry of a concept of TBX, version 2 or 3, in the style DCA or DCT."""
+    data = _read_data(_list_data(concept))
+    keep, case, notes = _says(data, _KEEP), _says(data, _CASE), data["note"]
     ranked: list[tuple[bool, EntryWord]] = []
-    notes = [text for element in concept if (text := _read_note(element))]
-    keep, case, _ = _read_flags(_list_data(concept))
     for section in concept:
         if _name(section) not in ("langset", "langsec"):
             continue
-        keep_section, _, _ = _read_flags(_list_data(section))
+        keep_section = _says(_read_data(_list_data(section)), _KEEP)
         for group in section:
-            if (term := next((element for element in group.iter() if _name(element) == "term"), None)) is None:
+            data = _read_data(group.iter())
+            if not data["term"]:
                 continue
-            keep_term, case_term, status = _read_flags(group.iter())
-            text, forbidden = "".join(segment_texts(term)), is_forbidden_status(status)
-            word = EntryWord(text, _language(section), forbidden, keep_section or keep_term)
+            status = " ".join(value for name in data.keys() & _STATUSES for value in data[name])
+            keep_term = keep_section or _says(data, _KEEP)
+            word = EntryWord(data["term"][0], _language(section), is_forbidden_status(status), keep_term)
             ranked.append((not _PREFERRED.search(status.lower()), word))
-            case |= case_term
-            notes += [text for element in group.iter() if (text := _read_note(element))]
-    words = [word for _, word in sorted(ranked, key=lambda pair: pair[0])]
+            case |= _says(data, _CASE)
+            notes += data["note"]
+    words = [word for _, word in sorted(ranked, key=itemgetter(0))]
     return _make_entry(concept, words, keep, case, "; ".join(dict.fromkeys(notes)))
-
-
-def _read_note(element: etree._Element) -> str:
-    return " ".join("".join(segment_texts(element)).split()) if _name(element) == "note" else ""
-
-
-def _read_flags(elements: Iterable[etree._Element]) -> tuple[bool, bool, str]:
-    """Return whether data categories say to keep a term, to look at its capitals, and what its status is.
-
-    The category is the attribute `type` (style DCA) or the name of the element (DCT).
-    """
-    keep, case, statuses = False, False, []
-    for element in elements:
-        name = _NO_LETTER.sub("", (element.get("type") or _name(element)).lower())
-        if name in _KEEP or name in _CASE or name in _STATUSES:
-            value = "".join(segment_texts(element)).strip()
-            keep |= name in _KEEP and read_flag(value) is _KEEP[name]
-            case |= name in _CASE and bool(read_flag(value))
-            statuses += [value] if name in _STATUSES else []
-    return keep, case, " ".join(statuses)
 
 
 def _list_data(element: etree._Element) -> Iterator[etree._Element]:
@@ -150,6 +144,26 @@ def _list_data(element: etree._Element) -> Iterator[etree._Element]:
         yield child
         if _name(child) in ("descripgrp", "admingrp"):
             yield from child
+
+
+def _read_data(elements: Iterable[etree._Element]) -> Mapping[str, list[str]]:
+    """Return the values of elements by their data categories.
+
+    The category is the attribute `type` of a general element (style DCA) or the name of the element (DCT).
+    """
+    data = defaultdict[str, list[str]](list)
+    for element in elements:
+        name = _name(element)
+        if name in _GENERAL:
+            name = _normalize(element.get("type") or "")
+        if name in _CATEGORIES:
+            data[name].append(" ".join("".join(segment_texts(element)).split()))
+    return data
+
+
+def _says(data: Mapping[str, list[str]], categories: Mapping[str, bool]) -> bool:
+    """Return whether one of the categories has the value that is given for it, yes or no."""
+    return any(read_flag(value) is categories[name] for name in data.keys() & categories.keys() for value in data[name])
 
 
 def _make_entry(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import plain_name
+from docmt.core.plain_text import STANDARD, plain_name
 from docmt.core.settings import quote
 from docmt.terms.glossary import Glossary, Term, format_tag
 from docmt.terms.glossary_tables import ALTERNATIVES, COLUMNS, read_flag
@@ -23,9 +23,12 @@ _FORBIDDEN = "deprecatedTerm-admn-sts"
 
 
 def find_writer(path: str) -> Callable[[Glossary], str]:
-    """Return the function that renders a glossary in the format of a name. Raises DocmtError for other names."""
+    """Return the function that renders a glossary in the format of a name; TSV for standard output.
+
+    Raises DocmtError for other names.
+    """
     for suffix, render in ((".tsv", render_tsv), (".tbx", render_tbx)):
-        if plain_name(path).lower().endswith(suffix):
+        if plain_name(path).lower().endswith(suffix) or path == STANDARD:
             return render
     raise DocmtError(f"{path} names no format to write: end it in .tsv or .tbx")
 

@@ -199,7 +199,9 @@ def _read_header(cells: Sequence[str]) -> list[str] | None:
         ]
         languages = {role for role in roles if role.startswith(":")}
         known = all(role for cell, role in zip(cells, roles, strict=True) if cell.strip())
-        if not known or (len(languages) < 2 and not ("source" in roles and len(roles) > 1)):
+        names = [cell for cell in cells if len(cell) > 3 and cell.strip().isalpha() and find_language(cell)]
+        has_languages = len(languages) > 1 and (known or len(names) > 1)
+        if not has_languages and not (known and "source" in roles and len(roles) > 1):
             return None
     return [role if role not in roles[:number] or role == "note" else "" for number, role in enumerate(roles)]
 
