@@ -606,6 +606,15 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     return translator
 
 
+def describe_protection(translator: Translator) -> dict[str, Any]:
+    """Return what a translator does with protected text and terms, by the names of options."""
+    protect = list(translator.protection.patterns) if translator.protection else "none"
+    settings: dict[str, Any] = {"--protect": protect} if protect else {}
+    if translator.terms is not None:
+        settings |= {"--terms": translator.terms.glossary.checksum(), "--terms-mode": translator.terms.mode}
+    return settings
+
+
 def changed(options: Any, *names: str) -> list[str]:
     """Return the dotted names of options that are not as by default: of those with these names, or in these groups."""
     required = {f.name: getattr(options, f.name) for f in fields(options) if f.default is f.default_factory is MISSING}

@@ -16,8 +16,8 @@ from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_
 from docmt.decoding.translation_results import Hypothesis
 from docmt.text import SpecialTokens
 
-OPENING_BEAM = 3
-"""Beam of a search of openings alone."""
+OPENING_BEAM = 4
+"""Beam of a search of openings alone, and the most of one after them."""
 
 
 class Opening(NamedTuple):

@@ -7,6 +7,7 @@ a term agree with it. Several terms of a sentence are met one after the other, a
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +25,7 @@ from docmt.documents import Document, unwrap_lines
 from docmt.documents.numbers import find_number_faults
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import Span, WordLink, find_words
+from docmt.formats.language_codes import primary_language
 from docmt.terms.matching import Match, Occurrence, TermMatcher
 
 MOST_LOSS = 10.0
@@ -34,6 +36,7 @@ _FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
 """How many words earlier an opening may end before a term, and the free tokens in their place."""
 _ELIDING = frozenset(["fr", "it", "ca", "oc"])
 """Languages whose articles lose a vowel: l'eau."""
+_VOWELS = "aeiouyhœæ"
 _OPENINGS = 2
 """Openings of a sentence with which it is searched to its end."""
 _MOST_PLACES = 8
@@ -238,10 +241,15 @@ class TermSearch:
                 self._encode(target[: words[place.number - back][0]], free, form, elided)
                 for form in forms
                 for back, free in _FREE
-                for elided in (False, True)[: 1 + (back == 1 and self._translator.languages[1] in _ELIDING)]
+                for elided in (False, True)[: 1 + (back == 1 and self._can_elide(form))]
                 if back <= place.number
             ]
         return [row for row in rows if row]
+
+    def _can_elide(self, form: str) -> bool:
+        """Return whether an article may lose its vowel before a form."""
+        first = unicodedata.normalize("NFD", form[:1].lower())[:1]
+        return first in _VOWELS and primary_language(self._translator.languages[1]) in _ELIDING
 
     def _encode(self, before: str, free: int, form: str, elided: bool = False) -> list[int]:
         """Return the word ids of a beginning, free tokens, and a form; none if the model does not know the form.

@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
@@ -305,6 +305,7 @@ class TranslatedSentence:
             "source_span": list(self.source_span),
             "target_span": list(self.target_span),
             **({} if links is None else {"alignment": [[*link.source, *link.target] for link in links if link.mutual]}),
+            **({"terms": list(map(asdict, self.terms))} if self.terms else {}),
         }
 
 

@@ -115,8 +115,7 @@ class Translator:
 
     def _describe(self) -> str:
         """Return the models, the device (as chosen by `auto`) and the precision."""
-        names = ",".join(map(str, self._paths))
-        kinds = " + ".join(member.config.system for member in self.models)
+        names, kinds = ",".join(map(str, self._paths)), " + ".join(member.config.system for member in self.models)
         return f"{names} ({kinds}) on {self.device} in {self.precision}"
 
     @property
@@ -133,8 +132,7 @@ class Translator:
 
     def checksums(self) -> list[str]:
         """Return the checksums of all files that determine translations, including those of the drafter."""
-        files = list_model_files(self._paths, with_drafter=self._drafter is not None)
-        return [file_checksum(path) for path in files]
+        return list(map(file_checksum, list_model_files(self._paths, with_drafter=self._drafter is not None)))
 
     @property
     def device(self) -> torch.device:
@@ -159,12 +157,9 @@ class Translator:
         if not isinstance(source, list | tuple):
             return self.translate([source])[0]
         translations = self.translate_all(source)
-        pairs = zip(source, translations, strict=True)
+        pairs = list(zip(source, translations, strict=True))
         log_warnings(translation for text, translation in pairs if isinstance(text, str))
-        return [
-            translation.text() if isinstance(text, str) else translation
-            for text, translation in zip(source, translations, strict=True)
-        ]
+        return [translation.text() if isinstance(text, str) else translation for text, translation in pairs]
 
     def translate_all(
         self, documents: Sequence[Document | str], *, copies: Sequence[int] | None = None
@@ -185,13 +180,13 @@ class Translator:
     def _search_openings(
         self, sources: Sequence[PreparedDocument], targets: Sequence[WordIds], openings: Sequence[Opening]
     ) -> list[list[Hypothesis]]:
-        """Search sentences of translated documents again, see `search_openings`."""
-        words, beam = [each.words for each in sources], min(self.search.beam, OPENING_BEAM)
-        stops = any(each.stops for each in openings)
-        search = replace(self.search, beam=beam, n_best=beam) if stops else replace(self.search, n_best=1)
-        settings = {**self._context_settings, "drafts": self.draft_documents(words)}
+        """See `search_openings`."""
+        words, stops = [each.words for each in sources], any(each.stops for each in openings)
+        beam = min(self.search.beam + OPENING_BEAM * stops, OPENING_BEAM)
+        search = replace(self.search, beam=beam, n_best=beam if stops else 1)
+        settings = {**self._context_settings, "drafts": self.draft_documents(words), "config": search}
         with precision_context(self._model, self.precision):
-            return search_openings(self._model, words, targets, openings, self.tokenizer.specials, search, **settings)
+            return search_openings(self._model, words, targets, openings, self.tokenizer.specials, **settings)
 
     def _translate(self, sources: Sequence[PreparedDocument], copies: Sequence[int] | None = None) -> list[Translation]:
         """Return the translations of what the model reads as sentences, pieces of long ones apart."""
@@ -375,8 +370,7 @@ class Translator:
     def with_terms(self, terms: Glossary | None, mode: TermMode = "prefer") -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
 
-        mode: prefer, where the model's own probability of a sentence falls little, or require, wherever possible.
-        `TranslatedSentence.terms` says what became of each term.
+        mode: see `TermMode`. `TranslatedSentence.terms` says what became of each term.
         """
         check_choice("mode", mode, get_args(TermMode))
         other = copy(self)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
-from docmt.cli.options import Parser, SearchOptions, TermOptions, load_translator
+from docmt.cli.options import Parser, SearchOptions, TermOptions, describe_protection, load_translator
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
@@ -205,11 +205,9 @@ def _fingerprint(translator: Translator, files: Sequence[TranslationJob], option
     search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     search |= {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
-    protect = list(translator.protection.patterns) if translator.protection else "none"
-    files_options = {"--fields": options.fields, "--bilingual": options.bilingual, "--protect": protect}
-    if translator.terms is not None:
-        files_options |= {"--terms": translator.terms.glossary.checksum(), "--terms-mode": translator.terms.mode}
-    return {**facts, **{name: value for name, value in files_options.items() if value}, **search}
+    files_options = {"--fields": options.fields, "--bilingual": options.bilingual}
+    given = {name: value for name, value in files_options.items() if value}
+    return {**facts, **given, **describe_protection(translator), **search}
 
 
 def _writes_to_terminal(files: Sequence[TranslationJob]) -> bool:
