@@ -45,11 +45,14 @@ from docmt.core.settings import (
 )
 from docmt.core.settings import option as setting
 from docmt.decoding.search_config import BATCH_TOKENS, FOR_TRANSLATE, ContextConfig, SearchConfig
+from docmt.terms.matching import TermMode
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
 
 _log = logging.getLogger(__name__)
+_MAX_SKIPPED = 5
+"""Rows of glossaries that are named."""
 
 Options = TypeVar("Options")
 
@@ -245,9 +248,8 @@ class Parser(Generic[Options]):
 
     def find(self, flag: str) -> Option:
         """Return the option that a flag names. Raises DocmtError for an unknown one, with a hint if one is near."""
-        if not flag.startswith("--"):
-            option = next((option for option in self.options if flag in option.flags), None)
-        else:
+        option = next((option for option in self.options if flag in option.flags), None)
+        if option is None and flag.startswith("--"):
             option = self.names.get(flag[2:].replace("-", "_"))
         if option is None:
             raise DocmtError(self._explain_unknown(flag, format_flag))
@@ -569,6 +571,16 @@ class ProtectOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TermOptions:
+    """Glossaries."""
+
+    terms: list[str] = setting([], metavar="FILE")
+    """glossaries: TSV, CSV, TBX, TMX or JSON files with what words must be in the translation"""
+    terms_mode: TermMode = "prefer"
+    """prefer: a term that would spoil its sentence is refused; require: it is met wherever that is possible"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchOptions(ModelOptions, ProtectOptions):
     """How a model runs and searches."""
 
@@ -577,18 +589,40 @@ class SearchOptions(ModelOptions, ProtectOptions):
 
 
 def load_translator(options: Any, model: str | None = None) -> Translator:
-    """Return the translator that the options name, or another `model`; with commas between them several as one."""
+    """Return the translator that the options name, or another `model`; with commas between them several as one.
+
+    Raises DocmtError for a glossary before the model is loaded.
+    """
+    from docmt.cli.model_arguments import read_languages
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
+    from docmt.terms import Glossary
 
     names = ("search", "context", "batch_tokens", "device", "precision")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if hasattr(options, "protect"):
         settings["protect"] = options.read_patterns()
-    translator = Translator(options.model if model is None else model, **settings)
+    name, paths = options.model if model is None else model, getattr(options, "terms", [])
+    glossary = Glossary.read(*paths, languages=read_languages(name)) if paths else None
+    translator = Translator(name, **settings)
+    if glossary is not None:
+        for row in glossary.skipped[:_MAX_SKIPPED]:
+            _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
+        if (more := len(glossary.skipped) - _MAX_SKIPPED) > 0:
+            _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
+        translator = translator.with_terms(glossary, options.terms_mode)
     if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator
+
+
+def describe_protection(translator: Translator) -> dict[str, Any]:
+    """Return what a translator does with protected text and terms, by the names of options."""
+    protect = list(translator.protection.patterns) if translator.protection else "none"
+    settings: dict[str, Any] = {"--protect": protect} if protect else {}
+    if translator.terms is not None:
+        settings |= {"--terms": translator.terms.glossary.checksum(), "--terms-mode": translator.terms.mode}
+    return settings
 
 
 def changed(options: Any, *names: str) -> list[str]:
