@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ _CHRF = CHRF(word_order=2)
 
 def read_lemmas(path: str, forms: WordForms) -> list[set[str]]:
     """Return the base forms of the words of the first sentences of a file."""
-    with open(path, encoding="utf-8") as file:
+    with Path(path).open(encoding="utf-8") as file:
         lines = islice((line for line in file if line.strip()), TRAINING_SENTENCES)
         return [{forms.lemma(word) for word in re.findall(r"[^\W\d_]{4,}", line)} for line in lines]
 
@@ -65,7 +65,7 @@ def draw_terms(source: str, target: str, languages: tuple[str, str]) -> dict[str
         links[names[one]][target_names[other]] += 1
     nouns = []
     for path, language in zip((source, target), languages, strict=True):
-        with open(path, encoding="utf-8") as file:
+        with Path(path).open(encoding="utf-8") as file:
             lines = list(islice((line.strip() for line in file if line.strip()), TRAINING_SENTENCES))
         nouns.append(find_nouns([lines], language))
     terms = {}
@@ -87,7 +87,7 @@ def read_documents(path: str) -> list[list[str]]:
 def count_repeated(targets: Sequence[str]) -> float:
     """Return the share of words that follow themselves."""
     words = [re.findall(r"\w+", target.lower()) for target in targets]
-    return sum(a == b for row in words for a, b in zip(row, row[1:], strict=False)) / max(1, sum(map(len, words)))
+    return sum(a == b for row in words for a, b in pairwise(row)) / max(1, sum(map(len, words)))
 
 
 def main(model: str, train: tuple[str, str], test: tuple[str, str], count: int, mode: str) -> None:
