@@ -26,8 +26,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.model_arguments import read_languages
-from docmt.cli.options import ModelOptions, Parser, ProtectOptions, TermOptions, describe_protection, load_translator
+from docmt.cli.model_arguments import (
+    ModelOptions,
+    ProtectOptions,
+    TermOptions,
+    describe_protection,
+    load_translator,
+    read_languages,
+)
+from docmt.cli.options import Parser
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD

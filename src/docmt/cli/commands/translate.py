@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.model_arguments import read_languages
-from docmt.cli.options import Parser, SearchOptions, TermOptions, describe_protection, load_translator
+from docmt.cli.model_arguments import SearchOptions, TermOptions, describe_protection, load_translator, read_languages
+from docmt.cli.options import Parser
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
