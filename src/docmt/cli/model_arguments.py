@@ -184,9 +184,8 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
 
 
 def describe_protection(translator: Translator) -> dict[str, Any]:
-    """Return what a translator does with protected text and terms, by the names of options."""
+    """Return what a translator does with protected text and terms, by the names of options; empty values: nothing."""
     protect = list(translator.protection.patterns) if translator.protection else "none"
-    settings: dict[str, Any] = {"--protect": protect} if protect else {}
-    if translator.terms is not None:
-        settings |= {"--terms": translator.terms.glossary.checksum(), "--terms-mode": translator.terms.mode}
-    return settings
+    terms = translator.terms
+    checksum, mode = (terms.glossary.checksum(), terms.mode) if terms else ("", "")
+    return {"--protect": protect, "--terms": checksum, "--terms-mode": mode}

@@ -206,9 +206,8 @@ def _fingerprint(translator: Translator, files: Sequence[TranslationJob], option
     search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     search |= {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
-    files_options = {"--fields": options.fields, "--bilingual": options.bilingual}
-    given = {name: value for name, value in files_options.items() if value}
-    return {**facts, **given, **describe_protection(translator), **search}
+    others = {"--fields": options.fields, "--bilingual": options.bilingual, **describe_protection(translator)}
+    return {**facts, **{name: value for name, value in others.items() if value}, **search}
 
 
 def _writes_to_terminal(files: Sequence[TranslationJob]) -> bool:
