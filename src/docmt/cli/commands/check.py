@@ -24,7 +24,8 @@ from typing import Literal
 
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.options import Parser, ProtectOptions, changed
+from docmt.cli.model_arguments import ProtectOptions
+from docmt.cli.options import Parser, changed
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular

@@ -29,7 +29,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from docmt.cli.options import Parser, ProtectOptions
+from docmt.cli.model_arguments import ProtectOptions
+from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.logging import show_times
 from docmt.core.settings import MANY, option

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.options import Parser, ProtectOptions, SearchOptions, load_translator
+from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_translator
+from docmt.cli.options import Parser
 from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_bytes, write_bytes
