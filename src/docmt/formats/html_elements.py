@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
+from docmt.core.settings import read_package_yaml
 from docmt.formats.units import TagRules
 
 
@@ -143,30 +145,17 @@ def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | 
     return borders
 
 
-_TEMPLATE_TAGS: tuple[tuple[Literal["open", "close", "break"], str], ...] = (
-    ("open", r"\{\{~?[#^]\s*(?:>\s*)?(\w[\w.-]*)[^{}\n]*\}\}"),
-    ("close", r"\{\{~?/\s*(\w[\w.-]*)\s*~?\}\}"),
-    ("open", r"\{\{-?\s*(?:if|range|with|block|define)\s[^{}\n]*\}\}"),
-    ("close", r"\{\{-?\s*end\s*-?\}\}"),
-    ("break", r"\{\{[~-]?\s*(?:else\b[^{}\n]*|\^\s*)\}\}"),
-    ("break", r"\{%[+~-]?\s*(?:el\w+|when|empty|plural)\b[^\n]{0,300}?%\}"),
-    ("close", r"\{%[+~-]?\s*end_?(\w+)[^\n]{0,300}?%\}"),
-    ("open", r"\{%[+~-]?\s*(\w+)[^\n]{0,300}?%\}"),
-    ("break", r"\[%-?\s*(?i:els)\w*\b[^\n]{0,300}?%\]"),
-    ("close", r"\[%-?\s*(?i:end)[^\w\n]{0,5}%\]"),
-    ("open", r"\[%-?\s*(?i:if|unless|foreach|for|while)\b[^\n]{0,300}?%\]"),
-    ("close", r"\*\|END:(\w+)\|\*"),
-    ("break", r"\*\|ELSE\w*:[^|\n]*\|\*"),
-    ("open", r"\*\|(IF|INTERESTED)\w*:[^|\n]*\|\*"),
-)
-"""Tags of templates that show nothing, by what they do, with the name that both tags of a pair have."""
-_TEMPLATE_TAG = re.compile("|".join(pattern for _, pattern in _TEMPLATE_TAGS))
+@cache
+def _load_template_tags() -> tuple[re.Pattern[str], list[dict[str, Any]]]:
+    """Return the pattern of all tags of templates, and that of each kind."""
+    kinds = read_package_yaml("docmt.formats", "template_tags.yaml")
+    return re.compile("|".join(each["pattern"] for each in kinds)), kinds
 
 
 def find_template_tags(text: str) -> Iterator[tuple[int, int, Literal["open", "close", "break"], str]]:
     """Yield the tags of templates in a text that show nothing: their characters, kinds and names."""
-    for tag in _TEMPLATE_TAG.finditer(text):
-        for kind, pattern in _TEMPLATE_TAGS:
-            if match := re.fullmatch(pattern, tag[0]):
-                yield *tag.span(), kind, tag[0][:2] + "".join(match.groups()).lower()
-                break
+    pattern, kinds = _load_template_tags()
+    for tag in pattern.finditer(text):
+        matches = ((each["kind"], re.fullmatch(each["pattern"], tag[0])) for each in kinds)
+        kind, match = next((kind, match) for kind, match in matches if match)
+        yield *tag.span(), kind, tag[0][:2] + "".join(match.groups()).lower()
