@@ -189,7 +189,7 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
         metas = "".join(f'<mda:meta type="{name}">{value}</mda:meta>' for name, value in facts.items() if value)
         metadata += [f'<mda:metaGroup category="s{number}">{metas}</mda:metaGroup>'] * bool(metas)
         for quality, machine in _list_matches(pair):
-            both = f"<source>{_write_text(_get_text(pair.source))}</source><target>{_write_text(machine)}</target>"
+            both = f"<source>{_write_text(get_text(pair.source))}</source><target>{_write_text(machine)}</target>"
             head = f'<mtc:match ref="#s{number}" type="mt" origin="docmt" matchQuality="{quality:.2f}">'
             matches.append(f"{head}{both}</mtc:match>")
         for note in sentence.review.notes:
@@ -231,10 +231,11 @@ def _list_matches(pair: BilingualPair) -> list[tuple[float, str]]:
     if sentence is None or not sentence.has_translation or sentence.review.quality is None:
         return []
     machine = sentence.review.machine
-    return [(sentence.review.quality, _get_text(pair.target) if machine is None else machine)]
+    return [(sentence.review.quality, get_text(pair.target) if machine is None else machine)]
 
 
-def _get_text(tokens: Iterable[Token | Mark]) -> str:
+def get_text(tokens: Iterable[Token | Mark]) -> str:
+    """Return the text without its codes."""
     return "".join(token for token in tokens if isinstance(token, str))
 
 
@@ -442,7 +443,7 @@ def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Un
 
 
 def _clean(tokens: Iterable[str | Mark]) -> list[str]:
-    return _get_text(tokens).split()
+    return get_text(tokens).split()
 
 
 class _CodeMerger:

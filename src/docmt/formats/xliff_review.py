@@ -1,0 +1,186 @@
+"""The changes that a reviewed XLIFF file makes to the sentences of the document that it was written for."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Any
+
+from docmt.core.errors import DocmtError
+from docmt.documents import sentence_spans
+from docmt.formats.bilingual_files import BilingualUnit
+from docmt.formats.language_codes import is_same_language
+from docmt.formats.xliff_exchange import (
+    Mark,
+    XliffPiece,
+    XliffTargets,
+    XliffUnit,
+    get_text,
+    read_xliff_targets,
+    write_xliff,
+)
+from docmt.formats.xml_tree import ILLEGAL
+
+_SPACES = re.compile("[ \t\r\n]+")
+_MAX_TEXT = 60
+"""Characters of a source in a message."""
+
+
+@dataclass
+class _Group:
+    """Sentences of a unit, and the segments of a reviewed file that together have their source."""
+
+    numbers: list[int] = field(default_factory=list)
+    """of the sentences in the unit, from 0"""
+    now: list[XliffPiece] = field(default_factory=list)
+    new: list[XliffPiece] = field(default_factory=list)
+    size: int = 0
+    """characters of the source of `new`"""
+
+
+def find_changes(
+    units: Sequence[BilingualUnit], reviewed: XliffTargets, source_language: str, target_language: str
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the changes of sentences, and why other translations are left out.
+
+    units: of the document, with its present translations. A change has the `number` of the sentence among all,
+    `confirmed`, and `target` unless only its state differs. `links` put the codes of the sentence where the file has
+    them. Raises DocmtError for the XLIFF file of another document, or in other languages.
+    """
+    stated, languages = (reviewed.source_language, reviewed.target_language), (source_language, target_language)
+    if not all(map(is_same_language, stated, languages)):
+        names = [" to ".join(each) for each in (stated, languages)]
+        raise DocmtError(f"{reviewed.path} is a translation from {names[0]}, and the document one from {names[1]}")
+    present = read_xliff_targets(write_xliff(units, "", "", *languages), reviewed.path).units
+    changes: list[dict[str, Any]] = []
+    problems: list[str] = []
+    first, is_known = 0, False
+    for unit, (name, now) in zip(units, present.items(), strict=True):
+        if unit.sentences and (new := reviewed.units.get(name)):
+            groups, reasons = _match(now, new)
+            is_known = is_known or bool(groups)
+            for group in groups:
+                missing = [piece.is_missing for piece in group.new if piece.is_segment]
+                if not any(missing):
+                    changes += _compare(group, first, target_language)
+                elif not all(missing):
+                    reasons.append(f"{sum(missing)} of {len(missing)} segments of a sentence have no translation")
+            problems += [f"{reviewed.path}, line {new.line}: {reason}" for reason in reasons]
+        first += len(unit.sentences)
+    if not is_known:
+        raise DocmtError(
+            f"{reviewed.path} is of another document ({reviewed.original or 'without a name'}): upload it there. If the"
+            " server has that no longer, docmt merge puts the translations into the original file."
+        )
+    return changes, problems
+
+
+def _match(now: XliffUnit, new: XliffUnit) -> tuple[list[_Group], list[str]]:
+    """Return the groups of a unit, and why segments are in none: split and merged ones begin and end together."""
+    keys = [_make_key(piece) for piece in now.pieces]
+    borders, text = [0, *accumulate(map(len, keys))], "".join(keys)
+    places: list[tuple[int, int, XliffPiece]] = []
+    problems, end = [], 0
+    for piece in new.pieces:
+        key = _make_key(piece)
+        start = text.find(key, end)
+        while start > end and start not in borders:
+            start = text.find(key, start + 1)
+        if start >= 0:
+            end = start + len(key)
+            places.append((start, end, piece))
+        elif piece.is_segment:
+            problems.append(f"“{get_text(piece.source).strip()[:_MAX_TEXT]}” is not the source of the document")
+    cuts = sorted({*borders} & {border for place in places for border in place[:2]})
+    groups = [_Group() for _ in range(len(cuts) + 1)]
+    for start, end, piece in places:
+        group = groups[bisect_right(cuts, start - (start == end))]  # what has no source goes with what is before it
+        group.new.append(piece)
+        group.size += end - start
+    sentences = [(start, piece) for start, piece in zip(borders, now.pieces, strict=False) if piece.is_segment]
+    for number, (start, piece) in enumerate(sentences):
+        group = groups[bisect_right(cuts, start)]
+        group.numbers.append(number)
+        group.now.append(piece)
+    pairs = zip(groups[1:-1], pairwise(cuts), strict=True)
+    return [group for group, (start, end) in pairs if group.now and group.size == end - start], problems
+
+
+def _make_key(piece: XliffPiece) -> str:
+    """Return the characters of a source by which it is known: tools change white space and write others alike."""
+    return "".join(unicodedata.normalize("NFC", ILLEGAL.sub("", get_text(piece.source))).split())
+
+
+def _compare(group: _Group, first: int, language: str) -> Iterator[dict[str, Any]]:
+    """Yield the changes of a group. first: number of the first sentence of the unit."""
+    is_confirmed = all(piece.is_confirmed for piece in group.new if piece.is_segment)
+    targets = _divide(_join(group.new), len(group.now), language)
+    for number, old, target in zip(group.numbers, group.now, targets, strict=True):
+        change = {"number": first + number, "confirmed": is_confirmed}
+        before, links = _squeeze(old.target), _link_runs(old.source, target)
+        if old.is_missing or get_text(before) != get_text(target) or (links is not None and before != target):
+            yield change | {"target": get_text(target), "links": links}
+        elif is_confirmed and not old.is_confirmed:
+            yield change
+
+
+def _join(pieces: Sequence[XliffPiece]) -> list[str | Mark]:
+    """Return the translation of pieces, with spaces where the source has them."""
+    tokens: list[str | Mark] = []
+    for piece in pieces:
+        source = get_text(piece.source)
+        tokens += [" " * source[:1].isspace(), *piece.target, " " * source[-1:].isspace()]
+    return _squeeze(tokens)
+
+
+def _squeeze(tokens: Sequence[str | Mark]) -> list[str | Mark]:
+    """Return tokens with single spaces, none at both ends, in as few texts as possible, and known codes only."""
+    result: list[str | Mark] = []
+    text = ""
+    for token in tokens:
+        if isinstance(token, Mark):
+            result += [token] * bool(token.number)
+            continue
+        part = _SPACES.sub(" ", ILLEGAL.sub("", token))
+        part = part.removeprefix(" ") if not text or text.endswith(" ") else part
+        text += part
+        if result and isinstance(result[-1], str):
+            part = str(result.pop()) + part
+        result += [part] * bool(part)
+    if text.endswith(" "):
+        last = max(index for index, token in enumerate(result) if isinstance(token, str))
+        result[last : last + 1] = filter(None, [str(result[last])[:-1]])
+    return result
+
+
+def _divide(tokens: list[str | Mark], count: int, language: str) -> list[list[str | Mark]]:
+    """Return a translation as that of several sentences, without codes. The last one has what is left."""
+    if count == 1:
+        return [tokens]
+    text = get_text(tokens)
+    starts = [0, *(start for start, _ in sentence_spans(text, language)[1:count])]
+    parts: list[list[str | Mark]] = [[text[start:end].strip()] for start, end in pairwise([*starts, len(text)])]
+    return parts + [[""]] * (count - len(parts))
+
+
+def _link_runs(source: Sequence[str | Mark], target: Sequence[str | Mark]) -> list[list[int]] | None:
+    """Return links of each text between codes with the source after the same code; None without any codes."""
+    if not any(isinstance(token, Mark) for token in target):
+        return None
+    before = dict(reversed(list(_find_runs(source))))
+    return [[*before[code], *span] for code, span in _find_runs(target) if code in before]
+
+
+def _find_runs(tokens: Sequence[str | Mark]) -> Iterator[tuple[Mark | None, tuple[int, int]]]:
+    """Yield the code before each text, and the characters of the text."""
+    code, position = None, 0
+    for token in tokens:
+        if isinstance(token, Mark):
+            code = token
+        else:
+            yield code, (position, position + len(token))
+            position += len(token)
