@@ -6,13 +6,15 @@ before anything else sees it. It is also the log of events: each sentence of a l
     {"context": ["source", ...]}                                  first line: sentences before the first document
     {"document": 0, "sentences": [...], "context": ["target", ...], "resume": [sentences, history]}     a part
     {"edit": 7, "target": "...", "findings": [...], "retranslate": true}
+    {"changes": [{"number": 7, "target": "...", "findings": [...], "confirmed": true, "links": [...]}, ...]}
     {"machine": 7}                                                an edited sentence gets the machine's translation back
     {"confirm": 7, "confirmed": true}                             the user has read it, or takes that back
     {"undo": true}                                                the last change of the user that holds is taken back
     {"stop": true}                                                translations after an edit stay as they were
 
 A part has an object for each sentence, with `number` and, if it has no translation, `error`. `context` has translations
-of context sentences. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
+of context sentences. A change of many sentences has a `target` for those with other words, and perhaps links that put
+their codes where the user had them. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ import json
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +69,8 @@ class JobSentence:
     warnings: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     links: Links | None = None
+    code_links: Links | None = None
+    """links that put the codes where the user had them"""
     error: str = ""
     edited: bool = False
     confirmed: bool = False
@@ -168,10 +173,12 @@ class JobJournal:
             self._apply_edit(line)
         elif "machine" in line:
             machine = self.sentences[line["machine"]].machine or JobSentence()
-            self._change(line["machine"], replace(machine, confirmed=False, stale=False))
+            self._change({line["machine"]: replace(machine, confirmed=False, stale=machine.target is None)})
+        elif "changes" in line:
+            self._change({each["number"]: self._make_edited(**each) for each in line["changes"]})
         elif "confirm" in line:
             number = line["confirm"]
-            self._change(number, replace(self.sentences[number], confirmed=line["confirmed"], stale=False))
+            self._change({number: replace(self.sentences[number], confirmed=line["confirmed"], stale=False)})
         elif "undo" in line:
             self._undo(self.changes.pop())
         elif "stop" in line:
@@ -199,23 +206,39 @@ class JobJournal:
         self._log(number)
 
     def _apply_edit(self, line: dict[str, Any]) -> None:
-        number, findings = line["edit"], line["findings"]
-        old = self.sentences[number]
-        machine = old.machine if old.edited else old
-        edited = JobSentence(line["target"], findings=findings, edited=True, machine=machine, stale=False)
+        number = line["edit"]
+        edited = self._make_edited(number, line["target"], line["findings"])
         end = self.starts[self.find_document(number) + 1] if line["retranslate"] else number + 1
-        self._change(number, edited, end)
+        self._change({number: edited}, end)
         if line["retranslate"]:
             self._restart(number)
             for sentence in self.sentences[number + 1 : end]:
                 sentence.stale = not sentence.is_fixed
 
-    def _change(self, number: int, sentence: JobSentence, end: int = 0) -> None:
-        """Replace a sentence for the user. end: of the sentences that are translated again, if any."""
-        stale = bytes(each.stale for each in self.sentences[number : max(end, number + 1)])
-        self.changes.append(Change(number, {number: self.sentences[number]}, stale))
-        self.sentences[number] = sentence
-        self._log(number)
+    def _make_edited(
+        self,
+        number: int,
+        target: str | None = None,
+        findings: Sequence[str] = (),
+        confirmed: bool = False,
+        links: Links | None = None,
+    ) -> JobSentence:
+        """Return a sentence that the user wrote, or only confirmed (without a target)."""
+        old = self.sentences[number]
+        if target is None:
+            return replace(old, confirmed=confirmed, stale=False)
+        new = JobSentence(target, findings=[*findings], edited=True, confirmed=confirmed, stale=False)
+        return replace(new, machine=old.machine if old.edited else old, code_links=links)
+
+    def _change(self, sentences: Mapping[int, JobSentence], end: int = 0) -> None:
+        """Replace sentences for the user. end: of the sentences that are translated again, if any."""
+        first = min(sentences)
+        stale = bytes(each.stale for each in self.sentences[first : max(end, max(sentences) + 1)])
+        self.changes.append(Change(first, {number: self.sentences[number] for number in sentences}, stale))
+        for number, sentence in sentences.items():
+            self.sentences[number] = sentence
+            self._log(number)
+        self._first = min(self._first, first)
 
     def _undo(self, change: Change) -> None:
         for number, sentence in change.replaced.items():
@@ -283,9 +306,9 @@ class JobJournal:
             if sentence.error or sentence.target is None:
                 row["error"] = sentence.error
             else:
-                row |= {"target": sentence.target, "score": sentence.score}
-                if sentence.links is not None:
-                    row["links"] = [link[:4] for link in sentence.links]
+                row |= {"target": sentence.target, "score": sentence.score, "review": _describe_review(sentence)}
+                if (links := sentence.code_links or sentence.links) is not None:
+                    row["links"] = [link[:4] for link in links]
             records.append(row)
         return records
 
@@ -335,6 +358,17 @@ class JobJournal:
             return whole
         gaps = ("", *[" "] * (len(self.context) - 1), "\n\n" + whole.gaps[0], *whole.gaps[1:])
         return Document((*self.context, *whole.sentences), gaps, whole.id)
+
+
+def _describe_review(sentence: JobSentence) -> dict[str, Any]:
+    """Return the fields of a `Review`."""
+    machine = sentence.machine if sentence.edited else sentence
+    review = {"edited": sentence.edited, "confirmed": sentence.confirmed}
+    review["notes"] = [name.replace("_", " ") for name in sentence.warnings] + sentence.findings
+    if machine and machine.tokens and machine.score is not None:
+        review["quality"] = 100 * exp(machine.score / machine.tokens)
+        review["machine"] = machine.target if sentence.edited else None
+    return review
 
 
 def choose_lane(facts: JobFacts) -> Lane:
