@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, zip_longest
 from typing import Any
 
 from docmt.core.errors import DocmtError
@@ -25,7 +24,8 @@ from docmt.formats.xliff_exchange import (
 )
 from docmt.formats.xml_tree import ILLEGAL
 
-_SPACES = re.compile("[ \t\r\n]+")
+_Text = tuple[str, list[tuple[int, Mark]]]
+"""A text, and codes with their offsets in it."""
 _MAX_TEXT = 60
 """Characters of a source in a message."""
 
@@ -118,69 +118,54 @@ def _make_key(piece: XliffPiece) -> str:
 def _compare(group: _Group, first: int, language: str) -> Iterator[dict[str, Any]]:
     """Yield the changes of a group. first: number of the first sentence of the unit."""
     is_confirmed = all(piece.is_confirmed for piece in group.new if piece.is_segment)
-    targets = _divide(_join(group.new), len(group.now), language)
-    for number, old, target in zip(group.numbers, group.now, targets, strict=True):
+    tokens: list[str | Mark] = []
+    for piece in group.new:
+        source = get_text(piece.source)  # the translation has spaces at a border where the source has them
+        tokens += [" " * source[:1].isspace(), *piece.target, " " * source[-1:].isspace()]
+    text, codes = _read(tokens)
+    if len(group.now) > 1:  # merged segments: their sentences have no codes of their own
+        starts = [0, *(start for start, _ in sentence_spans(text, language)[1 : len(group.now)])]
+        texts = [text[start:end].strip() for start, end in pairwise([*starts, len(text)])]
+    else:
+        texts = [text]
+    for number, old, new in zip_longest(group.numbers, group.now, texts, fillvalue=""):
         change = {"number": first + number, "confirmed": is_confirmed}
-        before, links = _squeeze(old.target), _link_runs(old.source, target)
-        if old.is_missing or get_text(before) != get_text(target) or (links is not None and before != target):
-            yield change | {"target": get_text(target), "links": links}
+        before, codes_before = _read(old.target)
+        has_codes = len(group.now) == 1 and bool(codes)
+        if old.is_missing or before != new or (has_codes and codes != codes_before):
+            links = _link_runs(_read(old.source, is_exact=True), (new, codes)) if has_codes else None
+            yield change | {"target": new, "links": links}
         elif is_confirmed and not old.is_confirmed:
             yield change
 
 
-def _join(pieces: Sequence[XliffPiece]) -> list[str | Mark]:
-    """Return the translation of pieces, with spaces where the source has them."""
-    tokens: list[str | Mark] = []
-    for piece in pieces:
-        source = get_text(piece.source)
-        tokens += [" " * source[:1].isspace(), *piece.target, " " * source[-1:].isspace()]
-    return _squeeze(tokens)
-
-
-def _squeeze(tokens: Sequence[str | Mark]) -> list[str | Mark]:
-    """Return tokens with single spaces, none at both ends, in as few texts as possible, and known codes only."""
-    result: list[str | Mark] = []
-    text = ""
+def _read(tokens: Sequence[str | Mark], is_exact: bool = False) -> _Text:
+    """Return the text, and the codes that docmt wrote with their offsets. Spaces are single, unless `is_exact`."""
+    text, codes = "", []
     for token in tokens:
-        if isinstance(token, Mark):
-            result += [token] * bool(token.number)
-            continue
-        part = _SPACES.sub(" ", ILLEGAL.sub("", token))
-        part = part.removeprefix(" ") if not text or text.endswith(" ") else part
-        text += part
-        if result and isinstance(result[-1], str):
-            part = str(result.pop()) + part
-        result += [part] * bool(part)
-    if text.endswith(" "):
-        last = max(index for index, token in enumerate(result) if isinstance(token, str))
-        result[last : last + 1] = filter(None, [str(result[last])[:-1]])
-    return result
+        if isinstance(token, str):
+            text += unicodedata.normalize("NFC", ILLEGAL.sub("", token))
+        elif token.number:
+            codes.append((len(text), token))
+    if is_exact:
+        return text, codes
+    spaces = [each in " \t\r\n" for each in (" ", *text.rstrip(" \t\r\n"))]
+    kept = [index for index, pair in enumerate(pairwise(spaces)) if not all(pair)]
+    squeezed = "".join(" " if spaces[index + 1] else text[index] for index in kept)
+    return squeezed, [(bisect_left(kept, offset), code) for offset, code in codes]
 
 
-def _divide(tokens: list[str | Mark], count: int, language: str) -> list[list[str | Mark]]:
-    """Return a translation as that of several sentences, without codes. The last one has what is left."""
-    if count == 1:
-        return [tokens]
-    text = get_text(tokens)
-    starts = [0, *(start for start, _ in sentence_spans(text, language)[1:count])]
-    parts: list[list[str | Mark]] = [[text[start:end].strip()] for start, end in pairwise([*starts, len(text)])]
-    return parts + [[""]] * (count - len(parts))
+def _link_runs(source: _Text, target: _Text) -> list[list[int]]:
+    """Return links of each text between two codes with the source that follows the same code."""
+    places: dict[Mark | None, tuple[int, int]] = {}
+    for code, span in _find_runs(*source):
+        places.setdefault(code, span)
+    return [[*places[code], *span] for code, span in _find_runs(*target) if code in places]
 
 
-def _link_runs(source: Sequence[str | Mark], target: Sequence[str | Mark]) -> list[list[int]] | None:
-    """Return links of each text between codes with the source after the same code; None without any codes."""
-    if not any(isinstance(token, Mark) for token in target):
-        return None
-    before = dict(reversed(list(_find_runs(source))))
-    return [[*before[code], *span] for code, span in _find_runs(target) if code in before]
-
-
-def _find_runs(tokens: Sequence[str | Mark]) -> Iterator[tuple[Mark | None, tuple[int, int]]]:
-    """Yield the code before each text, and the characters of the text."""
-    code, position = None, 0
-    for token in tokens:
-        if isinstance(token, Mark):
-            code = token
-        else:
-            yield code, (position, position + len(token))
-            position += len(token)
+def _find_runs(text: str, codes: Sequence[tuple[int, Mark]]) -> Iterator[tuple[Mark | None, tuple[int, int]]]:
+    """Yield the characters between two codes, with the code before them."""
+    borders: list[tuple[int, Mark | None]] = [(0, None), *codes, (len(text), None)]
+    for (start, code), (end, _) in pairwise(borders):
+        if start < end:
+            yield code, (start, end)

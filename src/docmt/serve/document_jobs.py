@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
@@ -41,6 +42,7 @@ _SWEEP_SECONDS = 60
 _STOPPED: tuple[JobState, ...] = ("failed", "cancelled")
 _WATCH_SECONDS = 1.0
 """How soon the server sees what the command line asks for."""
+_CONFIRMED = itemgetter("confirmed")
 _MAX_PROBLEMS = 100
 """Problems of a reviewed file that are told."""
 _MAX_CRASHES = 2
@@ -361,8 +363,9 @@ class DocumentJobs:
     async def result(self, id: str, owner: str, format: str = "original") -> tuple[Path, str]:
         """Return the path of the translated file, and a name for it.
 
-        format: original, html (both sides), xlf (2.1), xlf12, tmx or txt. Of a cancelled job, sentences without a translation keep
-        their source. Raises DocmtError for another format, and DocumentNotReady before the end of the translation.
+        format: original, html (both sides), xlf (2.1), xlf12, tmx or txt. Of a cancelled job, sentences without a
+        translation keep their source. Raises DocmtError for another format, and DocumentNotReady before the end of the
+        translation.
         """
         if format not in RESULTS:
             raise DocmtError(f"{format} is no format of results. Choose one of {', '.join(RESULTS)}.")
@@ -392,11 +395,10 @@ class DocumentJobs:
                 raise DocumentNotReady("the document was changed meanwhile: upload the file again")
             if changes:
                 self._change(id, owner, {"changes": changes})
-        counts = {
-            "changed": sum("target" in each for each in changes),
-            "confirmed": sum(each["confirmed"] for each in changes),
-        }
-        return self.status(id, owner), {**counts, "problems": problems[:_MAX_PROBLEMS], "problem_count": len(problems)}
+        if len(problems) > _MAX_PROBLEMS:
+            problems[_MAX_PROBLEMS:] = [f"and {len(problems) - _MAX_PROBLEMS} more"]
+        counts = {"changed": sum("target" in each for each in changes), "confirmed": sum(map(_CONFIRMED, changes))}
+        return self.status(id, owner), {**counts, "problems": problems}
 
     def _find_ended(self, id: str, owner: str) -> JobRecord:
         record = self._find(id, owner)

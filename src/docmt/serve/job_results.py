@@ -39,9 +39,8 @@ class JobResults:
         path = folder / f"result.{len(journal.events)}.{format}"
         if path.exists():
             return path
-        wanted = [
-            n for n in journal.contents.aligned if journal.sentences[n].edited and not journal.sentences[n].code_links
-        ]
+        aligned, sentences = journal.contents.aligned, journal.sentences
+        wanted = [n for n in aligned if sentences[n].edited and sentences[n].code_links is None]
         with suppress(DocmtError):  # codes are then placed by the order of words
             await self.align(facts, journal, wanted)
         await self._files.write(folder / "source", path, facts, journal.list_records(), format)

@@ -322,9 +322,7 @@ async def review_document(request: Request) -> Response:
     try:
         state.jobs.status(id, owner)
     except NoSuchDocument as error:
-        raise NoSuchDocument(
-            f"{error} Or docmt merge puts the XLIFF file into the original, where you have it."
-        ) from error
+        raise NoSuchDocument(f"{error} Or put the XLIFF into its original with docmt merge.") from error
     values = await read_values(request, state.config.max_body_bytes)
     values.check_names("file")
     if (upload := values.files.get("file")) is None:
