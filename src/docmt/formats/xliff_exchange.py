@@ -344,7 +344,8 @@ def read_xliff_targets(data: bytes, path: str) -> XliffTargets:
         path,
         files[0].attributes.get("original", ""),
         next((meta.text() for meta in metas if meta.attributes.get("type") == "format"), ""),
-        *(head.attributes.get(name, "").removeprefix("und") for name in names),
+        head.attributes.get(names[0], "").removeprefix("und"),
+        head.attributes.get(names[1], "").removeprefix("und"),
         units,
     )
 

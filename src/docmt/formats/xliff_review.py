@@ -6,8 +6,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, zip_longest
-from typing import Any
+from itertools import accumulate, pairwise
 
 from docmt.core.errors import DocmtError
 from docmt.documents import sentence_spans
@@ -24,6 +23,9 @@ from docmt.formats.xliff_exchange import (
 )
 from docmt.formats.xml_tree import ILLEGAL
 
+Change = tuple[int, str | None, bool, list[list[int]] | None]
+"""Number of a sentence among all, its translation (None: the present one), whether it is confirmed, and links that put
+its codes where the file has them."""
 _Text = tuple[str, list[tuple[int, Mark]]]
 """A text, and codes with their offsets in it."""
 _MAX_TEXT = 60
@@ -44,19 +46,18 @@ class _Group:
 
 def find_changes(
     units: Sequence[BilingualUnit], reviewed: XliffTargets, source_language: str, target_language: str
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[Change], list[str]]:
     """Return the changes of sentences, and why other translations are left out.
 
-    units: of the document, with its present translations. A change has the `number` of the sentence among all,
-    `confirmed`, and `target` unless only its state differs. `links` put the codes of the sentence where the file has
-    them. Raises DocmtError for the XLIFF file of another document, or in other languages.
+    units: of the document, with its present translations.
+    Raises DocmtError for the XLIFF file of another document, or in other languages.
     """
     stated, languages = (reviewed.source_language, reviewed.target_language), (source_language, target_language)
     if not all(map(is_same_language, stated, languages)):
         names = [" to ".join(each) for each in (stated, languages)]
         raise DocmtError(f"{reviewed.path} is a translation from {names[0]}, and the document one from {names[1]}")
     present = read_xliff_targets(write_xliff(units, "", "", *languages), reviewed.path).units
-    changes: list[dict[str, Any]] = []
+    changes: list[Change] = []
     problems: list[str] = []
     first, is_known = 0, False
     for unit, (name, now) in zip(units, present.items(), strict=True):
@@ -115,7 +116,7 @@ def _make_key(piece: XliffPiece) -> str:
     return "".join(unicodedata.normalize("NFC", ILLEGAL.sub("", get_text(piece.source))).split())
 
 
-def _compare(group: _Group, first: int, language: str) -> Iterator[dict[str, Any]]:
+def _compare(group: _Group, first: int, language: str) -> Iterator[Change]:
     """Yield the changes of a group. first: number of the first sentence of the unit."""
     is_confirmed = all(piece.is_confirmed for piece in group.new if piece.is_segment)
     tokens: list[str | Mark] = []
@@ -128,15 +129,15 @@ def _compare(group: _Group, first: int, language: str) -> Iterator[dict[str, Any
         texts = [text[start:end].strip() for start, end in pairwise([*starts, len(text)])]
     else:
         texts = [text]
-    for number, old, new in zip_longest(group.numbers, group.now, texts, fillvalue=""):
-        change = {"number": first + number, "confirmed": is_confirmed}
+    texts += [""] * (len(group.now) - len(texts))
+    for number, old, new in zip(group.numbers, group.now, texts, strict=True):
         before, codes_before = _read(old.target)
         has_codes = len(group.now) == 1 and bool(codes)
         if old.is_missing or before != new or (has_codes and codes != codes_before):
             links = _link_runs(_read(old.source, is_exact=True), (new, codes)) if has_codes else None
-            yield change | {"target": new, "links": links}
+            yield first + number, new, is_confirmed, links
         elif is_confirmed and not old.is_confirmed:
-            yield change
+            yield first + number, None, True, None
 
 
 def _read(tokens: Sequence[str | Mark], is_exact: bool = False) -> _Text:

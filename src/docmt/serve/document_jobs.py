@@ -10,10 +10,9 @@ import asyncio
 import logging
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
@@ -42,9 +41,6 @@ _SWEEP_SECONDS = 60
 _STOPPED: tuple[JobState, ...] = ("failed", "cancelled")
 _WATCH_SECONDS = 1.0
 """How soon the server sees what the command line asks for."""
-_CONFIRMED = itemgetter("confirmed")
-_MAX_PROBLEMS = 100
-"""Problems of a reviewed file that are told."""
 _MAX_CRASHES = 2
 """Processes in succession that may die at the same place of a job."""
 _SUSPECT_SECONDS = 10.0
@@ -266,18 +262,19 @@ class DocumentJobs:
                 return
             await changed.wait()
 
-    async def edit(self, id: str, owner: str, number: int, target: str, retranslate: bool) -> JobRecord:
-        """Replace the translation of a sentence by the user's.
+    async def edit(self, id: str, owner: str, targets: Mapping[int, str], retranslate: bool) -> JobRecord:
+        """Replace translations by the user's. targets: by the number of the sentence, at least one.
 
-        retranslate: translate the sentences after it in its document again, except those that the user wrote or
-        confirmed. Raises DocmtError for a sentence without a translation, and a lone surrogate.
+        retranslate: translate the sentences after the first one in its document again, except those that the user wrote
+        or confirmed. Raises DocmtError for a sentence without a translation, and a lone surrogate.
         """
         job = self._load(self._find(id, owner))
-        source = self._find_sentence(job, number)
-        encode_utf8(target, f"sentence {number}")
-        findings = check_pairs([(source, target)], job.facts)[0]
-        line = {"edit": number, "target": target, "findings": findings, "retranslate": retranslate}
-        return self._change(id, owner, line)
+        pairs = [(self._find_sentence(job, number), target) for number, target in targets.items()]
+        for number, target in targets.items():
+            encode_utf8(target, f"sentence {number}")
+        findings = await asyncio.to_thread(check_pairs, pairs, job.facts)
+        edits = list(zip(targets, targets.values(), findings, strict=True))
+        return self._change(id, owner, {"edits": edits, "retranslate": retranslate})
 
     async def restore(self, id: str, owner: str, number: int) -> JobRecord:
         """Give an edited sentence the machine's translation back. Raises DocmtError if it is not edited."""
@@ -387,18 +384,16 @@ class DocumentJobs:
         record = self._find_ended(id, owner)
         job = self._load(record)
         async with job.rendering:
-            events = len(job.journal.events)
-            folder = self._store.folder(id)
-            changes, problems = await self._results.find_changes(folder, job.facts, job.journal, file, name)
+            events, folder = len(job.journal.events), self._store.folder(id)
+            edits, problems = await self._results.find_changes(folder, job.facts, job.journal, file, name)
             self._find_ended(id, owner)
             if len(job.journal.events) != events:
                 raise DocumentNotReady("the document was changed meanwhile: upload the file again")
-            if changes:
-                self._change(id, owner, {"changes": changes})
-        if len(problems) > _MAX_PROBLEMS:
-            problems[_MAX_PROBLEMS:] = [f"and {len(problems) - _MAX_PROBLEMS} more"]
-        counts = {"changed": sum("target" in each for each in changes), "confirmed": sum(map(_CONFIRMED, changes))}
-        return self.status(id, owner), {**counts, "problems": problems}
+            if edits:
+                self._change(id, owner, {"edits": edits, "retranslate": False})
+        changed = sum(target is not None for _, target, *_ in edits)
+        confirmed = sum(is_confirmed for *_, is_confirmed, _ in edits)
+        return self.status(id, owner), {"changed": changed, "confirmed": confirmed, "problems": problems}
 
     def _find_ended(self, id: str, owner: str) -> JobRecord:
         record = self._find(id, owner)

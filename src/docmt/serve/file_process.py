@@ -99,19 +99,26 @@ class FileProcess:
             raise _damaged(facts.name) from error
 
     async def write(
-        self, source: Path, output: Path, facts: JobFacts, records: Sequence[dict[str, Any]], format: str, **review: str
+        self,
+        source: Path,
+        output: Path,
+        facts: JobFacts,
+        records: Sequence[dict[str, Any]],
+        format: str,
+        reviewed: tuple[str, str] = ("", ""),
     ) -> None:
         """Write the translated file, its text, or both sides; or the changes of a reviewed XLIFF file.
 
         records: for each sentence its document, and target, score and links (see `FileTranslation.to_records`), or an
-        error. format: one of `RESULTS`, or changes. review: fields of the task, see `FileTask`. Raises DocmtError if
+        error. format: one of `RESULTS`, or changes. reviewed: path and name of that file. Raises DocmtError if
         that fails.
         """
         try:  # names that no process of an earlier server writes to
             with TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder:
                 lines, result = Path(folder, "records"), Path(folder, "result")
                 lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-                await self._run(replace(self._make_task(source, result, facts, str(lines), format), **review))
+                task = self._make_task(source, result, facts, str(lines), format)
+                await self._run(replace(task, reviewed=reviewed[0], reviewed_name=reviewed[1]))
                 if not result.is_file():
                     raise _damaged(facts.name)
                 result.replace(output)

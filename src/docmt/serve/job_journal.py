@@ -5,16 +5,15 @@ before anything else sees it. It is also the log of events: each sentence of a l
 
     {"context": ["source", ...]}                                  first line: sentences before the first document
     {"document": 0, "sentences": [...], "context": ["target", ...], "resume": [sentences, history]}     a part
-    {"edit": 7, "target": "...", "findings": [...], "retranslate": true}
-    {"changes": [{"number": 7, "target": "...", "findings": [...], "confirmed": true, "links": [...]}, ...]}
+    {"edits": [[7, "target", [findings], confirmed, [links]], ...], "retranslate": true}      all are undone at once
     {"machine": 7}                                                an edited sentence gets the machine's translation back
     {"confirm": 7, "confirmed": true}                             the user has read it, or takes that back
     {"undo": true}                                                the last change of the user that holds is taken back
     {"stop": true}                                                translations after an edit stay as they were
 
 A part has an object for each sentence, with `number` and, if it has no translation, `error`. `context` has translations
-of context sentences. A change of many sentences has a `target` for those with other words, and perhaps links that put
-their codes where the user had them. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
+of context sentences. An edit without a target only changes the state of its sentence; its links, if any, put the codes
+where the user had them. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
 """
 
 from __future__ import annotations
@@ -91,9 +90,9 @@ class Change:
     """A change of the user, with what is needed to undo it."""
 
     first: int
-    """number of the sentence"""
+    """number of the first sentence"""
     replaced: dict[int, JobSentence]
-    """it, and those that were translated again because of it, as they were before"""
+    """those that it changed, and those that were translated again because of it, as they were before"""
     stale: bytes
     """1 for each sentence from the first one on that was to be translated before, as far as the change reaches"""
 
@@ -169,13 +168,11 @@ class JobJournal:
         self._apply(line)
 
     def _apply(self, line: dict[str, Any]) -> None:
-        if "edit" in line:
-            self._apply_edit(line)
+        if "edits" in line:
+            self._apply_edits(**line)
         elif "machine" in line:
             machine = self.sentences[line["machine"]].machine or JobSentence()
             self._change({line["machine"]: replace(machine, confirmed=False, stale=machine.target is None)})
-        elif "changes" in line:
-            self._change({each["number"]: self._make_edited(**each) for each in line["changes"]})
         elif "confirm" in line:
             number = line["confirm"]
             self._change({number: replace(self.sentences[number], confirmed=line["confirmed"], stale=False)})
@@ -205,37 +202,36 @@ class JobJournal:
         self.sentences[number] = sentence
         self._log(number)
 
-    def _apply_edit(self, line: dict[str, Any]) -> None:
-        number = line["edit"]
-        edited = self._make_edited(number, line["target"], line["findings"])
-        end = self.starts[self.find_document(number) + 1] if line["retranslate"] else number + 1
-        self._change({number: edited}, end)
-        if line["retranslate"]:
-            self._restart(number)
-            for sentence in self.sentences[number + 1 : end]:
+    def _apply_edits(self, edits: list[tuple[Any, ...]], retranslate: bool) -> None:
+        edited = {number: self._edit(self.sentences[number], *values) for number, *values in edits}
+        first = min(edited)
+        end = self.starts[self.find_document(first) + 1] if retranslate else 0
+        self._change(edited, end)
+        if retranslate:
+            self._restart(first)
+            for sentence in self.sentences[first + 1 : end]:
                 sentence.stale = not sentence.is_fixed
 
-    def _make_edited(
-        self,
-        number: int,
-        target: str | None = None,
-        findings: Sequence[str] = (),
+    @staticmethod
+    def _edit(
+        old: JobSentence,
+        target: str | None,
+        findings: list[str],
         confirmed: bool = False,
-        links: Links | None = None,
+        code_links: Links | None = None,
     ) -> JobSentence:
-        """Return a sentence that the user wrote, or only confirmed (without a target)."""
-        old = self.sentences[number]
+        """Return an edited sentence. Without a target, only its state is another."""
         if target is None:
             return replace(old, confirmed=confirmed, stale=False)
-        new = JobSentence(target, findings=[*findings], edited=True, confirmed=confirmed, stale=False)
-        return replace(new, machine=old.machine if old.edited else old, code_links=links)
+        new = JobSentence(target, findings=findings, edited=True, machine=old.machine if old.edited else old)
+        return replace(new, confirmed=confirmed, code_links=code_links, stale=False)
 
-    def _change(self, sentences: Mapping[int, JobSentence], end: int = 0) -> None:
+    def _change(self, changed: Mapping[int, JobSentence], end: int = 0) -> None:
         """Replace sentences for the user. end: of the sentences that are translated again, if any."""
-        first = min(sentences)
-        stale = bytes(each.stale for each in self.sentences[first : max(end, max(sentences) + 1)])
-        self.changes.append(Change(first, {number: self.sentences[number] for number in sentences}, stale))
-        for number, sentence in sentences.items():
+        first = min(changed)
+        stale = bytes(each.stale for each in self.sentences[first : max(end, max(changed) + 1)])
+        self.changes.append(Change(first, {number: self.sentences[number] for number in changed}, stale))
+        for number, sentence in changed.items():
             self.sentences[number] = sentence
             self._log(number)
         self._first = min(self._first, first)
@@ -363,7 +359,7 @@ class JobJournal:
 def _describe_review(sentence: JobSentence) -> dict[str, Any]:
     """Return the fields of a `Review`."""
     machine = sentence.machine if sentence.edited else sentence
-    review = {"edited": sentence.edited, "confirmed": sentence.confirmed}
+    review: dict[str, Any] = {"edited": sentence.edited, "confirmed": sentence.confirmed}
     review["notes"] = [name.replace("_", " ") for name in sentence.warnings] + sentence.findings
     if machine and machine.tokens and machine.score is not None:
         review["quality"] = 100 * exp(machine.score / machine.tokens)

@@ -19,6 +19,9 @@ from docmt.serve.job_store import WORK_PREFIX, JobFacts
 if TYPE_CHECKING:
     from docmt.serve.engine import Engine
 
+_MAX_PROBLEMS = 1000
+"""Translations of a reviewed file of which is told that they are left out."""
+
 
 class JobResults:
     """Writer and reader of these files. Only one call for a job may run at a time."""
@@ -51,21 +54,23 @@ class JobResults:
 
     async def find_changes(
         self, folder: Path, facts: JobFacts, journal: JobJournal, file: Path, name: str
-    ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the changes of a reviewed XLIFF file for the journal, and why other translations are left out."""
+    ) -> tuple[list[tuple[Any, ...]], list[str]]:
+        """Return the edits of a reviewed XLIFF file, as the journal has them, and why other translations are left out.
+
+        Raises DocmtError for a file that cannot be read, or of another document.
+        """
         path = folder / f"{WORK_PREFIX}changes"
-        task = {"reviewed": str(file.absolute()), "reviewed_name": name}
         try:
-            await self._files.write(folder / "source", path, facts, journal.list_records(), "changes", **task)
+            await self._files.write(
+                folder / "source", path, facts, journal.list_records(), "changes", (str(file.absolute()), name)
+            )
             changes, problems = json.loads(await asyncio.to_thread(path.read_bytes))
         finally:
             path.unlink(missing_ok=True)
-        edits = [each for each in changes if "target" in each]
-        pairs = [(journal.sources[each["number"]], each["target"]) for each in edits]
+        pairs = [(journal.sources[number], target or "") for number, target, *_ in changes]
         findings = await asyncio.to_thread(check_pairs, pairs, facts)
-        for each, messages in zip(edits, findings, strict=True):
-            each["findings"] = messages
-        return changes, problems
+        edits = [(*each[:2], messages, *each[2:]) for each, messages in zip(changes, findings, strict=True)]
+        return edits, problems[:_MAX_PROBLEMS]
 
 
 def name_result(facts: JobFacts, format: str) -> str:
