@@ -55,12 +55,13 @@ TEXTS = {version: write_xliff(UNITS, "a.docx", "docx", "en", "fr", version).deco
 def review(text, units=UNITS):
     """The changes of a file without their links, and problems."""
     data = text.encode() if isinstance(text, str) else text
-    changes, problems = find_changes(units, read_xliff_targets(data, "r.xlf"), "en", "fr")
+    changes, problems = find_changes(units, read_xliff_targets(data, "r.xlf", "12"), "en", "fr")
     return [change[:3] for change in changes], problems
 
 
 def find_links(text):
-    ((_, target, _, links), *others), _ = find_changes(UNITS, read_xliff_targets(text.encode(), "r.xlf"), "en", "fr")
+    reviewed = read_xliff_targets(text.encode(), "r.xlf", "12")
+    ((_, target, _, links), *others), _ = find_changes(UNITS, reviewed, "en", "fr")
     assert not others
     return project_codes(LAMP, [Passage(0, 31, target, links)])[0].render()[: -len(" It was cheap.")]
 

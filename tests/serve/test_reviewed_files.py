@@ -106,24 +106,24 @@ def test_other_files_are_refused_and_nothing_changes(tmp_path, data, message):
 
 def test_both_versions_tell_states_origins_matches_and_notes(tmp_path):
     with running_service(tmp_path / "data") as client:
-        document = Document.translate(client, b"One cat. Two cats. FAIL. Four 4.\n", "a.txt")
-        client.post(document.path + "/sentences/3", json={"target": "Rien."})
+        document = Document.translate(client, b"One cat. Two cats. FAIL. See {name}.\n", "a.txt")
+        client.post(document.path + "/sentences/3", json={"target": "Voir {0}."})
         client.post(document.path + "/sentences/1", json={"confirmed": True})
         new, old = (document.get(format).decode() for format in ("xlf", "xlf12"))
         assert re.findall(r'<segment id="s\d" state="(\w+)"', new) == ["translated", "final", "initial", "translated"]
         assert re.findall(r'type="origin">(\w+)', new) == ["machine", "machine", "person"]
         assert '<mtc:match ref="#s7" type="mt" origin="docmt" matchQuality=' in new
-        assert "<target>«Four 4.» (Two)</target></mtc:match>" in new
-        assert '<note appliesTo="target" category="docmt">s7: number: ' in new
+        assert "<target>«See {name}.» (Two)</target></mtc:match>" in new
+        assert '<note appliesTo="target" category="docmt">s7: placeholder: ' in new
         raw = 'state="needs-review-translation" state-qualifier="mt-suggestion"'
         assert re.findall("<target (.*?)>", old) == [raw, 'state="final"', 'state="translated"']
-        assert 'id="u1-s3" approved="yes"' in old and '<note from="docmt" annotates="target">number: ' in old
-        assert 'origin="docmt" tool-id="docmt"><target>«Four 4.» (Two)</target></alt-trans>' in old
+        assert 'id="u1-s3" approved="yes"' in old and '<note from="docmt" annotates="target">placeholder: ' in old
+        assert 'origin="docmt" tool-id="docmt"><target>«See {name}.» (Two)</target></alt-trans>' in old
         assert re.findall(r'x-origin">(\w+)', document.get("tmx").decode()) == ["machine", "machine", "person"]
         # what failed is translated by hand
         answer = document.upload(old.replace("<source>FAIL.</source>", "<source>FAIL.</source><target>Raté.</target>"))
         assert (answer["changed"], answer["edited"], answer["error"]) == (1, 2, "")
-        assert document.get().decode() == "«One cat.» () «Two cats.» (One) Raté. Rien.\n"
+        assert document.get().decode() == "«One cat.» () «Two cats.» (One) Raté. Voir {0}.\n"
 
 
 def test_a_stopped_document_takes_translations_of_what_is_missing(tmp_path):

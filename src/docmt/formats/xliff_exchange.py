@@ -316,17 +316,20 @@ class XliffTargets:
     """by name: u1, u2, ..."""
 
 
-def read_xliff_targets(data: bytes, path: str) -> XliffTargets:
+def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTargets:
     """Return the translations of a file that `write_xliff` wrote and people's tools edited.
 
-    Prefixes, states, notes and the borders of segments may have changed. Raises DocmtError for other files.
+    versions: of XLIFF that are read, 2 or 12. Prefixes, states, notes and the borders of segments may have changed.
+    Raises DocmtError for other files.
     """
     file = XmlFile(data, path)
     match, core = _ROOT.fullmatch(file.root.name), file.root.name.removesuffix("xliff")
     files = [each for each in file.root.elements if each.name == f"{core}file"]
-    if match is None or len(files) != 1:
-        raise DocmtError(f"{path} is not an XLIFF file with one <file>. Write one with docmt extract.")
-    is_old = match[1] in (None, "1")
+    version = (match[1] or "1") if match else "none"
+    if version not in versions or len(files) != 1:
+        name = "an XLIFF file" if "1" in versions else "an XLIFF 2 file"
+        raise DocmtError(f"{path} is not {name} with one <file>. Write one with docmt extract.")
+    is_old = version == "1"
     head, names = (files[0], ("source-language", "target-language")) if is_old else (file.root, ("srcLang", "trgLang"))
     metas = files[0].iter(f"{{{_METADATA}}}meta")
     units: dict[str, XliffUnit] = {}

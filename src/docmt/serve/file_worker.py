@@ -159,7 +159,7 @@ def render(file: JobMarkupFile | JobTextFile, lines: list[str], task: FileTask) 
         return write_plain_text(file.documents, lines).encode()
     units, languages = file.pair_units(lines), (task.source_language, task.target_language)
     if task.result == "changes":
-        reviewed = read_xliff_targets(read_bytes(task.reviewed), task.reviewed_name)
+        reviewed = read_xliff_targets(read_bytes(task.reviewed), task.reviewed_name, versions="12")
         return json.dumps(find_changes(units, reviewed, *languages)).encode()
     format = FIELD_SEPARATOR.join([file.format, *task.fields])
     return format_bilingual(units, task.result, task.name, format, *languages)
