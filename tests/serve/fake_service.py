@@ -42,7 +42,7 @@ class FakeDocument:
             "status": self.status,
             "name": self.name,
             "model": "tiny",
-            "created": self.id,
+            "created": "2026-01-02T03:04:05Z",
             "format": "docx",
         }
         return head | languages | numbers

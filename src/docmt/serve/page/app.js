@@ -141,6 +141,8 @@ async function startJob(event) {
       ? service.createFromFile(chosenFile, model, fields)
       : service.createFromText(text, model, nameText(text)));
     if (!(await confirmDocument(created))) return await service.removeDocument(created.id);
+    element("text").value = "";
+    sessionStorage.removeItem("docmt-text");
     chooseFile(null);
     location.hash = created.id;
   } finally {
@@ -253,7 +255,6 @@ function showStatus(status) {
   element("stop").hidden = !running;
   element("resume").hidden = running || status.status === "done" || status.finished === status.sentences;
   const isDelivered = !running && status.status !== "failed";
-  element("reviewed").disabled = running;
   element("download").inert = element("copy").disabled = !isDelivered;
   if (running) element("delete").hidden = true;
   if (!running) showEnd(status, wasRunning);
@@ -359,7 +360,10 @@ async function undo() {
 async function uploadReviewed() {
   const [file] = element("reviewed").files;
   const reviewed = job;
-  const status = await service.uploadReviewed(job.feed.id, file).finally(() => (element("reviewed").value = ""));
+  const status = await service.uploadReviewed(job.feed.id, file).finally(() => {
+    element("reviewed").value = "";
+    element("download").open = false;
+  });
   if (job !== reviewed) return;
   const { changed, confirmed, problems } = status;
   const message = t("Sentences with another translation: {changed}; confirmed: {confirmed}.", { changed, confirmed });
@@ -434,6 +438,13 @@ function go(number) {
   if (panel.isOpen) openSentence(number);
 }
 
+/** Let the browser keep what is chosen. It is on at first. */
+function keepChoice(id) {
+  const name = `docmt-${id}`;
+  element(id).checked = localStorage.getItem(name) !== "off";
+  element(id).addEventListener("change", () => localStorage.setItem(name, element(id).checked ? "on" : "off"));
+}
+
 function listenToButtons() {
   const on = (id, type, action) => element(id).addEventListener(type, (event) => attempt(() => action(event)));
   on("start", "submit", startJob);
@@ -441,6 +452,7 @@ function listenToButtons() {
   on("chosen", "click", (event) => event.target.matches("button") && chooseFile(null));
   on("text", "input", showText);
   on("model", "change", showText);
+  on("while-typing", "change", showText);
   on("stop", "click", stop);
   on("resume", "click", () => change(service.resumeDocument(job.feed.id), t("The translation goes on.")));
   on("undo", "click", undo);
@@ -448,7 +460,10 @@ function listenToButtons() {
   on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
   on("filter", "change", () => view.applyFilter(element("filter").value));
   on("forget-key", "click", service.forgetKey);
-  on("letters", "change", () => localStorage.setItem("docmt-letters", element("letters").checked ? "on" : "off"));
+  on("language", "change", () => {
+    sessionStorage.setItem("docmt-text", element("text").value);
+    messages.chooseLanguage(element("language").value);
+  });
   on("copy", "click", copyDocument);
   on("search-button", "click", () => search.open());
   on("live", "click", ({ target }) => target.matches("button") && copy(Promise.resolve(live.output.textContent), target));
@@ -473,18 +488,20 @@ function listenToButtons() {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("start").requestSubmit();
   });
   addEventListener("hashchange", () => attempt(showAddress));
-  addEventListener("pageshow", () => attempt(showText)); // the browser has put an earlier text back
 }
 
 service.onKeyNeeded(askForKey);
 messages.localizePage();
-messages.listenToChoice(element("language"));
+element("language").value = messages.language;
+element("text").value ||= sessionStorage.getItem("docmt-text") ?? "";
+["letters", "while-typing"].forEach(keepChoice);
 listenToButtons();
 listenToDrops();
-const hasLetters = () => localStorage.getItem("docmt-letters") !== "off";
-element("letters").checked = hasLetters();
+// A text may be there already: typed before all of this was loaded, or put back by the browser, some of which do it late.
+showText();
+addEventListener("pageshow", showText);
 view.onDrawn = showCounts;
-listenToKeys({ view, panel, search, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters });
+listenToKeys({ view, panel, search, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters: () => element("letters").checked });
 attempt(async () => {
   const filled = fillModels(); // asks for a key, if one is needed, before anything else is tried
   await Promise.all([filled, showAddress()]);

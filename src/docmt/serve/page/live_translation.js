@@ -5,7 +5,6 @@ import { nameLanguage, t } from "./messages.js";
 
 const PAUSE = 600; // milliseconds after the last key
 const LONGEST = 1_000; // characters; longer texts wait for the button
-const NAME = "docmt-while-typing";
 
 export class LiveTranslation {
   /** root: where the translation stands; isWanted: the switch; readText, readModel: functions. */
@@ -13,11 +12,6 @@ export class LiveTranslation {
     Object.assign(this, { root, isWanted, readText, readModel, timer: 0, controller: new AbortController() });
     this.output = root.querySelector("output");
     this.note = root.querySelector("p");
-    isWanted.checked = localStorage.getItem(NAME) !== "off";
-    isWanted.addEventListener("change", () => {
-      localStorage.setItem(NAME, isWanted.checked ? "on" : "off");
-      this.update();
-    });
   }
 
   /** Translate the text as it now is, after a pause. */
@@ -27,7 +21,7 @@ export class LiveTranslation {
     const isShort = text.length <= LONGEST;
     this.root.hidden = !text.trim() || !this.isWanted.checked;
     this.root.classList.toggle("waiting", isShort);
-    if (this.root.hidden || !isShort) this.show("", t("Longer texts wait for the button Translate."));
+    if (this.root.hidden || !isShort) this.show("", t("For longer texts, press Translate."));
     else this.timer = setTimeout(() => this.translate(text), PAUSE);
   }
 

@@ -57,11 +57,8 @@ function localizeText(node) {
   if (messages[text]) node.data = node.data.replace(/\S(.*\S)?/s, t(text));
 }
 
-/** Let a list choose the language. The page is loaded again, and shows the same document. */
-export function listenToChoice(list) {
-  list.value = language;
-  list.addEventListener("change", () => {
-    localStorage.setItem(NAME, list.value);
-    location.reload();
-  });
+/** Choose a language. The page is loaded again, and shows the same document. */
+export function chooseLanguage(code) {
+  localStorage.setItem(NAME, code);
+  location.reload();
 }

@@ -3,32 +3,36 @@
 import { FILTERS } from "./document_view.js";
 import { plural, t } from "./messages.js";
 
+const MARKED = 1_000; // matches before and after the current one
+
 export class SearchBar {
   /** edit: async function of new translations by number; attempt: function that runs an action and shows its error. */
   constructor(form, view, { edit, attempt }) {
-    Object.assign(this, { form, view, edit, matches: [], current: null });
-    [this.query, this.replacement] = form.querySelectorAll("input:not([type=checkbox])");
-    [this.side, this.matchCase] = [form.querySelector("select"), form.querySelector("[type=checkbox]")];
-    this.actions = {
+    const { query, replacement, side, matchCase } = form.elements;
+    Object.assign(this, { form, view, edit, query, replacement, side, matchCase, matches: [], current: null });
+    const actions = {
       previous: () => this.step(-1),
       next: () => this.step(1),
       replace: () => this.replace([this.current]),
       replaceAll: () => this.replace(this.matches),
       close: () => this.close(),
     };
-    form.addEventListener("click", ({ target }) => attempt(() => this.actions[target.dataset.do]?.()));
+    form.addEventListener("click", ({ target }) => attempt(() => actions[target.dataset.do]?.()));
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("keydown", ({ key, target, shiftKey }) => {
-      if (key === "Enter" && target === this.query) this.step(shiftKey ? -1 : 1);
-      if (key === "Enter" && target === this.replacement) attempt(this.actions.replace);
+    form.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && event.target === query) this.step(event.shiftKey ? -1 : 1);
+      if (event.key !== "Escape") return;
+      event.stopPropagation(); // the panel stays
+      this.close();
     });
     form.addEventListener("input", ({ target }) => {
-      if (target === this.replacement) return;
+      if (target === replacement) return;
       this.current = { number: view.current, start: 0 }; // from the chosen sentence on
       this.find();
       this.show();
     });
-    new MutationObserver(() => this.find()).observe(view.root, { childList: true, subtree: true, attributeFilter: ["hidden"] });
+    const changes = new MutationObserver(() => this.find());
+    changes.observe(view.root, { childList: true, subtree: true, attributeFilter: ["hidden"] });
   }
 
   open() {
@@ -47,12 +51,13 @@ export class SearchBar {
   find() {
     const isSearched = !this.form.hidden && this.query.value;
     if (!isSearched && !this.matches.length) return;
-    const pattern = isSearched && makePattern(this.query.value, this.matchCase.checked);
+    const pattern = makePattern(this.query.value, this.matchCase.checked);
     const shown = isSearched ? this.view.sentences.filter(FILTERS[this.view.filter]) : [];
-    this.matches = shown.flatMap(({ data }) => {
-      const found = [...(data[this.side.value] ?? "").matchAll(pattern)];
-      return found.map(({ index, 0: text }) => ({ number: data.number, start: index, end: index + text.length }));
-    });
+    this.matches = shown.flatMap(({ data }) =>
+      Array.from((data[this.side.value] ?? "").matchAll(pattern), ({ index, 0: text }) => {
+        return { number: data.number, start: index, end: index + text.length };
+      }),
+    );
     const { number, start } = this.current ?? { number: 0, start: 0 };
     const isAfter = (each) => each.number > number || (each.number === number && each.start >= start);
     this.current = this.matches.find(isAfter) ?? this.matches[0] ?? null;
@@ -60,24 +65,22 @@ export class SearchBar {
   }
 
   mark() {
-    const { matches, current } = this;
-    const [position, all] = [matches.indexOf(current) + 1, matches.length];
-    this.form.querySelector("[role=status]").textContent = this.query.value && t("{number} of {all}", { number: position, all });
-    const isTarget = this.side.value === "target";
-    for (const button of this.form.querySelectorAll("[data-do]:not([data-do=close])")) {
-      button.disabled = !all || (button.dataset.do.startsWith("replace") && !isTarget);
-    }
-    this.replacement.disabled = !isTarget;
+    const { matches, current, side } = this;
+    const [number, all] = [matches.indexOf(current) + 1, matches.length];
+    this.form.querySelector("[role=status]").textContent = this.query.value && t("{number} of {all}", { number, all });
+    this.replacement.parentElement.hidden = side.value === "source";
     if (!globalThis.Highlight) return; // an old browser: the sentence of the match is lit
-    const ranges = matches.map((each) => makeRange(this.view.sentences[each.number][this.side.value], each));
+    const marked = matches.slice(Math.max(0, number - MARKED), number + MARKED);
+    const ranges = marked.map((each) => makeRange(this.view.sentences[each.number][side.value], each));
     CSS.highlights.set("match", new Highlight(...ranges));
-    CSS.highlights.set("current-match", new Highlight(...(current ? [ranges[position - 1]] : [])));
+    CSS.highlights.set("current-match", new Highlight(...ranges.filter((_, index) => marked[index] === current)));
   }
 
   /** Lead to the current match. The focus stays in the field. */
   show() {
     if (!this.current) return;
     this.view.enter(this.current.number);
+    this.view.reason.hidden = true; // it would hide other matches
     this.view.sentences[this.current.number][this.side.value].scrollIntoView({ block: "center" });
   }
 
@@ -90,6 +93,7 @@ export class SearchBar {
 
   /** Replace matches as one change, and lead to the next one. */
   async replace(matches) {
+    if (!this.current) return;
     const targets = {};
     for (const { number, start, end } of matches.toReversed()) { // the last one first: the places of the others stay
       const text = targets[number] ?? this.view.sentences[number].data.target;
@@ -98,11 +102,15 @@ export class SearchBar {
     if (Object.values(targets).some((text) => !text.trim())) throw new Error(t("A translation cannot be empty."));
     const { number, start } = this.current;
     const message = plural(matches.length, "{count} match replaced.", "{count} matches replaced.");
-    await this.edit(targets, { message });
-    this.current = { number, start: start + this.replacement.value.length };
-    await this.view.drawing;
-    this.find();
-    this.show();
+    this.current = null; // a double click replaces nothing twice
+    try {
+      await this.edit(targets, { message });
+    } finally {
+      this.current = { number, start: start + this.replacement.value.length };
+      await this.view.drawing;
+      this.find();
+      this.show();
+    }
   }
 }
 
