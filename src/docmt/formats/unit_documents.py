@@ -37,9 +37,9 @@ class Review:
     confirmed: bool = False
     """whether a person has found it right"""
     machine: str | None = None
-    """translation of the machine, if a person wrote another one"""
-    quality: float | None = None
-    """mean probability of the tokens of the machine's translation, in percent"""
+    """translation of the machine, if there is a probability of it"""
+    quality: float = 0.0
+    """mean probability of its tokens, in percent"""
     notes: Sequence[str] = ()
     """reasons to look at it"""
 

@@ -188,9 +188,9 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
         facts["origin"] = sentence.origin if sentence.has_translation else None
         metas = "".join(f'<mda:meta type="{name}">{value}</mda:meta>' for name, value in facts.items() if value)
         metadata += [f'<mda:metaGroup category="s{number}">{metas}</mda:metaGroup>'] * bool(metas)
-        for quality, machine in _list_matches(pair):
+        if (machine := sentence.review.machine) is not None:
             both = f"<source>{_write_text(get_text(pair.source))}</source><target>{_write_text(machine)}</target>"
-            head = f'<mtc:match ref="#s{number}" type="mt" origin="docmt" matchQuality="{quality:.2f}">'
+            head = f'<mtc:match ref="#s{number}" type="mt" origin="docmt" matchQuality="{sentence.review.quality:.2f}">'
             matches.append(f"{head}{both}</mtc:match>")
         for note in sentence.review.notes:
             notes.append(f'<note appliesTo="target" category="docmt">{escape_text(f"s{number}: {note}")}</note>')
@@ -212,9 +212,9 @@ def _write_sentences(name: str, unit: BilingualUnit) -> str:
             content += f'<target state="{mark}">{written}</target>'
         for note in sentence.review.notes:
             content += f'<note from="docmt" annotates="target">{escape_text(note)}</note>'
-        for quality, machine in _list_matches(pair):
-            match = f"<target>{escape_text(machine)}</target>"
-            content += f'<alt-trans match-quality="{quality:.0f}%" origin="docmt" tool-id="docmt">{match}</alt-trans>'
+        if (machine := sentence.review.machine) is not None:
+            head = f'<alt-trans match-quality="{sentence.review.quality:.0f}%" origin="docmt" tool-id="docmt">'
+            content += f"{head}<target>{escape_text(machine)}</target></alt-trans>"
         approved = ' approved="yes"' if state == "final" else ""
         rows.append(f'<trans-unit id="{name}-s{number}"{approved}>{content}</trans-unit>\n')
     return f'<group id="{name}">\n{"".join(rows)}</group>\n' if rows else ""
@@ -223,15 +223,6 @@ def _write_sentences(name: str, unit: BilingualUnit) -> str:
 def _find_state(sentence: BilingualSentence) -> str:
     """Return the state of a translation."""
     return "final" if sentence.review.confirmed else "translated"
-
-
-def _list_matches(pair: BilingualPair) -> list[tuple[float, str]]:
-    """Return the translation of the machine with its quality, if that is known."""
-    sentence = pair.sentence
-    if sentence is None or not sentence.has_translation or sentence.review.quality is None:
-        return []
-    machine = sentence.review.machine
-    return [(sentence.review.quality, get_text(pair.target) if machine is None else machine)]
 
 
 def get_text(tokens: Iterable[Token | Mark]) -> str:
@@ -364,10 +355,9 @@ def _read_pieces(unit: Element, core: str, is_old: bool, place: str) -> list[Xli
         target = _read_inline(element, core, place)
         states = read_states(unit, part, *([element] if element else []))
         is_segment, is_missing = part.name != names[1], element is None
-        if is_segment:
-            is_copy = bool(content) and (not target or _clean(target) == _clean(content))
-            is_missing = is_missing or (is_copy and states.get("state", "") in _NEW_STATES)
         is_confirmed = any(name in states and value.fullmatch(states[name]) for name, value in _CONFIRMED.items())
+        if is_segment and states.get("state", "") in _NEW_STATES and not is_confirmed:
+            is_missing = is_missing or (bool(content) and (not target or _clean(target) == _clean(content)))
         order = element.attributes.get("order", "") if element else ""
         number = int(order) if re.fullmatch(r"[0-9]{1,9}", order) else len(targets) + 1
         tokens = content if is_missing else target

@@ -358,12 +358,11 @@ class JobJournal:
 
 def _describe_review(sentence: JobSentence) -> dict[str, Any]:
     """Return the fields of a `Review`."""
-    machine = sentence.machine if sentence.edited else sentence
+    machine = (sentence.machine if sentence.edited else sentence) or sentence
     review: dict[str, Any] = {"edited": sentence.edited, "confirmed": sentence.confirmed}
     review["notes"] = [name.replace("_", " ") for name in sentence.warnings] + sentence.findings
-    if machine and machine.tokens and machine.score is not None:
-        review["quality"] = 100 * exp(machine.score / machine.tokens)
-        review["machine"] = machine.target if sentence.edited else None
+    if machine.tokens and machine.score is not None:
+        review |= {"machine": machine.target, "quality": 100 * exp(machine.score / machine.tokens)}
     return review
 
 
