@@ -59,11 +59,11 @@ _CODES: Mapping[XliffVersion, Mapping[str, str]] = {
         "single": '<x id="{name}"/>',
         "open": '<g id="{name}">',
         "close": "</g>",
-        "start": '<bx id="{name}" rid="{name}"/>',
-        "end": '<ex id="{name}-e" rid="{name}"/>',
+        "start": '<it id="{name}" pos="open"/>',
+        "end": '<it id="{name}-e" rid="{name}" pos="close"/>',
     },
 }
-_KINDS = {"ph": "single", "x": "single", "sc": "open", "bx": "open", "ec": "close", "ex": "close"}
+_KINDS = {"ph": "single", "x": "single", "sc": "open", "ec": "close", "it": ""}
 _NEW_STATES = ("", "initial", "new", "needs-translation")
 _CONFIRMED = {
     "state": re.compile("reviewed|final|signed-off"),
@@ -184,10 +184,10 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
             continue
         state = _find_state(sentence) if sentence.has_translation else "initial"
         segments.append(f'<segment id="s{number}" state="{state}">{content}</segment>\n')
-        facts = {"score": None if sentence.score is None else f"{sentence.score:.4f}"}
-        facts["origin"] = sentence.origin if sentence.has_translation else None
-        metas = "".join(f'<mda:meta type="{name}">{value}</mda:meta>' for name, value in facts.items() if value)
-        metadata += [f'<mda:metaGroup category="s{number}">{metas}</mda:metaGroup>'] * bool(metas)
+        if sentence.has_translation:
+            score = "" if sentence.score is None else f'<mda:meta type="score">{sentence.score:.4f}</mda:meta>'
+            origin = f'<mda:meta type="origin">{sentence.origin}</mda:meta>'
+            metadata.append(f'<mda:metaGroup category="s{number}">{score}{origin}</mda:metaGroup>')
         if (machine := sentence.review.machine) is not None:
             both = f"<source>{_write_text(get_text(pair.source))}</source><target>{_write_text(machine)}</target>"
             head = f'<mtc:match ref="#s{number}" type="mt" origin="docmt" matchQuality="{sentence.review.quality:.2f}">'
@@ -380,7 +380,7 @@ def _read_inline(element: Element | None, core: str, place: str) -> list[str | M
         if kind == "cp":
             tokens.append(_read_character(node.attributes.get("hex", ""), place))
         elif kind in _KINDS:
-            tokens.append(Mark(_KINDS[kind], _find_number(node)))
+            tokens.append(Mark(node.attributes.get("pos", _KINDS[kind]), _find_number(node)))
         elif kind in ("pc", "g"):
             number = _find_number(node)
             tokens += [Mark("open", number), *_read_inline(node, core, place), Mark("close", number)]

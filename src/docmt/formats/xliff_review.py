@@ -84,7 +84,7 @@ def _match(now: XliffUnit, new: XliffUnit) -> tuple[list[_Group], list[str]]:
     """Return the groups of a unit, and why segments are in none: split and merged ones begin and end together."""
     keys = [_make_key(piece) for piece in now.pieces]
     borders, text = [0, *accumulate(map(len, keys))], "".join(keys)
-    places: list[tuple[int, int, XliffPiece]] = []
+    spans: list[tuple[int, int, XliffPiece]] = []
     problems, end = [], 0
     for piece in new.pieces:
         key = _make_key(piece)
@@ -93,12 +93,12 @@ def _match(now: XliffUnit, new: XliffUnit) -> tuple[list[_Group], list[str]]:
             start = text.find(key, start + 1)
         if start >= 0:
             end = start + len(key)
-            places.append((start, end, piece))
+            spans.append((start, end, piece))
         elif piece.is_segment:
             problems.append(f"“{get_text(piece.source).strip()[:_MAX_TEXT]}” is not the source of the document")
-    cuts = sorted({*borders} & {border for place in places for border in place[:2]})
+    cuts = sorted({*borders} & {border for span in spans for border in span[:2]})
     groups = [_Group() for _ in range(len(cuts) + 1)]
-    for start, end, piece in places:
+    for start, end, piece in spans:
         group = groups[bisect_right(cuts, start - (start == end))]  # what has no source goes with what is before it
         group.new.append(piece)
         group.size += end - start
@@ -158,10 +158,10 @@ def _read(tokens: Sequence[str | Mark], is_exact: bool = False) -> _Text:
 
 def _link_runs(source: _Text, target: _Text) -> list[list[int]]:
     """Return links of each text between two codes with the source that follows the same code."""
-    places: dict[Mark | None, tuple[int, int]] = {}
+    spans: dict[Mark | None, tuple[int, int]] = {}
     for code, span in _find_runs(*source):
-        places.setdefault(code, span)
-    return [[*places[code], *span] for code, span in _find_runs(*target) if code in places]
+        spans.setdefault(code, span)
+    return [[*spans[code], *span] for code, span in _find_runs(*target) if code in spans]
 
 
 def _find_runs(text: str, codes: Sequence[tuple[int, Mark]]) -> Iterator[tuple[Mark | None, tuple[int, int]]]:
