@@ -380,6 +380,10 @@ def test_a_short_text_is_translated_while_it_is_typed(service, open_page):
     assert page.inner_text("#live output") == "fr Fast"
     page.fill("#text", "Slow" * 300)
     expect(page, "#live", "For longer texts, press Translate.")
+    assert page.inner_text("#live output") == ""
+    page.fill("#text", "Short")
+    assert page.inner_text("#live p") == ""
+    expect(page, "#live output", "fr Short")
     page.fill("#text", " ")
     page.locator("#live").wait_for(state="hidden")
     count = len(service.typed)

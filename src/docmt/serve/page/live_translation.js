@@ -21,7 +21,8 @@ export class LiveTranslation {
     const isShort = text.length <= LONGEST;
     this.root.hidden = !text.trim() || !this.isWanted.checked;
     this.root.classList.toggle("waiting", isShort);
-    if (this.root.hidden || !isShort) this.show("", t("For longer texts, press Translate."));
+    this.note.textContent = isShort ? "" : t("For longer texts, press Translate.");
+    if (this.root.hidden || !isShort) this.show("");
     else this.timer = setTimeout(() => this.translate(text), PAUSE);
   }
 
@@ -34,13 +35,12 @@ export class LiveTranslation {
     const { signal } = (this.controller = new AbortController());
     const answer = await service.translateText(text, this.readModel(), signal).catch((error) => error);
     if (signal.aborted) return;
-    if (answer instanceof Error) this.show("", answer.message);
-    else this.show(answer.text, describeLanguage(answer), answer.target_language);
+    this.show(answer.text ?? "", answer.target_language);
+    this.note.textContent = answer instanceof Error ? answer.message : describeLanguage(answer);
   }
 
-  show(text, note, language = "") {
+  show(text, language = "") {
     Object.assign(this.output, { textContent: text, lang: language });
-    this.note.textContent = note;
     this.root.querySelector("button").hidden = !text;
     this.root.classList.remove("waiting");
   }
