@@ -353,7 +353,7 @@ def _read_pieces(unit: Element, core: str, is_old: bool, place: str) -> list[Xli
     for part, content in zip(parts, sources, strict=True):
         element = part.find(f"{core}target")
         target = _read_inline(element, core, place)
-        states = read_states(unit, part, *([element] if element else []))
+        states = read_states(part, *([element] if element else []))
         is_segment, is_missing = part.name != names[1], element is None
         is_confirmed = any(name in states and value.fullmatch(states[name]) for name, value in _CONFIRMED.items())
         if is_segment and states.get("state", "") in _NEW_STATES and not is_confirmed:
