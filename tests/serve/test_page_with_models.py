@@ -79,6 +79,7 @@ def test_a_restart_loses_nothing(model, open_page, tmp_path):
         assert page.locator(".edited").count() == 0 and page.locator(".stale").count() == 0
 
 
+@pytest.mark.full
 def test_a_reviewed_file_is_uploaded_told_of_and_undone(model, report, open_page, tmp_path):
     with running_server(model, data=tmp_path / "data") as url:
         page = open_page(f"{url}/", expected_errors="422")
