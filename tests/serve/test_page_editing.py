@@ -93,6 +93,7 @@ def edit(page, number, text, then="keep"):
     page.locator("#panel").wait_for(state="hidden")
 
 
+@pytest.mark.browser(quick=True)
 def test_edits_are_undone_by_the_button_and_by_the_keyboard(service, open_page):
     page = open_page(service.url)
     translate(page)
