@@ -16,7 +16,7 @@ from test_page import translate as send_text
 from docmt.serve.access_keys import AccessKeys
 from docmt.serve.application import create_app
 from docmt.serve.document_jobs import DocumentJobs
-from docmt.serve.service_state import ServiceConfig
+from docmt.serve.http_requests import ServiceConfig
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("files_here")]
 
