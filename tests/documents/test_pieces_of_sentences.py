@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from docmt.decoding.long_sentences import cut_sentence, divide_document, join_pieces
 from docmt.documents import Document
-from docmt.documents.pieces import cut_sentence, divide_document, join_pieces
 from docmt.documents.protected_text import find_protected
 
 
