@@ -130,6 +130,7 @@ def test_a_made_test_set(run):
     assert (found["total"], len(found["phenomena"]), found["suite"]) == (288, 6, "phenomena")
 
 
+@pytest.mark.full
 def test_translations_are_asked_of_one_model(run, asked, tmp_path):
     outcome = call("probe", run, "--suite", asked, "--beam", 1, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 1)
@@ -271,6 +272,7 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     assert both == [f"{model}: {asked}: {each}: translating" for model in ("run", "second") for each in contexts]
 
 
+@pytest.mark.full
 def test_progress_says_which_context_is_scored(run, corpus, monkeypatch):
     """All four bars were called `scoring`."""
     monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)

@@ -189,6 +189,7 @@ def test_again_and_again(models, tmp_path, stop_after):
     assert (tmp_path / "out").read_text() == whole
 
 
+@pytest.mark.full
 def test_what_was_told_before_is_told_again(models, tmp_path, stop_after):
     (tmp_path / "in.txt").write_text(TEXT)
     command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
@@ -321,7 +322,9 @@ def test_finished_outputs_stay_known_after_failures(models, tmp_path, monkeypatc
     assert names(tmp_path / "th") == ["a.txt", "bad.txt"]
 
 
-@pytest.mark.parametrize("changed", ["a bit", "the end", "a line"])
+@pytest.mark.parametrize(
+    "changed", [*(pytest.param(name, marks=pytest.mark.full) for name in ("a bit", "the end")), "a line"]
+)
 def test_damage_is_noticed(models, tmp_path, stop_after, changed):
     """Bytes that a disk changed were taken for text, or ended in a traceback."""
     (tmp_path / "in.txt").write_text(TEXT)

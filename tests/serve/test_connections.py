@@ -170,6 +170,7 @@ def test_size_and_key_are_checked_before_a_file_is_read(guarded, path):
         assert any(code in start_upload(url, path, b"") for code in refusals)
 
 
+@pytest.mark.full
 def test_a_key_in_a_form_stands_before_a_large_file(guarded):
     url, secret, small, _ = guarded
     begun = FILE + b" " * 4_500_000

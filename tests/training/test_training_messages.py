@@ -136,6 +136,7 @@ def assert_matches(pattern, line):
     assert re.match(pattern, line), line
 
 
+@pytest.mark.full
 def test_document_bleu_is_told_where_it_chooses(change, caplog):
     caplog.set_level(logging.INFO)
     config = change(validation__best_by="d_bleu", stop__max_steps=4)
