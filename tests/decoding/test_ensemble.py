@@ -66,6 +66,7 @@ def test_translations_equal_a_reference_search_with_mean_probabilities(name, bea
         assert hypothesis.sentences == expected
 
 
+@pytest.mark.full
 def test_the_open_search_takes_mean_probabilities_too():
     model, config = together("document"), SearchConfig(beam=3, n_best=3, **SHORT_LIMITS)
     expected = reference_beam_search(model, ReferenceRow.whole(DOCUMENTS[0]), config)
@@ -75,7 +76,7 @@ def test_the_open_search_takes_mean_probabilities_too():
     )
 
 
-@pytest.mark.parametrize("name", in_tiers(ENSEMBLES, ["group", "document"]))
+@pytest.mark.parametrize("name", in_tiers(ENSEMBLES, ["group"]))
 def test_documents_together_are_translated_as_each_alone(name):
     model, config = together(name, first_seed=2), SearchConfig(beam=3, n_best=2, **SHORT_LIMITS)
     for document, hypotheses in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
