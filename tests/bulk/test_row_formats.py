@@ -19,7 +19,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 OPEN = {"": open, ".gz": gzip.open, ".zst": zstandard.open}
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("suffix", [*(pytest.param(each, marks=pytest.mark.full) for each in ("", ".gz")), ".zst"])
 def test_compression_is_kept(model, corpus, tmp_path, suffix):
     bulk(model, corpus, "-o", tmp_path / "plain")
     path = tmp_path / f"again.jsonl{suffix}"
@@ -119,7 +119,7 @@ def test_equal_documents_of_a_job_have_samples_of_their_own(model, tmp_path):
     assert len({tuple(record["target"]) for record in read_records(tmp_path / "job")}) == 12
 
 
-@pytest.mark.parametrize("error", [DocmtError("no"), MemoryError()])
+@pytest.mark.parametrize("error", [DocmtError("no"), pytest.param(MemoryError(), marks=pytest.mark.full)])
 def test_samples_do_not_depend_on_failures(model, tmp_path, monkeypatch, error):
     """Rows of equal text, and rows whose tokens alone are equal."""
     sentences = ["few words a word"], ["few", "words"], ["few words a word", ""], ["few\nwords a word"]

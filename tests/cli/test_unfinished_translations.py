@@ -264,6 +264,7 @@ def test_a_finished_output_of_another_model_is_not_left(models, tmp_path):
         assert (tmp_path / "out").read_text() == call("translate", model, tmp_path / "in.txt", *options).out
 
 
+@pytest.mark.full
 def test_what_this_command_has_finished_stays(models, tmp_path, stop_after):
     files = [tmp_path / f"{name}.txt" for name in "ab"]
     for file in files:

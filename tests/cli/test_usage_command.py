@@ -277,6 +277,7 @@ def test_options_that_do_not_fit(run, asked, more, message):
     fails("probe", run, *asked, *more, message=message)
 
 
+@pytest.mark.full
 def test_a_test_set_and_a_corpus_at_once(run, asked, suite, corpus, tmp_path):
     page, found = tmp_path / "page.md", tmp_path / "found.json"
     both = call("probe", run, *asked, "--suite", suite, "--json", found, "--markdown", page)

@@ -224,7 +224,8 @@ def test_a_resume_point_between_instances_is_refused(resume_point):
         DocumentStream(model, TEXTS, SPECIALS, config, **options, resume_points={3: resume_point})
 
 
-@pytest.mark.parametrize("name", in_tiers(["sentence", "concat, keep last", "concat, keep prefix"], []))
+@pytest.mark.parametrize("name", ["sentence", "concat, keep last", "concat, keep prefix"])
+@pytest.mark.full
 def test_drafts_are_translated_when_they_are_needed(name):
     drafting, inputs = build(1, **{**SIZE, **SYSTEMS[name]}), build(2, **{**SIZE, **SYSTEMS["multihop"]})
     config, options = split_settings(GREEDY)

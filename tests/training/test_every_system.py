@@ -450,6 +450,7 @@ def test_padding_windows_are_for_training_alone(change, store):
 @pytest.mark.parametrize(
     "system", in_tiers(["sentence", "document", "group", "concat", "context", "hierarchical on both sides"], ["group"])
 )
+@pytest.mark.full
 def test_validation_by_bleu_in_low_precision(change, tmp_path, system):
     """Caches took the precision of the weights, the projections that of autocast."""
     config = change(run=tmp_path / "run", stop__max_steps=2, precision="bfloat16", **SYSTEMS.get(system, {}))
