@@ -53,9 +53,7 @@ def start(model, corpus, job, kill_at=0):
     return process
 
 
-@pytest.mark.parametrize(
-    "kill_at", [pytest.param(n, marks=[] if n in (12, 31) else pytest.mark.full) for n in range(1, 60)]
-)
+@pytest.mark.parametrize("kill_at", [pytest.param(n, marks=[] if n == 12 else pytest.mark.full) for n in range(1, 60)])
 def test_killed_before_any_change_of_the_disk(model, corpus, tmp_path, whole, kill_at):
     process = start(model, corpus, tmp_path / "job", kill_at)
     process.join()

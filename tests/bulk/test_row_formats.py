@@ -96,6 +96,7 @@ def test_several_translations_keep_the_id_of_their_source(model, corpus, tmp_pat
     assert len(records) == 24
 
 
+@pytest.mark.full
 def test_samples_are_a_corpus_of_the_other_direction(model, corpus, tmp_path):
     sampling = ["--search.sampling", "--samples", "3", "--swap"]
     bulk(model, corpus, "-o", tmp_path / "a", *sampling, "--seed", 7)
@@ -111,6 +112,7 @@ def test_samples_are_a_corpus_of_the_other_direction(model, corpus, tmp_path):
     assert list(read_parallel(part))
 
 
+@pytest.mark.full
 def test_equal_documents_of_a_job_have_samples_of_their_own(model, tmp_path):
     path = write_rows(tmp_path / "a.jsonl", [{"text": "a few more words. more words"}] * 6)
     options = ["--search.sampling", "--samples", "2", *QUICK[:-2], "20", "-q"]

@@ -16,6 +16,7 @@ from docmt.cli.commands import probe
 from docmt.decoding import Translator
 
 
+@pytest.mark.full
 def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
     outcome = call("probe", run, "--suite", suite, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err) == (0, "")
@@ -168,6 +169,7 @@ def test_items_without_context_are_told(run, suite):
     assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context to decide them\n"
 
 
+@pytest.mark.full
 def test_what_may_be_wrong_with_translations_is_told_of_each_model(run, asked, tmp_path):
     other = shutil.copytree(run / "model", tmp_path / "other")
     arguments = ("--suite", asked, "--json", tmp_path / "found.json", *QUICK)
@@ -286,6 +288,7 @@ def test_progress_says_which_context_is_scored(run, corpus, monkeypatch):
     assert changes == [*contexts, "with context", "without context", *others]
 
 
+@pytest.mark.full
 def test_each_model_is_loaded_once(run, others, suite, corpus, monkeypatch):
     loaded, load = [], model_directory.load_model
     monkeypatch.setattr(

@@ -127,7 +127,8 @@ def test_turns_equal_one_search(name):
     assert sentence_results(spans) == sentence_results(flat(stream_spans(model, search, look_ahead=None)))
 
 
-@pytest.mark.parametrize("name", in_tiers(SYSTEMS, ["hierarchical in the decoder"]))
+@pytest.mark.full
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_a_document_continues_after_supplied_translations(name):
     """Greedy search after its own translations finds the same, wherever it begins, as no later choice changes."""
     model = build(3, **{**SIZE, **SYSTEMS[name]})
@@ -276,6 +277,7 @@ def test_instances_of_similar_length_are_yielded_batch_by_batch():
     assert batches(alike, replace(search, implementation="gtransformer")) == [list(range(12))]
 
 
+@pytest.mark.full
 def test_the_first_sentences_of_a_long_document_come_early():
     """Batches of published searches change results, so these wait."""
     model, document = build(3, **SIZE), [[5 + number % 20, 6, 7] for number in range(150)]

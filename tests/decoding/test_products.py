@@ -134,7 +134,7 @@ def test_int8_is_refused_where_it_is_not_available(monkeypatch):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.full),
         {"family": "t5"},
         *(pytest.param({"system": name}, marks=pytest.mark.full) for name in ("hierarchical", "context")),
     ],

@@ -530,6 +530,7 @@ def test_owners_take_turns(models):
     assert asyncio.run(take_all()) == "abbcabaaa"
 
 
+@pytest.mark.full
 def test_a_slow_book_is_no_reason_to_refuse_a_list(models):
     """The speed of documents says nothing of short texts, and an empty queue takes every request."""
     texts = [Document.from_sentences(["Anna bought an old house near the old house. " * 4]) for _ in range(20)]

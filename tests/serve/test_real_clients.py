@@ -136,6 +136,7 @@ def test_libretranslate_files(server, tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+@pytest.mark.full
 def test_commands_that_the_page_shows_without_javascript(server, translators, tmp_path):
     document = docx.Document()
     document.add_paragraph(TEXT.split("\n")[0])

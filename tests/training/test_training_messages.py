@@ -16,6 +16,7 @@ from docmt.training.run_directory import BestValidation, TrainingState
 from docmt.training.training_corpus import fit_model_config
 
 
+@pytest.mark.full
 def test_the_beginning_and_the_end_are_told(change):
     config = change(batches__gradient_accumulation=2, stop__max_epochs=9, stop__max_minutes=0.5)
     train(config)

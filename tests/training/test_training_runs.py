@@ -542,6 +542,7 @@ def test_an_average_of_the_best_needs_a_dev_split(change, store_without_dev):
     assert not config.run.exists()
 
 
+@pytest.mark.full
 def test_a_run_is_trained_by_one_process(change, monkeypatch):
     config = change()
     refused = []
