@@ -23,7 +23,7 @@ demo-training: setup
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
 # Of these folders the quick tests take less than a minute together: `make test FAST=1`.
-FAST_TESTS := $(addprefix tests/,test_import_layers.py checking core data documents evaluation formats model text)
+FAST_TESTS := $(addprefix tests/,test_import_layers.py checking core data documents evaluation formats model terms text)
 
 LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 

@@ -20,6 +20,7 @@ RANKS = {
     "text": 2,
     "checking": 3,
     "synthetic": 3,
+    "terms": 3,
     "model": 3,
     "data": 4,
     "checkpoint": 4,
@@ -40,6 +41,7 @@ FORBIDDEN = {
     "documents": {"torch", "lightning", "lightning_fabric"},
     "formats": {"torch", "lightning", "lightning_fabric"},
     "synthetic": {"torch", "lightning", "lightning_fabric"},
+    "terms": {"torch", "lightning", "lightning_fabric"},
     "text": {"torch", "lightning", "lightning_fabric"},
     "model": {"json", "yaml", "pathlib", "tokenizers", "safetensors"},
 }

@@ -68,6 +68,7 @@ def make_folder(folder, corpus, store, run):
     (folder / "page.html").write_text("<p>It is <b>cheap</b>.</p>\n")
     (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nIt is old.\n")
     (folder / "menu.json").write_text('{"items": [{"title": "It is new."}]}\n')
+    (folder / "terms.tsv").write_text("source\ttarget\tkeep\numbrella\tSchirm\nlamp\tLeuchte\nDocker\t\tyes\n")
     shutil.copytree(run / "model", folder / "MODEL")
     shutil.copytree(run, folder / "RUN")
     (folder / "STORE").symlink_to(store)

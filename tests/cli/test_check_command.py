@@ -33,6 +33,17 @@ def test_what_is_printed_and_written(files, tmp_path):
     assert "<mark>https://example.org</mark>" in (tmp_path / "o.html").read_text()
 
 
+def test_placeholders_by_patterns_of_the_user(tmp_path):
+    source, target, patterns = (tmp_path / name for name in ("a.en", "a.fr", "p.txt"))
+    source.write_text("Open @@A. b@@ now.\n")
+    target.write_text("Ouvrez A. b.\n")
+    patterns.write_text("@@.*?@@\n")
+    for layout in ("lines", "text"):
+        options = ("check", source, target, "--layout", layout, "--only", "placeholder")
+        assert "no findings" in call(*options).out
+        assert "“@@A. b@@” not in the translation" in call(*options, "--protect", patterns).out
+
+
 def test_translations_of_docmt(run, corpus, tmp_path):
     written = call("translate", run, corpus / "test.en", "--layout", "lines", "--format", "jsonl", "--beam", 1)
     (tmp_path / "t.jsonl").write_text(written.out)
@@ -102,7 +113,7 @@ def test_every_limit_is_of_a_kind():
 
     kinds = {limit: limited_kind(limit) for limit in vars(CheckConfig())}
     assert {limit for limit, kind in kinds.items() if not kind} == {
-        *("source_language", "target_language", "certainty", "batch_sentences")
+        *("source_language", "target_language", "certainty", "batch_sentences", "protect")
     }
     assert (kinds["similarity"], kinds["copied_share"]) == ("duplicate", "untranslated")
     assert (kinds["length_deviation"], kinds["term_evidence"]) == ("length", "term")

@@ -139,7 +139,7 @@ def test_parts_and_resume_points_count_whole_sentences(translator):
 class LosesWords:
     """Copies at most so many words of a sentence."""
 
-    languages, protection = ("en", "fr"), Protection()
+    languages, protection, patterns = ("en", "fr"), Protection(), ()
 
     def __init__(self, most, **search):
         self.most, self.searches = most, []

@@ -227,3 +227,20 @@ def test_addresses_of_a_translation_that_hold_each_other_are_told_apart():
     assert PROTECTION.hide_pair(source, "Voir www.a.org ou www.a.org/b.") == ("See 1857 or 1868.", "Voir 1868 ou 1857.")
     assert PROTECTION.hide_pair("It is.", "Voir www.a.org.") == ("It is.", "Voir www.a.org.")
     assert PROTECTION.hide_pair("See www.a.org.", "Voir www a.") == ("See www.a.org.", "Voir www a.")
+
+
+@pytest.mark.parametrize(
+    ("source", "hidden", "target", "restored"),
+    [
+        ("Terms & Conditions", "Terms and Conditions", "Termes et conditions", "Termes & conditions"),
+        ("Yes / No", "Yes or No", "Oui ou non", "Oui / non"),
+        ("A cat and a dog & a cow", "A cat and a dog and a cow", "Un et un et une", "Un et un & une"),
+        ("Articles 5 & 6", "Articles 5 and 6", "Les articles 5 et 6", "Les articles 5 & 6"),
+        ("The dog & the cow", "The dog and the cow", "Le chien", "Le & chien"),  # nothing is lost
+        ("and/or his/her", "and/or his/her", "et/ou son", "et/ou son"),  # the model knows these
+    ],
+)
+def test_signs_between_words_are_read_as_conjunctions(source, hidden, target, restored):
+    protection = Protection(("en", "fr"))
+    assert (protection.hide(source), protection.restore(target, source)) == (hidden, restored)
+    assert protection.hide_pair(source, restored)[1] in (target, restored, f"{target[:2]} et{target[2:]}")

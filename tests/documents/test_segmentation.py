@@ -184,3 +184,11 @@ def test_clause_numbers_and_roman_numbers_are_marks():
     document = Document.from_text(text, language="en")
     wanted = ["The Landlord pays.", "The Tenant pays.", "two beds", "Part four", "3.5 million came.", "X. Smith came."]
     assert list(document.sentences) == wanted and document.text() == text
+
+
+def test_no_sentence_ends_within_a_pattern_of_the_user():
+    text = "We like Acme! Corp. Now we go. It saw @@A! B? C@@ here. End."
+    protect = [r"Acme! Corp\.", "@@.*?@@"]
+    expected = ("We like Acme! Corp.", "Now we go.", "It saw @@A! B? C@@ here.", "End.")
+    assert Document.from_text(text, protect=protect).sentences == expected
+    assert len(Document.from_text(text)) == 7

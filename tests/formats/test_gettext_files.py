@@ -283,3 +283,21 @@ def test_a_template_becomes_a_catalog(header, language, tmp_path):
     if shutil.which("msgfmt"):
         (tmp_path / "x.po").write_bytes(written)
         subprocess.run(["msgfmt", "-c", "-o", tmp_path / "x.mo", tmp_path / "x.po"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_kept"),
+    [
+        ('#, fuzzy\nmsgid "OK"\nmsgstr "old"\n', True),
+        ('#, fuzzy, c-format\n#| msgid "x"\nmsgid "%s: %d"\nmsgstr "%d: %s"\n', True),
+        ('#, fuzzy\nmsgid "One"\nmsgid_plural "%d"\nmsgstr[0] "Eins"\nmsgstr[1] "Zwei"\n', True),
+        ('#, fuzzy\nmsgid "OK"\nmsgstr ""\n', False),
+        ('msgid "OK"\nmsgstr ""\n', False),
+    ],
+)
+def test_messages_that_nobody_translated_stay(message, is_kept):
+    """A fuzzy one keeps its old text, and one that failed is not filled with its source."""
+    file = load(HEADER + message)
+    assert (file.write(file.units, "de").decode() == HEADER + message) == is_kept
+    file.failed = frozenset(range(len(file.units)))
+    assert file.write(file.units, "de").decode() == HEADER + message

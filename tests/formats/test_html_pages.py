@@ -545,3 +545,34 @@ def test_long_attributes_and_templates_take_linear_time():
     assert texts(f'<p data-x="{"a b " * 25_000}=">A lamp.</p>') == ["A lamp."]
     assert len(texts("<p>A lamp. " + "<% " * 30_000 + "</p>")) == 1
     assert texts("<p>A <% if a < b %>lamp.</p>") == ["A lamp."]
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("{{#if a}}", "{{/if}}"),
+        ("{{^a.b}}", "{{/a.b}}"),
+        ("{{range .Items}}", "{{end}}"),
+        ("{%- if a > 3 -%}", "{%- endif -%}"),
+        ("{% for x in y %}", "{% endfor %}"),
+        ("<% if a > 3 %>", "<% end %>"),
+        ("<% items.each do |x| %>", "<% end %>"),
+        ("<% if (a) { %>", "<% } %>"),
+        ("<?php while ($a) { ?>", "<?php } ?>"),
+        ("[% IF a %]", "[% END %]"),
+        ("*|IF:MEMBER|*", "*|END:IF|*"),
+    ],
+)
+def test_tags_of_templates_enclose_what_they_enclosed(start, end):
+    file = read_page(f"<p>The {start}old <b>house</b>{end} {{{{ name }}}} is good.</p>")
+    (unit,) = file.units
+    assert unit.text == "The old house {{ name }} is good."
+    links = [(0, 3, 0, 2), (4, 7, 10, 16), (8, 13, 3, 9), (14, 24, 17, 27), (25, 27, 28, 31)]
+    passage = Passage(0, len(unit.text), "La maison vieille {{ name }} est bonne.", links)
+    (new,), _ = zip(project_codes(unit, [passage]), strict=False)
+    assert f">La {start}<b>maison</b> vieille{end} {{{{ name }}}} est bonne.<" in file.write([new]).decode()
+
+
+def test_alternatives_of_templates_are_apart():
+    assert texts("<p>It is {% if a %}old{% else %}new{% endif %} here.</p>") == ["It is old new here."]
+    assert texts("<p>{{#if a}}</p><p>It {% include 'x' %} is.</p>") == ["It is."]

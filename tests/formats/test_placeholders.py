@@ -1,6 +1,8 @@
 """Placeholders are codes, and the text has no doubled spaces without them."""
 
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from generated_files import check_files
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from docmt.documents.input_formats import FORMATS
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces, tidy_spaces
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.units import Code, Unit, read_units
+from docmt.formats.unit_documents import UnitDocuments
+from docmt.formats.units import Code, ReadConfig, Unit, read_units
 
 
 def hide(text):
@@ -166,3 +169,58 @@ def test_placeholders_touch_no_letter_where_the_source_has_none():
     source = hide_placeholders(Unit("Could not read “%s”: now"))
     moved = Unit("Illisible: n'a", codes=(replace(source.codes[0], offset=11),))
     assert tidy_pieces(source, moved).render() == "Illisible: %s n'a"
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "contents"),
+    [
+        ("Open @@A. B@@ now", "Open @@A. B@@ now", []),  # it is protected in its sentence
+        ("Open @@A %s. <b>B</b>@@ now", "Open now", ["@@A %s. <b>B</b>@@ "]),
+        ("Open @@A\\nB@@ %d", "Open", [r" @@A\nB@@ ", "%d"]),
+        ("Open @@&eacute;@@ now", "Open now", ["@@&eacute;@@ "]),
+    ],
+)
+def test_patterns_of_the_user_are_codes_if_they_have_placeholders_inside(text, visible, contents):
+    unit = hide_placeholders(Unit(text), protect=["@@.*?@@"])
+    assert unit.render() == text
+    assert (unit.text, [code.content for code in unit.codes]) == (visible, contents)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "data"),
+    [
+        ("po", 'msgid ""\nmsgstr ""\n\nmsgid "Open @@%s. A@@ now"\nmsgstr ""\n'),
+        ("po", 'msgid ""\nmsgstr ""\n\n#: x.rst:1\nmsgid "Open @@%s. A@@ now"\nmsgstr ""\n'),
+        ("xliff", '<xliff version="1.2"><file source-language="en" original="x" datatype="x"><body><trans-unit id="1">'
+         "<source>Open @@%s. A@@ now</source></trans-unit></body></file></xliff>"),
+        ("json", '{"a": "Open @@%s. A@@ now"}'),
+        ("tsv", "a\nOpen @@%s. A@@ now\n"),
+        ("strings", "a=Open @@%s. A@@ now\n"),
+    ],
+)  # fmt: skip
+def test_formats_of_messages_know_the_patterns_of_the_user(suffix, data):
+    name = {"strings": "x.properties"}.get(suffix, "x")
+    file = read_units(FORMATS[suffix], data.encode(), name, ReadConfig(("a",), protect=("@@.*?@@",)))
+    assert [code.content for unit in file.units for code in unit.codes] == ["@@%s. A@@ "]
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("{0} No cars|{1} one car|[2,*] :count cars", ["No cars", "one car", "cars"]),
+        ("[-Inf,0] none | [1,Inf[ many cars", ["none", "many cars"]),
+        ("{0}none|{1}one car|[2,*]:count cars", ["none", "one car", "cars"]),
+        ("one car|:count cars", ["one car", "cars"]),
+        ("%count% car|%count% cars", ["car", "cars"]),
+        ("No cars yet.|All the cars.", ["No cars yet.", "All the cars."]),
+        ("It is {{ name | upper }} a|b", ["It is a|b"]),
+    ],
+)
+def test_plural_forms_are_sentences(text, forms):
+    unit = hide(text)
+    file = UnitDocuments(SimpleNamespace(units=[unit], document_starts=[0]), "en")
+    assert list(file.documents[0].sentences) == forms
+    places = [Passage(each.start, each.end, form.upper()) for each, form in zip(file.sentences[0], forms, strict=True)]
+    assert re.findall(r"[|]|[{[][^a-z]*?[\]}[]|:count|%count%", project_codes(unit, places)[0].render()) == re.findall(
+        r"[|]|[{[][^a-z]*?[\]}[]|:count|%count%", text
+    )

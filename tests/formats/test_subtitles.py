@@ -485,3 +485,27 @@ def test_mutants():
 def test_a_bar_within_a_placeholder_breaks_no_line(text):
     (unit,) = read(f"1\n00:00:00,000 --> 00:00:01,000\n{text}\n".encode(), "a.srt", ReadConfig()).units
     assert unit.text == text
+
+
+@pytest.mark.parametrize("head", ["", "WEBVTT\n\n"])
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("<John> It is good.", ["It is good."]),
+        ("<MARY> It is old.\n<Mrs Smith> No.", ["It is old.", "No."]),
+        ("MAN 2: It is good.", ["It is good."]),
+        ("GUARD #1: Stop.\nGUARD #2: Why?", ["Stop.", "Why?"]),
+        ("- JOHN (V.O.): We go.", ["We go."]),
+        ("DR. SMITH & MARY: We go.", ["We go."]),
+        ("The end: it is good.", ["The end: it is good."]),
+        ("THE END: PART TWO", ["THE END: PART TWO"]),
+        ("It is <i>good</i> {note for us} here.", ["It is good here."]),
+        ("{Comment}{\\an8}It is good.", ["It is good."]),
+        ("Dear {name}, it is {{ x | y }}.", ["Dear {name}, it is {{ x | y }}."]),
+    ],
+)
+def test_speakers_and_comments_stay(head, text, units):
+    data = f"{head}1\n00:00:00.000 --> 00:00:01.000\n{text}\n".encode()
+    file = read(data, "a.vtt" if head else "a.srt", ReadConfig())
+    assert [unit.text for unit in file.units] == units
+    assert file.write(file.units) == data

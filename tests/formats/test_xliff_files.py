@@ -530,3 +530,23 @@ def test_a_code_between_spaces_keeps_them():
         code = replace(unit.codes[0], offset=offset)
         written = file.write([replace(unit, text="PRESS to open.", codes=(code,))], "fr").decode()
         assert '<target>PRESS <ph id="1"/> to open.</target>' in written
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ('<x id="b1"/>', '<x id="/b1"/>'),
+        ('<x id="1" equiv-text="&lt;b&gt;"/>', '<x id="2" equiv-text="&lt;/b&gt;"/>'),
+        ('<x id="1" equiv-text="[url=a]"/>', '<x id="2" equiv-text="[/url]"/>'),
+        ('<ph id="1">&lt;a href="x"&gt;</ph>', '<ph id="2">&lt;/a&gt;</ph>'),
+        ('<ph id="1" disp="&lt;b&gt;"/>', '<ph id="2" disp="&lt;/b&gt;"/>'),
+        ('<it id="1" pos="open">&lt;b&gt;</it>', '<it id="2" pos="close">&lt;/b&gt;</it>'),
+    ],
+)
+@pytest.mark.parametrize("space", ["", " "])
+def test_placeholders_that_stand_for_tags_are_pairs(start, end, space):
+    file = load(old(f'<trans-unit id="1"><source>The {start}{space}old house{space}{end} is.</source></trans-unit>'))
+    (read_unit,) = file.units
+    assert [code.kind for code in read_unit.codes[:: len(read_unit.codes) - 1]] == ["open", "close"]
+    lone = load(old(f'<trans-unit id="1"><source>The {end}old house{start} is.</source></trans-unit>')).units[0]
+    assert [code.kind for code in lone.codes] == ["single", "single"]

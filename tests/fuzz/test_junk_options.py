@@ -24,6 +24,7 @@ NEEDED = {
     "evaluate": ["--hypothesis", "none.en", "--reference", "none.de"],
     "probe": ["none", "--source", "none.en", "--reference", "none.de"],
     "check": ["none.en", "none.de"],
+    "terms": ["check", "none.tsv"],
     "inspect": ["none", "none.en", "none.de"],
     "average": ["none", "none", "-o", "m"],
     "convert": ["fairseq-gtransformer", "none.pt", "--dictionary", "none.txt", "-o", "m"],

@@ -42,8 +42,9 @@ def open_page(chromium):
     """A function that opens an address. The page may write no error to the console and ask no other server."""
     contexts, faults = [], []
 
-    def open_address(url, expected_errors="", **settings):
+    def open_address(url, expected_errors="", while_typing="off", **settings):
         context = chromium.new_context(accept_downloads=True, reduced_motion="reduce", **settings)
+        context.add_init_script(f"localStorage['docmt-while-typing'] ??= '{while_typing}'")
         context.set_default_timeout(120_000)  # a busy machine is slow, not wrong
         contexts.append(context)
         page = context.new_page()

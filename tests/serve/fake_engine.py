@@ -86,6 +86,8 @@ class FakeWork:
 class FakeEngine:
     """step: sentences of a part. hold: sentences after which the engine waits, until it is changed."""
 
+    patterns = ()
+
     def __init__(self, step=2, hold=10_000, seconds=0.0):
         self.step, self.hold, self.seconds = step, hold, seconds
         self.translated = 0

@@ -42,7 +42,7 @@ class FakeDocument:
             "status": self.status,
             "name": self.name,
             "model": "tiny",
-            "created": self.id,
+            "created": "2026-01-02T03:04:05Z",
             "format": "docx",
         }
         return head | languages | numbers
@@ -92,6 +92,7 @@ class FakeService:
         self.reads_context = True
         self.models_known = threading.Event()  # until it is set, the list of models is not answered
         self.models_known.set()
+        self.typed, self.held = [], set()  # texts to translate while they are typed, and those that wait
         self.streams = True  # else the stream of events stays empty, as behind some proxies
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
@@ -119,6 +120,7 @@ class FakeService:
             Route("/", self.show_page),
             Mount("/page", StaticFiles(directory=str(PAGE))),
             Route("/v1/models", self.list_models),
+            Route("/v1/translate", self.translate, methods=["POST"]),
             Route("/v1/documents", self.create, methods=["POST"]),
             Route("/v1/documents", self.list_documents),
             Route(document, self.describe, methods=["GET"]),
@@ -126,7 +128,7 @@ class FakeService:
             Route(document + "/sentences", self.list_sentences),
             Route(document + "/events", self.stream),
             Route(document + "/result", self.send_result),
-            Route(document + "/sentences/{number:int}", self.edit, methods=["POST"]),
+            Route(document + "/sentences", self.edit, methods=["POST"]),
             Route(document + "/sentences/{number:int}/alternatives", self.list_alternatives),
             Route(document + "/sentences/{number:int}/alignment", self.align),
         ]
@@ -142,6 +144,14 @@ class FakeService:
         if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
             return JSONResponse({"error": "This server asks for a key."}, 401)
         return JSONResponse({"models": [MODEL | {"reads_context": self.reads_context}]})
+
+    async def translate(self, request):
+        """Translate a text that is being typed, when the test lets it."""
+        text = (await request.json())["text"]
+        self.typed.append(text)
+        while text in self.held:
+            await asyncio.sleep(0.01)
+        return JSONResponse({"text": f"fr {text}", "detected_language": "", **MODEL})
 
     async def create(self, request):
         if request.headers["Content-Type"] == "application/json":
@@ -216,7 +226,8 @@ class FakeService:
 
     async def edit(self, request):
         values = await request.json()
-        self.find(request).edit(request.path_params["number"], **values)
+        for number, target in values["targets"].items():
+            self.find(request).edit(int(number), target, values["retranslate"])
         return JSONResponse(self.find(request).describe())
 
     async def list_alternatives(self, request):

@@ -43,7 +43,7 @@ async def edit(jobs, id):
         await jobs.confirm(id, "", CONFIRMED, True)
     for number, target in EDITS.items():
         if not jobs.sentences(id, "")[number]["edited"]:
-            await jobs.edit(id, "", number, target, True)
+            await jobs.edit(id, "", {number: target}, True)
             async for _ in jobs.events(id, ""):
                 pass
 

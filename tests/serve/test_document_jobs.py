@@ -124,8 +124,8 @@ def test_an_edit_stays_and_is_the_context_of_what_follows(tmp_path):
         async with running(engine, tmp_path / "data") as jobs:
             id = (await create(jobs, tmp_path)).id
             last = (await follow(jobs, id))[-1].id
-            assert (await jobs.edit(id, "", 5, "Written by me.", False)).status == "done"
-            status = await jobs.edit(id, "", 1, "Mine too.", True)
+            assert (await jobs.edit(id, "", {5: "Written by me."}, False)).status == "done"
+            status = await jobs.edit(id, "", {1: "Mine too."}, True)
             assert (status.status, status.finished, status.edited) == ("running", 3, 2)
             events = await follow(jobs, id, after=last)
             assert [event.data["number"] for event in events if event.name == "sentence"] == [5, 1, 2, 3, 4, 6]
@@ -152,7 +152,7 @@ def test_an_edit_of_a_running_job(tmp_path):
             async for event in jobs.events(id, ""):
                 if event.name == "sentence" and event.data["number"] == 3:
                     break
-            assert (await jobs.edit(id, "", 0, "Un chat.", True)).status == "running"
+            assert (await jobs.edit(id, "", {0: "Un chat."}, True)).status == "running"
             engine.hold = 100
             assert (await follow(jobs, id))[-1].data["status"] == "done"
             assert targets_of(jobs, id) == ["Un chat.", *expect(SOURCES[1:], ["Un chat."])]
@@ -201,7 +201,7 @@ def test_a_failed_sentence_keeps_its_source(tmp_path):
             assert (await follow(jobs, id))[-1].data["status"] == "failed"
             with pytest.raises(DocumentNotReady):
                 await jobs.result(id, "")
-            assert (await jobs.edit(id, "", 0, "Mine.", False)).status == "done"
+            assert (await jobs.edit(id, "", {0: "Mine."}, False)).status == "done"
 
     asyncio.run(scenario())
 
@@ -214,7 +214,7 @@ def test_context_is_seen_and_not_returned(tmp_path):
             await follow(jobs, id)
             history = expect(["Before.", "Just before.", "Right before."])
             assert targets_of(jobs, id) == expect(SOURCES, history)
-            await jobs.edit(id, "", 0, "Un chat.", True)
+            await jobs.edit(id, "", {0: "Un chat."}, True)
             await follow(jobs, id)
             assert engine.requests[-1][2] == (*history, "Un chat.")
             assert targets_of(jobs, id)[1:] == expect(SOURCES[1:], [*history, "Un chat."])
@@ -242,7 +242,7 @@ def test_a_word_document_in_every_form(tmp_path):
             assert [each["paragraph"] for each in jobs.sentences(id, "")][:3] == [0, 0, 1]
             align = engine.requests[0][3]["align"]
             assert [align(n) for n in range(3)] == [True, False, False]
-            await jobs.edit(id, "", 0, "La vieille maison tomba.", False)
+            await jobs.edit(id, "", {0: "La vieille maison tomba."}, False)
             for format, name in (
                 ("original", "a.fr.docx"),
                 ("html", "a.en-fr.html"),
@@ -259,7 +259,7 @@ def test_a_word_document_in_every_form(tmp_path):
                 else:
                     assert "vieille" in path.read_text()
                 assert (await jobs.result(id, "", format))[0] == path
-            await jobs.edit(id, "", 2, "Personne.", False)
+            await jobs.edit(id, "", {2: "Personne."}, False)
             path, _ = await jobs.result(id, "")
             assert docx.Document(path).paragraphs[1].text == "Personne."
             assert [each.name for each in path.parent.glob("result.*")] == [path.name]
@@ -278,7 +278,7 @@ def test_documents_of_one_file_are_translated_in_order(tmp_path):
             id = (await create(jobs, tmp_path, text, name="a.jsonl")).id
             await follow(jobs, id)
             assert targets_of(jobs, id) == [*expect(["One.", "Two."]), *expect(["Three.", "Four."])]
-            await jobs.edit(id, "", 0, "Un.", True)
+            await jobs.edit(id, "", {0: "Un."}, True)
             await follow(jobs, id)
             assert targets_of(jobs, id) == ["Un.", *expect(["Two."], ["Un."]), *expect(["Three.", "Four."])]
             rows = [json.loads(line) for line in (await jobs.result(id, ""))[0].read_text().splitlines()]
@@ -298,7 +298,7 @@ def test_short_documents_wait_together_in_the_engine(tmp_path):
                 if event.data.get("number") == 5:
                     break
             assert 3 < len(engine.requests) < 40
-            await jobs.edit(id, "", 2, "Un.", True)
+            await jobs.edit(id, "", {2: "Un."}, True)
             engine.hold = 1000
             numbers = [event.data["number"] for event in await follow(jobs, id) if event.name == "sentence"]
             assert numbers == [0, 1, 3, 4, 5, 2, 3, *range(6, 80)]
@@ -356,7 +356,7 @@ def test_the_end_of_an_edit_that_is_cancelled_or_fails(tmp_path):
             await follow(jobs, id)
             before = targets_of(jobs, id)
             engine.hold = engine.translated + 1
-            await jobs.edit(id, "", 1, "Mine.", True)
+            await jobs.edit(id, "", {1: "Mine."}, True)
             async for event in jobs.events(id, "", after=8):
                 if event.name == "sentence":
                     break
@@ -365,17 +365,17 @@ def test_the_end_of_an_edit_that_is_cancelled_or_fails(tmp_path):
             expected = [before[0], "Mine.", *expect(SOURCES[2:3], [before[0], "Mine."]), *before[3:]]
             assert targets_of(jobs, id) == expected
             # the next edit comes before the loop has ended the cancelled work
-            assert (await jobs.edit(id, "", 5, "Also mine.", True)).status == "running"
+            assert (await jobs.edit(id, "", {5: "Also mine."}, True)).status == "running"
             engine.hold = 1000
             assert (await follow(jobs, id))[-1].data["status"] == "done"
             expected = [*expected[:5], "Also mine.", *expect(SOURCES[6:], [expected[4], "Also mine."])]
             assert targets_of(jobs, id) == expected
             engine.refusals = [DocmtError("there is not enough memory")]
-            await jobs.edit(id, "", 0, "Mine, too.", True)
+            await jobs.edit(id, "", {0: "Mine, too."}, True)
             status = (await follow(jobs, id))[-1].data
             assert (status["status"], status["error"]) == ("done", "there is not enough memory")
         async with running(engine, tmp_path / "data") as jobs:
-            assert (await jobs.edit(id, "", 0, "Mine alone.", False)).status == "done"
+            assert (await jobs.edit(id, "", {0: "Mine alone."}, False)).status == "done"
             assert targets_of(jobs, id) == ["Mine alone.", *expected[1:]]
             path, _ = await jobs.result(id, "", "txt")
             assert path.read_text().startswith("Mine alone. Mine.\n")
@@ -427,7 +427,7 @@ def test_a_server_that_is_killed_within_an_edit(tmp_path, monkeypatch):
                 patch.setattr(
                     asyncio, "create_task", lambda work: work.close() or asyncio.ensure_future(asyncio.sleep(0))
                 )
-                await jobs.edit(id, "", 0, "Mine.", True)
+                await jobs.edit(id, "", {0: "Mine."}, True)
                 raise KeyboardInterrupt
         async with running(FakeEngine(), data) as jobs:
             assert (await follow(jobs, id))[-1].data["status"] == "done"
@@ -460,9 +460,9 @@ def test_an_edit_leaves_the_error_of_other_sentences(tmp_path):
         async with running(engine, tmp_path / "data") as jobs:
             id = (await create(jobs, tmp_path, "One. FAIL two. Three.")).id
             await follow(jobs, id)
-            status = await jobs.edit(id, "", 2, "Mine.", False)
+            status = await jobs.edit(id, "", {2: "Mine."}, False)
             assert status.error == "1 of 3 sentences could not be translated: it is too long"
-            assert (await jobs.edit(id, "", 1, "Mine.", False)).error == ""
+            assert (await jobs.edit(id, "", {1: "Mine."}, False)).error == ""
 
     asyncio.run(scenario())
 
@@ -511,7 +511,7 @@ def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch, caplog):
             with monkeypatch.context() as patch:
                 patch.setattr(job_journal, "write_all", write_half)
                 with pytest.raises(DocmtError, match="No space left on device; free space"):
-                    await jobs.edit(id, "", 0, "Un chat.", False)
+                    await jobs.edit(id, "", {0: "Un chat."}, False)
                 assert path.read_bytes() == before
                 assert jobs.status(id, "").status == "done"
                 other = (await create(jobs, tmp_path)).id
@@ -522,14 +522,14 @@ def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch, caplog):
                 assert caplog.text.count("No space left") == 1
                 patch.setattr(JobStore, "update", raise_full)  # the table cannot be written either
                 with pytest.raises(DocmtError, match="No space left"):
-                    await jobs.edit(id, "", 0, "Un chat.", False)
+                    await jobs.edit(id, "", {0: "Un chat."}, False)
             status = (await follow(jobs, other))[-1].data
             assert (status["status"], status["finished"], status["error"]) == ("done", 7, "")
-            await jobs.edit(id, "", 0, "Un chat.", False)
+            await jobs.edit(id, "", {0: "Un chat."}, False)
         async with running(FakeEngine(), tmp_path / "data") as jobs:
             assert targets_of(jobs, id)[0] == "Un chat."
             with pytest.raises(DocmtError, match="lone surrogate"):
-                await jobs.edit(id, "", 0, "\ud800", False)
+                await jobs.edit(id, "", {0: "\ud800"}, False)
 
     asyncio.run(scenario())
 
@@ -571,7 +571,7 @@ def test_findings_of_a_sentence(tmp_path):
             id = (await create(jobs, tmp_path, "There are 17 cats here.")).id
             await follow(jobs, id)
             assert jobs.sentences(id, "")[0]["findings"] != []  # the engine copies its source
-            await jobs.edit(id, "", 0, "Il y a 18 chats ici.", False)
+            await jobs.edit(id, "", {0: "Il y a 18 chats ici."}, False)
             assert jobs.sentences(id, "")[0]["findings"] == [
                 "number: “17” not in the translation; “18” not in the source"
             ]
@@ -584,7 +584,7 @@ def test_a_journal_that_was_cut_anywhere_is_read_to_its_last_whole_line(tmp_path
         async with running(FakeEngine(), tmp_path / "data") as jobs:
             id = (await create(jobs, tmp_path, context="Before.")).id
             await follow(jobs, id)
-            await jobs.edit(id, "", 2, "Trois chiens.", True)
+            await jobs.edit(id, "", {2: "Trois chiens."}, True)
             await follow(jobs, id)
             return tmp_path / "data" / "spool" / id
 

@@ -85,13 +85,13 @@ def test_an_interrupted_job_ends_with_the_same_bytes(model, tmp_path):
             id = id or await create(jobs, tmp_path, PAGE, "a.html")
             await finish(jobs, id)
             if not any(row["edited"] for row in jobs.sentences(id, "")):
-                await jobs.edit(id, "", 3, "Anna is here.", True)
+                await jobs.edit(id, "", {3: "Anna is here."}, True)
                 await finish(jobs, id)
             return id, await read_result(jobs, id), jobs.sentences(id, "")
 
     id, expected, rows = asyncio.run(translate())
     lines = (data / "spool" / id / "journal.jsonl").read_bytes().splitlines(keepends=True)
-    [edit] = [number for number, line in enumerate(lines) if b'{"edit"' in line]
+    [edit] = [number for number, line in enumerate(lines) if b'{"edits"' in line]
     assert edit < len(lines) - 1
     for count in {1, edit, edit + 1, len(lines) - 1}:
         cut_journal(data, id, lines[:count])

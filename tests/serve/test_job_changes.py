@@ -28,11 +28,12 @@ def test_every_change_is_undone_in_turn_also_after_a_restart(tmp_path):
             id = (await create(jobs, tmp_path)).id
             last = (await follow(jobs, id))[-1].id
             changes = [
-                lambda: jobs.edit(id, "", 5, "Mine.", False),
-                lambda: jobs.edit(id, "", 1, "Mine too.", True),
+                lambda: jobs.edit(id, "", {5: "Mine."}, False),
+                lambda: jobs.edit(id, "", {1: "Mine too."}, True),
                 lambda: jobs.confirm(id, "", 3, True),
-                lambda: jobs.edit(id, "", 0, "Again.", True),
-                lambda: jobs.edit(id, "", 5, "Mine, better.", False),
+                lambda: jobs.edit(id, "", {0: "Again."}, True),
+                lambda: jobs.edit(id, "", {5: "Mine, better."}, False),
+                lambda: jobs.edit(id, "", {6: "Seven.", 0: "One.", 2: "Three."}, False),
                 lambda: jobs.restore(id, "", 1),
                 lambda: jobs.confirm(id, "", 3, False),
             ]
@@ -44,7 +45,7 @@ def test_every_change_is_undone_in_turn_also_after_a_restart(tmp_path):
             assert len(set(map(str, states))) == len(states)
             # what was confirmed stays
             assert states[4][3][:3] == (states[3][3][0], False, True) and states[4][2] != states[3][2]
-        for _ in range(3):
+        for _ in range(4):
             async with running(engine, tmp_path / "data") as jobs:
                 for _ in range(3):
                     if states:
@@ -68,7 +69,7 @@ def test_an_edit_is_undone_while_what_follows_is_translated_again(tmp_path):
             id = (await create(jobs, tmp_path)).id
             last = (await follow(jobs, id))[-1].id
             engine.hold = engine.translated + 2
-            await jobs.edit(id, "", 1, "Mine.", True)
+            await jobs.edit(id, "", {1: "Mine."}, True)
             last = await wait_for_sentence(jobs, id, 3, last)
             await jobs.undo(id, "")
             engine.hold = 1000
@@ -86,12 +87,39 @@ def test_an_edit_of_a_running_document_is_undone(tmp_path):
         async with running(engine, tmp_path / "data") as jobs:
             id = (await create(jobs, tmp_path)).id
             await wait_for_sentence(jobs, id, 3)
-            await jobs.edit(id, "", 2, "Mine.", True)
+            await jobs.edit(id, "", {2: "Mine."}, True)
             engine.hold = 1000
             assert (await follow(jobs, id))[-1].data["status"] == "done"
             assert targets_of(jobs, id) != expect(SOURCES)
             await jobs.undo(id, "")
             assert (await follow(jobs, id))[-1].data["status"] == "done"
+            assert targets_of(jobs, id) == expect(SOURCES)
+
+    asyncio.run(scenario())
+
+
+def test_edits_of_one_change_are_undone_together(tmp_path):
+    """Also where one stands among sentences that an earlier edit translates again at that time."""
+
+    async def scenario():
+        engine = FakeEngine(step=1)
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            await follow(jobs, id)
+            engine.hold = engine.translated + 2
+            await jobs.edit(id, "", {1: "Mine."}, True)
+            await jobs.edit(id, "", {6: "Seven.", 0: "One.", 4: "Five."}, False)
+            engine.hold = 1000
+            await follow(jobs, id)
+            after = targets_of(jobs, id)
+            assert [after[number] for number in (0, 1, 4, 6)] == ["One.", "Mine.", "Five.", "Seven."]
+            assert after[5] == expect(SOURCES[5:6], after[3:5])[0]
+            await jobs.undo(id, "")
+            await follow(jobs, id)
+            before = [*expect(SOURCES[:1]), "Mine."]
+            assert targets_of(jobs, id) == before + expect(SOURCES[2:], before)
+            await jobs.undo(id, "")
+            await follow(jobs, id)
             assert targets_of(jobs, id) == expect(SOURCES)
 
     asyncio.run(scenario())
@@ -103,8 +131,8 @@ def test_a_sentence_gets_the_machines_version_back(tmp_path):
             id = (await create(jobs, tmp_path)).id
             await follow(jobs, id)
             before = jobs.sentences(id, "")
-            await jobs.edit(id, "", 2, "Mine.", False)
-            await jobs.edit(id, "", 2, "Mine, better.", False)
+            await jobs.edit(id, "", {2: "Mine."}, False)
+            await jobs.edit(id, "", {2: "Mine, better."}, False)
             await jobs.confirm(id, "", 2, True)
             assert (await jobs.restore(id, "", 2)).edited == 0
             assert jobs.sentences(id, "") == before
@@ -123,7 +151,7 @@ def test_a_document_is_stopped_mended_downloaded_and_resumed(tmp_path, is_restar
             await wait_for_sentence(jobs, id, 2)
             assert (await jobs.cancel(id, "")).status == "cancelled"
             assert targets_of(jobs, id) == [*expect(SOURCES[:3]), *[None] * 4]
-            status = await jobs.edit(id, "", 1, "Mine.", False)
+            status = await jobs.edit(id, "", {1: "Mine."}, False)
             assert (status.status, status.finished, status.edited) == ("cancelled", 3, 1)
             path, _ = await jobs.result(id, "")
             text = path.read_text()
@@ -159,7 +187,7 @@ def test_a_server_that_is_killed_within_an_undo(tmp_path, monkeypatch):
         async with running(FakeEngine(), data) as jobs:
             id = (await create(jobs, tmp_path)).id
             await follow(jobs, id)
-            await jobs.edit(id, "", 1, "Mine.", True)
+            await jobs.edit(id, "", {1: "Mine."}, True)
             await follow(jobs, id)
             edited = targets_of(jobs, id)
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

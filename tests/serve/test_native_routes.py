@@ -217,6 +217,30 @@ def test_a_text_as_a_document_with_context_and_edits(client):
     assert client.get(f"{path}/0/alternatives?count=99").status_code == 400
 
 
+def test_several_sentences_are_edited_as_one_change(client):
+    id = client.post("/v1/documents", json={"text": "One cat. Two dogs. Three birds."}).json()["id"]
+    wait_for(client, id)
+    path = f"/v1/documents/{id}/sentences"
+    before = client.get(path).json()["sentences"]
+    answer = client.post(path, json={"targets": {"2": "Trois\u202foiseaux\u00a0!\n", "0": " Un  chat. "}})
+    assert (answer.status_code, answer.json()["edited"]) == (200, 2)
+    rows = client.get(path).json()["sentences"]
+    assert [row["target"] for row in rows] == ["Un chat.", before[1]["target"], "Trois\u202foiseaux\u00a0!"]
+    assert client.post(f"/v1/documents/{id}/undo").status_code == 200
+    assert client.get(path).json()["sentences"] == before
+    wrong = [{}, {"0": 7}, {"0": None, "x": ""}, {"-1": ""}, {"9": "x"}, ["Un chat."], None, {"0": "x" * 100_001}]
+    for targets in wrong:
+        assert client.post(path, json={"targets": targets}).status_code in (400, 404, 413, 422)
+    assert client.get(path).json()["sentences"] == before
+
+
+def test_a_text_in_another_language_is_translated_and_named(client):
+    german = "Die Katze ist nicht auf dem Tisch und der Hund ist nicht in dem Haus."
+    for text, language in ((german, "de"), ("The cat is on the table and the dog is in the house.", "")):
+        answer = client.post("/v1/translate", json={"text": text, "model": "fake"})
+        assert answer.json()["detected_language"] == language
+
+
 def test_a_stream_goes_on_after_the_last_event_that_was_seen(client):
     id = client.post("/v1/documents", json={"text": "One. Two. Three. Four."}).json()["id"]
     seen = [event for event in wait_for(client, id) if event[1] == "sentence"]

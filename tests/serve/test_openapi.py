@@ -93,6 +93,8 @@ def test_answers_are_as_described(tmp_path):
             check_answer(client.get(path.format(id=id, number=1)), "get", path)
         edit = client.post(sentence.format(id=id, number=1), json={"target": "Deux chiens."})
         check_answer(edit, "post", sentence)
+        path = "/v1/documents/{id}/sentences"
+        check_answer(client.post(path.format(id=id), json={"targets": {"0": "Un chat."}}), "post", path)
         check_answer(client.post(sentence.format(id=id, number=0), json={"confirmed": True}), "post", sentence)
         check_answer(client.delete(sentence.format(id=id, number=1)), "delete", sentence)
         for path in ("/v1/documents/{id}/undo", "/v1/documents/{id}/resume"):

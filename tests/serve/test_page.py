@@ -362,6 +362,50 @@ def test_a_narrow_page_needs_no_sideways_scrolling(service, open_page):
         assert page.evaluate(f"{box}.scrollWidth <= {box}.clientWidth")
 
 
+@pytest.mark.full
+def test_a_short_text_is_translated_while_it_is_typed(service, open_page):
+    page = open_page(service.url, while_typing="on")
+    page.keyboard.type("The cat")
+    page.keyboard.type(" sleeps.")
+    expect(page, "#live output", "fr The cat sleeps.")
+    assert service.typed[-1] == "The cat sleeps." and len(service.typed) < 3  # not each key
+    assert page.get_attribute("#live output", "lang") == "fr"
+    service.held.add("Slow")
+    page.fill("#text", "Slow")
+    while service.typed[-1] != "Slow":
+        page.wait_for_timeout(20)
+    assert page.locator("#live.waiting").count() == 1
+    page.fill("#text", "Fast")
+    expect(page, "#live output", "fr Fast")
+    service.held.clear()  # the older request was given up
+    page.wait_for_timeout(300)
+    assert page.inner_text("#live output") == "fr Fast"
+    page.fill("#text", "Slow" * 300)
+    expect(page, "#live", "For longer texts, press Translate.")
+    assert page.inner_text("#live output") == ""
+    page.fill("#text", "Short")
+    assert page.inner_text("#live p") == ""
+    expect(page, "#live output", "fr Short")
+    page.fill("#text", " ")
+    page.locator("#live").wait_for(state="hidden")
+    count = len(service.typed)
+    page.uncheck("#while-typing")
+    page.reload()
+    page.fill("#text", "Quiet.")
+    page.wait_for_timeout(1_000)
+    assert page.locator("#live").is_hidden() and len(service.typed) == count
+
+
+@pytest.mark.full
+def test_a_text_that_is_typed_and_sent_is_a_document_only(service, open_page):
+    page = open_page(service.url, while_typing="on")
+    service.held.add(TEXT)
+    translate(page)
+    page.click(".top .new")
+    page.wait_for_timeout(800)
+    assert page.input_value("#text") == "" and page.locator("#live").is_hidden() and len(service.typed) < 2
+
+
 @pytest.mark.browser(quick=True)  # it reads the file
 def test_the_page_knows_the_formats_and_loads_no_script_or_style_of_its_text():
     html = (files("docmt.serve") / "page" / "index.html").read_text(encoding="utf-8")

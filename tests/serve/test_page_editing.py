@@ -209,6 +209,7 @@ def test_my_documents_are_listed_opened_and_deleted(service, open_page):
         translate(page, text)
         page.click(".top .new")
         see(page, "#start")
+    until(page, "document.querySelectorAll('#my-documents li').length === 2")
     see(page, "#my-documents li", "2 sentences")
     names = page.locator("#my-documents a")
     assert sorted(names.all_inner_texts()) == ["One cat It sleeps.txt", "Two dogs They sleep.txt"]
@@ -363,3 +364,132 @@ def test_a_text_in_another_language_is_translated_only_if_it_is_meant(service, o
     page.once("dialog", lambda dialog: dialog.accept())
     page.click("#start button.main")
     see(page, DONE)
+
+
+def search(page, text, replacement=None):
+    if page.locator("#search").is_hidden():
+        page.keyboard.press("/")
+    page.fill("#search [type=search]", text)
+    if replacement is not None:
+        page.fill("#search .replace input", replacement)
+
+
+def matches(page):
+    """The marked texts, and the one that is the current match."""
+    texts = "name => [...CSS.highlights.get(name)].map(range => `${range}`)"
+    return [page.evaluate(texts, name) for name in ("match", "current-match")]
+
+
+@pytest.mark.full
+def test_matches_are_found_one_after_the_other(service, open_page):
+    page = open_page(service.url)
+    translate(page, "A cat's CAT. Two cat?\nA cat (7\u00a0%). No dog.")
+    page.focus(sentence(0))
+    search(page, "cat")
+    assert matches(page) == [["cat", "CAT", "cat", "cat"], ["cat"]]
+    see(page, "#search [role=status]", "1 of 4")
+    page.keyboard.press("Enter")
+    assert matches(page)[1] == ["CAT"]
+    for _ in range(2):
+        page.keyboard.press("Shift+Enter")
+    see(page, "#search [role=status]", "4 of 4")
+    assert lit_number(page) == 2
+    page.click("#search [data-do=next]")
+    see(page, "#search [role=status]", "1 of 4")
+    page.check("#search [type=checkbox]")
+    assert matches(page)[0] == ["cat"] * 3
+    for text, found in (("CAT", 1), ("7 %)", 1), ("cat’s", 1), ("(7", 1), ("x*", 0), ("[", 0)):
+        search(page, text)
+        assert len(matches(page)[0]) == found, text
+    page.click("#search [data-do=next]")
+    page.click("#search [data-do=replaceAll]")  # there is nothing
+    search(page, "two CAT")
+    page.uncheck("#search [type=checkbox]")
+    page.click(sentence(1))  # its words are aligned, and the match goes over two of them
+    see(page, ".word")
+    until(page, "[...CSS.highlights.get('match')].join() === 'Two cat'")
+    page.select_option("#search select", "source")
+    search(page, "dog")
+    assert matches(page)[0] == ["dog"] and page.locator("#search .replace").is_hidden()
+    page.keyboard.press("Escape")
+    assert page.locator("#search").is_hidden() and matches(page)[0] == []
+
+
+def lit_number(page):
+    return int(page.get_attribute(".target .lit", "data-number"))
+
+
+@pytest.mark.full
+def test_matches_are_replaced_one_by_one_and_all_at_once(service, open_page):
+    page = open_page(service.url)
+    translate(page, "Cat, cat, cat. One cat. Two dogs.")
+    before = targets(page)
+    search(page, "cat", "$& chat cat")
+    page.click("#search [data-do=replace]")
+    replaced = before[0].replace("Cat", "$& chat cat")
+    wait_for_targets(page, [replaced, *before[1:]])
+    see(page, "#search [role=status]", "2 of 6")  # the first is in what was written
+    assert page.locator(".edited").count() == 1
+    page.check("#search [type=checkbox]")
+    search(page, "cat", "chat")
+    page.click("#search [data-do=replaceAll]")
+    wait_for_targets(page, [text.replace("cat", "chat") for text in (replaced, *before[1:])])
+    see(page, "#announcement", "4 matches replaced.")
+    page.click("#undo")
+    wait_for_targets(page, [replaced, *before[1:]])
+    page.click("#undo")
+    wait_for_targets(page, before)
+    search(page, before[2], "")
+    page.click("#search [data-do=replaceAll]")
+    see(page, "#notice", "A translation cannot be empty.")
+
+
+@pytest.mark.full
+def test_only_the_sentences_that_are_shown_are_searched(service, open_page):
+    page = open_page(service.url)
+    translate(page)
+    edit(page, 1, "Deux cat.")
+    search(page, "cat", "chat")
+    assert matches(page)[0] == ["cat"] * 2
+    page.select_option("#filter", "edited")
+    until(page, "CSS.highlights.get('match').size === 1")
+    page.click("#search [data-do=replaceAll]")
+    see(page, sentence(1), "Deux chat.")
+    assert targets(page)[0] == "«One cat.» ()"
+
+
+@pytest.mark.full
+def test_an_edit_is_kept_for_all_equal_sentences(service, open_page):
+    page = open_page(service.url)
+    translate(page, "The House rises. One cat. The House rises.\nThe House rises.")
+    before = targets(page)
+    page.click(sentence(1))
+    page.click("#panel [data-do=edit]")
+    assert page.locator("#panel [value=equal]").is_hidden()
+    page.click(sentence(2))
+    page.click("#panel [data-do=edit]")
+    page.fill("#panel textarea", "La séance\u00a0est levée.")
+    see(page, "#panel [value=equal]", "Keep for all 3 equal sentences").click()
+    same = "La séance\u00a0est levée."
+    wait_for_targets(page, [same, before[1], same, same])
+    page.click("#undo")
+    wait_for_targets(page, before)
+
+
+@pytest.mark.full
+def test_the_size_of_a_document_is_shown_and_a_long_one_is_asked_for(service, open_page):
+    page = open_page(service.url)
+    translate(page, "One cat. Two cats!")
+    see(page, ".heads", "English · 2 sentences · 4 words · 18 characters")
+    questions = []
+    page.once("dialog", lambda dialog: questions.append(dialog.message) or dialog.dismiss())
+    page.click(".top .new")
+    service.engine.hold = 0
+    text = "It is good. " * 1001
+    page.set_input_files("#file", {"name": "a.md", "mimeType": "", "buffer": text.encode()})
+    page.click("#start button.main")
+    until(page, "!document.querySelector('#start button.main').disabled")
+    size = "1,001 sentences · 3,003 words · 12,011 characters"
+    assert questions == [f"a.md has {size}. Translate all of it?"]
+    assert page.is_visible("#chosen")
+    assert len(page.evaluate("JSON.parse(localStorage['docmt-documents'])")) == 1

@@ -58,6 +58,8 @@ class RowConfig:
     """write translations as source and documents as target"""
     has_full_ids: bool = False
     """name rows without an id by the path of their file, as two files have one name"""
+    protect: tuple[str, ...] = ()
+    """see `Document.from_text`"""
 
 
 class ShardRows(ShardKind):
@@ -158,7 +160,8 @@ class ShardRows(ShardKind):
             if isinstance(value, list):
                 document = Document.from_sentences([text.strip() for text in value], id=id)
             else:
-                document = Document.from_text(str(value), language=self.config.language, id=id)
+                config = self.config
+                document = Document.from_text(str(value), language=config.language, id=id, protect=config.protect)
         except Exception as reason:  # of the rules of segmentation, for some strange text
             return ShardItem(row.location, [], row.values, describe_error(reason))
         return ShardItem(row.location, [document], row.values)

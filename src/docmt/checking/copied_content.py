@@ -24,8 +24,8 @@ def check_content(document: ParallelDocument, config: CheckConfig, languages: tu
         if not source or not target:
             continue
         # What is protected in the source is so in the translation, whose language may have another script.
-        addresses, others = _find_pieces(source, languages[0])
-        new_addresses, new_others = _find_pieces(target, languages[0])
+        addresses, others = _find_pieces(source, languages[0], config.protect)
+        new_addresses, new_others = _find_pieces(target, languages[0], config.protect)
         blanked = _blank_out(source, addresses + others), _blank_out(target, new_addresses + new_others)
         unmatched: dict[str, Unmatched] = {
             "url": _compare(addresses, new_addresses, source, target),
@@ -42,10 +42,10 @@ def check_content(document: ParallelDocument, config: CheckConfig, languages: tu
             yield Finding("bracket", f"{quote([target[position]])} is {problem}", (sentence,))
 
 
-def _find_pieces(text: str, language: str) -> tuple[list[TextPiece], list[TextPiece]]:
+def _find_pieces(text: str, language: str, protect: Sequence[str]) -> tuple[list[TextPiece], list[TextPiece]]:
     """Return the addresses of a text, and what else is protected in it, tags included."""
     pieces: tuple[list[TextPiece], list[TextPiece]] = [], []
-    for span, kind, _ in find_protected(text, language):
+    for span, kind, _ in find_protected(text, language, extra=protect):
         is_layout = kind == "sign" and text[slice(*span)].isascii()  # lines and leaders
         if kind not in ("path", "date") and not is_layout:
             pieces[kind != "address"].append(TextPiece(" ".join(text[slice(*span)].split()), span))

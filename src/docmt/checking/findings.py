@@ -69,6 +69,8 @@ class CheckConfig:
     """shortest source sentence, in words, to check for consistent translation"""
     batch_sentences: int = ranged(25_000, 100, MANY)
     """sentences checked together; more take more memory, but give better word alignments"""
+    protect: tuple[str, ...] = ()
+    """regular expressions of placeholders, beside those that docmt knows"""
 
     def __post_init__(self) -> None:
         check_fields(self, "check.")

@@ -16,7 +16,7 @@ from docmt.documents.corpus_files import read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.input_formats import FileFormat, check_name, find_format, find_format_of_name, is_jsonl
 from docmt.formats.unit_documents import UnitDocuments
-from docmt.formats.units import UnitFile, read_units
+from docmt.formats.units import ReadConfig, UnitFile, read_units
 
 Layout = Literal["auto", "lines", "text"]
 Segment = tuple[str, Sequence[str]]
@@ -51,15 +51,14 @@ def read_translation(
     if target is None and not is_jsonl(source):
         raise DocmtError(f"{source} has only one side. Name the file with its translation too.")
     config = config or CheckConfig()
-    languages = config.source_language or "en", config.target_language or "en"
     if layout == "text":
         if target is None or is_jsonl(source):
             raise DocmtError(f"{source} is JSONL, not running text. Leave --layout out.")
-        return _pair_running_text(source, target, languages)
+        return _pair_running_text(source, target, config)
     if target is not None:
         formats = [find_format_of_name(path) or find_format(STANDARD, read_bytes(path)) for path in (source, target)]
         if any(each and each.is_checked for each in formats):
-            return _pair_units((source, target), formats, layout, languages)
+            return _pair_units((source, target), formats, layout, config)
     check_name(source)
     named_documents = list(read_documents(source, "source"))
     source_documents = [sentences for _, sentences in named_documents]
@@ -108,12 +107,17 @@ def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[
     ]
 
 
-def _pair_running_text(source: Path, target: Path, languages: tuple[str, str]) -> PairedDocuments:
+def _find_languages(config: CheckConfig) -> tuple[str, str]:
+    return config.source_language or "en", config.target_language or "en"
+
+
+def _pair_running_text(source: Path, target: Path, config: CheckConfig) -> PairedDocuments:
     """Pair the sentences of two files of running text, line by line.
 
     Lines without text may be more or fewer in one file. Raises DocmtError if lines cannot be paired.
     """
-    sides = [_read_lines(path, language) for path, language in zip((source, target), languages, strict=True)]
+    paths = zip((source, target), _find_languages(config), strict=True)
+    sides = [_read_lines(path, language, config.protect) for path, language in paths]
     first, second = ([segment for _, segment in side if segment[1]] for side in sides)
     if len(sides[0]) != len(sides[1]):
         if len(first) != len(second):
@@ -133,9 +137,9 @@ def _pair_running_text(source: Path, target: Path, languages: tuple[str, str]) -
     return PairedDocuments([ParallelDocument(source.name, texts[0], texts[1], 1, numbers)], [])
 
 
-def _read_lines(path: Path, language: str) -> list[tuple[int, Segment]]:
+def _read_lines(path: Path, language: str, protect: Sequence[str]) -> list[tuple[int, Segment]]:
     """Return the lines of running text with their numbers."""
-    [document] = read_input(path, layout="text", language=language).documents
+    [document] = read_input(path, layout="text", language=language, protect=protect).documents
     sentences: dict[int, list[str]] = {}
     number = 1
     for gap, sentence in zip(document.gaps, document.sentences, strict=False):
@@ -159,7 +163,7 @@ def _pair_sentences(source: Segment, target: Segment) -> list[tuple[str, str]]:
 
 
 def _pair_units(
-    paths: tuple[Path, Path], formats: Sequence[FileFormat | None], layout: Layout, languages: tuple[str, str]
+    paths: tuple[Path, Path], formats: Sequence[FileFormat | None], layout: Layout, config: CheckConfig
 ) -> PairedDocuments:
     """Pair the sentences of two files of one format, unit by unit.
 
@@ -175,8 +179,9 @@ def _pair_units(
     if layout == "lines":
         raise DocmtError(f"{next(names)}, not sentences by line. Leave --layout out.")
     named = zip(formats, paths, strict=True)
-    files = [read_units(format, read_bytes(path), str(path)) for format, path in named if format]
-    sides = [_read_chapters(file, language) for file, language in zip(files, languages, strict=True)]
+    protect = ReadConfig(protect=config.protect)
+    files = [read_units(format, read_bytes(path), str(path), protect) for format, path in named if format]
+    sides = [_read_chapters(*side, config.protect) for side in zip(files, _find_languages(config), strict=True)]
     if len(sides[0]) != len(sides[1]):
         raise _refuse_counts(paths, [len(side) for side in sides], "chapters")
     documents, findings = [], []
@@ -196,10 +201,10 @@ def _pair_units(
     return PairedDocuments(documents, findings)
 
 
-def _read_chapters(file: UnitFile, language: str) -> list[list[Segment]]:
+def _read_chapters(file: UnitFile, language: str, protect: Sequence[str]) -> list[list[Segment]]:
     """Return the units of each chapter."""
     sentences: list[list[str]] = [[] for _ in file.units]
-    cut = UnitDocuments(file, language)
+    cut = UnitDocuments(file, language, protect=protect)
     for document, spans in zip(cut.documents, cut.sentences, strict=True):
         for sentence, span in zip(document.sentences, spans, strict=True):
             sentences[span.unit].append(sentence)

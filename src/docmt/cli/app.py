@@ -51,14 +51,15 @@ GROUPS = {
     "files": {
         "extract": "Write the text of a file, and a translation, to bilingual XLIFF",
         "merge": "Put an edited translation from XLIFF back into its file",
+        "terms": "Check glossaries, or convert them to TSV or TBX",
     },
 }
 """The summary of each command, by group."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
-# Modules with several commands, whose functions have the names of the commands.
+# Modules whose functions have the names of the commands.
 _MODULES = dict.fromkeys(("extract", "merge"), "docmt.cli.commands.xliff")
 _MODULES |= dict.fromkeys(("pull", "models", "convert", "export"), "docmt.cli.commands.models")
-_MODULES |= {"completion": "docmt.cli.app"}
+_MODULES |= {"completion": "docmt.cli.app", "terms": "docmt.cli.commands.glossaries"}
 _TRAINING_COMMANDS = {"train", "reproduce"}
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3

@@ -1,15 +1,25 @@
-"""Options that name models."""
+"""Options of several commands: models, what they read, and terms."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.search_config import FOR_TRANSLATE, ContextConfig, SearchConfig
+from docmt.core.settings import MANY, option
+from docmt.decoding.search_config import BATCH_TOKENS, FOR_TRANSLATE, ContextConfig, SearchConfig
+from docmt.terms.matching import TermMode
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translator
+
+_log = logging.getLogger(__name__)
+_MAX_SKIPPED = 5
+"""Rows of glossaries that are named."""
 
 Config = TypeVar("Config")
 SEARCH_DETAILS = (*FOR_TRANSLATE, "length_penalty", "min_length", "temperature", "implementation", "sequential")
@@ -93,3 +103,89 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
             read_shapes(find_model(path) / WEIGHTS_FILE)
         _, languages[model] = read_tokenizer_and_languages(paths)
     return languages
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Where and how a model runs."""
+
+    device: str = "auto"
+    """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
+    batch_tokens: int = option(BATCH_TOKENS, range=(1, MANY))
+    """source tokens of a batch, padding included"""
+    precision: Literal["float32", "bfloat16", "int8"] = "float32"
+    """number format of matrix products; lower is faster where the processor has it, and less exact"""
+    context: ContextConfig = ContextConfig()
+    """context that a model reads"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtectOptions:
+    """What a model does not read."""
+
+    protect: str = option("", metavar="FILE")
+    """text that stays as addresses do: regular expressions, one a line; none: the model reads all"""
+
+    def read_patterns(self) -> list[str] | None:
+        """Return the patterns of the file, or None for none. Raises DocmtError if it cannot be read."""
+        from docmt.documents.protected_text import read_patterns
+
+        return read_patterns(self.protect)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of the file."""
+        return tuple(self.read_patterns() or ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TermOptions:
+    """Glossaries."""
+
+    terms: list[str] = option([], metavar="FILE")
+    """glossaries: TSV, CSV, TBX, TMX or JSON files with what words must be in the translation"""
+    terms_mode: TermMode = "prefer"
+    """prefer: a term that would spoil its sentence is refused; require: it is met wherever that is possible"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(ModelOptions, ProtectOptions):
+    """How a model runs and searches."""
+
+    search: SearchConfig = option(SearchConfig(), skip=FOR_TRANSLATE)
+    """beam search"""
+
+
+def load_translator(options: Any, model: str | None = None) -> Translator:
+    """Return the translator that the options name, or another `model`; with commas between them several as one.
+
+    Raises DocmtError for a glossary before the model is loaded.
+    """
+    from docmt.core.progress import is_terminal
+    from docmt.decoding import Translator
+    from docmt.terms import Glossary
+
+    names = ("search", "context", "batch_tokens", "device", "precision")
+    settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    if hasattr(options, "protect"):
+        settings["protect"] = options.read_patterns()
+    name, paths = options.model if model is None else model, getattr(options, "terms", [])
+    glossary = Glossary.read(*paths, languages=read_languages(name)) if paths else None
+    translator = Translator(name, **settings)
+    if glossary is not None:
+        for row in glossary.skipped[:_MAX_SKIPPED]:
+            _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
+        if (more := len(glossary.skipped) - _MAX_SKIPPED) > 0:
+            _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
+        translator = translator.with_terms(glossary, options.terms_mode)
+    if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
+        _log.info(f"computing on {translator.device} in {translator.precision}")
+    return translator
+
+
+def describe_protection(translator: Translator) -> dict[str, Any]:
+    """Return what a translator does with protected text and terms, by the names of options; empty values: nothing."""
+    protect = list(translator.protection.patterns) if translator.protection else "none"
+    terms = translator.terms
+    checksum, mode = (terms.glossary.checksum(), terms.mode) if terms else ("", "")
+    return {"--protect": protect, "--terms": checksum, "--terms-mode": mode}

@@ -44,10 +44,9 @@ from docmt.core.settings import (
     value_hint,
 )
 from docmt.core.settings import option as setting
-from docmt.decoding.search_config import BATCH_TOKENS, FOR_TRANSLATE, ContextConfig, SearchConfig
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translator
+    pass
 
 _log = logging.getLogger(__name__)
 
@@ -245,9 +244,8 @@ class Parser(Generic[Options]):
 
     def find(self, flag: str) -> Option:
         """Return the option that a flag names. Raises DocmtError for an unknown one, with a hint if one is near."""
-        if not flag.startswith("--"):
-            option = next((option for option in self.options if flag in option.flags), None)
-        else:
+        option = next((option for option in self.options if flag in option.flags), None)
+        if option is None and flag.startswith("--"):
             option = self.names.get(flag[2:].replace("-", "_"))
         if option is None:
             raise DocmtError(self._explain_unknown(flag, format_flag))
@@ -530,55 +528,6 @@ def _describe(option: Option) -> str:
 def is_recipe(argument: str) -> bool:
     """Return whether the first argument of a command is a recipe."""
     return argument.endswith((".yaml", ".yml")) and not argument.startswith("-")
-
-
-# Options of several commands
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """Where and how a model runs."""
-
-    device: str = "auto"
-    """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
-    batch_tokens: int = setting(BATCH_TOKENS, range=(1, MANY))
-    """source tokens of a batch, padding included"""
-    precision: Literal["float32", "bfloat16", "int8"] = "float32"
-    """number format of matrix products; lower is faster where the processor has it, and less exact"""
-    context: ContextConfig = ContextConfig()
-    """context that a model reads"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProtectOptions:
-    """What a model does not read."""
-
-    protect: str = setting("", metavar="FILE")
-    """text that stays as addresses do: regular expressions, one a line; none: the model reads all"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchOptions(ModelOptions, ProtectOptions):
-    """How a model runs and searches."""
-
-    search: SearchConfig = setting(SearchConfig(), skip=FOR_TRANSLATE)
-    """beam search"""
-
-
-def load_translator(options: Any, model: str | None = None) -> Translator:
-    """Return the translator that the options name, or another `model`; with commas between them several as one."""
-    from docmt.core.progress import is_terminal
-    from docmt.decoding import Translator
-    from docmt.documents.protected_text import read_patterns
-
-    names = ("search", "context", "batch_tokens", "device", "precision")
-    settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
-    if hasattr(options, "protect"):
-        settings["protect"] = read_patterns(options.protect)
-    translator = Translator(options.model if model is None else model, **settings)
-    if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
-        _log.info(f"computing on {translator.device} in {translator.precision}")
-    return translator
 
 
 def changed(options: Any, *names: str) -> list[str]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -34,6 +35,10 @@ WARNINGS = {
     "missing_text": "sentences of which a part seems not to be translated",
     "long_source": "source sentences longer than an instance, each processed without context in most systems",
 }
+
+TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
+UNMET = ("refused", "lost")
+"""States of terms that a translation lacks."""
 
 
 def check_alignments(alignments: bool, formats: Iterable[str]) -> None:
@@ -74,6 +79,8 @@ class Report:
     locations: dict[str, list[str]] = field(default_factory=lambda: {warning: [] for warning in WARNINGS})
     failures: list[str] = field(default_factory=list)
     """messages, each naming its file"""
+    terms: list[list[Any]] = field(default_factory=list)
+    """what became of terms, in the order of `TERM_COLUMNS`"""
 
     def add_warnings(self, document: str, translation: Translation, first: int = 0) -> None:
         """Add the warnings of a translation.
@@ -85,6 +92,10 @@ class Report:
         for number, warnings in enumerate(translation.warnings(), first + 1):
             for warning in set(warnings) - {"sentence_count"}:
                 self.locations[warning].append(f"{document}, sentence {number}")
+        for number, sentence in enumerate(translation.sentences, first + 1):
+            for use in sentence.terms:
+                wanted = "|".join(use.wanted)
+                self.terms.append([document, number, use.term, wanted, use.found, use.status, round(use.loss, 2)])
 
     def counts(self) -> dict[str, int]:
         """Return the number of locations of each warning."""
@@ -111,6 +122,20 @@ class Report:
         for warning, locations in other.locations.items():
             self.locations[warning].extend(locations)
         self.failures.extend(other.failures)
+        self.terms.extend(other.terms)
+
+    def log_terms(self, path: str) -> None:
+        """Log what became of terms, and write each of them to a path as tab-separated values."""
+        counts = Counter(row[TERM_COLUMNS.index("status")] for row in self.terms)
+        met = sum(count for status, count in counts.items() if status not in UNMET)
+        parts = [
+            f"{len(self.terms):,} asked, {met:,} met",
+            *(f"{counts[each]:,} {each}" for each in UNMET if counts[each]),
+        ]
+        _log.info(f"terms: {', '.join(parts)} ({path or '--terms-report FILE lists them'})")
+        if path:
+            rows = ["\t".join(" ".join(str(value).split()) for value in row) for row in [TERM_COLUMNS, *self.terms]]
+            write_text(path, "\n".join(rows) + "\n")
 
     def log(self, total: int, done: int, noun: str, participle: str) -> int:
         """Log all warnings and failures, then how many of the `total` are not done. Return the exit status.
@@ -299,7 +324,7 @@ class TranslationWriter:
         self._output.acquire()
         for note in self._output.notes:
             self._state = _WriterState(**note["state"])
-            self._report.merge(Report(note["locations"], note["failures"]))
+            self._report.merge(Report(note["locations"], note["failures"], note["terms"]))
         done = {number: ResumePoint(len(self.file.documents[number])) for number in range(self._state.documents)}
         if self._state.sentences:
             done[self._state.documents] = ResumePoint(self._state.sentences, self._state.history)
@@ -332,7 +357,7 @@ class TranslationWriter:
         self._pending += [self._check_part(part) for part in parts]
         if self._output.notes or any(part.translation is not None for part in self._pending):
             text, report = "".join(map(self._format_part, self._pending)), self._pending_report
-            note = {"state": asdict(self._state), "locations": report.locations, "failures": report.failures}
+            note = {"state": asdict(self._state), **vars(report)}
             self._output.add(text, note)
             self._report.merge(report)
             self._pending, self._pending_report = [], Report()

@@ -61,10 +61,16 @@ def read_text(path: Path | str) -> str:
         return decode_utf8(file.read(), name)
 
 
-def read_bytes(path: Path | str) -> bytes:
-    """Return the bytes of a file, decompressed. "-" is standard input. Raises DocmtError if it cannot be read."""
-    with _open_bytes(path) as (file, _):
-        return file.read()
+def read_bytes(path: Path | str, most: int = -1) -> bytes:
+    """Return the bytes of a file, decompressed. "-" is standard input.
+
+    most: bytes that it may have, if there is a limit. Raises DocmtError if it cannot be read, and for a larger one.
+    """
+    with _open_bytes(path) as (file, name):
+        data = file.read() if most < 0 else file.read(most + 1)
+    if 0 <= most < len(data):
+        raise DocmtError(f"{name} is larger than {most / 2**20:.0f} MiB: split it")
+    return data
 
 
 @contextmanager

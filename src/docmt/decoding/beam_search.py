@@ -66,7 +66,7 @@ class BeamSearch:
         self.finished: list[list[Hypothesis]] = [[] for _ in rows]
         labels = 1 + self.boundaries.tokens.predicts_boundary  # labels of a sentence besides its words
         self.prefix_tokens = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]
-        self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
+        self.limits = [row.limits(config) for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
         self.row_numbers = torch.tensor([row.number for row in rows], device=device)  # [D] see `SearchRow`
         # [D, S] index in the packed source of each sentence of a search row

@@ -61,6 +61,8 @@ class FileConfig:
     """path of a bilingual file, or empty"""
     tags: TagRules = ALL_TAGS
     """see `ReadConfig`"""
+    protect: tuple[str, ...] = ()
+    """see `Protection`"""
 
 
 def check_bilingual(path: str) -> None:
@@ -82,8 +84,8 @@ class FileTranslation:
         source, target = (format_language_tag(code) if code else "" for code in codes)
         self.format, self._path, self._config, self._languages = format, path, config, (source, target)
         self._data = data
-        file = read_units(format, data, path, ReadConfig(config.fields, source, target, config.tags))
-        self.units = UnitDocuments(file, config.segmentation, path)
+        file = read_units(format, data, path, ReadConfig(config.fields, source, target, config.tags, config.protect))
+        self.units = UnitDocuments(file, config.segmentation, path, config.protect)
         self.misplaced: list[str] = []
         """codes that had no place in the last rendering"""
         self._failed: list[str] = []  # sentences without a translation in the last rendering
@@ -254,7 +256,8 @@ class SourceFile:
             raise DocmtError(f"{path}: fields and bilingual are for files with markup, not for plain text and JSONL")
         if has_jsonl_name(path):
             raise DocmtError(f"{path} is JSONL: translate its documents with `docmt translate`, or `translate_all`")
-        input = read_input(path, language=config.segmentation, text=decode_utf8(content, path))
+        text = decode_utf8(content, path)
+        input = read_input(path, language=config.segmentation, text=text, protect=config.protect)
         return cls(path, content, input.documents)
 
     def check_output(self, path: str) -> None:

@@ -10,15 +10,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Protocol
+from typing import Any, Protocol
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.search_config import SearchConfig
-from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
+from docmt.decoding.translation_results import PartialTranslation, PreparedDocument, TranslatedSentence, Translation
 from docmt.documents.document import Document
 from docmt.documents.protected_text import Protection, find_protected
 from docmt.documents.segmentation import base_language, unwrap_lines
 from docmt.documents.words import MARKS, UNSPACED, Span, WordLink, has_words
-from docmt.text import Side
+from docmt.terms.matching import TermMatcher
+from docmt.text import Side, Tokenizer
 
 _CONJUNCTIONS = (
     "and|or|but|because|while|which|who|that|when|where|whether|if|although|since|so|then|et|ou|mais|donc|parce|que|"
@@ -137,6 +139,9 @@ class PieceTranslator(Protocol):
     search: SearchConfig
     languages: tuple[str, str]
     protection: Protection | None
+    patterns: tuple[str, ...]
+    tokenizer: Tokenizer
+    terms: TermMatcher | None
 
     def encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]: ...
     def prepare(self, document: Document) -> PreparedDocument: ...
@@ -144,8 +149,7 @@ class PieceTranslator(Protocol):
 
 def cut_by_tokens(translator: PieceTranslator, sentence: str, limit: int) -> list[Span]:
     """Return the spans of pieces of at most so many tokens."""
-    patterns = translator.protection.patterns if translator.protection else ()
-    return cut_sentence(sentence, lambda text: len(translator.encode([text], "source")[0]), limit, patterns)
+    return cut_sentence(sentence, lambda text: len(translator.encode([text], "source")[0]), limit, translator.patterns)
 
 
 def cut_long_sentences(translator: PieceTranslator, prepared: PreparedDocument) -> PreparedDocument:
@@ -238,7 +242,37 @@ def _join_rows(source: str, rows: Rows, language: str) -> TranslatedSentence:
         rank_score=fmean(each.rank_score for each in rows),
         tokens=sum(each.tokens for each in rows),
         pieces=tuple(zip(sources, targets, strict=True)),
+        terms=tuple(
+            replace(use, span=(start + use.span[0], start + use.span[1]))
+            for each, (start, _) in zip(rows, sources, strict=True)
+            for use in each.terms
+        ),
     )
+
+
+def align_selected(align: Align, translations: Sequence[Any], sentences: Sequence[Collection[int]] | None) -> list[Any]:
+    """Return translations, or parts, with the links of these sentences; see `Translator.align`."""
+    whole: list[Any] = [each.translation if isinstance(each, PartialTranslation) else each for each in translations]
+    wanted = [range(len(each or ())) for each in whole] if sentences is None else list(map(set, sentences))
+    if len(wanted) != len(whole):
+        raise DocmtError(
+            f"there are {len(whole)} translations but {len(wanted)} lists of sentences. Give one for each."
+        )
+    selected = [index for index, each in enumerate(whole) if each and wanted[index]]
+    for index in selected:
+        if not 0 <= min(wanted[index]) <= max(wanted[index]) < len(whole[index]):
+            raise DocmtError(
+                f"translation {index + 1} has {len(whole[index])} sentences, numbered from 0, but sentences has "
+                f"{sorted(wanted[index])}. Name existing ones."
+            )
+    links = align_pieces(align, [(whole[index], wanted[index]) for index in selected])
+    aligned = {index: whole[index].with_links(each) for index, each in zip(selected, links, strict=True)}
+    return [
+        replace(each, translation=aligned[index])
+        if index in aligned and isinstance(each, PartialTranslation)
+        else aligned.get(index, each)
+        for index, each in enumerate(translations)
+    ]
 
 
 def align_pieces(align: Align, wanted: Sequence[tuple[Translation, Collection[int]]]) -> list[Links]:

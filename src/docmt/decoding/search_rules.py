@@ -10,7 +10,7 @@ are forced. In an open search (the plain document system) any word or boundary t
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -120,11 +120,20 @@ class SearchRow:
     """forced translations of its first sentences"""
     number: int = 0
     """which samples depend on, see `number_samples`"""
+    opening: Sequence[int] = ()
+    """word ids that the translation of the last sentence begins with, -1: any word; all count as chosen"""
+    stops: bool = False
+    """the translation of the last sentence ends after its opening"""
+
+    def limits(self, config: SearchConfig) -> list[int]:
+        """Return the most words of the translation of each sentence."""
+        limits = list(map(config.sentence_limit, self.lengths))
+        return [*limits[:-1], len(self.opening)] if self.stops else limits
 
     def after_prefix(self) -> SearchRow:
         """Return the row without its prefix and the sentences that this translates."""
         count = len(self.prefix)
-        return SearchRow(self.sentences[count:], self.lengths[count:], (), self.number)
+        return replace(self, sentences=self.sentences[count:], lengths=self.lengths[count:], prefix=())
 
 
 @dataclass
@@ -170,9 +179,12 @@ class FramedRules:
     ):
         self.config, self.boundaries = config, boundaries
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D]
-        limits = [torch.tensor([config.sentence_limit(length) for length in row.lengths]) for row in rows]
+        limits = [torch.tensor(row.limits(config)) for row in rows]
         self.limits = pad_sequence(limits, batch_first=True).to(device)  # [D, S]
         self.prefixes = build_prefixes(rows, boundaries, device)  # [D, P], -1: not forced
+        openings = [torch.tensor(row.opening, dtype=torch.int64) for row in rows]
+        self.openings = pad_sequence(openings, batch_first=True, padding_value=-1).to(device)  # [D, O]
+        self.opening_lengths = torch.tensor(list(map(len, openings)), device=device)  # [D]
         specials = boundaries.specials
         never = [specials.bos, specials.pad, specials.eos, specials.eod]  # except the token that closes the sentence
         if config.implementation != "gtransformer":
@@ -204,6 +216,7 @@ class FramedRules:
         """Keep these search rows only."""
         self.counts, self.limits = self.counts[rows], self.limits[rows]
         self.prefixes, self._looked_up = self.prefixes[rows], None
+        self.openings, self.opening_lengths = self.openings[rows], self.opening_lengths[rows]
 
     def find_forced(self, state: BeamState, rows: Tensor, step: int) -> Tensor:
         """Return the token [R] that must come next, or -1 where there is a choice.
@@ -229,6 +242,17 @@ class FramedRules:
         closing_logits = logits.gather(1, closing)
         closing_logits.masked_fill_((self._count_words(state) < self.config.min_length)[:, None], -torch.inf)
         logits.index_fill_(1, self.never, -torch.inf).scatter_(1, closing, closing_logits)
+        if self.openings.shape[1]:
+            self._open(logits, state, rows)
+
+    def _open(self, logits: Tensor, state: BeamState, rows: Tensor) -> None:
+        """Let only the next token of the opening follow, in place."""
+        words, is_last = self._count_words(state), self._look_up(state, rows)[1]
+        inside = is_last & (words >= 0) & (words < self.opening_lengths[rows])
+        logits[inside.nonzero().flatten(), self._closing_token(is_last)[inside]] = -torch.inf
+        tokens = self.openings[rows, words.clamp(0, self.openings.shape[1] - 1)]
+        hypotheses = (inside & (tokens >= 0)).nonzero().flatten()
+        force_tokens(logits, hypotheses, tokens[hypotheses])
 
     def _look_up(self, state: BeamState, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the length limit of the current sentence [R], and whether it is the last of its search row [R]."""

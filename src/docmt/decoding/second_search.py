@@ -17,6 +17,7 @@ from docmt.decoding.long_sentences import (
     join_whole,
     make_translation,
 )
+from docmt.decoding.term_search import SearchOpenings, TermSearch
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
 from docmt.documents import Document
 from docmt.documents.numbers import find_number_faults, find_numbers, repair_numbers
@@ -37,11 +38,12 @@ def complete_translations(
     translations: Sequence[Translation],
     translate: Translate,
     align: Align,
+    search_openings: SearchOpenings,
 ) -> list[Translation]:
     """Return the translations of whole sentences from those of what the model read.
 
     What seems to lack text is searched again once, in two pieces or more. The translation that lacks less is kept.
-    So is what lacks numbers, with these protected. Without protection the model is let alone.
+    So is what lacks numbers, with these protected. Without protection the model is let alone. At last come terms.
     """
     rows = {
         (document, number): [sentence]
@@ -69,6 +71,10 @@ def complete_translations(
         counted = {key: sentences for key, sentences in (rows | changed).items() if key not in joined}
         with_numbers, lost = _search_numbers(translator, counted, translate)
         changed, missing = changed | with_numbers, {**missing, **lost}
+    if translator.terms is not None:
+        search = TermSearch(translator, translator.terms, align, search_openings)
+        translations, with_terms = search.run(sources, translations, changed)
+        changed |= with_terms
     by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
     for (document, number), sentences in changed.items():
         by_document[document][0][number] = sentences
@@ -93,8 +99,7 @@ class _NumberFault:
         """Return the protection of its numbers, with the words that have them, like IPv4."""
         numbers = map(re.escape, find_numbers(self.sentence.source) if self.invented else self.lost)
         patterns = [rf"(?:[^\W\d_]+{number}[^\W\d_]*|(?<!\d){number}(?:bn|tn|[mkMK]\b)?)(?!\d)" for number in numbers]
-        known = translator.protection.patterns if translator.protection else ()
-        return Protection(translator.languages, [*patterns, *known])
+        return Protection(translator.languages, [*patterns, *translator.patterns])
 
 
 def _search_numbers(

@@ -8,8 +8,8 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.search_config import SearchConfig
@@ -238,6 +238,28 @@ def _fit_numbers(numbers: Sequence[float], count: int) -> list[float]:
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
 
 
+TermStatus = Literal["met", "other_form", "second_search", "refused", "lost"]
+"""met: as the glossary has it; other_form: in another form; second_search: met by it; refused: it would cost too much;
+lost: no search met it."""
+
+
+@dataclass(frozen=True)
+class TermUse:
+    """A term of a glossary in a sentence, and what became of it."""
+
+    span: Span
+    """its characters in the source sentence"""
+    term: str
+    """source text of the entry"""
+    wanted: tuple[str, ...]
+    """targets that the glossary allows"""
+    found: str
+    """what stands for it in the translation, or nothing"""
+    status: TermStatus
+    loss: float = 0.0
+    """log-probability (nats) that the terms of the sentence cost, or that this one would"""
+
+
 @dataclass(frozen=True)
 class TranslatedSentence:
     """Source sentence and its translation."""
@@ -264,6 +286,8 @@ class TranslatedSentence:
     """log-probability (nats) of each of these tokens; a search has none, only `Translator.score`"""
     pieces: tuple[tuple[Span, Span], ...] = ()
     """of a sentence that was translated in pieces: the characters of each in `source` and `target`"""
+    terms: tuple[TermUse, ...] = ()
+    """terms of the glossary in it, in order"""
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
@@ -281,6 +305,7 @@ class TranslatedSentence:
             "source_span": list(self.source_span),
             "target_span": list(self.target_span),
             **({} if links is None else {"alignment": [[*link.source, *link.target] for link in links if link.mutual]}),
+            **({"terms": list(map(asdict, self.terms))} if self.terms else {}),
         }
 
 

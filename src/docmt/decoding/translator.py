@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import replace
 from itertools import count, islice, repeat
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import torch
 
@@ -26,7 +26,8 @@ from docmt.decoding.alignment import align_documents, default_alignment_layer, l
 from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
-from docmt.decoding.long_sentences import align_pieces, cut_long_sentences
+from docmt.decoding.long_sentences import align_selected, cut_long_sentences
+from docmt.decoding.openings import OPENING_BEAM, Opening, search_openings
 from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
@@ -51,6 +52,8 @@ from docmt.documents.words import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
 from docmt.model.products import Precision, precision_context
+from docmt.terms import Glossary
+from docmt.terms.matching import TermMatcher, TermMode
 from docmt.text.tokenizer import SIDES, Side
 
 __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
@@ -99,9 +102,11 @@ class Translator:
         self._paths = parse_model_paths(model)
         # languages: source and target code, empty where the model has none.
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
-        self.protection = None if protect is None else Protection(self.languages, protect)
+        self.patterns = tuple(protect or ())
+        self.protection = None if protect is None else Protection(self.languages, self.patterns)
         for member in self.models:
             check_context(search, context, member.config)
+        self.terms: TermMatcher | None = None
         drafter = load_common_drafter(self._paths, self._model, self.tokenizer, precision)
         self._drafter = drafter and replace(drafter, batch_tokens=batch_tokens)
         _log.info("%s", self._describe())
@@ -111,8 +116,7 @@ class Translator:
 
     def _describe(self) -> str:
         """Return the models, the device (as chosen by `auto`) and the precision."""
-        names = ",".join(map(str, self._paths))
-        kinds = " + ".join(member.config.system for member in self.models)
+        names, kinds = ",".join(map(str, self._paths)), " + ".join(member.config.system for member in self.models)
         return f"{names} ({kinds}) on {self.device} in {self.precision}"
 
     @property
@@ -129,8 +133,7 @@ class Translator:
 
     def checksums(self) -> list[str]:
         """Return the checksums of all files that determine translations, including those of the drafter."""
-        files = list_model_files(self._paths, with_drafter=self._drafter is not None)
-        return [file_checksum(path) for path in files]
+        return list(map(file_checksum, list_model_files(self._paths, with_drafter=self._drafter is not None)))
 
     @property
     def device(self) -> torch.device:
@@ -155,12 +158,9 @@ class Translator:
         if not isinstance(source, list | tuple):
             return self.translate([source])[0]
         translations = self.translate_all(source)
-        pairs = zip(source, translations, strict=True)
+        pairs = list(zip(source, translations, strict=True))
         log_warnings(translation for text, translation in pairs if isinstance(text, str))
-        return [
-            translation.text() if isinstance(text, str) else translation
-            for text, translation in zip(source, translations, strict=True)
-        ]
+        return [translation.text() if isinstance(text, str) else translation for text, translation in pairs]
 
     def translate_all(
         self, documents: Sequence[Document | str], *, copies: Sequence[int] | None = None
@@ -176,7 +176,18 @@ class Translator:
     def _complete(self, sources: Sequence[PreparedDocument], made: Sequence[Translation]) -> list[Translation]:
         """Return the translations of whole sentences; missing text and numbers are searched again."""
         with hidden_progress():
-            return complete_translations(self, sources, made, self._translate, self._align)
+            return complete_translations(self, sources, made, self._translate, self._align, self._search_openings)
+
+    def _search_openings(
+        self, sources: Sequence[PreparedDocument], targets: Sequence[WordIds], openings: Sequence[Opening]
+    ) -> list[list[Hypothesis]]:
+        """See `search_openings`."""
+        words, stops = [each.words for each in sources], any(each.stops for each in openings)
+        beam = min(self.search.beam + OPENING_BEAM * stops, OPENING_BEAM)
+        search = replace(self.search, beam=beam, n_best=beam if stops else 1)
+        settings = {**self._context_settings, "drafts": self.draft_documents(words), "config": search}
+        with precision_context(self._model, self.precision):
+            return search_openings(self._model, words, targets, openings, self.tokenizer.specials, **settings)
 
     def _translate(self, sources: Sequence[PreparedDocument], copies: Sequence[int] | None = None) -> list[Translation]:
         """Return the translations of what the model reads as sentences, pieces of long ones apart."""
@@ -212,7 +223,8 @@ class Translator:
         """
         from docmt.decoding.file_translation import FileConfig, translate_file  # imported here: text needs no formats
 
-        config = FileConfig(*self.languages, self.languages[0] or DEFAULT_LANGUAGE, tuple(fields), bilingual)
+        language = self.languages[0] or DEFAULT_LANGUAGE
+        config = FileConfig(*self.languages, language, tuple(fields), bilingual, protect=self.patterns)
         return translate_file(str(source), str(target), format, config, self.translate_all, self.align)
 
     @overload
@@ -325,10 +337,7 @@ class Translator:
         )
 
     def prepare(self, document: Preparable) -> PreparedDocument:
-        """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`.
-
-        The model reads years in place of what is protected, and these are put back.
-        """
+        """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`."""
         if isinstance(document, PreparedDocument):
             return document
         source = self._to_document(document, "source")
@@ -355,6 +364,16 @@ class Translator:
             check_context(search, self.context, member.config)
         other = copy(self)
         other.search = search
+        return other
+
+    def with_terms(self, terms: Glossary | None, mode: TermMode = "prefer") -> Translator:
+        """Return a translator with the same model, which is not copied, whose translations have these terms.
+
+        mode: see `TermMode`. `TranslatedSentence.terms` says what became of each term.
+        """
+        check_choice("mode", mode, get_args(TermMode))
+        other = copy(self)
+        other.terms = None if terms is None else TermMatcher(terms, mode)
         return other
 
     def _yield_parts(
@@ -473,27 +492,7 @@ class Translator:
         translation, the numbers (from 0) of the sentences to align (default: all); instances without any are not read.
         An ensemble averages the weights of its members. Raises DocmtError where weights are not numbers.
         """
-        whole: list[Any] = [each.translation if isinstance(each, PartialTranslation) else each for each in translations]
-        wanted = [range(len(each or ())) for each in whole] if sentences is None else list(map(set, sentences))
-        if len(wanted) != len(whole):
-            raise DocmtError(
-                f"there are {len(whole)} translations but {len(wanted)} lists of sentences. Give one for each."
-            )
-        selected = [index for index, each in enumerate(whole) if each and wanted[index]]
-        for index in selected:
-            if not 0 <= min(wanted[index]) <= max(wanted[index]) < len(whole[index]):
-                raise DocmtError(
-                    f"translation {index + 1} has {len(whole[index])} sentences, numbered from 0, but sentences has "
-                    f"{sorted(wanted[index])}. Name existing ones."
-                )
-        links = align_pieces(self._align, [(whole[index], wanted[index]) for index in selected])
-        aligned = {index: whole[index].with_links(each) for index, each in zip(selected, links, strict=True)}
-        return [
-            replace(each, translation=aligned[index])
-            if index in aligned and isinstance(each, PartialTranslation)
-            else aligned.get(index, each)
-            for index, each in enumerate(translations)
-        ]
+        return align_selected(self._align, translations, sentences)
 
     def _align(
         self, translations: Sequence[Translation], wanted: Sequence[Collection[int]]
@@ -545,7 +544,7 @@ class Translator:
             return document
         if isinstance(document, str):
             language = self.languages[0 if side == "source" else 1]
-            return Document.from_text(document, language=language or DEFAULT_LANGUAGE)
+            return Document.from_text(document, language=language or DEFAULT_LANGUAGE, protect=self.patterns)
         hint = " Document.read reads a file." if isinstance(document, Path) else ""
         raise DocmtError(
             f"{type(document).__name__} is not a document. Give text, a Document, or a list of them.{hint}"

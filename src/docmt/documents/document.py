@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal
@@ -100,18 +101,20 @@ class Document:
         join_lines: bool = False,
         id: str = "",
         verbatim: Sequence[tuple[int, int]] = (),
+        protect: Sequence[str] = (),
     ) -> Document:
         """Segment a text into sentences.
 
         Each line ends a sentence. With `join_lines` a paragraph is joined first, and a sentence may contain line
         breaks (`unwrap_lines` removes them for translation). The (start, end) spans of `verbatim`, in order, contain
-        no sentences. Raises DocmtError for lone surrogates and TypeError for anything but a str.
+        no sentences. No sentence ends within a match of `protect`, regular expressions. Raises DocmtError for lone
+        surrogates and TypeError for anything but a str.
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, not {type(text).__name__}")
         sentences, gaps, position = [], [], 0
         for first, last in complement_spans(verbatim, len(text)):
-            for start, end in sentence_spans(text[first:last], language, join_lines):
+            for start, end in sentence_spans(text[first:last], language, join_lines, protect):
                 gaps.append(text[position : first + start])
                 sentences.append(text[first + start : first + end])
                 position = first + end
@@ -178,37 +181,39 @@ def read_input(
     language: str = "en",
     join_lines: bool = False,
     text: str | None = None,
+    protect: Sequence[str] = (),
 ) -> InputFile:
     """Read the documents of a file ("-" is standard input).
 
     layout: "auto" detects the format (see `docmt.documents.input_formats`), "text" is running text without detection,
-    "lines" is one sentence a line. language, join_lines: for running text, see `Document.from_text`. Raises DocmtError
-    for files that cannot be read, or of formats that cannot be translated.
+    "lines" is one sentence a line. language, join_lines, protect: for running text, see `Document.from_text`. Raises
+    DocmtError for files that cannot be read, or of formats that cannot be translated.
     """
     if layout == "auto":
         check_name(path)
     text = read_text(path) if text is None else text
+    segment = partial(Document.from_text, language=language, join_lines=join_lines, protect=protect)
     kind = detect_format(path, text) if layout == "auto" else layout
     if kind == "lines":
         return InputFile("lines", _parse_lines(text, path))
     if kind == "jsonl":
-        return InputFile("jsonl", list(_parse_jsonl_documents(text, path, language, join_lines)))
+        return InputFile("jsonl", list(_parse_jsonl_documents(text, path, segment)))
     spans = find_fenced_code(text) if layout == "auto" else []
     id = os.fsencode(path).decode(errors="backslashreplace")  # JSON needs UTF-8 for any file name
-    document = Document.from_text(text, language=language, join_lines=join_lines, id=id, verbatim=spans)
+    document = segment(text, id=id, verbatim=spans)
     code_lines = sum(text[start:end].removesuffix("\n").count("\n") + 1 for start, end in spans)
     running_text = "\n".join(text[start:end] for start, end in complement_spans(spans, len(text)))
     return InputFile("text", [document], code_lines, not join_lines and looks_wrapped(running_text, language))
 
 
-def _parse_jsonl_documents(text: str, path: Path | str, language: str, join_lines: bool) -> Iterator[Document]:
+def _parse_jsonl_documents(text: str, path: Path | str, segment: Callable[..., Document]) -> Iterator[Document]:
     lines = enumerate(text.removeprefix(BYTE_ORDER_MARK).split("\n"), 1)
     parsed = list(parse_jsonl(lines, path, ["source"], running_text=True))
     for number, entry in enumerate(parsed, 1):
         if entry.text is None:
             document = Document.from_sentences([sentence for _, (sentence,) in entry.rows], id=entry.id)
         else:
-            document = Document.from_text(entry.text, language=language, join_lines=join_lines, id=entry.id)
+            document = segment(entry.text, id=entry.id)
         last = document.gaps[-1]
         if document.sentences and not last.endswith("\n"):
             last += "\n"

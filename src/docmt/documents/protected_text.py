@@ -57,6 +57,12 @@ _CLOSING = ")]}»”’.,;:!?…%"
 
 
 _OWN: dict[str, Any] = {"name": "own pattern"}
+_CONJUNCTIONS = {
+    **{"da": ("og", "eller"), "de": ("und", "oder"), "en": ("and", "or"), "es": ("y|e", "o|u"), "fr": ("et", "ou")},
+    **{"it": ("e|ed", "o|od"), "nb": ("og", "eller"), "nl": ("en", "of"), "pt": ("e", "ou"), "sv": ("och", "eller")},
+}
+"""Words that a model reads in place of & and of / between words, by language."""
+_CONJUNCTION = re.compile(r"(?<=[^\W_] )&(?= [^\W_])|(?<=[^\W\d_] )/(?= [^\W\d_])")
 
 
 class Protected(NamedTuple):
@@ -203,6 +209,8 @@ class Protection:
     def __init__(self, languages: tuple[str, str] = ("", ""), patterns: Sequence[str] = ()) -> None:
         """languages: codes of source and target; empty: any. patterns: of the user, see `find_protected`."""
         self._languages, self.patterns = languages, tuple(patterns)
+        words = [_CONJUNCTIONS.get(re.split("[-_]", code.lower())[0], ()) for code in languages]
+        self._conjunctions = dict(zip("&/", zip(*words, strict=False), strict=False))
 
     def hide(self, sentence: str) -> str:
         """Return a source sentence with a year for each protected text, and without signs."""
@@ -221,7 +229,8 @@ class Protection:
         target = repair_numbers(hidden, target, self._languages)
         if "\ufffd" not in source:
             target = target.replace("\ufffd", "")
-        return _apply(target, _put_back(target, edits, source, hidden)) if edits else target
+        signs = self._restore_signs(target, edits, source, hidden)
+        return _apply(target, _put_back(target, edits, source, hidden, signs)) if edits else target
 
     def hide_pair(self, source: str, target: str) -> tuple[str, str]:
         """Return a source sentence and its translation with the same year for each protected text that both have."""
@@ -242,11 +251,14 @@ class Protection:
 
     def _choose(self, sentence: str) -> list[_Edit]:
         """Return the edits that put years, which the sentence does not have, in place of its protected texts."""
-        found = find_protected(sentence, self._languages[0], extra=self.patterns)
+        found = self._find_parts(sentence)
         digits = "".join(str(int(each)) for each in sentence if each.isdecimal()) if found else ""
         years = (year for year in _YEARS if year not in digits)  # also not as 1,857, which some languages write as 1857
         edits: list[_Edit] = []
         for part in found:
+            if part.kind == "conjunction":
+                edits.append(_Edit(part.span, self._read_conjunction(sentence[slice(*part.span)]), part.span))
+                continue
             item = part.span if part.is_sign else _widen(sentence, part.span)
             touches = bool(edits) and item[0] <= edits[-1].item[1]
             if part.is_sign and not (touches and edits[-1].text.strip()):
@@ -260,6 +272,36 @@ class Protection:
             edits.append(_Edit(item, f"{' ' * left}{year}{' ' * right}", item))
         return _part(sentence, edits)
 
+    def _find_parts(self, sentence: str) -> list[Protected]:
+        """Return the protected parts of a sentence. Signs that stand for a conjunction have another kind."""
+        found = find_protected(sentence, self._languages[0], extra=self.patterns)
+        if self._conjunctions and any(part.is_sign and sentence[slice(*part.span)] in "&/" for part in found):
+            spans = {match.span() for match in _CONJUNCTION.finditer(sentence)}
+            found = [part._replace(kind="conjunction") if part.span in spans else part for part in found]
+        return found
+
+    def _read_conjunction(self, sign: str, side: int = 0) -> str:
+        """Return the word for a sign in the source language (0) or the target language (1)."""
+        return self._conjunctions[sign][side].partition("|")[0]
+
+    def _restore_signs(self, target: str, edits: Sequence[_Edit], source: str, hidden: str) -> list[_Edit]:
+        """Return the edits that write signs in place of the conjunctions of a translation that stand for them."""
+        signs: list[_Edit] = []
+        for edit, (span, sign, item) in zip(edits, _invert(edits, source), strict=True):
+            if not edit.text.isalpha():
+                continue
+            word, other = self._conjunctions[sign]
+            sides = hidden[: span[0]], hidden[span[0] :]
+            before, after = (len(re.findall(rf"(?i)\b(?:{word})\b", side)) for side in sides)
+            found = list(re.finditer(rf"(?i)\b(?:{other})\b", target))
+            taken, share = {each.span for each in signs}, span[0] / len(hidden) * len(target)
+            left = [each for each in found if each.span() not in taken]
+            if len(found) == before + after:
+                left = [found[before]]
+            if match := min(left, key=lambda each: abs(each.start() - share), default=None):
+                signs.append(_Edit(match.span(), sign, item))
+        return signs
+
     def _find_common(self, source: str, target: str) -> tuple[list[_Edit], list[_Edit]]:
         """Return the edits of a source sentence and its translation that hide what both have."""
         hidden, by_text = self._choose(source), dict[str, list[_Edit]]()
@@ -270,9 +312,9 @@ class Protection:
         for match in re.finditer(longest_first, target) if hidden else ():
             equal = by_text[match[0]]  # one that comes several times has several years
             edit = equal.pop(0) if len(equal) > 1 else equal[0]
-            edits.append(
-                edit._replace(span=match.span()) if edit.text.strip() else _take_out(target, match.span(), edit)
-            )
+            new = edit._replace(span=match.span()) if edit.text.strip() else _take_out(target, match.span(), edit)
+            is_word = edit.text.strip().isalpha()
+            edits.append(new._replace(text=self._read_conjunction(match[0], 1)) if is_word else new)
         common = {edit.item for edit in edits}
         return _part(source, [edit for edit in hidden if edit.item in common]), _part(target, edits)
 
@@ -338,11 +380,16 @@ def _invert(edits: Sequence[_Edit], text: str) -> list[_Edit]:
     return inverse
 
 
-def _put_back(target: str, hidden_edits: Sequence[_Edit], source: str, hidden: str) -> list[_Edit]:
-    """Return the edits that put the protected texts of a source sentence into the translation of the hidden one."""
-    missing = {year: edit.item for edit in hidden_edits if (year := edit.text.strip())}
+def _put_back(
+    target: str, hidden_edits: Sequence[_Edit], source: str, hidden: str, signs: Sequence[_Edit] = ()
+) -> list[_Edit]:
+    """Return the edits that put the protected texts of a source sentence into the translation of the hidden one.
+
+    signs: edits that are known, see `Protection`.
+    """
+    missing = {year: edit.item for edit in hidden_edits if (year := edit.text.strip()).isdecimal()}
     years, known = set(missing), {read_digits(match[0]) for match in _DIGITS.finditer(hidden)}
-    edits: list[_Edit] = []
+    edits = list(signs)
     others: list[re.Match[str]] = []  # a second time, or no number of the source
     for match in _DIGITS.finditer(target):
         year = read_digits(match[0])
@@ -357,10 +404,10 @@ def _put_back(target: str, hidden_edits: Sequence[_Edit], source: str, hidden: s
         elif any(is_similar(read_digits(match[0]), each) for each in years):
             start, end = match.span()
             edits.append(_Edit((start - (target[start - 1 : start] == " "), end), "", (0, 0)))
-    lost, shift = set(missing.values()), 0
+    put, shift = {edit.item for edit in edits}, 0
     for edit in hidden_edits:
-        if edit.item in lost or not edit.text.strip():
-            place = _find_place(hidden, edit.span[0] + shift, target, not edit.text.strip())
+        if edit.item not in put:
+            place = _find_place(hidden, edit.span[0] + shift, target, not edit.text.strip().isdecimal())
             edits.append(_insert_item(target, place, source, edit.item))
         shift += edit.growth
     edits.sort(key=lambda edit: (edit.span[0], edit.item))

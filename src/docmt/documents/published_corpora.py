@@ -193,14 +193,14 @@ def _find_segment(unit: etree._Element, language: str) -> str | None:
         code = variant.get(_LANGUAGE) or variant.get("lang") or ""
         if language.lower() in (code.lower(), code.lower().partition("-")[0]):
             segment = variant.find("{*}seg")
-            return None if segment is None else " ".join("".join(_texts(segment)).split())
+            return None if segment is None else " ".join("".join(segment_texts(segment)).split())
     return None
 
 
-def _texts(element: etree._Element) -> Iterator[str]:
+def segment_texts(element: etree._Element) -> Iterator[str]:
     """Yield the texts of a segment without markup."""
     yield element.text or ""
     for child in element:
         if isinstance(child.tag, str) and child.tag.rpartition("}")[2] not in _CODES:
-            yield from _texts(child)
+            yield from segment_texts(child)
         yield child.tail or ""

@@ -12,7 +12,7 @@ often begins sentences (`before_name`). For other languages sentencex decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -168,12 +168,15 @@ _WHITE_SPACES = re.compile(r"\s+")
 UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
 
 
-def sentence_spans(text: str, language: str = "en", join_lines: bool = False) -> list[tuple[int, int]]:
+def sentence_spans(
+    text: str, language: str = "en", join_lines: bool = False, protect: Sequence[str] = ()
+) -> list[tuple[int, int]]:
     """Return the (start, end) of every sentence of `text` in characters, in order.
 
     No sentence is empty, starts or ends with white space, or lacks a letter or digit. Time is linear in the text.
     `language` is a code such as "de" or "de-AT". English rules are used for languages unknown to sentencex.
-    `join_lines`: see `_find_blocks`. Raises DocmtError for lone surrogates.
+    `join_lines`: see `_find_blocks`. `protect`: patterns of the user, see `find_protected`; no sentence ends within.
+    Raises DocmtError for lone surrogates.
     """
     language = base_language(language)
     spans: list[tuple[int, int]] = []
@@ -181,7 +184,7 @@ def sentence_spans(text: str, language: str = "en", join_lines: bool = False) ->
         for cell_start, cell_end in _split_block(text, block_start, block_end, language):
             cell = text[cell_start:cell_end]
             start = 0
-            for end in _find_boundaries(cell, language):
+            for end in _find_boundaries(cell, language, protect):
                 piece = cell[start:end]
                 if has_words(piece):
                     first = cell_start + start + len(piece) - len(piece.lstrip())
@@ -230,10 +233,10 @@ def _replace_break(spaces: re.Match[str]) -> str:
     return "" if unspaced else " "
 
 
-def _find_boundaries(block: str, language: str) -> Iterator[int]:
+def _find_boundaries(block: str, language: str, protect: Sequence[str]) -> Iterator[int]:
     """Yield the ends of the sentences of a block. The last one is the end of the block."""
     normalized = _WHITE_SPACE.sub(" ", block)
-    protected = (each.span for each in find_protected(normalized, language) if not each.is_sign)
+    protected = (each.span for each in find_protected(normalized, language, extra=protect) if not each.is_sign)
     inside = {place for start, end in protected for place in range(start + 1, end)}
     start, size, last = 0, _WINDOW, 0
     while start < len(normalized):

@@ -7,7 +7,7 @@ https://docutils.sourceforge.io/docs/ref/rst/restructuredtext.html#inline-markup
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -55,11 +55,11 @@ def find_markup(comments: str, texts: Iterable[str]) -> Markup | None:
     return None
 
 
-def hide_markup(text: str, markup: Markup, id: str) -> Unit:
-    """Return the unit of a message, with its markup and its placeholders as codes."""
+def hide_markup(text: str, markup: Markup, id: str, protect: Sequence[str] = ()) -> Unit:
+    """Return the unit of a message, with its markup and its placeholders as codes. protect: see `ReadConfig`."""
     builder = UnitBuilder()
     _add(builder, text, re.compile(f"{markup.singles}|{markup.pairs}", re.DOTALL))
-    return hide_placeholders(builder.finish(id), [f"(?s:{markup.singles})"])
+    return hide_placeholders(builder.finish(id), [f"(?s:{markup.singles})"], protect)
 
 
 def _add(builder: UnitBuilder, text: str, pattern: re.Pattern[str]) -> None:

@@ -73,7 +73,7 @@ class GettextFile(UnitFile):
 
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
-        self._data, self._path = data, path
+        self._data, self._path, self._protect = data, path, config.protect
         self._mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
         match = _CHARSET.search(data)
         self._charset = match[1].decode() if match and match[1] != b"CHARSET" else "utf-8"
@@ -100,11 +100,16 @@ class GettextFile(UnitFile):
                 self._add_units(message)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
-        """Return the file with messages for the changed units; if `language` is given, for all units that were read."""
+        """Return the file with messages for the changed units; if `language` is given, for all units that were read.
+
+        Messages that failed stay as they are, and so do fuzzy ones whose text is not translated.
+        """
         replacements: list[Replacement] = []
         for message in self._messages:
             used = {index for index in message.targets.values() if index is not None}
-            if any(language or units[index] != self.units[index] for index in used):
+            has_text = any(message.fields[name].value for name in message.targets if name in message.fields)
+            is_new = any(units[index] != self.units[index] for index in used)
+            if used and self.failed.isdisjoint(used) and (is_new or (language and not has_text)):
                 replacements += self._write_message(message, units)
         if not replacements:
             return self._data
@@ -195,7 +200,10 @@ class GettextFile(UnitFile):
         for name in ("msgid", "msgid_plural"):
             if name in fields:
                 id, text = f"line {message.line}", fields[name].value
-                unit = hide_markup(text, self._markup, id) if self._markup else hide_placeholders(Unit(text, id=id))
+                if self._markup:
+                    unit = hide_markup(text, self._markup, id, self._protect)
+                else:
+                    unit = hide_placeholders(Unit(text, id=id), protect=self._protect)
                 indices[name] = self.add_unit(unit) if has_letters(unit.text) else None
         names = self._target_names(message)
         for name in names if message.is_fuzzy else empty:
@@ -220,6 +228,8 @@ class GettextFile(UnitFile):
                 is_new = units[index] != self.units[index]
                 unit = tidy_pieces(self.units[index], units[index]) if is_new else units[index]
                 text = separate_words(unit, self._markup) if self._markup else unit.render()
+            elif name in fields and fields[name].value:
+                continue
             else:
                 text = source
             text = self._quote(_match_ends(text, source))

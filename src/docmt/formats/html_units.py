@@ -27,6 +27,7 @@ from docmt.formats.html_elements import (
     find_ends,
     find_kept,
     find_language,
+    find_template_tags,
     find_translate,
     is_translated,
     list_names,
@@ -216,6 +217,10 @@ class MarkupFile(UnitFile):
         if step and step[0].strip() == token.value[: step.end()].strip():
             yield _Item("text", token.start, token.start + step.end(), value=step[0])
             position = step.end()
+        for start, end, tag, name in find_template_tags(raw) if token.kind == "text" and not is_laid_out else ():
+            yield _Item("text", token.start + position, token.start + start, value=unescape(raw[position:start]))
+            yield _Item(tag, token.start + start, token.start + end, name, can_copy=False)
+            position = end
         value = unescape(raw[position:]) if position else token.value
         kind: Literal["text", "aside"] = "text" if token.kind == "text" else "aside"
         yield _Item(kind, token.start + position, token.end, value=value)

@@ -32,8 +32,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class JsonFile(TextFile):
     """A JSON file with strings to translate."""
 
-    def __init__(self, data: bytes, path: str) -> None:
-        super().__init__(data, path)
+    def __init__(self, data: bytes, path: str, protect: Sequence[str] = ()) -> None:
+        super().__init__(data, path, protect=protect)
         self.spans: list[tuple[int, int]] = []
         """start and end of each unit's string with its quotes"""
         self.locales: list[tuple[int, int]] = []
@@ -102,7 +102,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
     stands for all strings in it but identifiers. ARB needs none: all its messages are read.
     Raises DocmtError for broken JSON, and if a field has no strings.
     """
-    file = JsonFile(data, path)
+    file = JsonFile(data, path, config.protect)
     values = list(_find_strings(file))
     is_arb = find_content_suffix(path) == ".arb"
     if is_arb:

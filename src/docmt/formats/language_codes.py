@@ -6,6 +6,9 @@ Codes are BCP 47 tags (en-US, zh-Hans), locales (en_US) or those of models (eng_
 from __future__ import annotations
 
 import re
+from functools import cache, lru_cache
+
+from docmt.core.settings import read_package_yaml
 
 _SHORT_FORMS = """
     afr=af aka=ak amh=am arb=ar ara=ar arz=ar asm=as ast=ast aym=ay ayr=ay azb=az aze=az azj=az bak=ba bel=be
@@ -19,9 +22,12 @@ _SHORT_FORMS = """
     snd=sd som=so sot=st spa=es sqi=sq als=sq srd=sc srp=sr ssw=ss sun=su swa=sw swe=sv swh=sw tam=ta tat=tt
     tel=te tgk=tg tgl=tl tha=th tir=ti tsn=tn tso=ts tuk=tk tur=tr twi=tw uig=ug ukr=uk urd=ur uzb=uz uzn=uz
     vie=vi wol=wo xho=xh ydd=yi yid=yi yor=yo zho=zh zsm=ms zul=zu no=nb iw=he in=id ji=yi
+    alb=sq arm=hy baq=eu bur=my chi=zh cze=cs dut=nl fre=fr geo=ka ger=de gre=el ice=is mac=mk mao=mi may=ms per=fa
+    rum=ro slo=sk tib=bo wel=cy
 """
 _SHORT = dict(pair.split("=") for pair in _SHORT_FORMS.split())
-"""ISO 639-3 codes, those of members of a macrolanguage, and old ones: the code that BCP 47 has for them."""
+"""ISO 639-3 and 639-2/B codes, those of members of a macrolanguage, and old ones: the code of BCP 47 for them."""
+_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?")
 _SCRIPTS_IN_USE = frozenset(["az", "bo", "ks", "ku", "ms", "pa", "sd", "sr", "tg", "ug", "uz", "yue", "zh"])
 """Languages that are written in several scripts, so that their tags name it."""
 _RIGHT_TO_LEFT_SCRIPTS = frozenset(["adlm", "arab", "aran", "hebr", "mand", "nkoo", "rohg", "samr", "syrc", "thaa"])
@@ -48,6 +54,39 @@ def is_same_language(first: str, second: str) -> bool:
     """Return whether two codes name one language, whatever its region and script. An empty code is any language."""
     one, other = primary_language(first), primary_language(second)
     return one == other or not one or not other or "und" in (one, other)
+
+
+@lru_cache(4096)
+def language_distance(code: str, wanted: str) -> int | None:
+    """Return how well a code fits a language that is wanted: 0 (same tag) to 2 (another region), None: not at all."""
+    if not is_same_language(code, wanted):
+        return None
+    tags = format_language_tag(code), format_language_tag(wanted)
+    return 0 if tags[0] == tags[1] or "und" in tags else 1 if tags[0] in tags[1] or tags[1] in tags[0] else 2
+
+
+@cache
+def language_names() -> dict[str, str]:
+    """Return the English names of languages by their shortest codes."""
+    names: dict[str, str] = read_package_yaml(__package__, "language_names.yaml")
+    return names
+
+
+@lru_cache(4096)
+def find_language(text: str) -> str:
+    """Return the code that a text is (de, de-AT, ger), or that of the language it names; empty if it is none.
+
+    Only codes of common languages count, as any short word might be one.
+    """
+    match = _TAG.fullmatch(text.strip())
+    if match and (match[1].lower() in _SHORT or match[1].lower() in language_names()):
+        return text.strip()
+    return _codes_of_names().get(text.partition("(")[0].strip().casefold(), "")
+
+
+@cache
+def _codes_of_names() -> dict[str, str]:
+    return {name.casefold(): code for code, name in reversed(language_names().items())}
 
 
 def format_language_tag(code: str) -> str:

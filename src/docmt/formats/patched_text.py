@@ -163,11 +163,11 @@ def _decode_fallback(data: bytes, path: str, fallback: str) -> str:
 class TextFile(UnitFile):
     """A text file with units."""
 
-    def __init__(self, data: bytes, path: str, fallback: str = "") -> None:
-        """Decode a file: see `decode_text`."""
+    def __init__(self, data: bytes, path: str, fallback: str = "", protect: Sequence[str] = ()) -> None:
+        """Decode a file: see `decode_text`. protect: see `ReadConfig`."""
         super().__init__()
         text, self._encoding = decode_text(data, path, fallback)
-        self.path, self.patches = path, PatchedText(text)
+        self.path, self.patches, self._protect = path, PatchedText(text), protect
 
     @property
     def text(self) -> str:
@@ -203,7 +203,7 @@ class TextFile(UnitFile):
         if is_icu_message(text):
             self.skipped.append(Skipped("ICU messages", text))
             return False
-        unit = hide_placeholders(Unit(text, id=id))
+        unit = hide_placeholders(Unit(text, id=id), protect=self._protect)
         if has_letters(unit.text):
             self.add_unit(unit)
         return has_letters(unit.text)

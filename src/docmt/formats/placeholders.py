@@ -23,13 +23,14 @@ LINE_BREAKS = (
     rf"(?:{BULLET})?|(?<![\s\S]){BULLET}(?=[$%#]*[{{%<])"
 )
 """Line breaks and tabs, as such, as escapes, and as tags, with the mark of a list item. They separate words."""
+_FORMS = r"[ ]*\|[ ]*(?=[{\[\]:%])(?:\{\d+\}|[\[\]][^\[\]{}|]{1,20}[\[\]])?[ ]*"
+"""What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
-_BBCODE = r"\[(b|i|u|s|url|img|color|size|font|code|quote|list)(?:=[^\[\]\n]*)?\](?=[\s\S]{0,5000}?\[/\1\])|\[/[a-z]+\]"
 _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
 """Bold text and code."""
-_MARKUP = (PATHS, LINE_BREAKS, READINGS, TAGS, ENTITIES, _BBCODE, _MARKDOWN)
-_PLACEHOLDERS = ("own pattern", "template tag", "placeholder", "message placeholder")
+_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, ENTITIES, _MARKDOWN)
+_PLACEHOLDERS = ("own pattern", "template tag", "tag", "placeholder", "message placeholder")
 """Kinds of protected text that are codes. The others are protected in the sentences."""
 
 _ENTITY = re.compile(ENTITIES)
@@ -37,7 +38,7 @@ _SIGNS = "'‘’‚“”„«»–—…\u00a0\u2002\u2003\u2009\u202f"
 """Signs and spaces of texts. Their entities, and those of letters, are read and written as such; others stay."""
 _TAG = re.compile(r"(?=<.*>\Z|\[.*\]\Z)[<\[](/?)([\w:.-]+)[^>]*?(/?)[>\]]", re.DOTALL)
 _NOT_COPIED = frozenset(("a", "button", "link", "q", "url"))
-_BREAK = re.compile(r"[ ]*(?:[\r\n\t]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
+_BREAK = re.compile(r"[ ]*(?:[\r\n\t|]|\\[nrt]|<br\s*/?>)", re.IGNORECASE)
 _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")
 _WORD_LIKE = re.compile(
     r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
@@ -62,16 +63,17 @@ def is_icu_message(text: str) -> bool:
     return _ICU.search(text) is not None
 
 
-def hide_placeholders(unit: Unit, patterns: Sequence[str] = ()) -> Unit:
+def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequence[str] = ()) -> Unit:
     """Return the unit of a program's string with its placeholders as codes. It renders as before.
 
     A code carries a space that would stand beside another one without it: "Deleted %s files" has the text "Deleted
-    files" and the code "%s ". patterns: regular expressions, without groups, of what is also hidden.
+    files" and the code "%s ". patterns: regular expressions, without groups, of what is also hidden. protect: those of
+    the user; what they match is a code only if it has placeholders inside, and else protected in its sentence.
     """
     builder = UnitBuilder()
     tokens: list[_Token | Code] = []
     for part in unit.segments():
-        tokens += [part] if isinstance(part, Code) else _split(part, patterns)
+        tokens += [part] if isinstance(part, Code) else _split(part, patterns, protect)
     _match_tags(tokens)
     _carry_spaces(_join_runs(tokens))
     opened: list[str] = []
@@ -83,11 +85,14 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = ()) -> Unit:
     return builder.finish(unit.id)
 
 
-def _split(text: str, patterns: Sequence[str]) -> list[_Token | Code]:
+def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> list[_Token | Code]:
     tokens: list[_Token | Code] = []
     position = 0
-    for (start, end), kind, _ in find_protected(text, in_messages=True, extra=(*patterns, *_MARKUP)):
-        if kind not in _PLACEHOLDERS:
+    known = find_protected(text, in_messages=True, extra=protect) if protect else []
+    plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
+    for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
+        start, end = span
+        if kind not in _PLACEHOLDERS or span in plain:
             continue
         if start > position:
             tokens.append(_Token("text", text[position:start]))
@@ -103,6 +108,11 @@ def _split(text: str, patterns: Sequence[str]) -> list[_Token | Code]:
         else:
             joined.append(token)
     return joined
+
+
+def _is_plain(text: str, patterns: Sequence[str]) -> bool:
+    """Return whether a text has no placeholder."""
+    return _split(text, patterns) == [_Token("text", text)]
 
 
 def _classify(content: str) -> _Token:

@@ -33,9 +33,11 @@ _CLOSING = frozenset(["", *",.;:!?…)]}»”›、。，！？；：）」』�
 _QUOTES = frozenset("\"'")
 _JOINING = frozenset("'’-\N{NON-BREAKING HYPHEN}")
 _ROLES = dict.fromkeys(["start", "begin", "open", "disable", "if", "for", "each", "with", "unless", "#", "^"], "begin")
-_ROLES |= dict.fromkeys(["end", "close", "closing", "stop", "enable", "/"], "end")
+_ROLES |= dict.fromkeys(["foreach", "while"], "begin")
+_ROLES |= dict.fromkeys(["end", "close", "closing", "stop", "enable", "/", "}"], "end")
 _PART_OF_NAME = re.compile(
-    r"(?:(?<=[<{\[(%-])|(?<=[{%-] ))[/#^]|[^\W\d_]+?(?=(?:start|begin|open|end|close)(?![^\W\d_]))"
+    r"(?:(?<=[<{\[(%~-])|(?<=[{%-] ))[/#^]|(?:(?<=<% )|(?<=<\?php ))\}"
+    r"|[^\W\d_]+?(?=(?:start|begin|open|end|close)(?![^\W\d_]))"
     r"|start|begin|open|end|close|[^\W\d_]+|\d+"
 )
 _UNNAMED = re.compile(r"(?<=\s)id=\"\D{0,2}\d+\"|(?<=.)<.*", re.DOTALL)

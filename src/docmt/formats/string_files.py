@@ -105,8 +105,8 @@ _ARGUMENT = re.compile(r"\{\d")
 class StringsFile(TextFile):
     """A file of strings."""
 
-    def __init__(self, data: bytes, path: str) -> None:
-        super().__init__(data, path, fallback="latin-1")
+    def __init__(self, data: bytes, path: str, protect: Sequence[str] = ()) -> None:
+        super().__init__(data, path, "latin-1", protect)
         self._is_java = find_content_suffix(path) == ".properties"
         self._spans: list[Span] = []
         """of the value of each unit"""
@@ -135,7 +135,7 @@ class StringsFile(TextFile):
 
 def read(data: bytes, path: str, config: ReadConfig) -> StringsFile:
     """Return the units of the values of a file of strings."""
-    return StringsFile(data, path)
+    return StringsFile(data, path, config.protect)
 
 
 def _decode_escape(match: re.Match[str]) -> str:

@@ -48,8 +48,11 @@ _SHAPES = (
     r"\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}(?:(?!\{[^{}\r\n]*\\p0)[\s\S])*"
     r"|\bm(?:[ ]-?\d[\d.]*){2}(?:[ ](?:[bclmnps]|-?\d[\d.]*)(?![^\s\\{}]))+"
 )
-_CODE = rf"{_SHAPES}|\{{(?:\\|=\d|[A-Za-z]:)[^{{}}\r\n]*\}}|\{{/?[ibus]\}}|\\h|<\d[\d:.]*>"
-"""Codes of ASS (drawings, formats, hard spaces) and MicroDVD, which players also read in other formats."""
+_CODE = (
+    rf"{_SHAPES}|\{{(?:\\|=\d|[A-Za-z]:)[^{{}}\r\n]*\}}|\{{/?[ibus]\}}|\\h|<\d[\d:.]*>"
+    r"|(?<![{$#%])\{[^\W_][^{}\r\n]*[ ][^{}\r\n]*[^\W_][.!?]?\}(?!\})|\{[^{}\r\n]+\}(?=\{\\)"
+)
+"""Codes of ASS (drawings, formats, hard spaces, comments) and MicroDVD, which players also read in other formats."""
 _READING = r"(?P<reading><rt\b[^<>]*>(?:(?!</?(?:rt|ruby)\b)[\s\S])*(?:</rt>)?)"
 _VTT_TOKEN = re.compile(rf"{_BREAK}|{_READING}|<(?P<end>/?)(?P<name>[A-Za-z]+)[^<>]*>|(?P<other><[^<>]*>|{_CODE})")
 _HTML = "i|b|u|s|font|c|v|lang|ruby|p|div|span|em|strong|big|small|sub|sup|tt|center|box"
@@ -63,14 +66,20 @@ _HARD_SPACES = ("\\h", "&nbsp;")
 _GAP = r"[ \t\u00a0]*+"
 _SLANT = r"[*/_](?=[^\W\d_][^*/_]*[*/_]$)"
 _MUSIC = r"(?:[♪♫♬♩¶〽〜～🎵🎶🎼]|&#(?:983[3-6]|x266[9a-cA-C]);)"
+_SPEAKER = (
+    rf"<(?!(?i:{_HTML}|rt|rp|br)\b)[A-ZÀ-Þ][\w.'’ -]*>(?=[ \t]*\S)"
+    r"|[A-ZÀ-Þ][A-ZÀ-Þ.'’-]*(?: (?:&|[A-ZÀ-Þ.'’-]+)){0,4}(?: ?#?\d+)?(?: ?[(\[][A-Z.' ]+[)\]])?:"
+    r"(?=[ \t]+[^a-z\r\n]{0,30}[a-z])"
+)
+"""Name of a speaker before a text: <John>, MAN 2: and JOHN (V.O.):"""
 _LEAD = re.compile(
     rf"(?:(?:[-–—‐](?![-–—‐\d])|(?:>|&gt;){{2,}}|[-–—‐]{{2,}}|{_MUSIC}|[《〈「『【〔⟪＜‹]|[#~*]+(?=[ \t])|{_SLANT})"
-    rf"{_GAP})+"
+    rf"{_GAP})+(?:(?:{_SPEAKER}){_GAP})?|(?:{_SPEAKER}){_GAP}"
 )
-"""Dash or >> of a speaker, marks of music, or brackets that alphabets do not have, before a text."""
+"""Dash, >> or name of a speaker, marks of music, or brackets that alphabets do not have, before a text."""
 _TAIL = re.compile(rf"(?:{_GAP}(?:{_MUSIC}|[》〉」』】〕⟫＞›]|(?<=\s)[#~*]+|[*/_]|[-–—‐]{{2,}})){{0,50}}+{_GAP}$")
 _TAGS = r"(?:<[^<>]*>|\{(?:\\|[A-Za-z]:)[^{}]*\}|[ \t]){0,50}+"
-_SPEAKER_LINE = re.compile(rf"{_NEWLINE}(?={_TAGS}{_LEAD.pattern}\S)")
+_SPEAKER_LINE = re.compile(rf"{_NEWLINE}(?={_GAP}(?:{_SPEAKER})|{_TAGS}(?:{_LEAD.pattern})\S)")
 _VOICE = re.compile(r"<v[.\s][^<>]*>", re.IGNORECASE)
 _FINAL = re.compile(r"(?:[.!?…。！？؟।♪♫🎵🎶》〉】⟫]|&#\w+;)[\"'”’“»«)\]」』）】]*\s*$")
 _SOUND = re.compile(r"[\[(（【].*[\])）】]$", re.DOTALL)
@@ -365,7 +374,7 @@ def _belongs(group: Sequence[_Turn], turn: _Turn) -> bool:
 
 def _add_unit(file: SubtitleFile, group: Sequence[_Turn]) -> None:
     """Add the unit of one or several cues."""
-    builder = UnitBuilder()
+    builder = UnitBuilder(hold_spaces=True)
     counts, widths = [], []
     for number, turn in enumerate(group):
         if number:

@@ -30,8 +30,8 @@ class _Cell(NamedTuple):
 class TableFile(TextFile):
     """A table with cells to translate."""
 
-    def __init__(self, data: bytes, path: str) -> None:
-        super().__init__(data, path)
+    def __init__(self, data: bytes, path: str, protect: Sequence[str] = ()) -> None:
+        super().__init__(data, path, protect=protect)
         is_csv = _is_csv(path, self.text)
         self.has_quotes = is_csv or _has_quoted_cells(self.text)
         self.separator = _find_separator(self.text) if is_csv else TAB
@@ -56,7 +56,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> TableFile:
     A field is a name in the first row, or a number from 1. If all are numbers, the table has no row of names, and its
     first row is translated, too. Raises DocmtError for columns that the table does not have.
     """
-    file = TableFile(data, path)
+    file = TableFile(data, path, config.protect)
     rows = _read_rows(file.text, path, file.separator) if file.has_quotes else _split_rows(file.text)
     first = next(rows, [])
     names = [cell.value.strip() for cell in first]

@@ -58,9 +58,9 @@ class TranslatedUnits:
 class UnitDocuments:
     """A file of units, and its documents: all sentences of its units in reading order, never across a unit."""
 
-    def __init__(self, file: UnitFile, language: str, id: str = "") -> None:
-        """Cut the units into sentences. language: code, for the rules. id: name of the documents."""
-        self.file = file
+    def __init__(self, file: UnitFile, language: str, id: str = "", protect: Sequence[str] = ()) -> None:
+        """Cut the units into sentences. language: code, for the rules. id: name of the documents. protect: patterns."""
+        self.file, self._protect = file, protect
         self.documents: list[Document] = []
         self.sentences: list[list[UnitSentence]] = []
         """sentences of each document"""
@@ -77,7 +77,7 @@ class UnitDocuments:
         for index in units:
             unit = self.file.units[index]
             text, position = unit.text, 0
-            for start, end in _find_sentences(unit, language):
+            for start, end in _find_sentences(unit, language, self._protect):
                 gaps.append(gap + text[position:start])
                 texts.append(text[start:end])
                 sentences.append(UnitSentence(index, start, end))
@@ -117,11 +117,11 @@ class UnitDocuments:
         return dict(Counter(part.reason for part in self.file.skipped))
 
 
-def _find_sentences(unit: Unit, language: str) -> Iterator[tuple[int, int]]:
+def _find_sentences(unit: Unit, language: str, protect: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the characters of the sentences of a unit. A line that is a symbol alone has none, and so it stays."""
     for line_start, line_end in find_line_spans(unit):
         line = unit.text[line_start:line_end]
-        for start, end in [] if is_symbol(line) else sentence_spans(line, language):
+        for start, end in [] if is_symbol(line) else sentence_spans(line, language, protect=protect):
             yield line_start + start, line_start + end
 
 

@@ -34,8 +34,10 @@ BULLET = r"(?:[-*•‣▪–]|\d{1,2}[.)])[ ]+"
 """Mark of a list item in plain text."""
 _NEW_LINE = r"[ ]*(?:\r(?!\n)|\r?\n|(?:\\r)?\\n|<[bB][rR]\s*/?>)(?:[ \t]|\\t)*"
 _EMPTY_LINE, _NEW_ITEM = re.compile(rf"(?:{_NEW_LINE}){{2,}}"), re.compile(rf"(?:{_NEW_LINE})+{BULLET}")
-_COLUMN = re.compile(r"(?:</[\w:]+>)?[ ]*(?:<(?:\w+:)?p?tab\b|<[\w:]+ [\w:]+:c=\"(?:[2-9]|\d\d)|\t|\\t)", re.IGNORECASE)
-"""Markup of a tab (`w:tab`, `text:tab`), of several spaces (`text:s`), and a tab."""
+_COLUMN = re.compile(
+    r"(?:</[\w:]+>)?[ ]*(?:<(?:\w+:)?p?tab\b|<[\w:]+ [\w:]+:c=\"(?:[2-9]|\d\d)|\t|\\t|\|)", re.IGNORECASE
+)
+"""Markup of a tab (`w:tab`, `text:tab`), of several spaces (`text:s`), a tab, and a bar between plural forms."""
 _BREAK = re.compile(
     r"(?:</[\w:]+>)?\s*<(?:\w+:)?(?:br|cr|line-break)\b|(?:[ ]*|\\)(?:\r|\r?\n|(?:\\r)?\\n)", re.IGNORECASE
 )
@@ -254,7 +256,7 @@ class UnitFile(ABC):
     document_starts: list[int] = field(default_factory=lambda: [0])
     """index of the first unit of each document; a book has one for each chapter"""
     failed: frozenset[int] = frozenset()
-    """units that have no translation, set before writing: XLIFF leaves them without one, others write their source"""
+    """units that have no translation, set before writing: XLIFF and PO leave them so, others write their source"""
 
     def add_unit(self, unit: Unit) -> int:
         """Add a unit, and return its index."""
@@ -301,6 +303,8 @@ class ReadConfig:
     """code of the language of the translation; empty: any"""
     tags: TagRules = ALL_TAGS
     """of a piece of XML"""
+    protect: tuple[str, ...] = ()
+    """regular expressions of the user, see `hide_placeholders`"""
 
 
 def read_units(format: FileFormat, data: bytes, path: str, config: ReadConfig = ReadConfig()) -> UnitFile:

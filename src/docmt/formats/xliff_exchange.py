@@ -281,7 +281,7 @@ def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Un
         if name not in names or _clean(read.source) != names[name].text.split():
             raise DocmtError(
                 f"{targets.path}, line {read.line}: unit {name} is not in the original file, or has another source"
-                " there. Merge with the file that was extracted, unchanged."
+                " there. Merge with the file that was extracted, unchanged, and with the same --protect."
             )
     translated, warnings, untranslated = [], [], 0
     for name, unit in names.items():

@@ -36,6 +36,8 @@ _FINISHED_REASONS = ("locked segments", "confirmed segments")
 _STARTS = {"sc": ("id",), "sm": ("id",), "bx": ("rid", "id"), "bpt": ("rid", "id")}
 _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ept": ("rid", "id")}
 """Elements that begin and end pairs, and the attributes that their elements share."""
+_TAG = re.compile(r"[<\[](/?)([A-Za-z][\w:.-]*)(?:\s[^<>]*)?[>\]]")
+"""What a placeholder says that it stands for: <b>, </b>, [b]."""
 _XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
@@ -71,7 +73,7 @@ class XliffFile(UnitFile):
 
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
-        self._data = data
+        self._data, self._protect = data, config.protect
         self._file = XmlFile(data, path)
         match = _URI.fullmatch(self._file.root.name)
         if not match:
@@ -196,7 +198,7 @@ class XliffFile(UnitFile):
         """Add the unit of a segment, and return its index. Return None if it is skipped."""
         builder = UnitBuilder(hold_spaces=True)
         _InlineReader(self._file, self._core, builder).add(source.children)
-        unit = _hide_placeholders(builder.finish(id))
+        unit = _hide_placeholders(builder.finish(id), self._protect)
         for part in source.iter(f"{self._core}sub"):
             self.skip("texts within codes", "" if reason else part.text())
         if reason:
@@ -277,10 +279,10 @@ def _read_states(*elements: Element, mid: str) -> dict[str, str]:
     return {name.rpartition("}")[2]: value for each in found for name, value in each.attributes.items()}
 
 
-def _hide_placeholders(unit: Unit) -> Unit:
+def _hide_placeholders(unit: Unit, protect: Sequence[str]) -> Unit:
     """Return the unit with its placeholders as codes, which are written as character data."""
     elements = {code.id for code in unit.codes}
-    hidden = hide_placeholders(unit)
+    hidden = hide_placeholders(unit, protect=protect)
     codes = (code if code.id in elements else replace(code, content=escape_text(code.content)) for code in hidden.codes)
     return replace(hidden, codes=tuple(codes))
 
@@ -296,7 +298,9 @@ class _InlineReader:
 
     def add(self, nodes: Sequence[Element | Text]) -> None:
         """Add the text and the codes of nodes."""
-        for node in nodes:
+        tags = [_find_tag(node) if isinstance(node, Element) else ("", "") for node in nodes]
+        ended = {name for mark, name in tags if mark}
+        for node, (mark, name) in zip(nodes, tags, strict=True):
             if isinstance(node, Text):
                 self._builder.add_text(node.value)
                 continue
@@ -307,11 +311,16 @@ class _InlineReader:
                 self._builder.open(id, self._file.text[node.start : node.inner_start], can_copy=False)
                 self.add(node.children)
                 self._builder.close(id, self._file.text[node.inner_end : node.end])
-            elif name := _find_name(node, _STARTS.get(kind, ())):
-                self._opened[_FAMILIES[kind], name] = id
+            elif partner := _find_name(node, _STARTS.get(kind, ())):
+                self._opened[_FAMILIES[kind], partner] = id
                 self._builder.open(id, whole, can_copy=False)
-            elif name := _find_name(node, _ENDS.get(kind, ())):
-                self._builder.close(self._opened.pop((_FAMILIES[kind], name), id), whole)
+            elif partner := _find_name(node, _ENDS.get(kind, ())):
+                self._builder.close(self._opened.pop((_FAMILIES[kind], partner), id), whole)
+            elif kind in _ALONE and mark:
+                self._builder.close(self._opened.pop(("x", name), id), whole)
+            elif kind in _ALONE and name in ended:
+                self._opened["x", name] = id
+                self._builder.open(id, whole, can_copy=False)
             else:
                 is_space = node.attributes.get("ctype") == "lb" or node.attributes.get("subType") == "xlf:lb"
                 self._builder.add_alone(id, whole, is_space and node.name != ASIDE)
@@ -328,12 +337,22 @@ def _find_indent(text: str, end: int) -> str:
 
 _WORD_LIKE = re.compile(r"<(?:[\w.-]+:)?(?:ph|x|mrk)\b")
 """Elements that may show words in their line."""
+_ALONE = ("x", "ph", "it")
 _FAMILIES = {"sc": "c", "ec": "c", "sm": "m", "em": "m", "bx": "x", "ex": "x", "bpt": "pt", "ept": "pt"}
 
 
 def _find_name(element: Element, attributes: Sequence[str]) -> str:
     """Return the first attribute that an element has of these."""
     return next((element.attributes[name] for name in attributes if element.attributes.get(name)), "")
+
+
+def _find_tag(element: Element) -> tuple[str, str]:
+    """Return "/" for the end of a tag that a placeholder stands for, and its name, or else the id: <x id="/b1"/>."""
+    id, names = element.attributes.get("id", ""), ("equiv-text", "equiv", "disp")
+    texts = [*(element.attributes.get(name, "") for name in names), element.text()]
+    if match := next(filter(None, map(_TAG.fullmatch, texts)), None):
+        return match[1], match[2].lower()
+    return "/" * id.startswith("/"), id.removeprefix("/")
 
 
 def _is_protected(element: Element) -> bool:

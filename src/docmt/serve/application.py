@@ -43,6 +43,7 @@ _PAGE_TYPES = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
+    ".json": "application/json",
     ".svg": "image/svg+xml",
     ".png": "image/png",
     ".ico": "image/x-icon",

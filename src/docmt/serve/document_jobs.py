@@ -10,7 +10,7 @@ import asyncio
 import logging
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,6 +66,8 @@ class JobConfig:
     active: int = 4
     """short jobs of an owner that are translated at once, and long ones; the others wait"""
     files: FileLimits = field(default_factory=FileLimits)
+    protect: tuple[str, ...] = ()
+    """patterns of text that stays as it is"""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class DocumentJobs:
     def __init__(self, engine: Engine, data: Path, config: JobConfig = JobConfig()) -> None:
         self._engine, self.config = engine, config
         self._store = JobStore(data, config.keep_hours * 3600)
-        self._files = FileProcess(config.files)
+        self._files = FileProcess(config.files, config.protect)
         self._loaded: WeakValueDictionary[str, _Job] = WeakValueDictionary()  # those that something works on
         self._recent: deque[_Job] = deque(maxlen=_MAX_IDLE)  # keeps the last ones loaded
         self._queues: dict[Lane, JobQueue] = {lane: JobQueue(config.active) for lane in LANES}
@@ -261,18 +263,19 @@ class DocumentJobs:
                 return
             await changed.wait()
 
-    async def edit(self, id: str, owner: str, number: int, target: str, retranslate: bool) -> JobRecord:
-        """Replace the translation of a sentence by the user's.
+    async def edit(self, id: str, owner: str, targets: Mapping[int, str], retranslate: bool) -> JobRecord:
+        """Replace translations by the user's. targets: by the number of the sentence, at least one.
 
-        retranslate: translate the sentences after it in its document again, except those that the user wrote or
-        confirmed. Raises DocmtError for a sentence without a translation, and a lone surrogate.
+        retranslate: translate the sentences after the first one in its document again, except those that the user wrote
+        or confirmed. Raises DocmtError for a sentence without a translation, and a lone surrogate.
         """
         job = self._load(self._find(id, owner))
-        source = self._find_sentence(job, number)
-        encode_utf8(target, f"sentence {number}")
-        findings = check_pairs([(source, target)], job.facts)[0]
-        line = {"edit": number, "target": target, "findings": findings, "retranslate": retranslate}
-        return self._change(id, owner, line)
+        pairs = [(self._find_sentence(job, number), target) for number, target in targets.items()]
+        for number, target in targets.items():
+            encode_utf8(target, f"sentence {number}")
+        findings = await asyncio.to_thread(check_pairs, pairs, job.facts)
+        edits = list(zip(targets, targets.values(), findings, strict=True))
+        return self._change(id, owner, {"edits": edits, "retranslate": retranslate})
 
     async def restore(self, id: str, owner: str, number: int) -> JobRecord:
         """Give an edited sentence the machine's translation back. Raises DocmtError if it is not edited."""

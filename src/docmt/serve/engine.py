@@ -182,6 +182,8 @@ class Engine:
         """
         self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20, protect)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
+        self.patterns = tuple(protect or ())
+        """of text that stays as it is"""
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
         self._speeds = {(model.name, lane): _Speed() for model in self._pool.describe() for lane in LANES}
         self._last_speed = _Speed()  # of the model and lane that translated last
@@ -283,7 +285,7 @@ class Engine:
     async def segment(self, model: str, text: str) -> Document:
         """Return a text as a document, by the rules of the model's language."""
         language = self.describe_model(model).source_language or DEFAULT_LANGUAGE
-        return await asyncio.to_thread(Document.from_text, text, language=language)
+        return await asyncio.to_thread(Document.from_text, text, language=language, protect=self.patterns)
 
     async def align(self, model: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[WordLink, ...]]:
         """Return the word links of the sentences of one document and their translations."""

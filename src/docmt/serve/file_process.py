@@ -81,8 +81,8 @@ class FileProcess:
 
     module = "docmt.serve.file_worker"
 
-    def __init__(self, limits: FileLimits) -> None:
-        self._limits = limits
+    def __init__(self, limits: FileLimits, protect: Sequence[str] = ()) -> None:
+        self._limits, self._protect = limits, list(protect)
         self._slots = asyncio.Semaphore(limits.processes)
 
     async def read(self, source: Path, output: Path, facts: JobFacts) -> FileContents:
@@ -127,6 +127,7 @@ class FileProcess:
             source_language=facts.source_language,
             target_language=facts.target_language,
             limits=self._limits,
+            protect=self._protect,
             records=records and str(Path(records).absolute()),
             result=result,
         )

@@ -64,6 +64,8 @@ class FileTask:
     source_language: str
     target_language: str
     limits: FileLimits
+    protect: list[str]
+    """patterns of text that stays as it is"""
     records: str = ""
     """path of the translations, one JSON object a sentence; empty: the file is read"""
     result: str = ""
@@ -147,11 +149,12 @@ def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
     from docmt.documents import read_input
     from docmt.documents.input_formats import FORMATS, check_known, find_format
 
-    data, language = read_bytes(task.source), task.source_language or "en"
+    data, language, protect = read_bytes(task.source), task.source_language or "en", tuple(task.protect)
     if task.format not in TEXT_FORMATS:
         check_known(task.name)
     if task.format not in TEXT_FORMATS and (format := FORMATS.get(task.format) or find_format(task.name, data)):
-        config = FileConfig(task.source_language, task.target_language, language, tuple(task.fields))
+        languages = task.source_language, task.target_language, language
+        config = FileConfig(*languages, tuple(task.fields), protect=protect)
         return JobMarkupFile(FileTranslation(task.name, data, format, config))
     if task.fields:
         raise DocmtError(f"{task.name}: fields are for files with markup, not for plain text and JSONL")
@@ -159,7 +162,8 @@ def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
         suffixes = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
         raise DocmtError(f"{task.name} is no text and no document that docmt reads. It reads {suffixes} and .txt.")
     layout: Layout = "text" if task.format == "text" else "jsonl" if task.format == "jsonl" else "auto"
-    input = read_input(task.name, layout=layout, language=language, text=decode_utf8(data, task.name))
+    text = decode_utf8(data, task.name)
+    input = read_input(task.name, layout=layout, language=language, text=text, protect=protect)
     return JobTextFile(input.format, input.documents, {"code": input.code_lines} if input.code_lines else {}, task)
 
 

@@ -5,7 +5,7 @@ before anything else sees it. It is also the log of events: each sentence of a l
 
     {"context": ["source", ...]}                                  first line: sentences before the first document
     {"document": 0, "sentences": [...], "context": ["target", ...], "resume": [sentences, history]}     a part
-    {"edit": 7, "target": "...", "findings": [...], "retranslate": true}
+    {"edits": [[7, "target", [findings]], ...], "retranslate": true}      of one change: all are undone at once
     {"machine": 7}                                                an edited sentence gets the machine's translation back
     {"confirm": 7, "confirmed": true}                             the user has read it, or takes that back
     {"undo": true}                                                the last change of the user that holds is taken back
@@ -21,7 +21,7 @@ import json
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -86,9 +86,9 @@ class Change:
     """A change of the user, with what is needed to undo it."""
 
     first: int
-    """number of the sentence"""
+    """number of the first sentence"""
     replaced: dict[int, JobSentence]
-    """it, and those that were translated again because of it, as they were before"""
+    """those that it changed, and those that were translated again because of it, as they were before"""
     stale: bytes
     """1 for each sentence from the first one on that was to be translated before, as far as the change reaches"""
 
@@ -164,14 +164,14 @@ class JobJournal:
         self._apply(line)
 
     def _apply(self, line: dict[str, Any]) -> None:
-        if "edit" in line:
-            self._apply_edit(line)
+        if "edits" in line:
+            self._apply_edits(**line)
         elif "machine" in line:
             machine = self.sentences[line["machine"]].machine or JobSentence()
-            self._change(line["machine"], replace(machine, confirmed=False, stale=False))
+            self._change({line["machine"]: replace(machine, confirmed=False, stale=False)})
         elif "confirm" in line:
             number = line["confirm"]
-            self._change(number, replace(self.sentences[number], confirmed=line["confirmed"], stale=False))
+            self._change({number: replace(self.sentences[number], confirmed=line["confirmed"], stale=False)})
         elif "undo" in line:
             self._undo(self.changes.pop())
         elif "stop" in line:
@@ -198,24 +198,28 @@ class JobJournal:
         self.sentences[number] = sentence
         self._log(number)
 
-    def _apply_edit(self, line: dict[str, Any]) -> None:
-        number, findings = line["edit"], line["findings"]
-        old = self.sentences[number]
-        machine = old.machine if old.edited else old
-        edited = JobSentence(line["target"], findings=findings, edited=True, machine=machine, stale=False)
-        end = self.starts[self.find_document(number) + 1] if line["retranslate"] else number + 1
-        self._change(number, edited, end)
-        if line["retranslate"]:
-            self._restart(number)
-            for sentence in self.sentences[number + 1 : end]:
+    def _apply_edits(self, edits: list[tuple[int, str, list[str]]], retranslate: bool) -> None:
+        edited = {}
+        for number, target, findings in edits:
+            old = self.sentences[number]
+            machine = old.machine if old.edited else old
+            edited[number] = JobSentence(target, findings=findings, edited=True, machine=machine, stale=False)
+        first = min(edited)
+        end = self.starts[self.find_document(first) + 1] if retranslate else 0
+        self._change(edited, end)
+        if retranslate:
+            self._restart(first)
+            for sentence in self.sentences[first + 1 : end]:
                 sentence.stale = not sentence.is_fixed
 
-    def _change(self, number: int, sentence: JobSentence, end: int = 0) -> None:
-        """Replace a sentence for the user. end: of the sentences that are translated again, if any."""
-        stale = bytes(each.stale for each in self.sentences[number : max(end, number + 1)])
-        self.changes.append(Change(number, {number: self.sentences[number]}, stale))
-        self.sentences[number] = sentence
-        self._log(number)
+    def _change(self, changed: Mapping[int, JobSentence], end: int = 0) -> None:
+        """Replace sentences for the user. end: of the sentences that are translated again, if any."""
+        first = min(changed)
+        stale = bytes(each.stale for each in self.sentences[first : max(end, max(changed) + 1)])
+        self.changes.append(Change(first, {number: self.sentences[number] for number in changed}, stale))
+        for number, sentence in changed.items():
+            self.sentences[number] = sentence
+            self._log(number)
 
     def _undo(self, change: Change) -> None:
         for number, sentence in change.replaced.items():

@@ -10,7 +10,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
 from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
 from docmt.core.errors import DocmtError
-from docmt.core.settings import read_package_yaml
 from docmt.decoding import SearchConfig, Translator
-from docmt.formats.language_codes import format_language_tag, primary_language
+from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
 
 _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
@@ -203,15 +201,9 @@ def _agrees(language: str, code: str) -> bool:
     return not language or not code or join_pair(language, language) == join_pair(code, code)
 
 
-@cache
-def _language_names() -> dict[str, str]:
-    names: dict[str, str] = read_package_yaml(__package__, "language_names.yaml")
-    return names
-
-
 def language_name(code: str) -> str:
     """Return the English name of a language; its code if none is known."""
-    return _language_names().get(primary_language(code), code)
+    return language_names().get(primary_language(code), code)
 
 
 def list_pairs(models: Sequence[ModelDescription]) -> dict[str, list[str]]:

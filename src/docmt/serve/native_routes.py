@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -74,6 +75,7 @@ async def translate(request: Request) -> Response:
         "model": model,
         "source_language": description.source_language or chosen.source,
         "target_language": description.target_language or chosen.target,
+        "detected_language": _find_language(" ".join(texts), description.target_language, description.source_language),
     }
     return JSONResponse(head | _describe_rows(document, rows, align, count))
 
@@ -195,14 +197,15 @@ async def create_document(request: Request) -> Response:
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
     )
     status = await start_job(request, upload or text.encode(), options, owner)
-    answer = status.to_json() | {"detected_language": _detect_other_language(state, status)}
+    sources = " ".join(state.jobs.sources(status.id, owner)[:_DETECTED_SENTENCES])
+    language = _find_language(sources, status.facts.target_language, status.facts.source_language)
+    answer = status.to_json() | {"detected_language": language}
     return JSONResponse(answer, 202, {"location": f"{state.config.root_path}/v1/documents/{status.id}"})
 
 
-def _detect_other_language(state: ServiceState, status: JobRecord) -> str:
-    """Return the language of a new document, if it clearly is not that of its model."""
-    text = " ".join(state.jobs.sources(status.id, status.owner)[:_DETECTED_SENTENCES])
-    other = find_other_language(text, status.facts.target_language, [status.facts.source_language])
+def _find_language(text: str, target: str, source: str) -> str:
+    """Return the language of a text, if it clearly is not that of its model; else an empty text."""
+    other = find_other_language(text, target, [source])
     return other.source if other else ""
 
 
@@ -282,16 +285,33 @@ async def edit_sentence(request: Request) -> Response:
     values = await read_values(request, state.config.max_body_bytes)
     number = _number(request)
     if "target" in values.fields:
-        target, retranslate = " ".join(values.text("target").split()), values.switch("retranslate")
-        state.check_texts([target])
-        if retranslate:  # what the user writes is no translation
-            state.take_characters(request, state.jobs.count_after(id, owner, number))
-        status = await state.jobs.edit(id, owner, number, target, retranslate)
-    elif "confirmed" in values.fields:
-        status = await state.jobs.confirm(id, owner, number, values.switch("confirmed"))
-    else:
-        raise RequestError("target is missing: send the new translation of the sentence, or confirmed")
-    return JSONResponse(status.to_json())
+        return await _edit(request, {number: values.text("target")}, values.switch("retranslate"))
+    if "confirmed" in values.fields:
+        return JSONResponse((await state.jobs.confirm(id, owner, number, values.switch("confirmed"))).to_json())
+    raise RequestError("target is missing: send the new translation of the sentence, or confirmed")
+
+
+async def edit_sentences(request: Request) -> Response:
+    """Replace the translations of several sentences, as one change that is undone at once."""
+    state = _identify(request)[0]
+    values = await read_values(request, state.config.max_body_bytes)
+    targets = values.fields.get("targets")
+    if not targets or not isinstance(targets, dict):
+        raise RequestError("targets is missing: send the new translations as an object, by the numbers of sentences")
+    texts = RequestValues(targets)
+    edits = {_read_number(number): texts.text(number) for number in targets}
+    return await _edit(request, edits, values.switch("retranslate"))
+
+
+async def _edit(request: Request, targets: dict[int, str], retranslate: bool) -> Response:
+    """Replace translations. Spaces are joined, but no-break spaces stay."""
+    state, owner, id = _identify(request)
+    edits = {number: re.sub(r"[^\S\u00a0\u202f]+", " ", text).strip(" ") for number, text in targets.items()}
+    for text in edits.values():
+        state.check_texts([text])
+    if retranslate:  # what the user writes is no translation
+        state.take_characters(request, state.jobs.count_after(id, owner, min(edits)))
+    return JSONResponse((await state.jobs.edit(id, owner, edits, retranslate)).to_json())
 
 
 async def restore_sentence(request: Request) -> Response:
@@ -355,7 +375,10 @@ def _identify(request: Request) -> tuple[ServiceState, str, str]:
 
 def _number(request: Request) -> int:
     """Return the number of the sentence in the path. Raises RequestError unless it is one."""
-    text = request.path_params["number"]
+    return _read_number(request.path_params["number"])
+
+
+def _read_number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise RequestError("the number of the sentence is no whole number from 0", 404)
     return int(text)
@@ -410,6 +433,7 @@ ROUTES = [
     Route(_DOCUMENT, show_status),
     Route(_DOCUMENT, delete_document, methods=["DELETE"]),
     Route(_DOCUMENT + "/sentences", list_sentences),
+    Route(_DOCUMENT + "/sentences", edit_sentences, methods=["POST"]),
     Route(_DOCUMENT + "/events", stream_events),
     Route(_DOCUMENT + "/result", download_result),
     Route(_DOCUMENT + "/undo", undo_change, methods=["POST"]),

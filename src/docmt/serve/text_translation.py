@@ -214,7 +214,8 @@ async def make_item(
     if markup is None:
         return TextItem(await engine.segment(chosen.name, text))
     language = engine.describe_model(chosen.name).source_language or chosen.source or "en"
-    config = FileConfig(chosen.source, chosen.target, primary_language(language), tags=tags)
+    languages = chosen.source, chosen.target, primary_language(language)
+    config = FileConfig(*languages, tags=tags, protect=engine.patterns)
     content = text.encode() if markup is XML else _BYTE_ORDER_MARK + text.encode()
     file = await asyncio.to_thread(FileTranslation, "the text", content, markup, config)
     return TextItem(file.documents[0], file)

@@ -26,8 +26,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.model_arguments import read_languages
-from docmt.cli.options import ModelOptions, Parser, ProtectOptions, load_translator
+from docmt.cli.model_arguments import (
+    ModelOptions,
+    ProtectOptions,
+    TermOptions,
+    describe_protection,
+    load_translator,
+    read_languages,
+)
+from docmt.cli.options import Parser
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
@@ -47,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulkOptions(ModelOptions, ProtectOptions):
+class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     """The options of the command."""
 
     model: str = option(positional=True, metavar="MODEL")
@@ -160,8 +167,8 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     names = describe_input(paths)
     languages = read_languages(options.model)
     language = options.language or languages[0] or DEFAULT_LANGUAGE
-    rows = RowConfig(options.text_column, options.id_column, language, options.swap)
-    kind = choose_kind(paths, rows, FileConfig(*languages, language)) if paths else None
+    rows = RowConfig(options.text_column, options.id_column, language, options.swap, protect=options.patterns)
+    kind = choose_kind(paths, rows, FileConfig(*languages, language, protect=rows.protect)) if paths else None
     if kind is None:
         JobDirectory(Path(options.output))  # there must be one
     elif isinstance(kind, FileShards):
@@ -202,5 +209,4 @@ def _settings(translator: Translator, options: BulkOptions) -> dict[str, Any]:
     context = {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     names = ("precision", "batch_tokens", "language", *_OF_ROWS, "shard_tokens")
     others = {format_flag(name): getattr(options, name) for name in names}
-    protect = list(translator.protection.patterns) if translator.protection else "none"
-    return {"model": translator.checksums(), **others, "--protect": protect, **search, **context}
+    return {"model": translator.checksums(), **others, **describe_protection(translator), **search, **context}

@@ -18,12 +18,13 @@ examples:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.corpus_io import check_outputs
+from docmt.cli.model_arguments import ProtectOptions
 from docmt.cli.options import Parser, changed
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
@@ -46,7 +47,7 @@ _KIND_OF_LIMIT = {"similarity": "duplicate", "copied_share": "untranslated"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckOptions:
+class CheckOptions(ProtectOptions):
     """The options of the command."""
 
     source: str = option(positional=True, metavar="SOURCE")
@@ -67,7 +68,7 @@ class CheckOptions:
     length, missing_text, number, url, placeholder, bracket, term, repetition"""
     show: int = option(5, range=(0, MANY))
     """maximum findings of each kind in the terminal"""
-    check: CheckConfig = CheckConfig()
+    check: CheckConfig = option(CheckConfig(), skip=("protect",))
     """thresholds of the checks"""
 
 
@@ -103,11 +104,12 @@ def _report(options: CheckOptions) -> CheckReport:
     from docmt.checking import check_documents, read_translation
 
     target = Path(options.target) if options.target else None
-    translation = read_translation(Path(options.source), target, options.layout, options.check)
+    config = replace(options.check, protect=options.patterns)
+    translation = read_translation(Path(options.source), target, options.layout, config)
     with progress("checking", sum(map(len, translation.documents))) as bar:
         kinds = options.only or tuple(KINDS)
         return check_documents(
-            translation.documents, options.check, kinds=kinds, on_progress=bar.advance, earlier=translation.findings
+            translation.documents, config, kinds=kinds, on_progress=bar.advance, earlier=translation.findings
         )
 
 

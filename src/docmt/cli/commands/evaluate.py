@@ -28,8 +28,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
-from docmt.cli.model_arguments import check_models, check_unique, is_model_path, short_names
-from docmt.cli.options import ModelOptions, Parser, ProtectOptions, changed, load_translator
+from docmt.cli.model_arguments import (
+    ModelOptions,
+    ProtectOptions,
+    check_models,
+    check_unique,
+    is_model_path,
+    load_translator,
+    short_names,
+)
+from docmt.cli.options import Parser, changed
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.analysis.figures import METRICS_FILE, draw_curves, figure_format, read_curves, summarize_run
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
-from docmt.cli.model_arguments import SEARCH_DETAILS
-from docmt.cli.options import ModelOptions, Parser, load_translator
+from docmt.cli.model_arguments import SEARCH_DETAILS, ModelOptions, load_translator
+from docmt.cli.options import Parser
 from docmt.cli.output import Report, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD

@@ -26,8 +26,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
-from docmt.cli.model_arguments import SEARCH_DETAILS, check_models, check_unique, short_names
-from docmt.cli.options import ModelOptions, Parser, changed, load_translator
+from docmt.cli.model_arguments import (
+    SEARCH_DETAILS,
+    ModelOptions,
+    check_models,
+    check_unique,
+    load_translator,
+    short_names,
+)
+from docmt.cli.options import Parser, changed
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.progress import progress_prefix

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs, document_name, read_corpus
-from docmt.cli.options import ModelOptions, Parser, load_translator
+from docmt.cli.model_arguments import ModelOptions, load_translator
+from docmt.cli.options import Parser
 from docmt.cli.output import Report, check_alignments, error_records, sentence_records
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.plain_text import STANDARD, write_text

@@ -29,7 +29,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from docmt.cli.options import Parser, ProtectOptions
+from docmt.cli.model_arguments import ProtectOptions
+from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.logging import show_times
 from docmt.core.settings import MANY, option
@@ -209,7 +210,6 @@ def local_names(listener: socket.socket) -> frozenset[str]:
 
 def make_engine(options: ServeOptions) -> Engine:
     """Return the engine of a server, which does not run yet. Raises DocmtError for models."""
-    from docmt.documents.protected_text import read_patterns
     from docmt.serve.engine import Engine
 
     return Engine(
@@ -218,7 +218,7 @@ def make_engine(options: ServeOptions) -> Engine:
         search=options.search,
         device=options.device,
         precision=options.precision,
-        protect=read_patterns(options.protect),
+        protect=options.read_patterns(),
     )
 
 
@@ -234,7 +234,8 @@ def make_server(
     if public is None:
         raise DocmtError(f"--root-path {options.root_path} is no path: write /mt, or https://tool.example/mt")
     max_file_bytes = options.max_file_mb * _MEBIBYTE
-    jobs = DocumentJobs(engine, data, JobConfig(keep_hours=options.keep_hours, max_file_bytes=max_file_bytes))
+    job_config = JobConfig(options.keep_hours, max_file_bytes, protect=engine.patterns)
+    jobs = DocumentJobs(engine, data, job_config)
     address, cors = public[1] or "", tuple(options.cors)
     config = ServiceConfig(max_file_bytes=max_file_bytes, cors=cors, hosts=hosts, root_path=public[2], address=address)
     return ServiceServer(create_app(engine, jobs, keys, data, config))

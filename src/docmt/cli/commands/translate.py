@@ -25,13 +25,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.model_arguments import read_languages
-from docmt.cli.options import Parser, SearchOptions, load_translator
+from docmt.cli.model_arguments import SearchOptions, TermOptions, describe_protection, load_translator, read_languages
+from docmt.cli.options import Parser
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
@@ -83,7 +84,7 @@ class InputConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslateOptions(SearchOptions):
+class TranslateOptions(SearchOptions, TermOptions):
     """The options of the command."""
 
     model: str = option(positional=True, metavar="MODEL")
@@ -102,6 +103,8 @@ class TranslateOptions(SearchOptions):
     """also write source and translation side by side: x.html, x.xlf or x.tmx"""
     report: str = option("", metavar="FILE")
     """list what was not translated in files with markup"""
+    terms_report: str = option("", metavar="FILE")
+    """list each term with its place, what was found, and what the model thinks of it (tab-separated)"""
     resume: bool = False
     """continue an interrupted translation with the same input, model and options"""
     input: InputConfig = InputConfig()
@@ -116,8 +119,8 @@ def parser() -> Parser[TranslateOptions]:
         "translate",
         TranslateOptions,
         __doc__,
-        common="output format fields protect bilingual report resume search.beam search.n_best input.layout "
-        "input.join_lines device precision",
+        common="output format fields protect terms terms_report bilingual report resume search.beam input.layout "
+        "input.join_lines device",
     )
 
 
@@ -125,6 +128,8 @@ def run(arguments: Sequence[str]) -> int:
     """Translate files. Return 2 if any of them failed."""
     options = parser().parse(arguments)
     outputs = _outputs(options)
+    if options.terms_report and not options.terms:
+        raise DocmtError("--terms-report lists the terms of --terms: add a glossary, or leave it out")
     check_bilingual(options.bilingual)
     if options.bilingual and len(outputs) > 1:
         raise DocmtError(f"--bilingual is one file, but there are {len(outputs)} inputs: translate them one by one")
@@ -141,7 +146,8 @@ def run(arguments: Sequence[str]) -> int:
     languages = read_languages(options.model)
     report = Report()
     language = options.input.language or languages[0] or DEFAULT_LANGUAGE
-    markup = FileConfig(*languages, language, tuple(options.fields), options.bilingual)
+    fields = tuple(options.fields)
+    markup = FileConfig(*languages, language, fields, options.bilingual, protect=options.patterns)
     files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
     _check_formats(options, [file.format for file in files])
     translator = load_translator(options)  # last, because a large model takes minutes
@@ -155,6 +161,8 @@ def run(arguments: Sequence[str]) -> int:
     _report_skipped(files, options.report)
     status = report.log(len(outputs), written, "files", "translated")
     _log_partial(writers)
+    if options.terms:
+        report.log_terms(options.terms_report)
     return status
 
 
@@ -199,9 +207,8 @@ def _fingerprint(translator: Translator, files: Sequence[TranslationJob], option
     search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     search |= {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
-    protect = list(translator.protection.patterns) if translator.protection else "none"
-    files_options = {"--fields": options.fields, "--bilingual": options.bilingual, "--protect": protect}
-    return {**facts, **{name: value for name, value in files_options.items() if value}, **search}
+    others = {"--fields": options.fields, "--bilingual": options.bilingual, **describe_protection(translator)}
+    return {**facts, **{name: value for name, value in others.items() if value}, **search}
 
 
 def _writes_to_terminal(files: Sequence[TranslationJob]) -> bool:
@@ -250,7 +257,7 @@ def _outputs(options: TranslateOptions) -> dict[str, str]:
     for one, other in pairwise(sorted(pairs.values())):
         if one == other:
             raise DocmtError(f"two files would both be written to {one}: translate them in two calls")
-    check_outputs(*pairs.values(), options.bilingual, options.report, inputs=files)
+    check_outputs(*pairs.values(), options.bilingual, options.report, options.terms_report, inputs=files)
     return pairs
 
 
@@ -269,6 +276,7 @@ def _read(
     outputs: dict[str, str], config: InputConfig, format: str, markup: FileConfig, failures: list[str]
 ) -> list[TranslationJob]:
     """Return the readable files. Errors of others are added to `failures`, or raised if there is only one file."""
+    read = partial(read_input, language=config.language, join_lines=config.join_lines, protect=markup.protect)
     files = []
     for path, output in outputs.items():
         try:
@@ -284,7 +292,7 @@ def _read(
             _warn_of_markup(path, file, config.layout)
             text = decode_utf8(file, "standard input" if path == STANDARD else path)
             layout = "text" if format == "text" and is_refused(path, text) else config.layout
-            input = read_input(path, layout=layout, language=config.language, join_lines=config.join_lines, text=text)
+            input = read(path, layout=layout, text=text)
             if format == layout == "auto" and input.format == "text":
                 _warn_of_markup_without_a_name(path, text)
             output_format = _output_format(format, input.format, "", output)

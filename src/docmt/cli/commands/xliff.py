@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.options import Parser, SearchOptions, load_translator
+from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_translator
+from docmt.cli.options import Parser
 from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_bytes, write_bytes
@@ -76,9 +77,10 @@ def run_extract(arguments: Sequence[str]) -> int:
     translator = load_translator(options) if options.model else None
     model_languages = translator.languages if translator else ("", "")
     source = options.source_language or model_languages[0]
-    config = FileConfig(source, options.target_language or model_languages[1], source or "en", tuple(options.fields))
+    target = options.target_language or model_languages[1]
+    config = FileConfig(source, target, source or "en", tuple(options.fields), protect=options.patterns)
     file = _read_markup(options.file, options.format, config)
-    if not (options.target_language or model_languages[1]):
+    if not target:
         _log.warning("%s names no target language: add --target-language CODE", options.output)
     report = Report()
     records = None if translator is None else _translate(translator, file, report)
@@ -110,7 +112,7 @@ def _translate(translator: Translator, file: FileTranslation, report: Report) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeOptions:
+class MergeOptions(ProtectOptions):
     """docmt merge FILE.xlf -o FILE
 
     Write a file with the translation of a bilingual XLIFF file, which docmt extract made and people edited. All else in
@@ -147,7 +149,8 @@ def run_merge(arguments: Sequence[str]) -> int:
     check_outputs(options.output, inputs=[options.file, original])
     format, *fields = targets.format.split(FIELD_SEPARATOR)
     languages = targets.source_language, targets.target_language
-    file = _read_markup(original, format or "auto", FileConfig(*languages, fields=tuple(options.fields or fields)))
+    config = FileConfig(*languages, fields=tuple(options.fields or fields), protect=options.patterns)
+    file = _read_markup(original, format or "auto", config)
     file.check_output(options.output)
     units, warnings = apply_targets(file.units.file.units, targets)
     write_bytes(options.output, file.units.file.write(units, targets.target_language))

@@ -6,24 +6,33 @@ import { DocumentView } from "./document_view.js";
 import { findDraft } from "./drafts.js";
 import { SentencePanel } from "./sentence_panel.js";
 import { listenToKeys } from "./keys.js";
+import { LiveTranslation, describeLanguage } from "./live_translation.js";
+import * as messages from "./messages.js";
+import { capitalize, nameLanguage, plural, t } from "./messages.js";
 import { MyDocuments, forget, remember } from "./my_documents.js";
+import { SearchBar } from "./search_bar.js";
 
-const NO_TEXT = "There is no text to translate";
 const NEEDS_FIELDS = /\.(json|tsv|csv|md|markdown)$/i;
 const BETWEEN_ANNOUNCEMENTS = 5_000; // milliseconds
-const STATES = { all: "All sentences", open: "Open", edited: "Edited", confirmed: "Confirmed", marked: "Marked" };
+const STATES = {
+  all: t("All sentences"),
+  open: t("Open"),
+  edited: t("Edited"),
+  confirmed: t("Confirmed"),
+  marked: t("Marked"),
+};
 const NAME_LENGTH = 40;
-const NO_ADDRESS = "This address names no document. Look for it in your documents, or translate it again.";
+const LONG = 1_000; // sentences of a document that is translated only after a question
 
 const element = (id) => document.getElementById(id);
-const count = new Intl.NumberFormat("en");
-const times = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
-const languages = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
 const hasDraft = (number) => findDraft(job.feed.id, number) !== undefined;
 const view = new DocumentView(element("text-pairs"), element("reason"), hasDraft);
-const actions = { edit: sendEdit, confirm: confirmSentence, restore: restoreSentence, readsContext, report };
+const actions = { edit: sendEdits, confirm: confirmSentence, restore: restoreSentence, readsContext, report };
 const panel = new SentencePanel(element("panel"), view, actions);
-const describe = (status) => `${times.format(new Date(status.created))} · ${describeState(status)}`;
+const search = new SearchBar(element("search"), view, { edit: sendEdits, attempt });
+const readText = () => (chosenFile ? "" : element("text").value);
+const live = new LiveTranslation(element("live"), element("while-typing"), readText, () => element("model").value);
+const describe = (status) => `${messages.formatTime(status.created)} · ${describeState(status)}`;
 const myDocuments = new MyDocuments(element("my-documents"), { describe, remove, attempt });
 let models = [];
 let chosenFile = null;
@@ -34,8 +43,8 @@ let announced = 0;
 
 function report(error) {
   // Messages of the server begin with a small letter. A file name at the beginning stays as it is.
-  const text = error.message.replace(/^[a-z](?=[a-z]* )/, (letter) => letter.toUpperCase());
-  element("notice").firstElementChild.textContent = text;
+  const text = error.message.replace(/^[a-z](?=[a-z]* )/, capitalize);
+  Object.assign(element("notice").firstElementChild, { textContent: text, lang: error.language ?? messages.language });
   element("notice").hidden = false;
 }
 
@@ -54,14 +63,6 @@ async function attempt(action) {
   }
 }
 
-function nameLanguage(code) {
-  try {
-    return code ? languages.of(code.replaceAll("_", "-")) : "any language";
-  } catch {
-    return code; // a code that is no BCP 47 tag
-  }
-}
-
 // The form
 
 async function fillModels() {
@@ -70,7 +71,9 @@ async function fillModels() {
   } finally {
     element("start").querySelector("button.main").disabled = false;
   }
-  const pairs = models.map((each) => `${nameLanguage(each.source_language)} → ${nameLanguage(each.target_language)}`);
+  const pairs = models.map(({ source_language, target_language }) => {
+    return capitalize([source_language, target_language].map(nameLanguage).join(" → "));
+  });
   const options = models.map((model, index) => {
     const isUnique = pairs.indexOf(pairs[index]) === pairs.lastIndexOf(pairs[index]);
     return new Option(isUnique ? pairs[index] : `${pairs[index]} (${model.name})`, model.name);
@@ -85,42 +88,51 @@ function chooseFile(file) {
   element("text").hidden = Boolean(file);
   element("chosen").hidden = !file;
   element("file").value = "";
-  showCount();
+  showText();
   if (!file) return element("text").focus();
   element("chosen").querySelector(".file-name").textContent = file.name;
-  element("chosen").querySelector(".file-size").textContent = `${count.format(Math.ceil(file.size / 1000))} kB`;
+  element("chosen").querySelector(".file-size").textContent = t("{size} kB", { size: Math.ceil(file.size / 1000) });
   element("fields").hidden = !NEEDS_FIELDS.test(file.name);
   element("start").querySelector("button.main").focus();
 }
 
-/** Show the number of words and characters of the text, or of a file of plain text. */
-async function showCount() {
+/** Show what is known of the text before it is sent, or of a file of plain text: its size, and its translation. */
+async function showText() {
+  live.update();
   const isText = chosenFile && /\.txt$/i.test(chosenFile.name);
-  const text = isText ? await chosenFile.text() : chosenFile ? "" : element("text").value;
-  const segments = text && [...new Intl.Segmenter(undefined, { granularity: "word" }).segment(text)];
-  const words = segments && segments.filter((each) => each.isWordLike).length;
-  element("count").textContent = text && `${count.format(words)} words · ${count.format([...text].length)} characters`;
+  const text = isText ? await chosenFile.text() : readText();
+  element("count").textContent = text && messages.countText(text);
 }
 
-/** Ask whether a text in another language than that of the model is meant to be translated. */
-function confirmLanguage({ detected_language, source_language }) {
-  const [detected, expected] = [detected_language, source_language].map(nameLanguage);
-  const message = `The text seems to be in ${detected}, but this model translates from ${expected}.`;
-  return confirm(`${message} Translate it anyway?`);
+/** Ask whether a document in another language than that of the model, or a long one, is meant to be translated. */
+async function confirmDocument(created) {
+  const language = describeLanguage(created);
+  if (language) return confirm(`${language} ${t("Translate it anyway?")}`);
+  if (created.sentences <= LONG) return true;
+  const { sentences } = await service.getSentences(created.id);
+  const size = describeSize(sentences);
+  return confirm(t("{name} has {size}. Translate all of it?", { name: created.name, size }));
+}
+
+function describeSize(sentences) {
+  const text = sentences.map(({ source }) => source).join(" ");
+  return `${plural(sentences.length, "{count} sentence", "{count} sentences")} · ${messages.countText(text)}`;
 }
 
 /** Return a file name for a pasted text: its first words. */
 function nameText(text) {
   const [first] = text.trim().split("\n");
-  return `${first.slice(0, NAME_LENGTH).replaceAll(/[\\/.]+/g, " ").trim() || "Pasted text"}.txt`;
+  return `${first.slice(0, NAME_LENGTH).replaceAll(/[\\/.]+/g, " ").trim() || t("Pasted text")}.txt`;
 }
 
 async function startJob(event) {
   event.preventDefault();
   const text = element("text").value;
-  if (!chosenFile && !text.trim()) throw new Error("There is nothing to translate yet. Paste text, or choose a file.");
+  const isEmpty = !chosenFile && !text.trim();
+  if (isEmpty) throw new Error(t("There is nothing to translate yet. Paste text, or choose a file."));
   const button = element("start").querySelector("button.main");
   button.disabled = true; // a document is sent once
+  live.stop();
   try {
     const model = element("model").value;
     localStorage.setItem("docmt-model", model);
@@ -128,7 +140,9 @@ async function startJob(event) {
     const created = await (chosenFile
       ? service.createFromFile(chosenFile, model, fields)
       : service.createFromText(text, model, nameText(text)));
-    if (created.detected_language && !confirmLanguage(created)) return await service.removeDocument(created.id);
+    if (!(await confirmDocument(created))) return await service.removeDocument(created.id);
+    element("text").value = "";
+    sessionStorage.removeItem("docmt-text");
     chooseFile(null);
     location.hash = created.id;
   } finally {
@@ -171,15 +185,15 @@ async function showAddress() {
   const opened = { feed: { id, after: 0 }, status: null, controller: new AbortController(), begun: null };
   job = opened;
   try {
-    if (!/^[\w-]+$/.test(id)) throw new service.ServiceError(NO_ADDRESS, 404);
+    if (!/^[\w-]+$/.test(id)) throw new service.ServiceError(t("This address names no document."), 404);
     const [status, { sentences, last_event }] = await Promise.all([service.getStatus(id), service.getSentences(id)]);
     if (job !== opened) return; // the user has gone elsewhere meanwhile
     remember(id);
     opened.feed.after = last_event;
     view.clear(status.source_language, status.target_language);
     const [source, target] = element("document").querySelectorAll(".heads span");
-    source.textContent = nameLanguage(status.source_language);
-    target.textContent = nameLanguage(status.target_language);
+    source.textContent = `${capitalize(nameLanguage(status.source_language))} · ${describeSize(sentences)}`;
+    target.textContent = capitalize(nameLanguage(status.target_language));
     element("document").hidden = false;
     sentences.forEach((each) => view.put(each)); // the source can be read before it is translated
     showStatus(status);
@@ -206,7 +220,7 @@ async function listen() {
     if (event.name === "sentence") showSentence(event.data);
     else if (event.name === "progress") showProgress(event.data);
     else if (event.name === "done") showStatus(event.data);
-    else if (event.name === "lost") element("state").textContent = "The server does not answer. Trying again…";
+    else if (event.name === "lost") element("state").textContent = t("The server does not answer. Trying again…");
   }
 }
 
@@ -231,7 +245,7 @@ function showStatus(status) {
   const wasRunning = job.status && isRunning();
   job.status = status;
   const running = isRunning();
-  const name = status.name || "Pasted text";
+  const name = status.name || t("Pasted text");
   element("name").textContent = name;
   element("state").textContent = describeState(status);
   document.title = `${running && status.sentences ? `${percent(status)}% ` : ""}${name} – docmt`;
@@ -255,14 +269,16 @@ async function showEnd(status, wasRunning) {
   view.endStale();
   const marked = view.count("marked");
   element("delete").hidden = false;
-  if (marked) element("state").textContent = `${describeState(status)} · ${count.format(marked)} marked to look at`;
+  const left = marked ? ` · ${t("{marked} marked to look at", { marked })}` : "";
+  element("state").textContent = describeState(status) + left;
   if (wasRunning) announce(element("state").textContent);
 }
 
 /** Show how many sentences are in each state. */
 function showCounts() {
   const options = Object.entries(STATES).map(([filter, name]) => {
-    return new Option(`${name} (${count.format(view.count(filter))})`, filter, false, filter === view.filter);
+    const count = view.count(filter).toLocaleString(messages.language);
+    return new Option(`${name} (${count})`, filter, false, filter === view.filter);
   });
   element("filter").replaceChildren(...options);
   element("next-mark").hidden = !view.count("marked");
@@ -272,16 +288,16 @@ const percent = (status) => Math.floor((100 * status.finished) / status.sentence
 
 function describeState(status) {
   const { finished, sentences } = status;
-  const all = `${count.format(sentences)} ${sentences === 1 ? "sentence" : "sentences"}`;
-  const amount = `${count.format(finished)} of ${all}`;
-  const skipped = Object.entries(status.skipped ?? {}).map(([reason, number]) => `${count.format(number)} ${reason}`);
-  const left = skipped.length ? ` · left as it was: ${skipped.join(", ")}` : "";
-  if (status.status === "queued") return "Waiting for its turn";
-  if (status.status === "running") return sentences ? amount + describeRest(status) : "Reading the document";
-  if (status.status === "failed") return `Failed after ${amount}`;
-  if (status.status === "cancelled") return `Stopped after ${amount}`;
-  const kept = status.expires ? ` · kept until ${times.format(new Date(status.expires))}` : "";
-  return `${sentences ? all : NO_TEXT}${left}${kept}`;
+  const all = plural(sentences, "{count} sentence", "{count} sentences");
+  const amount = t("{number} of {all}", { number: finished, all });
+  const skipped = Object.entries(status.skipped ?? {}).map(([reason, number]) => `${number} ${reason}`);
+  const left = skipped.length ? ` · ${t("left as it was: {list}", { list: skipped.join(", ") })}` : "";
+  if (status.status === "queued") return t("Waiting for its turn");
+  if (status.status === "running") return sentences ? amount + describeRest(status) : t("Reading the document");
+  if (status.status === "failed") return t("Failed after {amount}", { amount });
+  if (status.status === "cancelled") return t("Stopped after {amount}", { amount });
+  const kept = status.expires ? ` · ${t("kept until {time}", { time: messages.formatTime(status.expires) })}` : "";
+  return `${sentences ? all : t("There is no text to translate")}${left}${kept}`;
 }
 
 /** Return the time that is left, by the speed since the page began to listen. */
@@ -292,7 +308,8 @@ function describeRest({ id, finished, sentences }) {
   const speed = (finished - job.begun.finished) / seconds;
   if (seconds < 4 || !(speed > 0)) return "";
   const rest = (sentences - finished) / speed;
-  return ` · about ${rest < 90 ? `${Math.ceil(rest / 10) * 10} seconds` : `${Math.round(rest / 60)} minutes`} left`;
+  if (rest < 90) return ` · ${t("about {number} seconds left", { number: Math.ceil(rest / 10) * 10 })}`;
+  return ` · ${t("about {number} minutes left", { number: Math.round(rest / 60) })}`;
 }
 
 /** Return whether the model of the open document reads the sentences before one. */
@@ -312,30 +329,33 @@ async function change(request, message) {
   return true;
 }
 
-async function sendEdit(number, target, retranslate) {
-  const request = service.editSentence(job.feed.id, number, target, retranslate);
-  if (!(await change(request, retranslate ? "Kept. What follows is translated again." : "Kept."))) return;
-  view.put({ ...view.sentences[number].data, target, edited: true, confirmed: false });
-  if (retranslate) view.markStale(number);
+/** Send translations by the numbers of their sentences, as one change. */
+async function sendEdits(targets, { message = t("Kept."), retranslate = false }) {
+  if (!(await change(service.editSentences(job.feed.id, targets, retranslate), message))) return;
+  const numbers = Object.keys(targets).map(Number);
+  for (const number of numbers) {
+    view.put({ ...view.sentences[number].data, target: targets[number], edited: true, confirmed: false });
+  }
+  if (retranslate) view.markStale(Math.min(...numbers));
 }
 
 /** Confirm a sentence and go on to the next open one, or take the confirmation back. */
 function confirmSentence({ number, confirmed }) {
   return attempt(async () => {
     const request = service.confirmSentence(job.feed.id, number, !confirmed);
-    const isOpen = await change(request, confirmed ? "No longer confirmed." : "Confirmed.");
+    const isOpen = await change(request, confirmed ? t("No longer confirmed.") : t("Confirmed."));
     if (isOpen && !confirmed) go(view.next(number, "open"));
   });
 }
 
 function restoreSentence({ number }) {
   const request = () => service.restoreSentence(job.feed.id, number);
-  return attempt(() => change(request(), "The sentence has the machine's version again."));
+  return attempt(() => change(request(), t("The sentence has the machine's version again.")));
 }
 
 async function undo() {
   job.isUndone = true;
-  await change(service.undoChange(job.feed.id), "The last change was undone.");
+  await change(service.undoChange(job.feed.id), t("The last change was undone."));
 }
 
 async function stop() {
@@ -346,23 +366,27 @@ async function stop() {
 
 /** Delete a document. Return whether the user meant it. */
 async function remove(id) {
-  if (!confirm("Delete this document and its translation from the server?")) return false;
+  if (!confirm(t("Delete this document and its translation from the server?"))) return false;
   await service.removeDocument(id);
   forget(id);
-  announce("The document was deleted from the server.");
+  announce(t("The document was deleted from the server."));
   return true;
 }
 
-async function copy() {
+function copyDocument() {
   const hasLayout = ["text", "markdown"].includes(job.status.format); // then the file is what is pasted elsewhere
-  const text = service.getText(job.feed.id, hasLayout ? "original" : "txt");
+  return copy(service.getText(job.feed.id, hasLayout ? "original" : "txt"), element("copy"));
+}
+
+/** Copy a text that is on its way, and say so on a button. */
+async function copy(text, button) {
   if (navigator.clipboard) {
     const data = text.then((each) => new Blob([each], { type: "text/plain" })); // Safari waits for no answer before
     await Promise.all([text, navigator.clipboard.write([new ClipboardItem({ "text/plain": data })])]);
   } else copyBySelection(await text); // browsers give the clipboard to https and localhost only
-  element("copy").textContent = "Copied";
-  announce("The translation was copied.");
-  setTimeout(() => (element("copy").textContent = "Copy"), 2_000);
+  button.textContent = t("Copied");
+  announce(t("The translation was copied."));
+  setTimeout(() => (button.textContent = t("Copy")), 2_000);
 }
 
 function copyBySelection(text) {
@@ -377,7 +401,9 @@ function copyBySelection(text) {
 
 function askForKey(refused) {
   const dialog = element("key-dialog");
-  dialog.querySelector("h2").textContent = refused ? "The server does not know this key" : "This server asks for a key";
+  dialog.querySelector("h2").textContent = refused
+    ? t("The server does not know this key")
+    : t("This server asks for a key");
   const field = dialog.querySelector("input");
   field.value = "";
   dialog.oncancel = (event) => event.preventDefault(); // nothing works without a key
@@ -398,20 +424,35 @@ function go(number) {
   if (panel.isOpen) openSentence(number);
 }
 
+/** Let the browser keep what is chosen. It is on at first. */
+function keepChoice(id) {
+  const name = `docmt-${id}`;
+  element(id).checked = localStorage.getItem(name) !== "off";
+  element(id).addEventListener("change", () => localStorage.setItem(name, element(id).checked ? "on" : "off"));
+}
+
 function listenToButtons() {
   const on = (id, type, action) => element(id).addEventListener(type, (event) => attempt(() => action(event)));
   on("start", "submit", startJob);
   on("file", "change", () => chooseFile(element("file").files[0]));
   on("chosen", "click", (event) => event.target.matches("button") && chooseFile(null));
-  on("text", "input", showCount);
+  on("text", "input", showText);
+  on("model", "change", showText);
+  on("while-typing", "change", showText);
   on("stop", "click", stop);
-  on("resume", "click", () => change(service.resumeDocument(job.feed.id), "The translation goes on."));
+  on("resume", "click", () => change(service.resumeDocument(job.feed.id), t("The translation goes on.")));
   on("undo", "click", undo);
   on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
   on("filter", "change", () => view.applyFilter(element("filter").value));
   on("forget-key", "click", service.forgetKey);
-  on("letters", "change", () => localStorage.setItem("docmt-letters", element("letters").checked ? "on" : "off"));
-  on("copy", "click", copy);
+  on("language", "change", () => {
+    sessionStorage.setItem("docmt-text", element("text").value);
+    messages.chooseLanguage(element("language").value);
+  });
+  on("copy", "click", copyDocument);
+  on("search-button", "click", () => search.open());
+  const copyLive = (button) => copy(Promise.resolve(live.output.textContent), button);
+  on("live", "click", ({ target }) => target.matches("button") && copyLive(target));
   on("next-open", "click", () => go(view.next(view.current, "open")));
   on("next-mark", "click", () => go(view.next(view.current, "marked")));
   on("help-button", "click", showHelp);
@@ -436,12 +477,18 @@ function listenToButtons() {
 }
 
 service.onKeyNeeded(askForKey);
+messages.localizePage();
+element("language").value = messages.language;
+element("text").value ||= sessionStorage.getItem("docmt-text") ?? "";
+["letters", "while-typing"].forEach(keepChoice);
 listenToButtons();
 listenToDrops();
-const hasLetters = () => localStorage.getItem("docmt-letters") !== "off";
-element("letters").checked = hasLetters();
+// A text may be there already: typed before all of this was loaded, or put back by the browser, perhaps later.
+showText();
+addEventListener("pageshow", showText);
 view.onDrawn = showCounts;
-listenToKeys({ view, panel, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters });
+const hasLetters = () => element("letters").checked;
+listenToKeys({ view, panel, search, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters });
 attempt(async () => {
   const filled = fillModels(); // asks for a key, if one is needed, before anything else is tried
   await Promise.all([filled, showAddress()]);

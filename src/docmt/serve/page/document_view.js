@@ -1,6 +1,7 @@
 // The two columns: paragraphs of sentences, drawn in batches, lit in pairs.
 
 import { judge } from "./doubts.js";
+import { t } from "./messages.js";
 
 const DRAWN_AT_ONCE = 200; // sentences in an animation frame
 const WITHOUT_SPACES = ["zh", "ja", "th", "lo", "km", "my"];
@@ -108,7 +109,7 @@ export class DocumentView {
     const pair = this.sentences[data.number];
     for (const side of ["source", "target"]) {
       // A sentence whose words are aligned now keeps them if only its marks change.
-      const empty = data.target === null ? "…" : "(not translated)";
+      const empty = data.target === null ? "…" : t("(not translated)");
       if (!pair.data || pair.data[side] !== data[side]) pair[side].textContent = data[side] || empty;
       pair[side].classList.add("sentence");
     }

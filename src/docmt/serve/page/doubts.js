@@ -1,14 +1,16 @@
 // Why a sentence deserves a second look, in words.
 
+import { capitalize, t } from "./messages.js";
+
 // Mean probability of a token below which a sentence counts as doubtful. Scores are natural logarithms.
 const LEAST_PROBABILITY = 0.4;
 
 const WARNINGS = {
-  failed: "This sentence could not be translated, so it stands as it was.",
-  sentence_count: "The model wrote another number of sentences here, so they may be divided otherwise.",
-  length_limit: "The translation reached its longest length, so words may be missing.",
-  missing_text: "A part of the sentence seems not to be translated.",
-  long_source: "The sentence is longer than the model reads at once, so most systems translate it without its context.",
+  failed: t("This sentence could not be translated, so it stands as it was."),
+  sentence_count: t("The model wrote another number of sentences here, so they may be divided otherwise."),
+  length_limit: t("The translation reached its longest length, so words may be missing."),
+  missing_text: t("A part of the sentence seems not to be translated."),
+  long_source: t("The sentence is longer than the model reads at once. Most systems translate it without its context."),
 };
 
 /** Return {doubts, faults}: reasons from the model, and findings of the checks. */
@@ -17,7 +19,7 @@ export function judge(sentence) {
   const probability = sentence.tokens ? Math.exp(sentence.score / sentence.tokens) : 1;
   if (probability < LEAST_PROBABILITY && !sentence.edited) {
     const percent = Math.round(100 * probability);
-    doubts.push(`The model was unsure: it gave its words a probability of ${percent}% on average.`);
+    doubts.push(t("The model was unsure: it gave its words a probability of {percent}% on average.", { percent }));
   }
-  return { doubts, faults: (sentence.findings ?? []).map((text) => text[0].toUpperCase() + text.slice(1)) };
+  return { doubts, faults: (sentence.findings ?? []).map(capitalize) };
 }

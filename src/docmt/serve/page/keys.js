@@ -1,10 +1,10 @@
 // The keyboard: one table of keys for the document, valid wherever no text is being written.
 
 /**
- * go: function that leads to a sentence; openSentence: function of its number; undo, showHelp: functions;
- * hasLetters: function that returns whether single letters are keys.
+ * search: the SearchBar; go: function that leads to a sentence; openSentence: function of its number; undo, showHelp:
+ * functions; hasLetters: function that returns whether single letters are keys.
  */
-export function listenToKeys({ view, panel, go, openSentence, undo, showHelp, hasLetters }) {
+export function listenToKeys({ view, panel, search, go, openSentence, undo, showHelp, hasLetters }) {
   const move = (step) => {
     const isInText = view.root.contains(document.activeElement) || panel.isOpen;
     go(isInText ? view.neighbour(view.current, step) : view.current);
@@ -23,6 +23,7 @@ export function listenToKeys({ view, panel, go, openSentence, undo, showHelp, ha
     c: () => withPanel(panel.actions.confirm),
     a: () => withPanel(() => panel.showAlternatives()),
     e: () => withPanel(() => panel.startEdit()),
+    "/": () => search.open(),
     "?": showHelp,
   };
   const keysOnSentence = {

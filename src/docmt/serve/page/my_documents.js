@@ -2,6 +2,7 @@
 
 import * as service from "./service.js";
 import { forgetDrafts } from "./drafts.js";
+import { t } from "./messages.js";
 
 const IDS = "docmt-documents";
 const MOST = 100;
@@ -61,7 +62,7 @@ export class MyDocuments {
     row.querySelector("p").textContent = this.describe(status);
     const button = row.querySelector("button");
     button.dataset.id = status.id;
-    button.setAttribute("aria-label", `Delete ${status.name}`);
+    button.setAttribute("aria-label", t("Delete {name}", { name: status.name }));
     return row;
   }
 }

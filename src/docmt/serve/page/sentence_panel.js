@@ -2,12 +2,13 @@
 
 import * as service from "./service.js";
 import { findDraft, keepDraft } from "./drafts.js";
+import { plural, t } from "./messages.js";
 import { lightGroup, showWords } from "./word_links.js";
 
 export class SentencePanel {
   /**
-   * edit: async function (number, target, retranslate); confirm and restore: functions of the sentence; readsContext:
-   * function that returns whether the model of the document does; report: function that shows an error.
+   * edit: async function (targets by number, {message, retranslate}); confirm and restore: functions of the sentence;
+   * readsContext: function that returns whether the model of the document does; report: function that shows an error.
    */
   constructor(root, view, { edit, confirm, restore, readsContext, report }) {
     Object.assign(this, { root, view, edit, readsContext, report, id: "", number: -1, groups: 0, group: -1 });
@@ -29,7 +30,7 @@ export class SentencePanel {
     this.form.addEventListener("submit", (event) => this.submit(event));
     this.field.addEventListener("input", () => this.noteDraft());
     this.form.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.save(event.shiftKey);
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.save(event.shiftKey ? "retranslate" : "keep");
     });
     view.root.addEventListener("mouseover", (event) => this.lightWord(event.target));
   }
@@ -77,9 +78,9 @@ export class SentencePanel {
   /** Show the sentence as it now is. */
   refresh() {
     const { data, reasons, source, target } = this.pair;
-    const states = [data.edited && "edited", data.confirmed && "confirmed"].filter(Boolean);
-    this.title.textContent = [`Sentence ${this.number + 1}`, ...states].join(", ");
-    this.root.querySelector("[data-do=confirm] span").textContent = data.confirmed ? "Not confirmed" : "Confirm";
+    const states = [data.edited && t("edited"), data.confirmed && t("confirmed")].filter(Boolean);
+    this.title.textContent = [t("Sentence {number}", { number: this.number + 1 }), ...states].join(", ");
+    this.root.querySelector("[data-do=confirm] span").textContent = data.confirmed ? t("Not confirmed") : t("Confirm");
     this.root.querySelector("[data-do=restore]").hidden = !data.edited;
     this.reasons.replaceChildren(...reasons.map((reason) => makeElement("li", reason)));
     this.choices.replaceChildren();
@@ -106,8 +107,8 @@ export class SentencePanel {
       this.groups = showWords(pair.source, pair.target, links);
       this.group = -1;
       this.hint.textContent = this.groups
-        ? "Words of one colour belong together. Point at one, or use the arrow keys."
-        : "No words of this sentence could be aligned.";
+        ? t("Words of one colour belong together. Point at one, or use the arrow keys.")
+        : t("No words of this sentence could be aligned.");
     } catch (error) {
       this.report(error);
     }
@@ -133,13 +134,13 @@ export class SentencePanel {
   async showAlternatives() {
     const { number } = this;
     this.form.hidden = true;
-    this.choices.replaceChildren(makeElement("li", "Searching for alternatives…", "muted"));
+    this.choices.replaceChildren(makeElement("li", t("Searching for alternatives…"), "muted"));
     try {
       const found = await service.listAlternatives(this.id, number);
       if (this.number !== number) return;
       const others = found.filter((each) => each.target !== this.pair.data.target);
       this.choices.replaceChildren(...others.map((each) => this.makeChoice(each.target)));
-      if (!others.length) this.choices.append(makeElement("li", "The model has no other translation.", "muted"));
+      if (!others.length) this.choices.append(makeElement("li", t("The model has no other translation."), "muted"));
       this.choices.querySelector("button")?.focus();
     } catch (error) {
       this.choices.replaceChildren();
@@ -172,6 +173,9 @@ export class SentencePanel {
   showEditor(text) {
     this.form.hidden = false;
     this.form.querySelector("[value=retranslate]").hidden = !this.readsContext(); // else nothing would change
+    const count = this.listEqual().length;
+    const forAll = this.form.querySelector("[value=equal]");
+    Object.assign(forAll, { hidden: count < 2, textContent: t("Keep for all {count} equal sentences", { count }) });
     this.field.lang = this.view.languages.target;
     this.field.value = text;
     this.noteDraft();
@@ -185,17 +189,28 @@ export class SentencePanel {
 
   submit(event) {
     event.preventDefault();
-    this.save(event.submitter?.value === "retranslate");
+    this.save(event.submitter?.value);
   }
 
-  async save(retranslate) {
+  /** Return the numbers of the translated sentences with the same source, this one included. */
+  listEqual() {
+    const isEqual = ({ data }) => data.source === this.pair.data.source && data.target !== null;
+    return this.view.sentences.filter(isEqual).map(({ data }) => data.number);
+  }
+
+  /** how: keep, retranslate (what follows) or equal (keep it for all sentences with this source). */
+  async save(how) {
     const { number } = this;
     const text = this.field.value.trim();
-    if (!text) return this.report(new Error("A translation cannot be empty. Write one, or press Escape to leave it."));
+    if (!text) return this.report(new Error(t("A translation cannot be empty.")));
     const buttons = this.form.querySelectorAll("button");
     buttons.forEach((button) => (button.disabled = true)); // an edit is sent once
     try {
-      await this.edit(number, text, retranslate && this.readsContext());
+      const numbers = how === "equal" ? this.listEqual() : [number];
+      const targets = Object.fromEntries(numbers.map((each) => [each, text]));
+      const retranslate = how === "retranslate" && this.readsContext();
+      const message = retranslate ? t("Kept. What follows is translated again.") : undefined;
+      await this.edit(targets, { message, retranslate });
       this.dropDraft(number);
       if (this.number === number) this.close();
     } catch (error) {

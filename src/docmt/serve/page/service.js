@@ -1,14 +1,17 @@
 // Requests to the server: JSON, uploads, downloads and the stream of events. Only this module knows addresses and keys.
 
+import { t } from "./messages.js";
+
 const KEY = "docmt-key";
 const KEY_KEPT = 12 * 3_600_000; // milliseconds: a working day, in all tabs
 const SILENCE = 30_000; // milliseconds without a byte after which a stream counts as held back by a proxy
 const LONGEST_PAUSE = 8_000;
 
 export class ServiceError extends Error {
-  constructor(message, status = 0) {
+  /** status: of HTTP; 0: no answer. language: of the message, unless it is that of the page. */
+  constructor(message, status = 0, language = undefined) {
     super(message);
-    this.status = status; // of HTTP; 0: no answer
+    Object.assign(this, { status, language });
   }
 }
 
@@ -43,7 +46,7 @@ async function request(path, options = {}) {
       response = await fetch(path, { ...options, headers });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new ServiceError("The server does not answer.");
+      throw new ServiceError(t("The server does not answer."));
     }
     if (response.ok) return response;
     if (response.status !== 401) throw await describeFailure(response);
@@ -52,12 +55,14 @@ async function request(path, options = {}) {
 }
 
 async function describeFailure(response) {
-  const answer = await response.json().catch(() => ({}));
-  return new ServiceError(answer.error ?? `The server answered ${response.status}.`, response.status);
+  const { status } = response;
+  const { error } = await response.json().catch(() => ({}));
+  if (error) return new ServiceError(error, status, "en");
+  return new ServiceError(t("The server answered {status}.", { status }), status);
 }
 
-async function json(path, method = "GET", body = undefined) {
-  const options = { method };
+async function json(path, method = "GET", body = undefined, signal = undefined) {
+  const options = { method, signal };
   if (body) Object.assign(options, { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
   return (await request(path, options)).json();
 }
@@ -78,9 +83,10 @@ export async function removeDocument(id) {
 }
 
 export const resumeDocument = (id) => json(address(id, "/resume"), "POST");
+export const translateText = (text, model, signal) => json("v1/translate", "POST", { text, model }, signal);
 export const createFromText = (text, model, name) => json("v1/documents", "POST", { text, model, name });
-export const editSentence = (id, number, target, retranslate) =>
-  json(address(id, `/sentences/${number}`), "POST", { target, retranslate });
+export const editSentences = (id, targets, retranslate) =>
+  json(address(id, "/sentences"), "POST", { targets, retranslate });
 export const confirmSentence = (id, number, confirmed) =>
   json(address(id, `/sentences/${number}`), "POST", { confirmed });
 export const restoreSentence = (id, number) => json(address(id, `/sentences/${number}`), "DELETE");

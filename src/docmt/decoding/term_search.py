@@ -1,0 +1,335 @@
+"""Terms: sentences whose translation lacks a term of the glossary are searched again.
+
+The new search begins with the translation so far, up to where its links say that the term stands, or up to two free
+words earlier, so that articles may change. A form of the term follows, and then the rest is free. So the words around
+a term agree with it. Several terms of a sentence are met one after the other, and a sentence keeps what it has met.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, make_translation
+from docmt.decoding.openings import Opening
+from docmt.decoding.translation_results import (
+    Hypothesis,
+    PreparedDocument,
+    TermStatus,
+    TermUse,
+    TranslatedSentence,
+    Translation,
+)
+from docmt.documents import Document, unwrap_lines
+from docmt.documents.numbers import find_number_faults
+from docmt.documents.protected_text import find_protected
+from docmt.documents.words import Span, WordLink, find_words
+from docmt.formats.language_codes import primary_language
+from docmt.terms.matching import Match, Occurrence, TermMatcher
+
+MOST_LOSS = 10.0
+"""Log-probability (nats) that a sentence may lose for each term, in the mode prefer."""
+_ROUNDS = 4
+"""Most searches of a sentence."""
+_FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
+"""How many words earlier an opening may end before a term, and the free tokens in their place."""
+_ELIDING = frozenset(["fr", "it", "ca", "oc"])
+"""Languages whose articles lose a vowel: l'eau."""
+_VOWELS = "aeiouyhœæ"
+_OPENINGS = 2
+"""Openings of a sentence with which it is searched to its end."""
+_MOST_PLACES = 8
+"""Places that are tried for a term without a link."""
+SearchOpenings = Callable[
+    [Sequence[PreparedDocument], Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[list[Hypothesis]]
+]
+"""Searches openings in documents with these translations (word ids)."""
+
+
+@dataclass
+class _Case:
+    """A sentence with terms, and its translation so far."""
+
+    key: Key
+    part: int
+    """number of the piece, where the sentence was searched again in pieces"""
+    document: int
+    """number of the document in which it is searched"""
+    number: int
+    """in that document"""
+    sentence: TranslatedSentence
+    occurrences: Sequence[Occurrence]
+    matches: Sequence[Match | None] = ()
+    loss: float = 0.0
+    """nats that the terms cost so far"""
+    searched: set[int] = field(default_factory=set)
+    """occurrences that were searched again"""
+    refused: dict[int, float] = field(default_factory=dict)
+    """occurrences that would cost too much, and how much"""
+
+    @property
+    def missing(self) -> list[int]:
+        """Occurrences without a match that can still be searched."""
+        return [n for n, each in enumerate(self.matches) if each is None and n not in self.searched]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a term should stand in a translation."""
+
+    target: str
+    occurrence: Occurrence | None
+    words: Sequence[Span]
+    """of the target"""
+    number: int | None = None
+    """the word that its link names"""
+
+    @classmethod
+    def find(cls, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> _Place:
+        """Return the place of a term in a translation. links: of the sentence."""
+        start, end = occurrence.span
+        linked = [link for link in links if start <= link.source[0] < end]
+        linked = [link for link in linked if link.mutual] or linked
+        words = _join_elided(target, find_words(target))
+        numbers = (n for n, span in enumerate(words) if linked and span[0] <= linked[0].target[0] < span[1])
+        return cls(target, occurrence, words, next(numbers, None))
+
+    @property
+    def replaced(self) -> str:
+        """The word that its link names."""
+        return "" if self.number is None else self.target[slice(*self.words[self.number])]
+
+    @property
+    def rest(self) -> str:
+        """The translation after this word."""
+        return "" if self.number is None else self.target[self.words[self.number][1] :]
+
+
+class TermSearch:
+    """Second search of sentences that lack terms."""
+
+    def __init__(
+        self, translator: PieceTranslator, matcher: TermMatcher, align: Align, search_openings: SearchOpenings
+    ) -> None:
+        """align, search_openings: of the translator."""
+        self._translator, self._matcher = translator, matcher
+        self._align, self._search_openings = align, search_openings
+        self._documents: list[PreparedDocument] = []
+        self._translations: list[list[TranslatedSentence]] = []
+
+    def run(
+        self, sources: Sequence[PreparedDocument], translations: Sequence[Translation], changed: Mapping[Key, Rows]
+    ) -> tuple[list[Translation], dict[Key, Rows]]:
+        """Return the translations with what became of their terms, and the sentences with other translations.
+
+        changed: sentences that were searched again, without their documents.
+        """
+        self._documents, self._translations = list(sources), [list(each.sentences) for each in translations]
+        rows = {(d, n): [each] for d, made in enumerate(translations) for n, each in enumerate(made)} | dict(changed)
+        cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
+        if self._translator.search.implementation == "docmt" and not self._translator.search.sampling:
+            for _ in range(_ROUNDS):
+                if not (waiting := [case for case in cases if case.missing]):
+                    break
+                self._search(waiting)
+        described = {case.key: list(rows[case.key]) for case in cases}
+        for case in cases:
+            described[case.key][case.part] = replace(case.sentence, terms=tuple(self._describe(case)))
+        same = [
+            key for key, pieces in described.items() if key not in changed and pieces[0].target == rows[key][0].target
+        ]
+        sentences = [list(each.sentences) for each in translations]
+        for document, number in same:
+            (sentences[document][number],) = described.pop((document, number))
+        made = zip(translations, sentences, strict=True)
+        return [replace(each, sentences=tuple(others)) for each, others in made], described
+
+    def _make_cases(self, key: Key, pieces: Rows, is_changed: bool) -> list[_Case]:
+        """Return the cases of a sentence, one for each piece with terms."""
+        cases = []
+        for part, sentence in enumerate(pieces):
+            occurrences = self._find(sentence.source)
+            if not occurrences:
+                continue
+            document, number = key
+            if is_changed:
+                document, number = len(self._documents), 0
+                self._documents.append(self._translator.prepare(Document.from_sentences([sentence.source])))
+                self._translations.append([sentence])
+            matches = self._matcher.match(occurrences, sentence.target)
+            cases.append(_Case(key, part, document, number, sentence, occurrences, matches))
+        return cases
+
+    def _find(self, source: str) -> list[Occurrence]:
+        """Return the terms of a sentence beside its protected texts."""
+        found, protection = self._matcher.find(source), self._translator.protection
+        if not found or protection is None:
+            return found
+        protected = [
+            each.span for each in find_protected(source, self._translator.languages[0], extra=protection.patterns)
+        ]
+        return [each for each in found if not any(a < each.span[1] and each.span[0] < b for a, b in protected)]
+
+    def _read(self, case: _Case) -> tuple[str, str]:
+        """Return what the model read and wrote of a sentence, without protected texts."""
+        protection, sentence = self._translator.protection, case.sentence
+        source = protection.hide(sentence.source) if protection else sentence.source
+        return source, self._decode([sentence.token_ids])[0]
+
+    def _decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        """Return the target texts of word ids."""
+        return [unwrap_lines(text).strip() for text in self._translator.tokenizer.decode_batch(sentences, "target")]
+
+    def _search(self, cases: Sequence[_Case]) -> None:
+        """Search the first missing term of each sentence."""
+        texts = [self._read(case) for case in cases]
+        links, places = self._link(cases, texts), list[_Place]()
+        for case, (source, target), each in zip(cases, texts, links, strict=True):
+            missing, found = case.missing[0], self._find(source)
+            case.searched.add(missing)
+            # Protected text may change what is a term.
+            is_same = [other.term for other in found] == [other.term for other in case.occurrences]
+            places.append(_Place.find(target, found[missing], each) if is_same else _Place(target, None, ()))
+        openings = [self._open(place) for place in places]
+        linked = [index for index, place in enumerate(places) if place.number is not None]
+        for index, hypotheses in self._run([(cases[index], openings[index]) for index in linked], stops=True):
+            best = sorted(hypotheses, key=lambda each: -each.sentence_scores[0])[:_OPENINGS]
+            found_words = [list(each.sentences[0]) for each in best]
+            wholes = [text + places[linked[index]].rest for text in self._decode(found_words[:1])]
+            openings[linked[index]] = [*found_words, *self._translator.encode(wholes, "target")]
+        for index, hypotheses in self._run(list(zip(cases, openings, strict=True)), stops=False):
+            if hypotheses:
+                self._choose(cases[index], places[index].replaced, hypotheses)
+
+    def _run(
+        self, rows: Sequence[tuple[_Case, Sequence[list[int]]]], stops: bool
+    ) -> list[tuple[int, list[Hypothesis]]]:
+        """Return what a search finds for the openings of each case."""
+        openings = [Opening(case.document, case.number, words, stops) for case, each in rows for words in each]
+        targets = [[list(each.token_ids) for each in sentences] for sentences in self._translations]
+        results = iter(self._search_openings(self._documents, targets, openings) if openings else [])
+        return [(n, [found for _ in each for found in next(results)]) for n, (_, each) in enumerate(rows)]
+
+    def _link(self, cases: Sequence[_Case], texts: Sequence[tuple[str, str]]) -> list[Sequence[WordLink]]:
+        """Return the links of the sentences, each read within its document."""
+        wanted: dict[int, dict[int, tuple[str, str]]] = {}
+        for case, pair in zip(cases, texts, strict=True):
+            wanted.setdefault(case.document, {})[case.number] = pair
+        documents = [
+            make_translation(
+                [
+                    replace(each, source=numbers[n][0], target=numbers[n][1]) if n in numbers else each
+                    for n, each in enumerate(self._translations[document])
+                ]
+            )
+            for document, numbers in wanted.items()
+        ]
+        found = dict(zip(wanted, self._align(documents, [list(numbers) for numbers in wanted.values()]), strict=True))
+        return [found[case.document][case.number] for case in cases]
+
+    def _open(self, place: _Place) -> list[list[int]]:
+        """Return the openings to try for a term: the translation so far, free words, and a form of the term."""
+        if place.occurrence is None:
+            return []
+        target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence.term)
+        if place.number is None:
+            step = len(words) // _MOST_PLACES + 1
+            rows = [self._encode(target[:start], 0, forms[0]) for start, _ in words[::step]]
+        else:
+            rows = [
+                self._encode(target[: words[place.number - back][0]], free, form, elided)
+                for form in forms
+                for back, free in _FREE
+                for elided in (False, True)[: 1 + (back == 1 and self._can_elide(form))]
+                if back <= place.number
+            ]
+        return [row for row in rows if row]
+
+    def _can_elide(self, form: str) -> bool:
+        """Return whether an article may lose its vowel before a form."""
+        first = unicodedata.normalize("NFD", form[:1].lower())[:1]
+        return first in _VOWELS and primary_language(self._translator.languages[1]) in _ELIDING
+
+    def _encode(self, before: str, free: int, form: str, elided: bool = False) -> list[int]:
+        """Return the word ids of a beginning, free tokens, and a form; none if the model does not know the form.
+
+        elided: an apostrophe stands between the free token and the form.
+        """
+        tokenizer = self._translator.tokenizer
+
+        def encode(text: str) -> list[int]:
+            return self._translator.encode([text], "target")[0]
+
+        if not before and not free:
+            form = form[:1].upper() + form[1:]
+        words = encode(f"l'{form}")[len(encode("l")) :] if elided else encode(form if free else before + form)
+        opening = [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
+        return [] if tokenizer.specials.unk in words else opening
+
+    def _choose(self, case: _Case, replaced: str, hypotheses: Sequence[Hypothesis]) -> None:
+        """Take the best new translation of a sentence, if it meets more terms and costs little enough.
+
+        replaced: the word that stood for the term; a translation without it is better.
+        """
+        translator, sentence = self._translator, case.sentence
+        texts = self._decode([each.sentences[0] for each in hypotheses])
+        met, faults = (
+            sum(each is not None for each in case.matches),
+            self._count_faults(sentence.target, sentence.source),
+        )
+        better = []
+        for hypothesis, text in zip(hypotheses, texts, strict=True):
+            target = translator.protection.restore(text, sentence.source) if translator.protection else text
+            matches = self._matcher.match(case.occurrences, target)
+            count = sum(each is not None for each in matches)
+            if count > met and self._count_faults(target, sentence.source) <= faults:
+                is_replaced = target.count(replaced) < sentence.target.count(replaced)
+                better.append((count, is_replaced, hypothesis.sentence_scores[0], target, matches, hypothesis))
+        if not better:
+            return
+        _, _, score, target, matches, hypothesis = max(better, key=lambda each: each[:3])
+        loss = sentence.score - score
+        gained = [n for n, each in enumerate(matches) if each is not None and case.matches[n] is None]
+        if self._matcher.mode == "prefer" and loss > MOST_LOSS * len(gained):
+            case.refused |= dict.fromkeys(gained, loss)
+            return
+        case.sentence = replace(
+            sentence,
+            target=target,
+            score=score,
+            rank_score=hypothesis.score,
+            tokens=hypothesis.sentence_tokens[0],
+            token_ids=hypothesis.sentences[0],
+        )
+        case.matches, case.loss = matches, case.loss + loss
+        case.searched |= set(gained)
+        self._translations[case.document][case.number] = case.sentence
+
+    def _count_faults(self, target: str, source: str) -> int:
+        """Return how many numbers a translation loses or adds."""
+        return sum(map(len, find_number_faults(source, target, self._translator.languages)))
+
+    def _describe(self, case: _Case) -> list[TermUse]:
+        """Return what became of each term of a sentence."""
+        uses = []
+        for number, (occurrence, match) in enumerate(zip(case.occurrences, case.matches, strict=True)):
+            status: TermStatus = "refused" if number in case.refused else "lost"
+            loss, found = case.refused.get(number, 0.0), ""
+            if match is not None:
+                status, found = "met" if match.is_listed else "other_form", case.sentence.target[slice(*match.span)]
+            if match is not None and number in case.searched:
+                status, loss = "second_search", case.loss
+            uses.append(TermUse(occurrence.span, occurrence.term.source, occurrence.term.targets, found, status, loss))
+        return uses
+
+
+def _join_elided(text: str, words: Sequence[Span]) -> list[Span]:
+    """Return the words with an article or the like that ends in an apostrophe as one word: l' in l'eau."""
+    joined: list[Span] = []
+    for start, end in words:
+        if text[start:end] in ("'", "’") and joined and joined[-1][1] == start and text[end : end + 1].isalpha():
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined

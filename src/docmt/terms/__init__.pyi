@@ -1,0 +1,3 @@
+from .glossary import Glossary as Glossary
+from .glossary import SkippedRow as SkippedRow
+from .glossary import Term as Term

@@ -1,0 +1,316 @@
+"""Glossaries: the terms of a pair of languages, from one or several files."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from pathlib import Path
+from typing import NamedTuple
+
+from docmt.core.errors import DocmtError
+from docmt.core.files import json_checksum
+from docmt.core.settings import quote
+from docmt.documents.words import INVISIBLE, has_words
+from docmt.formats.language_codes import format_language_tag, is_same_language, language_distance, primary_language
+from docmt.terms.glossary_files import read_entries
+from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord
+
+MAX_TERM_BYTES = 1024
+_UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters but for white space, marks that turn the direction of writing, separators, half characters."""
+_REMOVED = dict.fromkeys(map(ord, INVISIBLE))
+_MAX_NAMED = 20
+"""Languages that a message lists."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One entry: a word or phrase and what it may be in the target language."""
+
+    source: str
+    targets: tuple[str, ...] = ()
+    """allowed translations, the preferred one first"""
+    forbidden: tuple[str, ...] = ()
+    """translations that must not be used"""
+    keep: bool = False
+    """do not translate: the target is the source"""
+    case: bool = False
+    """only with the same capitals"""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class SkippedRow:
+    """A row of a file that is no term for these languages."""
+
+    path: str
+    line: int
+    """of JSON, the number of the entry"""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Terms of a pair of languages."""
+
+    languages: tuple[str, str]
+    terms: tuple[Term, ...]
+    skipped: tuple[SkippedRow, ...] = ()
+    remarks: tuple[SkippedRow, ...] = ()
+    """rows that are used but look wrong"""
+    duplicates: int = 0
+    """rows that say again what an earlier one says"""
+
+    @classmethod
+    def read(cls, *paths: Path | str, languages: tuple[str, str]) -> Glossary:
+        """Return the terms of files.
+
+        languages: codes of the source and the target; an empty one is any. Raises DocmtError for a file that cannot be
+        read or has no term for these languages, and for entries that contradict each other.
+        """
+        builder = GlossaryBuilder(languages)
+        for path in paths:
+            builder.add(read_entries(path))
+        return builder.build()
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Mapping[str, str | Sequence[str]] | Iterable[tuple[str, str | Sequence[str]]],
+        languages: tuple[str, str] = ("", ""),
+    ) -> Glossary:
+        """Return the terms of a mapping, or of pairs of a source and its translations. Raises DocmtError as `read`."""
+        items = pairs.items() if isinstance(pairs, Mapping) else pairs
+        file = EntryFile("terms", "JSON")
+        for number, (source, targets) in enumerate(items, 1):
+            texts = [targets] if isinstance(targets, str) else targets
+            file.entries.append(Entry(number, [EntryWord(source), *map(EntryWord, texts)], directed=True))
+        builder = GlossaryBuilder(languages)
+        builder.add(file)
+        if builder.skipped:
+            raise DocmtError(f"terms, entry {builder.skipped[0].line}: {builder.skipped[0].reason}")
+        return builder.build()
+
+    def checksum(self) -> str:
+        """Return a checksum of the languages and terms."""
+        return json_checksum([self.languages, [list(vars(term).values()) for term in self.terms]])
+
+
+class _MergedTerm(NamedTuple):
+    """A term, and where its first entry stands."""
+
+    term: Term
+    file: EntryFile
+    entry: Entry
+    distance: int
+    """how far its languages are from those that are wanted"""
+
+    @property
+    def place(self) -> str:
+        return self.file.place(self.entry.line)
+
+
+@dataclass
+class GlossaryBuilder:
+    """Merges entries of files to the terms of a pair of languages."""
+
+    languages: tuple[str, str]
+    skipped: list[SkippedRow] = field(default_factory=list)
+    foreign: list[SkippedRow] = field(default_factory=list)
+    """rows that are skipped because they have other languages"""
+    remarks: list[SkippedRow] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+    duplicates: int = 0
+    terms: dict[str, _MergedTerm] = field(default_factory=dict)
+
+    def add(self, file: EntryFile) -> None:
+        """Add the entries of a file. Raises DocmtError if none is a term for the languages."""
+        self.languages = _choose_languages(file, self.languages)
+        skipped, foreign, usable = len(self.skipped), len(self.foreign), False
+        for entry in file.entries:
+            if entry.problem:
+                self._skip(file, entry, entry.problem)
+                continue
+            distance, sources, others = _select_words(entry, self.languages)
+            if distance is None:
+                tags = dict.fromkeys(format_tag(word.language) or "any language" for word in entry.words)
+                reason = f"it is {' to '.join(tags)}" if entry.directed else f"it has {', '.join(tags)} only"
+                self.foreign.append(SkippedRow(file.path, entry.line, reason))
+            for term in self._make_terms(entry, sources, others, file):
+                self._merge(_MergedTerm(term, file, entry, distance or 0))
+                usable = True
+        self.remarks += [SkippedRow(file.path, line, text) for line, text in file.remarks]
+        if not usable:
+            raise _unusable_error(file, self.languages, [*self.foreign[foreign:], *self.skipped[skipped:]])
+
+    def build(self) -> Glossary:
+        """Return the glossary. Raises DocmtError for the first conflict."""
+        if self.conflicts:
+            raise DocmtError(self.conflicts[0])
+        terms = tuple(merged.term for merged in self.terms.values())
+        return Glossary(self.languages, terms, (*self.skipped, *self.foreign), tuple(self.remarks), self.duplicates)
+
+    def _skip(self, file: EntryFile, entry: Entry, reason: str) -> None:
+        self.skipped.append(SkippedRow(file.path, entry.line, reason))
+
+    def _make_terms(
+        self, entry: Entry, sources: Sequence[EntryWord], others: Sequence[EntryWord], file: EntryFile
+    ) -> Iterator[Term]:
+        """Yield the terms of an entry. What cannot be used is skipped."""
+        before = len(self.skipped)
+        keep = entry.keep or any(word.keep for word in (*sources, *others))
+        groups = sources, [word for word in others if not word.forbidden], [word for word in others if word.forbidden]
+        texts, targets, forbidden = (self._clean(words, entry, file) for words in groups)
+        for source in texts:
+            # A term of a language is better than the word of another one that it keeps.
+            kept = keep and (entry.directed or all(target == source for target in targets))
+            if problem := _find_problem(source, targets, forbidden, kept):
+                self._skip(file, entry, problem)
+            elif targets or forbidden or kept:
+                note = " ".join(_UNUSABLE.sub(" ", entry.note).split()) if entry.note else ""
+                yield Term(source, (source,) if kept else tuple(targets), tuple(forbidden), kept, entry.case, note)
+            elif len(self.skipped) == before:  # nothing else is wrong with it
+                self._skip(file, entry, f"{quote(source)} has no translation")
+        if sources and not texts and len(self.skipped) == before:
+            self._skip(file, entry, "it has no source term")
+
+    def _clean(self, words: Sequence[EntryWord], entry: Entry, file: EntryFile) -> list[str]:
+        """Return the texts that can be used, each once."""
+        cleaned = []
+        for text, problem in [clean_text(word.text) for word in words]:
+            if problem:
+                self._skip(file, entry, problem)
+            elif text and text not in cleaned:
+                cleaned.append(text)
+        return cleaned
+
+    def _merge(self, new: _MergedTerm) -> None:
+        """Add a term. What fits the languages best replaces the rest; equally good entries are one term."""
+        source = new.term.source
+        old = self.terms.setdefault(source, new)
+        if old is new:
+            return
+        if old.distance != new.distance:
+            best, other = (old, new) if old.distance < new.distance else (new, old)
+            self.terms[source] = best
+            self._skip(other.file, other.entry, f"{best.place} has {quote(source)} for a language that fits better")
+            return
+        term = replace(
+            old.term,
+            targets=tuple(dict.fromkeys(old.term.targets + new.term.targets)),
+            forbidden=tuple(dict.fromkeys(old.term.forbidden + new.term.forbidden)),
+            note="; ".join(dict.fromkeys(filter(None, (old.term.note, new.term.note)))),
+        )
+        problem = ""
+        if flags := [name for name in ("keep", "case") if getattr(old.term, name) != getattr(new.term, name)]:
+            problem = f"only one of them has {flags[0]!r}"
+        elif both := [text for text in term.targets if text in term.forbidden]:
+            problem = f"{quote(both[0])} is allowed and forbidden"
+        if problem:
+            self.conflicts.append(
+                f"{new.place}: {quote(source)} is also in {old.place}, but {problem}: change one of them"
+            )
+            return
+        self.duplicates += (term.targets, term.forbidden) == (old.term.targets, old.term.forbidden)
+        self.terms[source] = old._replace(term=term)
+
+
+def clean_text(text: str) -> tuple[str, str]:
+    """Return a term in NFC with single spaces and without invisible characters, and why it cannot be used."""
+    if not text.isprintable():  # as are all characters that are removed or refused, and white space but for U+0020
+        if match := _UNUSABLE.search(text):
+            return "", f"{quote(text)} has the control character U+{ord(match[0]):04X}"
+        text = text.translate(_REMOVED)
+    text = " ".join(unicodedata.normalize("NFC", text).split())
+    if len(text.encode()) > MAX_TERM_BYTES:
+        return "", f"{quote(text)} is longer than {MAX_TERM_BYTES:,} bytes"
+    return text, ""
+
+
+def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str], keep: bool) -> str:
+    """Return why an entry is no term, or an empty string."""
+    if not has_words(source):
+        return f"{quote(source)} has neither letters nor digits"
+    if keep and (others := [text for text in targets if text != source]):
+        return f"{quote(source)} is not to be translated, but has the translation {quote(others[0])}"
+    if both := [text for text in [*targets, *[source] * keep] if text in forbidden]:
+        return f"{quote(both[0])} is both allowed and forbidden"
+    return ""
+
+
+def list_pairs(file: EntryFile, wanted: tuple[str, str] = ("", "")) -> list[tuple[str, str]]:
+    """Return the pairs of languages that a file has terms for, of those that are wanted (empty ones: any)."""
+    pairs: dict[tuple[str, str], None] = {}
+    groups: dict[tuple[str, ...], None] = {}
+    for entry in file.entries:
+        if not entry.directed:
+            groups[tuple(dict.fromkeys(word.language for word in entry.words))] = None
+        elif len(entry.words) > 1 and not entry.problem:
+            pairs[entry.words[0].language, entry.words[-1].language] = None
+    for languages in groups:
+        pairs |= dict.fromkeys(pair for pair in permutations(languages, 2) if not is_same_language(*pair))
+    found = dict.fromkeys((format_tag(source), format_tag(target)) for source, target in pairs)
+    return [pair for pair in found if all(map(is_same_language, pair, wanted))]
+
+
+def format_tag(code: str) -> str:
+    """Return the tag of a language; empty if it is not known."""
+    return format_language_tag(code) if code.strip() else ""
+
+
+def _choose_languages(file: EntryFile, wanted: tuple[str, str]) -> tuple[str, str]:
+    """Return the languages to read: those that are wanted, or in place of an empty one the only one of the file.
+
+    Raises DocmtError if the file has several.
+    """
+    if all(wanted):
+        return wanted
+    pairs = list_pairs(file, wanted)
+    languages = {(primary_language(source), primary_language(target)) for source, target in pairs if source or target}
+    if len(languages) > 1:
+        names = _list_names(sorted(" to ".join(pair) for pair in languages))
+        raise DocmtError(f"{file.path} is for several pairs of languages, {names}: say which one is wanted")
+    found = pairs[0] if len(pairs) == 1 else next(iter(languages), wanted)
+    return wanted[0] or found[0], wanted[1] or found[1]
+
+
+def _select_words(
+    entry: Entry, languages: tuple[str, str]
+) -> tuple[int | None, Sequence[EntryWord], Sequence[EntryWord]]:
+    """Return the words of an entry in two languages, and how far theirs are from those; None if they are others."""
+    if entry.directed:
+        sources, others = entry.words[:1], entry.words[1:]
+        first = language_distance(sources[0].language, languages[0])
+        second = language_distance(others[-1].language, languages[1]) if others else 0
+    else:
+        first, sources = _find_closest(entry.words, languages[0])
+        second, others = _find_closest([word for word in entry.words if word not in sources], languages[1])
+        if entry.keep or any(word.keep for word in sources):
+            second = second or 0
+    return (None, (), ()) if first is None or second is None else (first + second, sources, others)
+
+
+def _find_closest(words: Sequence[EntryWord], wanted: str) -> tuple[int | None, list[EntryWord]]:
+    """Return the words of the language that is closest to one that is wanted, and its distance."""
+    distances = [language_distance(word.language, wanted) for word in words]
+    least = min((distance for distance in distances if distance is not None), default=None)
+    return least, [word for word, distance in zip(words, distances, strict=True) if distance == least is not None]
+
+
+def _unusable_error(file: EntryFile, languages: tuple[str, str], skipped: Sequence[SkippedRow]) -> DocmtError:
+    """Return the error for a file without a term."""
+    if not file.entries:
+        return DocmtError(f"{file.path} has no terms: write a term and its translation in a line, with a tab between")
+    pair = " to ".join(format_tag(code) or "any language" for code in languages)
+    names = sorted({format_tag(word.language) for entry in file.entries for word in entry.words} - {""})
+    known = f" (its languages are {_list_names(names)})" if names else ""
+    row = skipped[0]
+    return DocmtError(f"{file.path} has no term for {pair}{known}: {file.counted} {row.line}, {row.reason}")
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

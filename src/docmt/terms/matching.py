@@ -1,0 +1,144 @@
+"""Where the terms of a glossary stand in source sentences, and which of them their translations obey."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal, NamedTuple
+
+from docmt.documents.words import Span, find_words, normalize_characters
+from docmt.terms.glossary import Glossary, Term
+from docmt.terms.word_forms import WordForms
+
+TermMode = Literal["prefer", "require"]
+"""prefer: a term is met where the model's own probability falls little; require: wherever it can be met."""
+_LONGEST_ACRONYM = 4
+"""Letters of a term in capitals that is searched in capitals only."""
+_MOST_FORMS = 6
+"""Forms of a target that a search tries."""
+
+
+class Occurrence(NamedTuple):
+    """A term in a source sentence."""
+
+    term: Term
+    span: Span
+    """its characters"""
+
+
+class Match(NamedTuple):
+    """What stands for a term in a translation."""
+
+    span: Span
+    is_listed: bool
+    """whether it is written as the glossary has it, but for capitals at the beginning"""
+
+
+@dataclass(frozen=True)
+class _Phrase:
+    """Words of a term."""
+
+    text: str
+    words: tuple[str, ...]
+
+    @classmethod
+    def split(cls, text: str) -> _Phrase:
+        """Return the words of a text."""
+        return cls(text, tuple(text[start:end] for start, end in find_words(text)))
+
+
+@dataclass
+class TermMatcher:
+    """Finds the terms of a glossary in sentences."""
+
+    glossary: Glossary
+    mode: TermMode = "prefer"
+    source: WordForms = field(init=False)
+    target: WordForms = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Index the terms by the keys of their first words."""
+        self.source, self.target = map(WordForms, self.glossary.languages)
+        self._by_first: dict[str, list[tuple[_Phrase, Term]]] = defaultdict(list)
+        for term in self.glossary.terms:
+            phrase = _Phrase.split(normalize_characters(term.source))
+            for key in self.source.keys(phrase.words[0]):
+                self._by_first[key].append((phrase, term))
+
+    def find(self, sentence: str) -> list[Occurrence]:
+        """Return the terms of a source sentence in order. Of those that overlap, the longest counts, then the first."""
+        spans = find_words(sentence)
+        words = [sentence[start:end] for start, end in spans]
+        found: list[tuple[int, int, Term]] = []  # words, number of the first word
+        for number, word in enumerate(words):
+            candidates = {
+                id(term): (phrase, term)
+                for key in self.source.keys(word)
+                for phrase, term in self._by_first.get(key, ())
+            }
+            for phrase, term in candidates.values():
+                size = len(phrase.words)
+                if number + size <= len(words) and self._is_term(words[number : number + size], phrase, term):
+                    found.append((size, number, term))
+        taken: set[int] = set()
+        occurrences = []
+        for size, number, term in sorted(found, key=lambda each: (-each[0], each[1])):
+            numbers = range(number, number + size)
+            if taken.isdisjoint(numbers):
+                taken.update(numbers)
+                occurrences.append(Occurrence(term, (spans[number][0], spans[number + size - 1][1])))
+        return sorted(occurrences, key=lambda each: each.span)
+
+    def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
+        """Return whether words of a sentence are those of a term, each in any form."""
+        if term.case or (phrase.text.isupper() and sum(map(str.isalpha, phrase.text)) <= _LONGEST_ACRONYM):
+            return tuple(words) == phrase.words
+        return all(map(self.source.are_forms, words, phrase.words))
+
+    def match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
+        """Return what stands in a translation for each occurrence; a word of it stands for one occurrence only."""
+        spans = find_words(target)
+        words = [target[start:end] for start, end in spans]
+        taken: set[int] = set()
+        matches: list[Match | None] = [None] * len(occurrences)
+        wanted = [
+            (phrase, index)
+            for index, occurrence in enumerate(occurrences)
+            for phrase in map(_Phrase.split, occurrence.term.targets)
+        ]
+        for exact in (True, False):
+            for phrase, index in sorted(wanted, key=lambda each: -len(each[0].words)):
+                size = len(phrase.words)
+                for number in range(len(words) - size + 1 if matches[index] is None else 0):
+                    numbers = range(number, number + size)
+                    if taken.isdisjoint(numbers) and self._is_target(words[number : number + size], phrase, exact):
+                        taken.update(numbers)
+                        matches[index] = Match((spans[number][0], spans[number + size - 1][1]), exact)
+                        break
+        return matches
+
+    def _is_target(self, words: Sequence[str], phrase: _Phrase, exact: bool) -> bool:
+        """Return whether words of a translation are those of a target; not exact: in any form."""
+        if exact:
+            first, *others = words
+            capitalized = first[:1].lower() + first[1:]
+            return tuple(others) == phrase.words[1:] and phrase.words[0] in (first, capitalized)
+        return all(map(self.target.are_forms, words, phrase.words))
+
+    def list_forms(self, term: Term) -> list[str]:
+        """Return the texts that may stand for a term: as listed, and other forms of its words."""
+        forms = dict[str, None].fromkeys(term.targets)
+        for text in list(forms):
+            spans = find_words(text)
+            inflected = [[text[slice(*span)], *self.target.list_forms(text[slice(*span)])] for span in spans]
+            for words in () if term.keep else product(*inflected):
+                parts, position = [], 0
+                for span, word in zip(spans, words, strict=True):
+                    parts += [text[position : span[0]], word]
+                    position = span[1]
+                forms.setdefault("".join([*parts, text[position:]]))
+                if len(forms) >= _MOST_FORMS * len(term.targets):
+                    break
+        return list(forms)

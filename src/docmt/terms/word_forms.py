@@ -1,0 +1,76 @@
+"""Which words are forms of one word: by the tables of simplemma (`docmt[terms]`), or else by short endings."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import Any
+
+from docmt.formats.language_codes import primary_language
+
+_SHORTEST, _MAX_ENDING = 4, 2
+"""Letters of the shortest beginning that two forms share, and of the longest ending that they do not."""
+
+
+def _load_simplemma(language: str) -> Any | None:
+    """Return simplemma if it is installed and has a table of the language."""
+    try:
+        import simplemma
+        from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
+    except ImportError:
+        return None
+    return simplemma if language in SUPPORTED_LANGUAGES else None
+
+
+class WordForms:
+    """The words of one language, without regard to capitals."""
+
+    def __init__(self, language: str) -> None:
+        """language: code; empty or unknown: words are compared by their endings."""
+        self.language = primary_language(language)
+        self._simplemma = _load_simplemma(self.language)
+        self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
+
+    @property
+    def has_table(self) -> bool:
+        """Whether a table tells the forms of words."""
+        return self._simplemma is not None
+
+    def _find_lemma(self, word: str) -> str:
+        """Return the base form of a word in lower case, or the word where there is no table."""
+        if self._simplemma is None or not word.isalpha():
+            return word.casefold()
+        lemma: str = self._simplemma.lemmatize(word, lang=self.language)
+        return lemma.casefold()
+
+    def keys(self, word: str) -> set[str]:
+        """Return keys of a word: two words without a common key are no forms of one word."""
+        folded = word.casefold()
+        if self.has_table:
+            return {folded, self.lemma(word)}
+        return {folded, *(folded[:-cut] for cut in range(1, _MAX_ENDING + 1) if len(folded) - cut >= _SHORTEST)}
+
+    def are_forms(self, one: str, other: str) -> bool:
+        """Return whether two words are forms of one word."""
+        if one.casefold() == other.casefold():
+            return True
+        if not (one.isalpha() and other.isalpha()):
+            return False
+        if self.has_table:
+            return self.lemma(one) == self.lemma(other)
+        short, long = sorted((one.casefold(), other.casefold()), key=len)
+        return len(short) >= _SHORTEST and len(long) - len(short) <= _MAX_ENDING and long.startswith(short)
+
+    def list_forms(self, word: str) -> list[str]:
+        """Return the other forms of a word that the table has, in lower case."""
+        forms = self._by_lemma.get(self.lemma(word), []) if self.has_table else []
+        return [form for form in forms if form != word.casefold() and self.lemma(form) == self.lemma(word)]
+
+    @cached_property
+    def _by_lemma(self) -> dict[str, list[str]]:
+        """The forms of each base form."""
+        from simplemma.strategies.dictionaries.dictionary_factory import DEFAULT_DICTIONARY_FACTORY
+
+        forms: dict[str, list[str]] = {}
+        for form, lemma in DEFAULT_DICTIONARY_FACTORY.get_dictionary(self.language).items():
+            forms.setdefault(lemma.casefold(), []).append(form)
+        return forms

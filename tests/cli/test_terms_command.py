@@ -1,0 +1,93 @@
+"""docmt terms: what it reports of glossaries, and what it writes."""
+
+import json
+
+import pytest
+from commands import assert_one_sentence, call, fails
+
+TABLE = "cat\tchat\ten\tfr\ncat\tchat\ten\tfr\ncat\tKatze\ten\tde\n.\tpoint\ten\tfr\n'=x\ty\ten\tfr\n"
+BASE = (
+    '<tbx xmlns="urn:iso:std:iso:30042:ed-2"><text><body><conceptEntry><langSec xml:lang="en"><termSec><term>cat</term>'
+    '</termSec></langSec><langSec xml:lang="fr"><termSec><term>chat</term></termSec></langSec></conceptEntry></body>'
+    "</text></tbx>"
+)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A directory with two glossaries."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text(TABLE)
+    (tmp_path / "b.tbx").write_text(BASE)
+    return tmp_path
+
+
+def test_check_counts_terms_and_names_the_other_rows(here):
+    outcome = call("terms", "check", "a.tsv", "b.tbx")
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines() == [
+        "a.tsv (TSV)",
+        "  en to fr: 2 terms, 1 duplicate",
+        "  en to de: 1 term",
+        "  skipped: 1",
+        "    line 4: '.' has neither letters nor digits",
+        "  looks wrong, but is used: 1",
+        "    line 5: begins with an apostrophe, which a spreadsheet may have added; it is kept",
+        "b.tbx (TBX)",
+        "  en to fr: 1 term",
+    ]
+    outcome = call("terms", "check", "a.tsv", "--from", "en", "--to", "de-AT", "--show", "1")
+    assert "  en to de-AT: 1 term\n  skipped: 4\n" in outcome.out
+    assert "... and 3 more (--show 4, --json)" in outcome.out
+    assert call("terms", "check", "b.tbx", "--to", "en").out == "b.tbx (TBX)\n  fr to en: 1 term\n"
+
+
+def test_check_writes_json(here):
+    outcome = call("terms", "check", "a.tsv", "none.tsv", "--json", "-")
+    assert outcome.status == 2
+    assert_one_sentence(outcome.err, r"cannot read none\.tsv")
+    table, missing = json.loads(outcome.out)["files"]
+    assert table["pairs"][0] == {"source": "en", "target": "fr", "terms": 2, "duplicates": 1}
+    assert table["skipped"] == [{"path": "a.tsv", "line": 4, "reason": "'.' has neither letters nor digits"}]
+    assert not table["errors"]
+    assert "none.tsv" in missing["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "a.tsv", "--from=en", "--to=ja"], r"no term for en to ja \(its languages are de, en, fr\)"),
+        (["check", "c.csv"], r"c\.csv, line 3: 'cat' is also in c\.csv, line 2, but only one of them has 'case'"),
+        (["check", "b.tbx", "d.csv", "--from=en", "--to=fr"], r"d\.csv, line 2: 'cat' is also in b\.tbx, line 1"),
+        (["check", "empty.tsv"], r"empty\.tsv has no terms"),
+        (["check", "b.tbx", "-o", "x.tsv"], "-o is for docmt terms convert"),
+        (["convert", "b.tbx"], r"add -o FILE\.tsv or -o FILE\.tbx"),
+        (["convert", "b.tbx", "-o", "x.csv"], r"x\.csv names no format to write: end it in \.tsv or \.tbx"),
+        (["convert", "b.tbx", "-o", "x.tsv"], "for several pairs of languages, en to fr, fr to en: say which one"),
+        (["convert", "a.tsv", "-o", "a.tsv", "--to", "de"], "is an input and would be overwritten"),
+        (["convert", "c.csv", "-o", "x.tsv"], "only one of them has 'case'"),
+        (["extract", "b.tbx"], "choose|must be"),
+        (["check"], "FILE"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(arguments, message, here):
+    (here / "c.csv").write_text("source,target,case\ncat,chat,yes\ncat,matou,no\n")
+    (here / "d.csv").write_text("source,target,case\ncat,chat,yes\n")
+    (here / "empty.tsv").touch()
+    outcome = call("terms", *arguments)
+    assert outcome.status == 2
+    assert_one_sentence(outcome.err, message)
+    assert not [path for path in here.iterdir() if path.name.startswith("x.")]
+
+
+def test_convert_writes_the_terms_of_all_files(here):
+    outcome = call("terms", "convert", "a.tsv", "b.tbx", "-o", "c.tbx", "--from", "en", "--to", "fr")
+    assert outcome.status == 0
+    assert "2 rows are skipped (first: a.tsv, line 4" in outcome.err
+    assert call("terms", "convert", "c.tbx", "-o", "d.tsv", "--from", "en", "--to", "fr").status == 0
+    assert (here / "d.tsv").read_text().splitlines() == [
+        "source\ttarget\tsource_lang\ttarget_lang\tforbidden\tkeep\tcase\tnote",
+        "cat\tchat\ten\tfr\t\t\t\t",
+        "'=x\ty\ten\tfr\t\t\t\t",
+    ]
+    fails("terms", "convert", "none.tsv", "-o", "c.tsv", message=r"cannot read none\.tsv")

@@ -1,0 +1,107 @@
+"""Sentences searched again after a given beginning: the beginning of a translation leads back to it."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from test_prefixes import SHORT_LIMITS, VOCABULARY, build, documents, open_gates
+
+from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents
+from docmt.decoding.ensembles import combine_context_specs
+from docmt.decoding.openings import Opening, search_openings
+from docmt.decoding.search_config import BATCH_TOKENS
+from docmt.decoding.search_rules import choose_order
+from docmt.text import SpecialTokens
+from variants import CONVENTIONS, FRAMED, SYSTEMS, in_tiers
+
+SPECIALS = SpecialTokens(VOCABULARY)
+VARIANTS = {name: SYSTEMS[name] for name in FRAMED} | CONVENTIONS
+FIRST, WORDS = 5, VOCABULARY - 7  # ids that are no special tokens
+GREEDY = SearchConfig(beam=1, **SHORT_LIMITS)
+
+
+class Case(NamedTuple):
+    """Documents with the greedy translations of a random model."""
+
+    model: Any
+    sources: list[list[list[int]]]
+    translations: list[list[list[int]]]
+    drafts: dict[str, Any]
+
+    def begin(self, make):
+        """Return the opening that a function makes of each sentence with two words or more."""
+        return [
+            Opening(document, number, *make(words))
+            for document, sentences in enumerate(self.translations)
+            for number, words in enumerate(sentences)
+            if len(words) > 1
+        ]
+
+    def search(self, openings, config=GREEDY):
+        assert openings
+        found = search_openings(
+            *(self.model, self.sources, self.translations, openings, SPECIALS, config),
+            context=ContextConfig(),
+            batch_tokens=BATCH_TOKENS,
+            **self.drafts,
+        )
+        return zip(openings, found, strict=True)
+
+    def score(self, opening, words):
+        """Return the score of another translation of a sentence, in its document."""
+        target = [list(each) for each in self.translations[opening.document]]
+        target[opening.sentence] = words
+        targets = [*self.translations[: opening.document], target, *self.translations[opening.document + 1 :]]
+        results = score_documents(
+            *(self.model, self.sources, targets, SPECIALS, GREEDY), free_at_limit=True, **self.drafts
+        )
+        return pytest.approx(results[opening.document].sentence_scores[opening.sentence], abs=1e-4)
+
+
+@pytest.fixture(params=in_tiers(VARIANTS, ["group", "concat, keep prefix", "hierarchical", "sentence"]))
+def translated(request):
+    """A random model with documents, one of which has an empty sentence, and their greedy translations."""
+    model = open_gates(build(5, **VARIANTS[request.param]))
+    sources = documents(6, count=3, sentences=4)
+    sources[1].insert(1, [])
+    drafts = {"drafts": [list(map(list, each)) for each in sources]} if combine_context_specs(model).drafts else {}
+    results = translate_documents(model, sources, SPECIALS, GREEDY, **drafts)
+    return Case(model, sources, [each.sentences for (each,) in results], drafts)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda words: (words[: len(words) // 2],),
+        lambda words: (words,),
+        lambda words: ([*words[: len(words) // 2], -1],),
+        lambda words: ([-1] * len(words),),
+    ],
+    ids=["half", "whole", "free word", "free words"],
+)
+def test_the_beginning_of_a_translation_leads_back_to_it(translated, make):
+    """Windows are translated anew, with other beginnings; there the score is compared only."""
+    is_windowed = choose_order(translated.model, GREEDY, ContextConfig()) == "windows"
+    for opening, (hypothesis,) in translated.search(translated.begin(make)):
+        words = translated.translations[opening.document][opening.sentence]
+        assert hypothesis.sentences == [words] or is_windowed
+        assert hypothesis.sentence_scores[0] == translated.score(opening, hypothesis.sentences[0])
+
+
+def test_an_opening_that_stops_is_the_whole_translation(translated):
+    search = SearchConfig(beam=3, n_best=3, **SHORT_LIMITS)
+    for opening, hypotheses in translated.search(translated.begin(lambda words: ([*words[:1], -1], True)), search):
+        sentences = [each.sentences[0] for each in hypotheses]
+        assert [words[0] for words in sentences] == [opening.words[0]] * 3
+        assert len({tuple(words) for words in sentences}) == 3 and {len(words) for words in sentences} == {2}
+
+
+def test_another_beginning_has_the_score_of_its_sentence(translated):
+    openings = translated.begin(lambda words: ([(words[0] + 1 - FIRST) % WORDS + FIRST, -1],))
+    for opening, (hypothesis,) in translated.search(openings, SearchConfig(beam=3, **SHORT_LIMITS)):
+        assert hypothesis.sentences[0][0] == opening.words[0]
+        assert hypothesis.sentence_scores[0] == translated.score(opening, hypothesis.sentences[0])
+
+
+def test_open_rules_have_no_openings():
+    model = build(5, **SYSTEMS["document"])
+    assert search_openings(model, [[[9, 10]]], [[[9]]], [Opening(0, 0, [9])], SPECIALS, GREEDY) == [[]]

@@ -1,0 +1,84 @@
+"""Translations with terms: what is met, what it costs, and that all else stays."""
+
+from dataclasses import replace
+
+import pytest
+
+import docmt
+from docmt.core.errors import DocmtError
+from docmt.terms import Glossary
+
+TEXT = (
+    "The committee adopted these measures. It is a good report of 3 pages. Nothing here. "
+    "We thank the citizens, see https://example.org/report. The programme is old."
+)
+PAIRS = {"measure": "disposition", "report": "compte rendu", "committee": "comité", "citizen": "ressortissant"}
+
+
+@pytest.fixture(scope="module", params=["en-fr-sentence", pytest.param("en-fr", marks=pytest.mark.full)])
+def translator(request):
+    return docmt.Translator(request.param, search=docmt.SearchConfig(beam=2))
+
+
+def use(translator, pairs, mode="prefer"):
+    return translator.with_terms(Glossary.from_pairs(pairs, translator.languages), mode)
+
+
+@pytest.fixture(scope="module")
+def plain(translator):
+    return translator.translate(docmt.Document.from_text(TEXT))
+
+
+def test_terms_are_met_and_agree(translator, plain):
+    made = use(translator, PAIRS).translate(docmt.Document.from_text(TEXT))
+    targets = [sentence.target for sentence in made]
+    assert targets[0] == "Le comité a adopté ces dispositions."
+    assert "compte rendu" in targets[1] and "3" in targets[1] and "ressortissants" in targets[3]
+    assert "https://example.org/report" in targets[3]
+    assert [targets[n] for n in (2, 4)] == [plain.sentences[n].target for n in (2, 4)]
+    uses = [each for sentence in made for each in sentence.terms]
+    assert [each.term for each in uses] == ["committee", "measure", "report", "citizen"]  # none in the address
+    assert {each.status for each in uses} == {"second_search"} and all(each.loss > 0 for each in uses)
+    assert made.sentences[0].source[slice(*uses[1].span)] == "measures" and uses[1].found == "dispositions"
+    scored = translator.score(docmt.Document.from_text(TEXT), made)
+    assert scored.sentences[0].score == pytest.approx(made.sentences[0].score, abs=1e-3)
+    if translator.model.config.system == "sentence":  # others see the changed sentences before
+        scores = [sentence.score for sentence in made]
+        assert [sentence.score for sentence in scored] == pytest.approx(scores, abs=1e-3)
+
+
+def test_without_terms_in_it_a_text_is_the_same(translator, plain):
+    made = use(translator, {"zebra": "zèbre"}).translate(docmt.Document.from_text(TEXT))
+    assert made == plain and made.score == plain.score
+    assert translator.with_terms(None).translate(docmt.Document.from_text(TEXT)) == plain
+
+
+def test_terms_that_are_met_change_nothing(translator, plain):
+    made = use(translator, {"committee": "commission", "measures": "mesures"}).translate(docmt.Document.from_text(TEXT))
+    assert [each.status for each in made.sentences[0].terms] == ["met", "met"]
+    assert tuple(replace(each, terms=()) for each in made.sentences) == plain.sentences
+
+
+def test_a_term_that_would_spoil_its_sentence_is_refused_unless_required(translator, plain):
+    pairs = {"programme": "xylophone quantique"}
+    document = docmt.Document.from_text(TEXT)
+    (refused,) = use(translator, pairs).translate(document).sentences[4].terms
+    assert (refused.status, refused.found) == ("refused", "") and refused.loss > 10
+    required = use(translator, pairs, "require").translate(document).sentences[4]
+    assert "xylophone quantique" in required.target and required.terms[0].status == "second_search"
+    assert required.score == pytest.approx(plain.sentences[4].score - required.terms[0].loss, abs=1e-3)
+
+
+def test_parts_have_the_terms_of_the_whole(translator):
+    chosen, document = use(translator, PAIRS), docmt.Document.from_text(TEXT)
+    whole = chosen.translate(document)
+    parts = [part for parts in chosen.stream_parts([document], look_ahead=8) for part in parts]
+    if translator.model.config.system == "sentence":
+        assert "".join(part.text() for part in parts) == whole.text()
+    terms = [each for part in parts for sentence in part.translation for each in sentence.terms]
+    assert [each.term for each in terms] == [each.term for sentence in whole for each in sentence.terms]
+
+
+def test_modes_are_checked(translator):
+    with pytest.raises(DocmtError, match="mode"):
+        use(translator, PAIRS, "perhaps")

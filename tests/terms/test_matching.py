@@ -1,0 +1,82 @@
+"""Terms in sentences and in their translations."""
+
+import pytest
+
+from docmt.terms import Glossary, Term
+from docmt.terms.matching import TermMatcher
+from docmt.terms.word_forms import WordForms
+
+
+def matcher(pairs, languages=("en", "fr")):
+    return TermMatcher(Glossary.from_pairs(pairs, languages))
+
+
+def found(terms, sentence):
+    return [sentence[slice(*each.span)] for each in terms.find(sentence)]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentence", "terms"),
+    [
+        ({"measure": "x"}, "These measures measure. A measurement.", ["measures", "measure"]),
+        ({"bank": "x", "central bank": "y"}, "The Central Bank and a bank", ["Central Bank", "bank"]),
+        ({"a b": "x", "b c d": "y"}, "a b c d", ["b c d"]),
+        ({"MT": "x"}, "MT, mt and MTs", ["MT"]),
+        ({"decision-making": "x"}, "Decision-making is hard", ["Decision-making"]),
+        ({"policy": "x"}, "no police, but policies", ["policies"]),
+        ({"C++": "x"}, "C and C++ and C#", ["C++"]),
+        ({"measure": "x"}, "", []),
+        ({"İ": "x", "straße": "y"}, "STRASSE Straße", ["STRASSE", "Straße"]),
+    ],
+)
+def test_terms_of_a_sentence(pairs, sentence, terms):
+    assert found(matcher(pairs), sentence) == terms
+
+
+def test_a_term_with_case_is_found_in_its_capitals_only():
+    terms = TermMatcher(Glossary(("en", "fr"), (Term("Agent", ("agent",), case=True),)))
+    assert found(terms, "An agent. Agents. An Agent.") == ["Agent"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "source", "target", "matches"),
+    [
+        ({"measure": ["disposition", "mesure"]}, "a measure", "une mesure", ["mesure"]),
+        ({"measure": "disposition"}, "a measure", "Disposition et mesure", ["Disposition"]),
+        ({"measure": "disposition"}, "measure, measure", "des dispositions", ["dispositions", None]),
+        (
+            {"measure": "disposition", "provision": "disposition"},
+            "measure provision",
+            "une disposition",
+            ["disposition", None],
+        ),
+        ({"report": "compte rendu"}, "reports", "les comptes rendus", ["comptes rendus"]),
+        ({"report": "compte rendu"}, "report", "le compte sera rendu", [None]),
+        ({"EU": "UE"}, "the EU", "l'UE", ["UE"]),
+        ({"EU": "UE"}, "the EU", "une EUE", [None]),
+    ],
+)
+def test_what_stands_for_terms(pairs, source, target, matches):
+    terms = matcher(pairs)
+    found = terms.match(terms.find(source), target)
+    assert [each and target[slice(*each.span)] for each in found] == matches
+
+
+def test_a_listed_form_is_told_from_another():
+    terms = matcher({"measure": "disposition"})
+    (listed,), (other,) = (terms.match(terms.find("measure"), text) for text in ("Disposition", "dispositions"))
+    assert (listed.is_listed, other.is_listed) == (True, False)
+
+
+def test_forms_are_those_of_the_table():
+    terms = matcher({"report": "compte rendu"})
+    assert set(terms.list_forms(terms.glossary.terms[0])) >= {"compte rendu", "comptes rendus"}
+
+
+def test_words_without_a_table_are_compared_by_their_ends(monkeypatch):
+    monkeypatch.setattr("docmt.terms.word_forms._load_simplemma", lambda language: None)
+    forms = WordForms("en")
+    assert not forms.has_table and forms.list_forms("measure") == []
+    assert forms.are_forms("Measure", "measures") and forms.are_forms("commitment", "commitments")
+    assert not any(forms.are_forms(*pair) for pair in [("car", "cars"), ("commit", "committee"), ("1999", "19999")])
+    assert found(matcher({"measure": "x"}), "Measures were measured.") == ["Measures", "measured"]
