@@ -101,7 +101,9 @@ def test_protected_text_stays(models):
         )
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize(
+    "name", [name if name == "group" else pytest.param(name, marks=pytest.mark.full) for name in SYSTEMS]
+)
 def test_all_together_equal_the_translator(models, name, monkeypatch):
     """Documents that meet in batches, in both lanes, have the translations and scores that they have alone."""
     monkeypatch.setattr(engine_module, "_FIRST_TURN_TOKENS", 40)
@@ -157,7 +159,7 @@ def test_supplied_translations_and_resumed_works(models):
     assert targets(resumed) == targets(whole[1:])
 
 
-@pytest.mark.parametrize("name", ["sentence", "group"])
+@pytest.mark.parametrize("name", ["group", pytest.param("sentence", marks=pytest.mark.full)])
 def test_one_very_long_sentence_does_not_hold_up_others(models, name):
     """A turn ends within it; it has one translation, and all that waits is counted."""
     chance = random.Random(2)
@@ -528,6 +530,7 @@ def test_owners_take_turns(models):
     assert asyncio.run(take_all()) == "abbcabaaa"
 
 
+@pytest.mark.full
 def test_a_slow_book_is_no_reason_to_refuse_a_list(models):
     """The speed of documents says nothing of short texts, and an empty queue takes every request."""
     texts = [Document.from_sentences(["Anna bought an old house near the old house. " * 4]) for _ in range(20)]

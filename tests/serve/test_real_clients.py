@@ -127,6 +127,7 @@ def test_deepl_documents(server, translators, tmp_path):
         client.translate_document_get_status(deepl.DocumentHandle(handle.document_id, "wrong"))
 
 
+@pytest.mark.full
 def test_libretranslate_files(server, tmp_path):
     files = {"file": ("a.html", b"<p>It <i>is</i> here.</p>")}
     answer = httpx.post(f"{server}/translate_file", files=files, data={"source": "en", "target": "fr"}, timeout=60)
@@ -136,6 +137,7 @@ def test_libretranslate_files(server, tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+@pytest.mark.full
 def test_commands_of_curl_in_the_guide(server, translators, tmp_path):
     document = docx.Document()
     document.add_paragraph(TEXT.split("\n")[0])

@@ -23,9 +23,8 @@ from docmt.documents import Document
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, translate_job
-from docmt.serve.job_queue import JobQueue
 from docmt.serve.job_results import JobResults, name_result
-from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, is_disk_full, move_file
+from docmt.serve.job_store import ACTIVE, JobFacts, JobQueue, JobRecord, JobState, JobStore, is_disk_full, move_file
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:

@@ -228,7 +228,7 @@ def make_server(
     """Return a server that does not run yet. hosts: see `ServiceConfig`. Raises DocmtError for a root path."""
     from docmt.serve.application import ServiceServer, create_app
     from docmt.serve.document_jobs import DocumentJobs, JobConfig
-    from docmt.serve.service_state import ServiceConfig
+    from docmt.serve.http_requests import ServiceConfig
 
     public = _ROOT_PATH.fullmatch(options.root_path)
     if public is None:
