@@ -192,7 +192,7 @@ def test_missing_text_is_searched_again_once_and_reported(most, search, text, mi
     source = translator.prepare(Document.from_sentences(["one two three four five", WORDS, "six"]))
     first = translator.translate(source.document)
     (translation,) = complete_translations(
-        translator, [source], [first], translator.translate_all, translator.align, fail
+        translator, [source], [first], translator.translate_all, translator.align, no_terms
     )
     assert len(translator.searches) == searches
     assert (translation.sentences[1].target, translation.missing) == (text, missing)
