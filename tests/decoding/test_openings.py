@@ -87,12 +87,21 @@ def test_the_beginning_of_a_translation_leads_back_to_it(translated, make):
         assert hypothesis.sentence_scores[0] == translated.score(opening, hypothesis.sentences[0])
 
 
-def test_an_opening_that_stops_is_the_whole_translation(translated):
+def test_an_opening_that_stops_is_the_whole_translation(translated, monkeypatch):
+    """Read in one pass, where the system can, or token by token."""
     search = SearchConfig(beam=3, n_best=3, **SHORT_LIMITS)
-    for opening, hypotheses in translated.search(translated.begin(lambda words: ([*words[:1], -1], True)), search):
+    openings = translated.begin(lambda words: ([*words[:1], -1, words[1], -1], True))
+    found = list(translated.search(openings, search))
+    for opening, hypotheses in found:
         sentences = [each.sentences[0] for each in hypotheses]
         assert [words[0] for words in sentences] == [opening.words[0]] * 3
-        assert len({tuple(words) for words in sentences}) == 3 and {len(words) for words in sentences} == {2}
+        assert [words[2] for words in sentences] == [opening.words[2]] * 3
+        assert len({tuple(words) for words in sentences}) == 3 and {len(words) for words in sentences} == {4}
+    monkeypatch.setattr("docmt.decoding.openings.can_read_prefixes", lambda model: False)
+    for (_, hypotheses), (_, expected) in zip(found, translated.search(openings, search), strict=True):
+        assert [each.sentences for each in hypotheses] == [each.sentences for each in expected]
+        scores = [each.sentence_scores[0] for each in expected]
+        assert [each.sentence_scores[0] for each in hypotheses] == pytest.approx(scores, abs=1e-4)
 
 
 def test_another_beginning_has_the_score_of_its_sentence(translated):

@@ -153,12 +153,19 @@ def can_read_prefixes(model: Model) -> bool:
 
 
 def read_prefixes(
-    model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens
+    model: Model,
+    memories: Memories,
+    rows: Sequence[SearchRow],
+    specials: SpecialTokens,
+    words: Sequence[Sequence[int]] | None = None,
 ) -> list[Prefixes]:
-    """Read the prefixes of these rows with each member of the model."""
+    """Read the prefixes of these rows with each member of the model.
+
+    words: read as well, the first word ids of the next sentence of each row.
+    """
     boundary_tokens, device = model.boundary_tokens, model.device
     closing = [specials.eos] if boundary_tokens.target_has_end else []
-    whole = [[*row.prefix, ()] for row in rows]
+    whole = [[*row.prefix, after] for row, after in zip(rows, words or [()] * len(rows), strict=True)]
     target = pack(
         [[[*boundary_tokens.target_opening, *words, *closing] for words in sentences] for sentences in whole]
     ).to(device)
