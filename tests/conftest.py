@@ -24,9 +24,14 @@ hypothesis.settings.load_profile("fixed")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Let the quick tier run the first and the last case of a table, unless the test itself says which ones."""
+    """Let the quick tier run the first and the last case of a table, unless the test itself says which ones.
+
+    Of the tests that drive a browser it runs those marked as `browser(quick=True)`.
+    """
     tables = defaultdict(list)
     for item in items:
+        if (browser := item.get_closest_marker("browser")) and not browser.kwargs.get("quick"):
+            item.add_marker(pytest.mark.full)
         if item.path.parent.name != "tests":  # the tests of pages and imports are quick
             tables[item.path, getattr(item, "originalname", item.name)].append(item)
     for cases in tables.values():

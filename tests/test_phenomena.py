@@ -361,9 +361,9 @@ def test_one_kind_of_corpus_replaces_the_other_whole(tmp_path: Path) -> None:
     directory = tmp_path / "corpus"
     write_corpus(directory, train=3, dev=1, test=1, seed=1)
     write_phenomena(directory, train=24, dev=24, test=24, seed=1)
-    assert not (directory / "test.pronouns.jsonl").exists()
+    assert "phenomenon" in (directory / "test.contrastive.jsonl").read_text()
     write_corpus(directory, train=3, dev=1, test=1, seed=1)
-    assert (directory / "test.pronouns.jsonl").exists()
+    assert "phenomenon" not in (directory / "test.contrastive.jsonl").read_text()
 
 
 def test_a_split_that_is_too_small_is_refused(tmp_path: Path) -> None:

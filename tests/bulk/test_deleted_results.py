@@ -119,8 +119,8 @@ def test_finished_shards_that_another_machine_lists_late(model, corpus, tmp_path
     assert job.list_waiting() == set()
 
 
-@pytest.mark.parametrize("name", ["rename", "unlink"])
-@pytest.mark.parametrize("kill_at", [1, 2])
+@pytest.mark.parametrize("name", ["rename", pytest.param("unlink", marks=pytest.mark.full)])
+@pytest.mark.parametrize("kill_at", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_killed_while_a_shard_is_reopened(model, corpus, tmp_path, name, kill_at):
     job = tmp_path / "job"
     bulk(model, corpus, "-o", job)

@@ -19,7 +19,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 OPEN = {"": open, ".gz": gzip.open, ".zst": zstandard.open}
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("suffix", [*(pytest.param(each, marks=pytest.mark.full) for each in ("", ".gz")), ".zst"])
 def test_compression_is_kept(model, corpus, tmp_path, suffix):
     bulk(model, corpus, "-o", tmp_path / "plain")
     path = tmp_path / f"again.jsonl{suffix}"
@@ -96,6 +96,7 @@ def test_several_translations_keep_the_id_of_their_source(model, corpus, tmp_pat
     assert len(records) == 24
 
 
+@pytest.mark.full
 def test_samples_are_a_corpus_of_the_other_direction(model, corpus, tmp_path):
     sampling = ["--search.sampling", "--samples", "3", "--swap"]
     bulk(model, corpus, "-o", tmp_path / "a", *sampling, "--seed", 7)
@@ -111,6 +112,7 @@ def test_samples_are_a_corpus_of_the_other_direction(model, corpus, tmp_path):
     assert list(read_parallel(part))
 
 
+@pytest.mark.full
 def test_equal_documents_of_a_job_have_samples_of_their_own(model, tmp_path):
     path = write_rows(tmp_path / "a.jsonl", [{"text": "a few more words. more words"}] * 6)
     options = ["--search.sampling", "--samples", "2", *QUICK[:-2], "20", "-q"]
@@ -119,7 +121,7 @@ def test_equal_documents_of_a_job_have_samples_of_their_own(model, tmp_path):
     assert len({tuple(record["target"]) for record in read_records(tmp_path / "job")}) == 12
 
 
-@pytest.mark.parametrize("error", [DocmtError("no"), MemoryError()])
+@pytest.mark.parametrize("error", [DocmtError("no"), pytest.param(MemoryError(), marks=pytest.mark.full)])
 def test_samples_do_not_depend_on_failures(model, tmp_path, monkeypatch, error):
     """Rows of equal text, and rows whose tokens alone are equal."""
     sentences = ["few words a word"], ["few", "words"], ["few words a word", ""], ["few\nwords a word"]

@@ -101,7 +101,7 @@ def _limit_of_window(row, config):
     return int(config.max_length_ratio * window + config.max_length_extra)
 
 
-@pytest.mark.parametrize(("variant", "file"), full_except(DECODED, *DECODED[:1]))
+@pytest.mark.parametrize(("variant", "file"), full_except(DECODED))
 def test_documents_after_their_own_translations(variant, file, models):
     """The whole of their document decoding: what is kept, and what is shown to the next sentence."""
     record, model = rfa.read_json(variant, file), models(variant)

@@ -175,7 +175,7 @@ def test_what_may_be_wrong_is_told(run, tmp_path):
 @pytest.mark.parametrize(
     "source",
     [
-        "\n\nIt is cheap.\n She sees the dog.  \n\n \n\nIt is old.\n\n",
+        pytest.param("\n\nIt is cheap.\n She sees the dog.  \n\n \n\nIt is old.\n\n", marks=pytest.mark.full),
         "<d>\nIt is cheap.\n\nShe sees the dog.\n<d>\n<d>\r\nIt is old.\r\n",
     ],
 )
@@ -200,6 +200,7 @@ def test_lines_stay_beside_their_source(run, tmp_path, source):
         assert outcome.out[slice(*record["target_span"])] == record["target"]
 
 
+@pytest.mark.full
 def test_scores_are_those_of_the_search(run, corpus, tmp_path):
     """Where the tokenizer splits a translation as the model wrote it, it gets the score that it had in the search."""
     sentences = [sentence for _, document in read_documents(corpus / "dev.en") for sentence in document]

@@ -66,6 +66,7 @@ def test_what_is_no_ensemble_is_one_sentence(run, corpus, tmp_path):
         fails("translate", names, corpus / "test.en", message=message)
 
 
+@pytest.mark.full
 def test_the_device_is_chosen_by_itself(run, corpus):
     for command in (("translate", run, corpus / "test.en"), ("score", run, corpus / "test.en", corpus / "test.de")):
         assert call(*command, "--device", "auto", *QUICK[1:]) == call(*command, *QUICK[1:])

@@ -34,6 +34,7 @@ def lists(tmp_path):
     )
 
 
+@pytest.mark.full
 def test_jsonl_is_translated_to_jsonl(run, lists, tmp_path):
     outcome = call("translate", run, lists)
     assert (outcome.status, outcome.err) == (0, "")

@@ -121,6 +121,7 @@ def test_overrides_reach_every_run(experiment, tested, tmp_path):
         assert run.name.split("-")[1] in ("seed4", "seed7")
 
 
+@pytest.mark.full
 def test_a_failed_run_is_told_at_the_end(experiment, tested, tmp_path):
     experiment.write_text(
         EXPERIMENT.partition("  group:")[0]

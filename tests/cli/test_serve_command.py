@@ -134,6 +134,7 @@ def test_a_missing_package_is_named(tmp_path, package):
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no unix sockets")
+@pytest.mark.full
 def test_a_process_serves_on_a_unix_socket_behind_a_prefix(run, tmp_path):
     path = tmp_path / "s"
     options = ["--host", f"unix:{path}", "--root-path", "https://tool.example/mt", "--data", str(tmp_path / "data")]

@@ -70,6 +70,7 @@ def test_a_pipe_that_is_closed_elsewhere_is_an_error(store, tmp_path):
     assert b"Broken pipe" in err
 
 
+@pytest.mark.full
 def test_what_the_encoding_lacks_is_written_as_its_number(tmp_path):
     text = tmp_path / "größe.txt"
     text.write_text("One.\n")

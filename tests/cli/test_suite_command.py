@@ -16,6 +16,7 @@ from docmt.cli.commands import probe
 from docmt.decoding import Translator
 
 
+@pytest.mark.full
 def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
     outcome = call("probe", run, "--suite", suite, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err) == (0, "")
@@ -130,6 +131,7 @@ def test_a_made_test_set(run):
     assert (found["total"], len(found["phenomena"]), found["suite"]) == (288, 6, "phenomena")
 
 
+@pytest.mark.full
 def test_translations_are_asked_of_one_model(run, asked, tmp_path):
     outcome = call("probe", run, "--suite", asked, "--beam", 1, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 1)
@@ -167,6 +169,7 @@ def test_items_without_context_are_told(run, suite):
     assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context to decide them\n"
 
 
+@pytest.mark.full
 def test_what_may_be_wrong_with_translations_is_told_of_each_model(run, asked, tmp_path):
     other = shutil.copytree(run / "model", tmp_path / "other")
     arguments = ("--suite", asked, "--json", tmp_path / "found.json", *QUICK)
@@ -271,6 +274,7 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     assert both == [f"{model}: {asked}: {each}: translating" for model in ("run", "second") for each in contexts]
 
 
+@pytest.mark.full
 def test_progress_says_which_context_is_scored(run, corpus, monkeypatch):
     """All four bars were called `scoring`."""
     monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
@@ -284,6 +288,7 @@ def test_progress_says_which_context_is_scored(run, corpus, monkeypatch):
     assert changes == [*contexts, "with context", "without context", *others]
 
 
+@pytest.mark.full
 def test_each_model_is_loaded_once(run, others, suite, corpus, monkeypatch):
     loaded, load = [], model_directory.load_model
     monkeypatch.setattr(

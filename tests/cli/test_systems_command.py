@@ -128,6 +128,7 @@ def scores_of(path):
     return [[own["d_bleu"], own["chrf"], own["outcomes"]] for own in json.loads(path.read_text())["systems"]]
 
 
+@pytest.mark.full
 def test_an_interruption_tells_what_is_complete_and_the_way_on(run, files, monkeypatch):
     shutil.copytree(run, files / "other")
     options = ["--reference", "test.de", "--samples", 100]
@@ -148,6 +149,7 @@ def test_an_interruption_tells_what_is_complete_and_the_way_on(run, files, monke
     assert scores_of(files / "whole.json") == scores_of(files / "on.json") == scores_of(files / "last.json")
 
 
+@pytest.mark.full
 def test_an_interruption_where_files_cannot_stand_for_models(run, files, monkeypatch):
     shutil.copytree(run, files / "other")
     asked = ["evaluate", "--systems", run, "other", "--source", "test.en", "--reference", "test.de", *QUICK]

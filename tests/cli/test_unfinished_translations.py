@@ -189,6 +189,7 @@ def test_again_and_again(models, tmp_path, stop_after):
     assert (tmp_path / "out").read_text() == whole
 
 
+@pytest.mark.full
 def test_what_was_told_before_is_told_again(models, tmp_path, stop_after):
     (tmp_path / "in.txt").write_text(TEXT)
     command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
@@ -263,6 +264,7 @@ def test_a_finished_output_of_another_model_is_not_left(models, tmp_path):
         assert (tmp_path / "out").read_text() == call("translate", model, tmp_path / "in.txt", *options).out
 
 
+@pytest.mark.full
 def test_what_this_command_has_finished_stays(models, tmp_path, stop_after):
     files = [tmp_path / f"{name}.txt" for name in "ab"]
     for file in files:
@@ -321,7 +323,9 @@ def test_finished_outputs_stay_known_after_failures(models, tmp_path, monkeypatc
     assert names(tmp_path / "th") == ["a.txt", "bad.txt"]
 
 
-@pytest.mark.parametrize("changed", ["a bit", "the end", "a line"])
+@pytest.mark.parametrize(
+    "changed", [*(pytest.param(name, marks=pytest.mark.full) for name in ("a bit", "the end")), "a line"]
+)
 def test_damage_is_noticed(models, tmp_path, stop_after, changed):
     """Bytes that a disk changed were taken for text, or ended in a traceback."""
     (tmp_path / "in.txt").write_text(TEXT)

@@ -183,6 +183,7 @@ def test_test_sets_with_true_empty_and_shuffled_context_and_noise(run, corpus, t
         assert found["true"]["answers"] == plain["answers"]
 
 
+@pytest.mark.full
 def test_marked_tokens_and_translations_of_contrastive_items(run, corpus, tmp_path):
     suite, records = tmp_path / "suite.jsonl", (corpus / "test.contrastive.jsonl").read_text().splitlines()[:12]
     lines = [json.dumps(json.loads(record) | {"document": str(number // 3)}) for number, record in enumerate(records)]
@@ -276,6 +277,7 @@ def test_options_that_do_not_fit(run, asked, more, message):
     fails("probe", run, *asked, *more, message=message)
 
 
+@pytest.mark.full
 def test_a_test_set_and_a_corpus_at_once(run, asked, suite, corpus, tmp_path):
     page, found = tmp_path / "page.md", tmp_path / "found.json"
     both = call("probe", run, *asked, "--suite", suite, "--json", found, "--markdown", page)

@@ -143,7 +143,7 @@ def test_bilingual_files_of_all_scripts(model, tmp_path, mark, script, suffix):
         assert text.count(TEXTS[script][0].split()[0]) >= 2
 
 
-@pytest.mark.parametrize("script", ["ar", "he", "zh"])
+@pytest.mark.parametrize("script", ["ar", *(pytest.param(each, marks=pytest.mark.full) for each in ("he", "zh"))])
 def test_the_direction_of_a_page_is_that_of_its_language(tmp_path, mark, script):
     model = save(tmp_path / "model", "sentence")
     config = model / "config.json"

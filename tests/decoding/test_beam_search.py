@@ -190,7 +190,7 @@ def test_batched_equals_single(system, beam):
         assert [h.score for h in results] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, also=["linear, gates, keep prefix, rfa"]))
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, ["concat, keep last", "linear, gates, keep prefix, rfa"]))
 def test_documents_together_are_translated_as_each_alone(system):
     model = build(2, **WITH_FAMILIES[system]).double()
     config = SearchConfig(beam=3, n_best=3, **SHORT_LIMITS)
@@ -201,7 +201,7 @@ def test_documents_together_are_translated_as_each_alone(system):
         assert [h.score for h in results] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, also=[*FAMILIES, "mbart50, keep prefix"]))
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, also=["mbart50, keep prefix"]))
 def test_scoring_a_translation_gives_the_score_of_the_search(system):
     model = build(**WITH_FAMILIES[system])
     config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)
@@ -232,7 +232,7 @@ def test_scores_of_all_ranks_equal_scoring(system):
         )
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 4))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 3))])
 def test_plain_document_scores_are_of_the_translation_as_it_is_read(seed):
     """The search may generate other boundary tokens than one `</s> <s>` between two sentences."""
     model, config = build(seed, system="document"), SearchConfig(beam=3, n_best=2, **SHORT_LIMITS)
@@ -259,10 +259,9 @@ def test_plain_document_scores_agree_when_the_stream_is_well_formed():
         assert scored_document.score == pytest.approx(sum(scored_document.sentence_scores) / len(labels), abs=1e-5)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.parametrize("system", in_tiers([name for name in WITH_FAMILIES if name != "document"], FEW))
-def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(system, seed):
-    model = build(seed, **WITH_FAMILIES[system])
+def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(system):
+    model = build(0, **WITH_FAMILIES[system])
     config = SearchConfig(beam=3, min_length=2, **SHORT_LIMITS)
     for document, results in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
         assert len(results[0].sentences) == len(document)
@@ -326,7 +325,7 @@ def test_only_translations_that_the_limit_of_a_published_search_ended_are_report
     assert alone.at_limit == [0]
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS, ["document", *FEW]))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, ["document", "group"]))
 def test_empty_sentences_stay_empty_and_do_not_change_others(system):
     model = build(**SYSTEMS[system])
     config = SearchConfig(beam=2, **SHORT_LIMITS)
@@ -349,7 +348,7 @@ def test_empty_sentences_stay_empty_and_do_not_change_others(system):
         )
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 3))])
 def test_plain_document_system_reports_a_wrong_count_and_still_gives_one_for_each(seed):
     model = build(seed, system="document")
     for document, ranks in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig()), strict=True):
@@ -423,7 +422,7 @@ def test_a_step_reads_at_most_three_values_from_a_gpu(monkeypatch):
     assert len(calls) < 4 * len(steps)
 
 
-@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, ["group", "concat, keep last"]))
+@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, ["group"]))
 def test_small_batches_do_not_change_translations(system):
     model = build(**SYSTEMS[system])
     config = SearchConfig(beam=3, **SHORT_LIMITS)

@@ -67,7 +67,7 @@ def flat(lists):
     return [span for spans in lists for span in spans]
 
 
-@pytest.mark.parametrize("name", in_tiers(CASES, ["sentence", "carried"]))
+@pytest.mark.parametrize("name", in_tiers(CASES, ["carried"]))
 def test_spans_equal_one_search_and_resumed_streams(name, monkeypatch):
     """A resumed stream is bit-identical, as the batches are the same."""
     _, settings, search = CASES[name]
@@ -96,7 +96,7 @@ def test_spans_equal_one_search_and_resumed_streams(name, monkeypatch):
         assert flat(stream_spans(model, search, resume_points=points)) == flat(lists[number:])
 
 
-@pytest.mark.parametrize("name", in_tiers([*CASES, "one by one"], ["sentence", "one by one"]))
+@pytest.mark.parametrize("name", in_tiers([*CASES, "one by one"], ["one by one"]))
 def test_turns_equal_one_search(name):
     """A turn translates the next instances of all documents; what is done takes nothing of its tokens."""
     _, settings, search = CASES["concat, keep prefix" if name == "one by one" else name]
@@ -127,7 +127,8 @@ def test_turns_equal_one_search(name):
     assert sentence_results(spans) == sentence_results(flat(stream_spans(model, search, look_ahead=None)))
 
 
-@pytest.mark.parametrize("name", in_tiers(SYSTEMS, ["concat, keep last", "hierarchical in the decoder"]))
+@pytest.mark.full
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_a_document_continues_after_supplied_translations(name):
     """Greedy search after its own translations finds the same, wherever it begins, as no later choice changes."""
     model = build(3, **{**SIZE, **SYSTEMS[name]})
@@ -224,7 +225,8 @@ def test_a_resume_point_between_instances_is_refused(resume_point):
         DocumentStream(model, TEXTS, SPECIALS, config, **options, resume_points={3: resume_point})
 
 
-@pytest.mark.parametrize("name", in_tiers(["sentence", "concat, keep last", "concat, keep prefix"], ["sentence"]))
+@pytest.mark.parametrize("name", ["sentence", "concat, keep last", "concat, keep prefix"])
+@pytest.mark.full
 def test_drafts_are_translated_when_they_are_needed(name):
     drafting, inputs = build(1, **{**SIZE, **SYSTEMS[name]}), build(2, **{**SIZE, **SYSTEMS["multihop"]})
     config, options = split_settings(GREEDY)
@@ -258,6 +260,7 @@ def test_drafts_are_translated_when_they_are_needed(name):
     assert sum(last - first for first, last in calls) < len(filled[0]) + len(filled[3])
 
 
+@pytest.mark.full
 def test_instances_of_similar_length_are_yielded_batch_by_batch():
     """Sorting them gains nothing, so finished ones need not wait for the others."""
     model = build(3, **SIZE)
@@ -274,6 +277,7 @@ def test_instances_of_similar_length_are_yielded_batch_by_batch():
     assert batches(alike, replace(search, implementation="gtransformer")) == [list(range(12))]
 
 
+@pytest.mark.full
 def test_the_first_sentences_of_a_long_document_come_early():
     """Batches of published searches change results, so these wait."""
     model, document = build(3, **SIZE), [[5 + number % 20, 6, 7] for number in range(150)]

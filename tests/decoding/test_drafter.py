@@ -38,6 +38,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", in_tiers(MODELS, ["ensemble"]))
+@pytest.mark.full
 def test_together_alone_and_in_small_batches(name):
     model = MODELS[name]()
     together = translate_documents(model, DOCUMENTS, SPECIALS, CONFIG, drafts=DRAFTS)

@@ -66,6 +66,7 @@ def test_translations_equal_a_reference_search_with_mean_probabilities(name, bea
         assert hypothesis.sentences == expected
 
 
+@pytest.mark.full
 def test_the_open_search_takes_mean_probabilities_too():
     model, config = together("document"), SearchConfig(beam=3, n_best=3, **SHORT_LIMITS)
     expected = reference_beam_search(model, ReferenceRow.whole(DOCUMENTS[0]), config)
@@ -75,7 +76,7 @@ def test_the_open_search_takes_mean_probabilities_too():
     )
 
 
-@pytest.mark.parametrize("name", in_tiers(ENSEMBLES, ["group", "document"]))
+@pytest.mark.parametrize("name", in_tiers(ENSEMBLES, ["group"]))
 def test_documents_together_are_translated_as_each_alone(name):
     model, config = together(name, first_seed=2), SearchConfig(beam=3, n_best=2, **SHORT_LIMITS)
     for document, hypotheses in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
@@ -102,7 +103,7 @@ def test_scoring_a_translation_gives_the_score_of_the_ensemble(case, temperature
         assert all(a == pytest.approx(b, abs=1e-4) for i, (a, b) in numbered if i not in wanted.at_limit)
 
 
-@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, ["group", "document"]))
+@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, ["document"]))
 def test_a_model_with_itself_is_the_model(system):
     model = build(2, **SYSTEMS[system])
     config = SearchConfig(beam=4, n_best=3, temperature=1.3, **SHORT_LIMITS)

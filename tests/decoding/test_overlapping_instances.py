@@ -66,6 +66,7 @@ def test_an_instance_sees_its_overlap_and_nothing_else():
     assert changes(2, 1) == {1, 2}, "both would be more than half an instance"
 
 
+@pytest.mark.full
 def test_overlap_does_not_change_a_document_of_one_instance():
     model = build("group")
     without_overlap, with_overlap = (
@@ -121,6 +122,7 @@ def test_instances_may_be_other_than_in_training(name, limit):
     assert scores[1] != scores[2] or name == "group only", "whose sentences are alone, in any instance"
 
 
+@pytest.mark.full
 def test_n_best_and_the_published_search():
     model = build("group", instance_tokens=16)
     config, context = SearchConfig(beam=3, n_best=2, **SHORT_LIMITS), ContextConfig(overlap=1)

@@ -134,6 +134,7 @@ def test_sentence_of_5000_words_is_one_sentence() -> None:
     assert split(f"Short. {long} Short.") == ["Short.", long, "Short."]
 
 
+@pytest.mark.full
 def test_long_blocks_are_cut_as_short_ones() -> None:
     """Blocks longer than the window: no boundary is lost, added or moved where windows meet."""
     unit = ["It costs $3.50 at Dr. Smith's.", 'He said: "I am here. You are not."', "Die 你好 😀 next!", "Yes?"]

@@ -1,4 +1,4 @@
-"""Property tests of generated files, few in the quick tests and a thousand in `make test-all`, and damaged files."""
+"""Property tests of generated files, few in the quick tests and more in `make test-all`, and damaged files."""
 
 import random
 
@@ -8,13 +8,16 @@ from hypothesis import given, settings
 from docmt.core.errors import DocmtError
 
 
-def check_files(*strategies, quick=200, full=1000):
-    """Give a test `quick` drawn examples, or `full` in the full tests. strategies: one for each argument."""
+def check_files(*strategies, quick=50, full=300):
+    """Give a test `quick` drawn examples, or `full` in the full tests (times --fuzz).
+
+    strategies: one for each argument.
+    """
 
     def decorate(test):
         @pytest.mark.parametrize("examples", [quick, pytest.param(full, marks=pytest.mark.full)])
-        def run(examples):
-            settings(max_examples=examples)(given(*strategies)(test))()
+        def run(examples, pytestconfig):
+            settings(max_examples=examples * pytestconfig.getoption("--fuzz"))(given(*strategies)(test))()
 
         return run
 
@@ -40,9 +43,9 @@ def mutate(data, generator):
 
 
 def read_mutants(read, *samples):
-    """Yield files of 2,000 damaged samples, which are written as they are. Others are refused."""
+    """Yield files of 600 damaged samples, which are written as they are. Others are refused."""
     generator = random.Random(1)
-    for number in range(2000):
+    for number in range(600):
         data = mutate(samples[number % len(samples)], generator)
         try:
             file = read(data)

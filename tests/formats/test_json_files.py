@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
 from docmt.formats.json_files import read, read_notebook
-from docmt.formats.named_strings import is_identifier
+from docmt.formats.string_files import is_identifier
 from docmt.formats.units import ReadConfig, Unit
 
 MENU = """{

@@ -508,9 +508,7 @@ INLINE = st.recursive(LEAVES, wrap, max_leaves=12)
 
 @pytest.mark.full
 @check_files(
-    st.lists(st.lists(INLINE, max_size=5).map("".join), max_size=4),
-    st.sampled_from(["text", "presentation"]),
-    quick=100,
+    st.lists(st.lists(INLINE, max_size=5).map("".join), max_size=4), st.sampled_from(["text", "presentation"]), quick=30
 )
 def test_generated_files_keep_their_bytes_and_take_new_texts(paragraphs, kind):
     styles = BOLD.format("T1", "1") + BOLD.format("T2", "2") + PLAIN.format("T3")

@@ -178,7 +178,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), m
 
 
 @pytest.mark.full
-@check_files(st.lists(st.lists(st.tuples(TEXTS, st.booleans()), max_size=4), max_size=4), quick=50)
+@check_files(st.lists(st.lists(st.tuples(TEXTS, st.booleans()), max_size=4), max_size=4), quick=20)
 def test_presentations_of_another_writer_are_kept(slides):
     presentation = pptx.Presentation()
     for runs in slides:
@@ -201,4 +201,4 @@ def test_real_presentations_are_kept(path):
 def test_mutants_are_read_or_refused():
     data = make(["<p:cNvPr descr='A b'/>" + PARAGRAPH.format("One"), PARAGRAPH.format("Two")])
     names = ["ppt/slides/slide1.xml", "ppt/presentation.xml", "ppt/_rels/presentation.xml.rels"]
-    assert check_mutants(read_pptx, data, names, random.Random(0), 2000) > 100
+    assert check_mutants(read_pptx, data, names, random.Random(0), 600) > 100

@@ -41,7 +41,7 @@ def test_translations_go_back_to_their_units():
         "<b>Sechs</b> fünf.",
         "Sieben.",
     ]
-    assert translated.scores == [0, -1, -2, -3]
+    assert [each.score for each in translated.sentences] == [0, -1, -2, -3]
     for unit, spans in zip(translated.units, translated.target_spans, strict=True):
         assert all(unit.text[start:end] in targets[0] for start, end in spans)
     assert sum(map(len, translated.target_spans)) == 4

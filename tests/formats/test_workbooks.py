@@ -194,7 +194,7 @@ ROWS = st.lists(st.lists(st.text(CHARACTERS, max_size=12).map(lambda text: f"{te
 
 
 @pytest.mark.full
-@check_files(st.lists(ROWS, min_size=1, max_size=3), quick=50)
+@check_files(st.lists(ROWS, min_size=1, max_size=3), quick=20)
 def test_workbooks_of_another_writer_are_kept(sheets):
     book = openpyxl.Workbook()
     for number, rows in enumerate(sheets):
@@ -220,7 +220,7 @@ def test_mutants_are_read_or_refused():
     rich = "<r><t>One </t></r><r><rPr><b/></rPr><t>two</t></r>"
     data = make([share(0, 1) + "<c><f>A1</f></c>", share(1)], [rich, "Some text"])
     names = ["xl/sharedStrings.xml", "xl/workbook.xml", "xl/worksheets/sheet1.xml"]
-    assert check_mutants(read_xlsx, data, names, random.Random(0), 2000) > 100
+    assert check_mutants(read_xlsx, data, names, random.Random(0), 600) > 100
 
 
 def add_to_sheet(data, markup):

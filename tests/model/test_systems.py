@@ -18,7 +18,7 @@ from docmt.model.scope import AttentionScope, BoundaryTokens
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Flat, Group
 from docmt.training.finetune import cut_heads
-from variants import FEW, SYSTEMS, context, hierarchical, in_tiers
+from variants import SYSTEMS, context, hierarchical, in_tiers
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}
 SOURCE = [[0, 5, 6, 2], [0, 7, 8, 9, 2], [0, 10, 2]]
@@ -372,6 +372,7 @@ def test_the_default_of_two_layers_is_all_of_fewer():
         build(**one, group=Group(decoder_layers=3))
 
 
+@pytest.mark.full
 def test_published_number_of_parameters():
     """Six combined blocks add 9.45 M parameters to transformer-base: 1,575,424 each."""
 
@@ -382,6 +383,7 @@ def test_published_number_of_parameters():
     assert count(system="group") - count(system="document") == 6 * 1_575_424
 
 
+@pytest.mark.full
 def test_published_initialisation():
     torch.manual_seed(3)
     model = TranslationModel(ModelConfig(preset="base", vocabulary_size=2000))
@@ -632,7 +634,7 @@ def test_patterns_that_see_nothing_have_gradients_of_zero(kernel):
     assert all(x.grad is not None and not x.grad.any() for x in (q, k, v))
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS, FEW))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, ["group"]))
 def test_index_tensors_die_with_their_batch(system):
     """Without waiting for the collector of cycles, which may come late, and then takes its time."""
     model = build(**SYSTEMS[system]).train()

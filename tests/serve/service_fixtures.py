@@ -11,7 +11,7 @@ from docmt.core.errors import DocmtError
 from docmt.formats.language_codes import is_same_language
 from docmt.serve.application import create_app
 from docmt.serve.document_jobs import DocumentJobs, JobConfig
-from docmt.serve.service_state import ServiceConfig
+from docmt.serve.http_requests import ServiceConfig
 
 URL = "http://localhost:5000"
 

@@ -16,8 +16,7 @@ from docmt.serve import document_jobs, job_journal
 from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, DocumentOptions, JobConfig, NoSuchDocument
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
-from docmt.serve.job_queue import JobQueue
-from docmt.serve.job_store import JobStore
+from docmt.serve.job_store import JobQueue, JobStore
 
 pytestmark = pytest.mark.usefixtures("files_here")
 

@@ -13,8 +13,8 @@ from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
-TEXT = "\n".join(" ".join(sentences(2, seed)) for seed in range(60)) + "\n"
-PAGE = "".join(f"<p>{one} <b>{other}</b> here.</p>" for one, other in (sentences(2, seed) for seed in range(20)))
+TEXT = "\n".join(" ".join(sentences(2, seed)) for seed in range(20)) + "\n"
+PAGE = "".join(f"<p>{one} <b>{other}</b> here.</p>" for one, other in (sentences(2, seed) for seed in range(8)))
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ("document", "hierarchical")]

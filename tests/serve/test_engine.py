@@ -86,6 +86,26 @@ def targets(parts):
     return [sentence.target for part in parts for sentence in part.translation]
 
 
+def test_terms_of_the_server(models, tmp_path):
+    """They hold for the models of their languages only."""
+    (tmp_path / "terms.tsv").write_text("committee\tcomité\nmeasure\tdisposition\n")
+    glossary = str(tmp_path / "terms.tsv")
+    text = Document.from_sentences(["The committee adopted these measures."])
+
+    async def scenario(engine):
+        engine.start()
+        (part,) = await engine.submit("en-fr-sentence", text).result()
+        engine.stop()
+        return part.translation
+
+    made = asyncio.run(scenario(Engine(["en-fr-sentence", str(models["group"])], terms=[glossary])))
+    assert made.text().strip() == "Le comité a adopté ces dispositions."
+    assert [use.status for use in made.sentences[0].terms] == ["second_search"] * 2
+    (tmp_path / "other.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\nHaus\thouse\tde\ten\n")
+    with pytest.raises(DocmtError, match=r"other\.tsv has no term for en to fr: its languages are de to en"):
+        Engine([str(models["group"])], terms=[str(tmp_path / "other.tsv")])
+
+
 def test_protected_text_stays(models):
     text = "Anna bought lamps here."
 
@@ -101,7 +121,9 @@ def test_protected_text_stays(models):
         )
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize(
+    "name", [name if name == "group" else pytest.param(name, marks=pytest.mark.full) for name in SYSTEMS]
+)
 def test_all_together_equal_the_translator(models, name, monkeypatch):
     """Documents that meet in batches, in both lanes, have the translations and scores that they have alone."""
     monkeypatch.setattr(engine_module, "_FIRST_TURN_TOKENS", 40)
@@ -157,7 +179,7 @@ def test_supplied_translations_and_resumed_works(models):
     assert targets(resumed) == targets(whole[1:])
 
 
-@pytest.mark.parametrize("name", ["sentence", "group"])
+@pytest.mark.parametrize("name", ["group", pytest.param("sentence", marks=pytest.mark.full)])
 def test_one_very_long_sentence_does_not_hold_up_others(models, name):
     """A turn ends within it; it has one translation, and all that waits is counted."""
     chance = random.Random(2)
@@ -528,6 +550,7 @@ def test_owners_take_turns(models):
     assert asyncio.run(take_all()) == "abbcabaaa"
 
 
+@pytest.mark.full
 def test_a_slow_book_is_no_reason_to_refuse_a_list(models):
     """The speed of documents says nothing of short texts, and an empty queue takes every request."""
     texts = [Document.from_sentences(["Anna bought an old house near the old house. " * 4]) for _ in range(20)]

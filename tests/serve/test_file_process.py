@@ -134,7 +134,7 @@ def test_results_of_text(tmp_path, files_here):
     assert asyncio.run(scenario("original")) == "Un. Deux & deux.\n\nThree.\n"
     assert asyncio.run(scenario("txt")) == "Un. Deux & deux.\n\nThree.\n"
     assert "Deux &amp; deux." in asyncio.run(scenario("html"))
-    assert asyncio.run(scenario("tmx")).count("<tu>") + asyncio.run(scenario("tmx")).count("<tu ") == 3
+    assert asyncio.run(scenario("tmx")).count("<tu ") == 2  # what failed is no translation
     assert asyncio.run(scenario("xlf")).count("<unit") == 2
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "a.txt", "result.html", "result.original", "result.tmx", "result.txt", "result.xlf"

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from docmt.serve.http_requests import GuardConfig, RequestError, RequestGuard, answer_error, read_values
+from docmt.serve.http_requests import FORM_BYTES, RequestError, RequestGuard, ServiceConfig, answer_error, read_values
 from docmt.serve.service_state import ServiceMetrics
 
 URL = "http://localhost:5000"
@@ -51,7 +51,9 @@ def counted():
 
 @pytest.fixture
 def client(counted):
-    config = GuardConfig(max_body_bytes=2000, max_file_bytes=5000, hosts=frozenset(["localhost", "127.0.0.1", "[::1]"]))
+    config = ServiceConfig(
+        max_body_bytes=2000, max_file_bytes=5000 - FORM_BYTES, hosts=frozenset(["localhost", "127.0.0.1", "[::1]"])
+    )
     guard = Middleware(RequestGuard, config=config, count=lambda *row: counted.append(row))
     routes = [Route("/echo/{id}", echo, methods=["GET", "POST"]), Route("/fail", fail), Route("/policy", own_policy)]
     app = Starlette(

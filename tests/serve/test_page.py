@@ -47,6 +47,7 @@ def lit(page):
     return page.eval_on_selector_all(".sentence.lit", "all => all.map(each => each.textContent)")
 
 
+@pytest.mark.browser(quick=True)
 def test_a_text_stands_beside_its_translation_in_paragraphs(service, open_page):
     page = open_page(service.url)
     page.wait_for_selector("#model option", state="attached")
@@ -178,6 +179,7 @@ def test_what_follows_is_translated_again_by_a_model_that_reads_context(service,
     expect(page, sentence(1), "then fr It is odd." if reads_context else "fr It is odd.")
 
 
+@pytest.mark.browser(quick=True)
 def test_a_dropped_file_is_translated_and_downloaded(service, open_page):
     page = open_page(service.url)
     drop = "data => { const all = new DataTransfer(); all.items.add(new File([data], 'ré port.txt')); return all; }"
@@ -404,6 +406,7 @@ def test_a_text_that_is_typed_and_sent_is_a_document_only(service, open_page):
     assert page.input_value("#text") == "" and page.locator("#live").is_hidden() and len(service.typed) < 2
 
 
+@pytest.mark.browser(quick=True)  # it reads the file
 def test_the_page_knows_the_formats_and_loads_no_script_or_style_of_its_text():
     html = (files("docmt.serve") / "page" / "index.html").read_text(encoding="utf-8")
     accepted = set(re.search(r'accept="([^"]*)"', html)[1].split(","))

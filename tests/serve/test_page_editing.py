@@ -16,7 +16,7 @@ from test_page import translate as send_text
 from docmt.serve.access_keys import AccessKeys
 from docmt.serve.application import create_app
 from docmt.serve.document_jobs import DocumentJobs
-from docmt.serve.service_state import ServiceConfig
+from docmt.serve.http_requests import ServiceConfig
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("files_here")]
 
@@ -93,6 +93,7 @@ def edit(page, number, text, then="keep"):
     page.locator("#panel").wait_for(state="hidden")
 
 
+@pytest.mark.browser(quick=True)
 def test_edits_are_undone_by_the_button_and_by_the_keyboard(service, open_page):
     page = open_page(service.url)
     translate(page)

@@ -16,7 +16,7 @@ from test_page import sentence, translate
 PAGE = files("docmt.serve") / "page"
 LANGUAGES = ("de", "fr")
 MESSAGES = json.loads((PAGE / "messages.json").read_text(encoding="utf-8"))
-NAMES = {"docmt", "XLIFF", "TMX", "Deutsch", "English", "Français", "title, items.text"}
+NAMES = {"docmt", "XLIFF", "XLIFF 1.2", "TMX", "Deutsch", "English", "Français", "title, items.text"}
 LITERAL = r'"((?:[^"\\]|\\.)*)"'
 
 

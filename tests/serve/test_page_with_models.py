@@ -1,5 +1,7 @@
 """The page in a browser, with the whole server and a tiny random model."""
 
+import re
+
 import docx
 import pytest
 
@@ -75,3 +77,32 @@ def test_a_restart_loses_nothing(model, open_page, tmp_path):
         show(page, DONE)
         assert page.locator(".source .sentence").all_text_contents() == SENTENCES * 40
         assert page.locator(".edited").count() == 0 and page.locator(".stale").count() == 0
+
+
+@pytest.mark.full
+def test_a_reviewed_file_is_uploaded_told_of_and_undone(model, report, open_page, tmp_path):
+    with running_server(model, data=tmp_path / "data") as url:
+        page = open_page(f"{url}/", expected_errors="422")
+        page.set_input_files("#file", report)
+        page.click("#start button.main")
+        show(page, DONE)
+        page.click("#download summary")
+        with page.expect_download() as download:
+            page.click("[data-format=xlf12]")
+        assert download.value.suggested_filename == "report.en-fr.xlf"
+        text = download.value.path().read_text(encoding="utf-8")
+        first = re.search("<target .*?</target>", text)[0]
+        text = text.replace(first, '<target state="final">Quelques mots.</target>').replace("Words are", "Worlds are")
+        reviewed = tmp_path / "reviewed.xlf"
+        reviewed.write_text(text, encoding="utf-8")
+        page.set_input_files("#reviewed", reviewed)
+        page.locator(".confirmed", has_text="Quelques mots.").wait_for()
+        notice = page.locator("#notice span")
+        assert notice.inner_text().startswith("Sentences with another translation: 1; confirmed: 1.\nLeft out: 1\n")
+        assert "is not the source of the document" in notice.inner_text()
+        page.click("#undo")
+        page.locator(".confirmed").wait_for(state="detached")
+        reviewed.write_text(text[:900], encoding="utf-8")
+        page.set_input_files("#reviewed", reviewed)
+        page.locator("#notice span", has_text="reviewed.xlf, line").wait_for()
+        assert page.locator(".edited").count() == 0

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import docx
 import pytest
@@ -126,6 +127,7 @@ def test_deepl_documents(server, translators, tmp_path):
         client.translate_document_get_status(deepl.DocumentHandle(handle.document_id, "wrong"))
 
 
+@pytest.mark.full
 def test_libretranslate_files(server, tmp_path):
     files = {"file": ("a.html", b"<p>It <i>is</i> here.</p>")}
     answer = httpx.post(f"{server}/translate_file", files=files, data={"source": "en", "target": "fr"}, timeout=60)
@@ -135,14 +137,16 @@ def test_libretranslate_files(server, tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-def test_commands_that_the_page_shows_without_javascript(server, translators, tmp_path):
+@pytest.mark.full
+def test_commands_of_curl_in_the_guide(server, translators, tmp_path):
     document = docx.Document()
     document.add_paragraph(TEXT.split("\n")[0])
     document.save(str(tmp_path / "report.docx"))
-    commands = re.search(r"<noscript>.*<pre>\n(.*?)</pre>", httpx.get(server).text, re.DOTALL)[1].splitlines()
-    id = ""
+    guide = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    commands, id = re.findall(r"^curl .*/v1/documents.*$", guide, re.MULTILINE), ""
+    assert len(commands) == 3
     for command in commands:
-        words = command.replace("localhost:5000", server.removeprefix("http://")).replace("ID", id).split()
+        words = command.replace("127.0.0.1:5000", server.removeprefix("http://")).replace("ID", id).split()
         done = subprocess.run([*words, "--silent"], cwd=tmp_path, capture_output=True, text=True, check=True)
         id = id or json.loads(done.stdout)["id"]
     whole = docmt.Document.from_sentences(["Anna bought a lamp.", "It is cheap."])

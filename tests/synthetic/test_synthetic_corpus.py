@@ -9,8 +9,8 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.documents.corpus_files import read_parallel
-from docmt.synthetic import SyntheticDocument, read_pronouns, score_pronouns, write_corpus
-from docmt.synthetic.grammar import Gender, stream_documents
+from docmt.synthetic import SyntheticDocument, write_corpus
+from docmt.synthetic.grammar import NOUNS, Gender, stream_documents
 from docmt.synthetic.synthetic_corpus import make_pronoun_items
 
 SEED = 5_303  # of the shipped test set, not one that anybody is likely to make a training corpus with
@@ -71,7 +71,6 @@ def test_write_corpus(tmp_path: Path) -> None:
         "test.contrastive.jsonl",
         "test.de",
         "test.en",
-        "test.pronouns.jsonl",
         "train.de",
         "train.en",
     ]
@@ -83,17 +82,13 @@ def test_write_corpus(tmp_path: Path) -> None:
     sources = [document.source for split in splits.values() for document in split]
     assert len(set(sources)) == 350
 
-    documents = read_pronouns(directory / "test.pronouns.jsonl")
-    assert [item.document.source for item in documents] == [document.source for document in splits["test"]]
-    assert [item.document.target for item in documents] == [document.target for document in splits["test"]]
+    targets = {document.source: document.target for document in splits["test"]}
     lines = (directory / "test.contrastive.jsonl").read_text(encoding="utf-8").splitlines()
-    items = make_pronoun_items(documents)
-    assert len(lines) == len(items)
-    for line, item in zip(lines, items, strict=True):
-        record = json.loads(line)
+    records = [json.loads(line) for line in lines]
+    assert {tuple(record["source"]) for record in records} == targets.keys()
+    for record in records:
         assert set(record) == {"id", "source", "candidates", "correct", "sentence", "distance"}
-        assert list(map(tuple, record["candidates"])) == item["candidates"]
-        assert (record["id"], record["correct"]) == (item["id"], item["correct"])
+        assert tuple(record["candidates"][record["correct"]]) == targets[tuple(record["source"])]
 
 
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -121,63 +116,15 @@ def test_only_a_corpus_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_test_nouns_were_seen_in_training(tmp_path: Path) -> None:
     # Few training documents, so that most nouns are missing from them.
     write_corpus(tmp_path / "corpus", train=12, dev=40, test=40, seed=2)
-    training = (tmp_path / "corpus" / "train.de").read_text(encoding="utf-8").replace(".", " ").split()
-    nouns = {
-        pronoun.antecedent
-        for item in read_pronouns(tmp_path / "corpus" / "test.pronouns.jsonl")
-        for pronoun in item.pronouns
-    }
-    assert nouns <= set(training)
+    training, test = (
+        set((tmp_path / "corpus" / f"{name}.de").read_text(encoding="utf-8").replace(".", " ").split())
+        for name in ("train", "test")
+    )
+    nouns = {noun.german for noun in NOUNS}
+    assert test & nouns <= training & nouns < nouns
 
 
 def test_an_empty_split_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DocmtError, match="dev=0"):
         write_corpus(tmp_path / "corpus", train=3, dev=0, test=3, seed=1)
     assert not (tmp_path / "corpus").exists()
-
-
-@pytest.mark.parametrize("damage", ["{", "[]", '{"id": "a"}', "DROP"])
-def test_a_damaged_pronoun_file_is_named_with_its_line(tmp_path: Path, damage: str) -> None:
-    write_corpus(tmp_path / "corpus", train=3, dev=1, test=3, seed=1)
-    path = tmp_path / "corpus" / "test.pronouns.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    lines[1] = lines[1].replace('"distance"', '"range"') if damage == "DROP" else damage
-    path.write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(DocmtError, match="line 2"):
-        read_pronouns(path)
-
-
-def test_a_missing_pronoun_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DocmtError, match="nowhere"):
-        read_pronouns(tmp_path / "nowhere.jsonl")
-
-
-def test_candidates_score_as_they_are_right() -> None:
-    documents = generate(100, seed=4)
-    assert score_pronouns(documents, [item.document.target for item in documents]) == 1.0
-    items = iter(make_pronoun_items(documents))
-    for item in documents:
-        for _ in item.pronouns:
-            contrastive = next(items)
-            for index, candidate in enumerate(contrastive["candidates"]):
-                wrong = (index != contrastive["correct"]) / len(item.pronouns)
-                assert score_pronouns([item], [candidate]) == pytest.approx(1 - wrong)
-
-
-def test_hits_inside_words_and_double_hits_do_not_count() -> None:
-    item = next(item for item in generate(50, seed=4) if item.pronouns[0].form in ("er", "Er"))
-    pronoun = item.pronouns[0]
-
-    def right(sentence: str) -> bool:
-        hypothesis = ["Das ist alles."] * len(item.document.target)
-        hypothesis[pronoun.sentence] = sentence
-        return score_pronouns([item], [hypothesis]) > 0
-
-    assert right("Er ist schwer.") and right("Leider ist er, so Anna, schwer.") and right("ER!")
-    assert not right("Der Herr ist hier.")
-    assert not right("Er oder sie ist schwer.")
-    assert not right("Es ist schwer.") and not right("")
-
-
-def test_no_pronouns_score_zero() -> None:
-    assert score_pronouns([], []) == 0.0

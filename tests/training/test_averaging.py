@@ -112,6 +112,7 @@ def test_what_cannot_be_averaged_is_named(finished, change, tmp_path):
         select_snapshots(finished.run / "model", "best", 1)
 
 
+@pytest.mark.full
 def test_without_a_dev_split_there_is_no_best(change, tmp_path, store):
     store_of_train = tmp_path / "store"
     shutil.copytree(store.directory, store_of_train)

@@ -179,6 +179,7 @@ def test_files_that_a_kill_left_do_not_stop_a_resume(finished):
     assert find_leftovers(finished.run) + find_leftovers(finished.run / "checkpoints") == []
 
 
+@pytest.mark.full
 def test_a_start_that_was_killed_before_its_recipe_was_written_is_new(config):
     (config.run / "checkpoints").mkdir(parents=True)
     (config.run / ".recipe.yaml.4194305-00000000.abcd.tmp").write_text("half")
@@ -282,6 +283,7 @@ def test_the_optimizer_of_a_partly_frozen_model(tmp_path):
         restore_anew(path)
 
 
+@pytest.mark.full
 def test_a_checkpoint_of_another_model_is_noticed_when_a_run_goes_on(config):
     """Not at the end of the training, when the average is made."""
     config = replace(config, checkpoints=replace(config.checkpoints, average="last", average_count=2))

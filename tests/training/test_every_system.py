@@ -107,7 +107,7 @@ def in_tiers(names, quick):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in names]
 
 
-@pytest.mark.parametrize("name", in_tiers(SYSTEMS, ["group", "context lstm", "hierarchical on both sides"]))
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS, ["group"]))
 def test_every_system_trains_and_resumes_bit_for_bit(name, change, monkeypatch, tmp_path):
     settings = {**SYSTEMS[name], "checkpoints__every": 2, "stop__max_steps": 4}
     with monkeypatch.context() as patch:
@@ -192,6 +192,7 @@ def test_with_copies_only_gates_are_new(change, sentence_run, tmp_path):
             assert torch.equal(tensor, loaded[weight.replace(".global.", ".local.")]), weight
 
 
+@pytest.mark.full
 def test_a_frozen_run_resumes_bit_for_bit(change, sentence_run, monkeypatch, tmp_path):
     settings = {**SYSTEMS["context"], "initialize_from": sentence_run, "freeze": "pretrained"}
     settings |= {"checkpoints__every": 3, "stop__max_steps": 6}
@@ -317,6 +318,7 @@ def test_learned_positions_need_not_reach_through_sentences_that_are_seen_one_by
     assert len(TrainingCorpus(store, change(**SYSTEMS[name], **learned)).train.instances)
 
 
+@pytest.mark.full
 def test_few_learned_positions_are_enough_for_short_instances(change, store):
     train(
         change(**SYSTEMS["sentence"], model__position_encoding="learned", model__max_positions=64, stop__max_steps=12)
@@ -415,9 +417,9 @@ def unusual_store(tmp_path_factory):
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
-        {**LINEAR, "model__linear": Linear(gate="average")},
-        {**LINEAR, "model__linear": Linear(gate="decay")},
+        pytest.param({}, marks=pytest.mark.full),
+        pytest.param({**LINEAR, "model__linear": Linear(gate="average")}, marks=pytest.mark.full),
+        pytest.param({**LINEAR, "model__linear": Linear(gate="decay")}, marks=pytest.mark.full),
         {**LINEAR_CONCAT, "model__linear": Linear(gate="decay")},
     ],
 )
@@ -446,11 +448,9 @@ def test_padding_windows_are_for_training_alone(change, store):
 
 
 @pytest.mark.parametrize(
-    "system",
-    in_tiers(
-        ["sentence", "document", "group", "concat", "context", "hierarchical on both sides"], ["group", "context"]
-    ),
+    "system", in_tiers(["sentence", "document", "group", "concat", "context", "hierarchical on both sides"], ["group"])
 )
+@pytest.mark.full
 def test_validation_by_bleu_in_low_precision(change, tmp_path, system):
     """Caches took the precision of the weights, the projections that of autocast."""
     config = change(run=tmp_path / "run", stop__max_steps=2, precision="bfloat16", **SYSTEMS.get(system, {}))

@@ -121,10 +121,10 @@ def test_rates_that_are_none(rate, message):
 @pytest.mark.parametrize(
     ("freeze", "parts"),
     [
-        ("embeddings", ("tokens.",)),
+        pytest.param("embeddings", ("tokens.",), marks=pytest.mark.full),
         pytest.param("encoder", ("encoder",), marks=pytest.mark.full),
         pytest.param("decoder", ("decoder",), marks=pytest.mark.full),
-        ("*.key.*, embeddings", (".key.", "tokens.")),
+        pytest.param("*.key.*, embeddings", (".key.", "tokens."), marks=pytest.mark.full),
         pytest.param("tokens*,encoder.*", ("tokens.", "encoder"), marks=pytest.mark.full),
         ("pretrained", ("",)),
     ],
@@ -287,9 +287,8 @@ def name_of(settings):
 
 
 def in_tiers(variants):
-    """The variants as parameters; in `make test` those with recurrent weights, and with features that are drawn."""
-    quick = ("context", "concat")
-    return [one if name_of(one) in quick else pytest.param(one, marks=pytest.mark.full) for one in variants]
+    """The variants as parameters; in `make test` one with features that are drawn."""
+    return [one if name_of(one) == "concat" else pytest.param(one, marks=pytest.mark.full) for one in variants]
 
 
 @pytest.mark.parametrize("settings", in_tiers([*SYSTEMS, {"precision": "bfloat16"}]), ids=name_of)

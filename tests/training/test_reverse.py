@@ -64,6 +64,7 @@ def test_a_reversed_training_is_that_on_the_exchanged_corpus(change, exchanged, 
     assert ", target to source: train 24 documents" in (tmp_path / "reversed" / "train.log").read_text()
 
 
+@pytest.mark.full
 def test_only_the_same_direction_is_resumed(change, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(runs.Killed):
         runs.kill_before(patch, 5)

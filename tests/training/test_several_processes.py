@@ -118,6 +118,7 @@ def test_more_processes_than_processor_cores(config):
     assert not config.run.exists()
 
 
+@pytest.mark.full
 def test_another_number_of_processes_keeps_the_batches_of_an_update(change, tmp_path):
     """A run of two processes, as its state says, goes on in one with twice the batches."""
     config = change(run=tmp_path / "run")

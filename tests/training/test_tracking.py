@@ -69,7 +69,9 @@ def test_a_resumed_run_takes_the_place_of_what_was_lost(change, writers, monkeyp
     assert {step for tag, step, _ in visible if tag == "train/loss"} == {2, 4, 6, 8, 10, 12}
 
 
-@pytest.mark.parametrize("method", ["__init__", "add_scalar", "flush", "close"])
+@pytest.mark.parametrize(
+    "method", ["add_scalar", *(pytest.param(name, marks=pytest.mark.full) for name in ("__init__", "flush", "close"))]
+)
 def test_trouble_is_told_once_and_the_training_goes_on(change, writers, monkeypatch, caplog, method):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")

@@ -16,6 +16,7 @@ from docmt.training.run_directory import BestValidation, TrainingState
 from docmt.training.training_corpus import fit_model_config
 
 
+@pytest.mark.full
 def test_the_beginning_and_the_end_are_told(change):
     config = change(batches__gradient_accumulation=2, stop__max_epochs=9, stop__max_minutes=0.5)
     train(config)
@@ -136,6 +137,7 @@ def assert_matches(pattern, line):
     assert re.match(pattern, line), line
 
 
+@pytest.mark.full
 def test_document_bleu_is_told_where_it_chooses(change, caplog):
     caplog.set_level(logging.INFO)
     config = change(validation__best_by="d_bleu", stop__max_steps=4)

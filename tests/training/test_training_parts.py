@@ -233,6 +233,7 @@ def test_accumulated_batches_are_one_big_batch(tiny):
         torch.testing.assert_close(small[name], big[name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.full
 def test_gradients_of_weights_in_bfloat16_are_summed_in_float32(tiny):
     """They were summed in bfloat16, where what is small beside the sum is lost."""
     _, corpus, updater = tiny

@@ -62,9 +62,17 @@ def test_a_training_ends_without_a_layer_for_alignments_where_none_can_be_chosen
     [
         (8, {}),  # after the checkpoints at 4 and 5: a log interval is cut in two, the epoch is in its middle
         pytest.param(3, {}, marks=pytest.mark.full),  # before the first checkpoint
-        (9, {"checkpoints__average": "best", "checkpoints__average_count": 2, "validation__every": 0}),
+        pytest.param(
+            9,
+            {"checkpoints__average": "best", "checkpoints__average_count": 2, "validation__every": 0},
+            marks=pytest.mark.full,
+        ),
         pytest.param(8, {"batches__train_share": 0.5}, marks=pytest.mark.full),
-        (8, {"batches__gradient_accumulation": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5}),
+        pytest.param(
+            8,
+            {"batches__gradient_accumulation": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5},
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_before, settings):
@@ -165,6 +173,7 @@ def interruptible():
     signal.signal(signal.SIGINT, previous)
 
 
+@pytest.mark.full
 def test_a_second_signal_acts_as_usual(change, monkeypatch, interruptible):
     config = change(stop__max_steps=100)
     original = Training._update
@@ -196,6 +205,7 @@ def test_more_updates_may_be_added_to_a_finished_run(change):
     assert [line["update"] for line in metrics(longer.run) if "loss" in line] == [2, 4, 6, 8]
 
 
+@pytest.mark.full
 def test_the_updates_since_the_last_line_have_one_when_a_run_ends(change, monkeypatch, tmp_path, interruptible):
     """Whether it is done or interrupted. It goes when the run goes on, so that all lines are those of one run."""
     original, settings = Training._update, {"log_every": 5, "validation__every": 8}
@@ -323,7 +333,7 @@ def test_a_tiny_model_learns_by_heart(change):
     assert losses[-1] < 0.5
 
 
-@pytest.mark.parametrize("gradient_accumulation", [1, 2])
+@pytest.mark.parametrize("gradient_accumulation", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_an_epoch_shows_every_instance_once(change, monkeypatch, gradient_accumulation):
     drawn = []
     original = BatchedSplit.build_batch
@@ -390,6 +400,7 @@ def test_recorded_entropy_is_that_of_the_validated_weights(change, store):
     }
 
 
+@pytest.mark.full
 def test_averages_of_the_last_weights(change):
     config = change(checkpoints__average="last", checkpoints__average_count=2)
     train(config)
@@ -474,13 +485,15 @@ def test_a_loss_that_is_no_number_ends_the_run(config, monkeypatch):
         train(config)
 
 
-@pytest.mark.parametrize("target", ["loss", "weights"])
+@pytest.mark.parametrize("target", ["weights", pytest.param("loss", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "settings",
     [
         {"log_every": 100},
         pytest.param({"log_every": 100, "validation__every": 100}, marks=pytest.mark.full),
-        {"log_every": 100, "validation__best_by": "d_bleu", "checkpoints__average": "last"},
+        pytest.param(
+            {"log_every": 100, "validation__best_by": "d_bleu", "checkpoints__average": "last"}, marks=pytest.mark.full
+        ),
     ],
 )
 def test_what_is_no_number_is_never_saved(change, monkeypatch, target, settings):
@@ -529,6 +542,7 @@ def test_an_average_of_the_best_needs_a_dev_split(change, store_without_dev):
     assert not config.run.exists()
 
 
+@pytest.mark.full
 def test_a_run_is_trained_by_one_process(change, monkeypatch):
     config = change()
     refused = []

@@ -27,7 +27,9 @@ def unfinished(change, monkeypatch):
     return config.run
 
 
-@pytest.mark.parametrize("name", ["best", "last", "update-4"])
+@pytest.mark.parametrize(
+    "name", ["best", *(pytest.param(name, marks=pytest.mark.full) for name in ("last", "update-4"))]
+)
 def test_a_checkpoint_is_a_model_directory(unfinished, store, name):
     checkpoint = unfinished / "checkpoints" / name
     weights = load_file(checkpoint / "model.safetensors")

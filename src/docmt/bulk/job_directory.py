@@ -64,7 +64,7 @@ class Plan:
     """JSON values by the names that messages give them"""
     shards: list[Shard]
     kind: dict[str, Any]
-    """how documents are read and written, see `docmt.bulk.shard_kinds`"""
+    """how documents are read and written, see `docmt.bulk.shard_files`"""
 
 
 @dataclass(frozen=True)

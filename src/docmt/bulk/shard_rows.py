@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from docmt.bulk.shard_kinds import (
+from docmt.bulk.shard_files import (
     CountTokens,
     Part,
     Result,

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
-from docmt.bulk.shard_files import FileShards, list_files
-from docmt.bulk.shard_kinds import CountTokens, ShardItem, ShardKind, Versions, describe_error
+from docmt.bulk.shard_files import CountTokens, FileShards, ShardItem, ShardKind, Versions, describe_error, list_files
 from docmt.bulk.shard_rows import JsonlRows, ParquetRows, RowConfig
 from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error
 from docmt.core.files import json_checksum, read_error

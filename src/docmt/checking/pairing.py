@@ -51,15 +51,14 @@ def read_translation(
     if target is None and not is_jsonl(source):
         raise DocmtError(f"{source} has only one side. Name the file with its translation too.")
     config = config or CheckConfig()
-    languages = config.source_language or "en", config.target_language or "en"
     if layout == "text":
         if target is None or is_jsonl(source):
             raise DocmtError(f"{source} is JSONL, not running text. Leave --layout out.")
-        return _pair_running_text(source, target, languages, config.protect)
+        return _pair_running_text(source, target, config)
     if target is not None:
         formats = [find_format_of_name(path) or find_format(STANDARD, read_bytes(path)) for path in (source, target)]
         if any(each and each.is_checked for each in formats):
-            return _pair_units((source, target), formats, layout, languages, config.protect)
+            return _pair_units((source, target), formats, layout, config)
     check_name(source)
     named_documents = list(read_documents(source, "source"))
     source_documents = [sentences for _, sentences in named_documents]
@@ -108,15 +107,17 @@ def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[
     ]
 
 
-def _pair_running_text(
-    source: Path, target: Path, languages: tuple[str, str], protect: Sequence[str]
-) -> PairedDocuments:
+def _find_languages(config: CheckConfig) -> tuple[str, str]:
+    return config.source_language or "en", config.target_language or "en"
+
+
+def _pair_running_text(source: Path, target: Path, config: CheckConfig) -> PairedDocuments:
     """Pair the sentences of two files of running text, line by line.
 
     Lines without text may be more or fewer in one file. Raises DocmtError if lines cannot be paired.
     """
-    paths = zip((source, target), languages, strict=True)
-    sides = [_read_lines(path, language, protect) for path, language in paths]
+    paths = zip((source, target), _find_languages(config), strict=True)
+    sides = [_read_lines(path, language, config.protect) for path, language in paths]
     first, second = ([segment for _, segment in side if segment[1]] for side in sides)
     if len(sides[0]) != len(sides[1]):
         if len(first) != len(second):
@@ -162,11 +163,7 @@ def _pair_sentences(source: Segment, target: Segment) -> list[tuple[str, str]]:
 
 
 def _pair_units(
-    paths: tuple[Path, Path],
-    formats: Sequence[FileFormat | None],
-    layout: Layout,
-    languages: tuple[str, str],
-    protect: tuple[str, ...],
+    paths: tuple[Path, Path], formats: Sequence[FileFormat | None], layout: Layout, config: CheckConfig
 ) -> PairedDocuments:
     """Pair the sentences of two files of one format, unit by unit.
 
@@ -182,9 +179,9 @@ def _pair_units(
     if layout == "lines":
         raise DocmtError(f"{next(names)}, not sentences by line. Leave --layout out.")
     named = zip(formats, paths, strict=True)
-    config = ReadConfig(protect=protect)
-    files = [read_units(format, read_bytes(path), str(path), config) for format, path in named if format]
-    sides = [_read_chapters(file, language, protect) for file, language in zip(files, languages, strict=True)]
+    protect = ReadConfig(protect=config.protect)
+    files = [read_units(format, read_bytes(path), str(path), protect) for format, path in named if format]
+    sides = [_read_chapters(*side, config.protect) for side in zip(files, _find_languages(config), strict=True)]
     if len(sides[0]) != len(sides[1]):
         raise _refuse_counts(paths, [len(side) for side in sides], "chapters")
     documents, findings = [], []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 from rich.console import Console
@@ -23,6 +23,7 @@ from rich.text import Text
 
 from docmt.core.errors import printable
 from docmt.core.logging import is_quiet, make_tolerant
+from docmt.core.settings import assigned
 
 LINE_INTERVAL_SECONDS = 10.0
 _displays: list[Progress] = []
@@ -89,34 +90,19 @@ _PLAIN_LINES: ContextVar[bool] = ContextVar("plain", default=False)
 _HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
-@contextmanager
-def plain_progress() -> Iterator[None]:
+def plain_progress() -> AbstractContextManager[None]:
     """Print progress in lines while the block runs, even on a terminal, because other output goes there."""
-    token = _PLAIN_LINES.set(True)
-    try:
-        yield
-    finally:
-        _PLAIN_LINES.reset(token)
+    return assigned(_PLAIN_LINES, True)
 
 
-@contextmanager
-def hidden_progress() -> Iterator[None]:
+def hidden_progress() -> AbstractContextManager[None]:
     """Show no further progress while the block runs."""
-    token = _HIDDEN.set(True)
-    try:
-        yield
-    finally:
-        _HIDDEN.reset(token)
+    return assigned(_HIDDEN, True)
 
 
-@contextmanager
-def progress_prefix(name: str) -> Iterator[None]:
+def progress_prefix(name: str) -> AbstractContextManager[None]:
     """Put a name, such as that of a model, before the titles of progress while the block runs, after outer names."""
-    token = _PREFIX.set(f"{_PREFIX.get()}{printable(name)}: " if name else _PREFIX.get())
-    try:
-        yield
-    finally:
-        _PREFIX.reset(token)
+    return assigned(_PREFIX, f"{_PREFIX.get()}{printable(name)}: " if name else _PREFIX.get())
 
 
 @contextmanager

@@ -12,7 +12,8 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib import resources
@@ -28,6 +29,7 @@ from docmt.core.plain_text import read_text
 
 Settings = TypeVar("Settings")
 Number = TypeVar("Number", int, float)
+Value = TypeVar("Value")
 
 MANY = 10**9
 """Upper limit of plain counts, such as updates, tokens or minutes."""
@@ -496,3 +498,13 @@ def _read_node(node: yaml.Node, name: str, path: Path | str, lines: dict[str, in
             raise DocmtError(f"{location}: the aliases (*name) of the file expand to too many values; use fewer")
         values[last] = _read_node(item, dotted, path, lines)
     return list(values.values()) if isinstance(node, yaml.SequenceNode) else values
+
+
+@contextmanager
+def assigned(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    """Give a context variable a value while the block runs."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)

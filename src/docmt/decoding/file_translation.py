@@ -13,7 +13,7 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8
-from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes, write_text
+from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes
 from docmt.decoding.translation_results import (
     PartialTranslation,
     ResumePoint,
@@ -32,7 +32,7 @@ from docmt.documents.input_formats import (
 )
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx
 from docmt.formats.language_codes import format_language_tag
-from docmt.formats.unit_documents import SentenceTranslation, TranslatedUnits, UnitDocuments
+from docmt.formats.unit_documents import Review, SentenceTranslation, TranslatedUnits, UnitDocuments
 from docmt.formats.units import ALL_TAGS, ReadConfig, TagRules, Unit, read_units
 from docmt.formats.xliff_exchange import write_xliff
 
@@ -165,35 +165,32 @@ class FileTranslation:
                 for problem, sentences in (("target" not in row, self._failed), ("missing" in row, self._missing)):
                     if problem:
                         sentences.append(self.documents[row["document"]].sentences[len(document)])
-                document.append(SentenceTranslation(row.get("target"), row.get("links"), row.get("score")))
+                review = Review(**row.get("review", {}))
+                document.append(SentenceTranslation(row.get("target"), row.get("links"), row.get("score"), review))
         translated = self.units.translate(rows)
         self.units.file.failed = frozenset(index for index, each in enumerate(translated.failed) if any(each))
         return translated
 
     def write_bilingual(self, path: str, translated: TranslatedUnits | None) -> None:
         """Write source and translation side by side, in the format that the suffix names. None: source only."""
+        format = FIELD_SEPARATOR.join([self.format.name, *self._config.fields])  # for merge
+        suffix = Path(path).suffix.lower()[1:]
+        write_bytes(path, format_bilingual(self.pair_units(translated), suffix, self._path, format, *self._languages))
+
+    def pair_units(self, translated: TranslatedUnits | None) -> list[BilingualUnit]:
+        """Return the units of both sides. None: without translations."""
         sources = self.units.file.units
         sentences = [each for document in self.units.sentences for each in document]
-        scores = [None] * len(sentences) if translated is None else translated.scores
+        new = [SentenceTranslation(None)] * len(sentences) if translated is None else translated.sentences
         by_unit: list[list[BilingualSentence]] = [[] for _ in sources]
-        for sentence, score in zip(sentences, scores, strict=True):
+        for sentence, each in zip(sentences, new, strict=True):
             row = by_unit[sentence.unit]
-            number = len(row)
-            span = (0, 0) if translated is None else translated.target_spans[sentence.unit][number]
-            has_translation = translated is not None and not translated.failed[sentence.unit][number]
-            row.append(BilingualSentence((sentence.start, sentence.end), span, score, has_translation))
+            span = (0, 0) if translated is None else translated.target_spans[sentence.unit][len(row)]
+            places = (sentence.start, sentence.end), span
+            row.append(BilingualSentence(*places, each.score, each.target is not None, each.review))
         targets = [Unit("")] * len(sources) if translated is None else translated.units
         rows = enumerate(zip(sources, targets, by_unit, strict=True), 1)
-        units = [BilingualUnit(str(number), source, target, tuple(row)) for number, (source, target, row) in rows]
-        write_text(path, self._format_bilingual(units, Path(path).suffix.lower()))
-
-    def _format_bilingual(self, units: Sequence[BilingualUnit], suffix: str) -> str:
-        if suffix == ".html":
-            return write_page(units, Path(self._path).name, *self._languages)
-        if suffix == ".tmx":
-            return write_tmx(units, *self._languages).decode()
-        format = FIELD_SEPARATOR.join([self.format.name, *self._config.fields])  # for merge
-        return write_xliff(units, self._path, format, *self._languages).decode()
+        return [BilingualUnit(str(number), source, target, tuple(row)) for number, (source, target, row) in rows]
 
     def report_lines(self) -> list[str]:
         """Return one line for each part that is not translated, and for each code without a place."""
@@ -202,6 +199,18 @@ class FileTranslation:
         parts += [("missing text", text) for text in self._missing]
         parts += [("codes at the end of their unit", text) for text in self.misplaced]
         return ["\t".join(" ".join(value.split()) for value in (self._path, *part)) + "\n" for part in parts]
+
+
+def format_bilingual(
+    units: Sequence[BilingualUnit], kind: str, path: str, format: str, source_language: str, target_language: str
+) -> bytes:
+    """Return both sides of a file. kind: html, tmx, xlf12 (XLIFF 1.2), or another name for XLIFF 2.1."""
+    languages = source_language, target_language
+    if kind == "html":
+        return write_page(units, Path(path).name, *languages).encode()
+    if kind == "tmx":
+        return write_tmx(units, *languages)
+    return write_xliff(units, path, format, *languages, "1.2" if kind == "xlf12" else "2.1")
 
 
 def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | bytes:

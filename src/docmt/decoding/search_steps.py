@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from docmt.core.settings import assigned
 
 _CALL: ContextVar[Callable[[], None]] = ContextVar("between_steps", default=lambda: None)
 
 
-@contextmanager
-def calling_between_steps(call: Callable[[], None]) -> Iterator[None]:
+def calling_between_steps(call: Callable[[], None]) -> AbstractContextManager[None]:
     """Let searches, scoring and alignment in this context make a call between their steps and batches.
 
     The call may translate with the same model. An exception that is no DocmtError ends the search and is passed on.
     """
-    token = _CALL.set(call)
-    try:
-        yield
-    finally:
-        _CALL.reset(token)
+    return assigned(_CALL, call)
 
 
 def between_steps() -> None:

@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from importlib.metadata import version
@@ -19,7 +20,8 @@ from itertools import pairwise
 from string import Template
 
 from docmt.formats.language_codes import format_language_tag, text_direction
-from docmt.formats.units import Code, Unit, match_codes
+from docmt.formats.unit_documents import Review
+from docmt.formats.units import Code, Unit
 from docmt.formats.xml_tree import escape_text
 
 Span = tuple[int, int]
@@ -38,6 +40,12 @@ class BilingualSentence:
     score: float | None = None
     has_translation: bool = True
     """whether the target, perhaps empty, is one"""
+    review: Review = field(default_factory=Review)
+
+    @property
+    def origin(self) -> str:
+        """Who wrote the translation: machine or person."""
+        return "person" if self.review.edited else "machine"
 
 
 @dataclass(frozen=True)
@@ -191,51 +199,38 @@ def _hash(name: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
+_VISIBLE = re.compile(r" ?[{$%@:+`]")
+"""Beginning of the codes that other programs show as words: {name}, %s, `code`."""
+
+
 def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_language: str) -> bytes:
-    """Return a translation memory (TMX 1.4b) of all sentences. Equal input gives equal bytes."""
+    """Return a translation memory (TMX 1.4b) of all sentences, without markup, so that they match in other files.
+
+    Each names its origin, machine or person. Equal input gives equal bytes but for the date.
+    """
     source, target = format_language_tag(source_language), format_language_tag(target_language)
+    date = f'creationdate="{datetime.now(UTC):%Y%m%dT%H%M%SZ}"'
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
         f'<header creationtool="docmt" creationtoolversion="{version("docmt")}" segtype="sentence" o-tmf="docmt"'
-        f' adminlang="en" srclang="{source}" datatype="unknown"/>\n<body>\n'
+        f' adminlang="en" srclang="{source}" datatype="plaintext" {date}/>\n<body>\n'
     ]
     for unit in units:
-        table = CodeTable()
-        table.add(unit.source)
-        table.add(unit.target)
         for pair in split_unit(unit):
-            if pair.sentence and pair.sentence.has_translation and _has_text(pair.source) and _has_text(pair.target):
-                first, second = (_write_segment(tokens, table) for tokens in (pair.source, pair.target))
+            first, second = (_write_segment(tokens) for tokens in (pair.source, pair.target))
+            if pair.sentence and pair.sentence.has_translation and first and second:
+                state = "confirmed" if pair.sentence.review.confirmed else "open"
                 lines.append(
-                    f'<tu><tuv xml:lang="{source}"><seg>{first}</seg></tuv>'
+                    f'<tu {date}><prop type="x-origin">{pair.sentence.origin}</prop><prop type="x-state">{state}</prop>'
+                    f'<tuv xml:lang="{source}"><seg>{first}</seg></tuv>'
                     f'<tuv xml:lang="{target}"><seg>{second}</seg></tuv></tu>\n'
                 )
     return "".join([*lines, "</body>\n</tmx>\n"]).encode()
 
 
-def _has_text(tokens: Iterable[Token]) -> bool:
-    return any(isinstance(token, str) and token.strip() for token in tokens)
-
-
-def _write_segment(tokens: Sequence[Token], table: CodeTable) -> str:
-    """Return a segment of TMX. Pairs that cross its borders are <it>."""
-    closed = match_codes(tokens)
-    opened: list[tuple[int, bool]] = []  # number of the code in the segment, whether its pair ends in it
-    parts = []
-    for index, token in enumerate(tokens):
-        if isinstance(token, str):
-            parts.append(escape_text(token))
-            continue
-        content = escape_text(token.content)
-        number = "" if token.kind == "close" else f' x="{table.numbers[make_key(token)]}"'
-        if token.kind == "single":
-            parts.append(f"<ph{number}>{content}</ph>")
-        elif token.kind == "open":
-            opened.append((index + 1, index in closed))
-            start = f'bpt i="{index + 1}"' if index in closed else 'it pos="begin"'
-            parts.append(f"<{start}{number}>{content}</{start[:3].strip()}>")
-        elif opened and opened[-1][1]:
-            parts.append(f'<ept i="{opened.pop()[0]}">{content}</ept>')
-        else:
-            parts.append(f'<it pos="end">{content}</it>')
-    return "".join(parts)
+def _write_segment(tokens: Sequence[Token]) -> str:
+    """Return a segment of TMX. Of its codes it has those that people read as words."""
+    texts = (
+        token if isinstance(token, str) else token.content * bool(_VISIBLE.match(token.content)) for token in tokens
+    )
+    return escape_text("".join(texts).strip())

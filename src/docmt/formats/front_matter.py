@@ -16,7 +16,7 @@ from typing import NamedTuple
 import yaml
 
 from docmt.core.errors import DocmtError
-from docmt.formats.named_strings import NamedString
+from docmt.formats.string_files import NamedString
 
 _MARK = "\ue000"
 _NO_STRINGS = frozenset(("", "~", "null", "true", "false"))

@@ -8,8 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from functools import cache
+from html import unescape
+from typing import Any, Literal, NamedTuple
 
+from docmt.core.settings import read_package_yaml
+from docmt.formats.patched_text import Replacement
 from docmt.formats.units import TagRules
 
 
@@ -143,30 +147,106 @@ def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | 
     return borders
 
 
-_TEMPLATE_TAGS: tuple[tuple[Literal["open", "close", "break"], str], ...] = (
-    ("open", r"\{\{~?[#^]\s*(?:>\s*)?(\w[\w.-]*)[^{}\n]*\}\}"),
-    ("close", r"\{\{~?/\s*(\w[\w.-]*)\s*~?\}\}"),
-    ("open", r"\{\{-?\s*(?:if|range|with|block|define)\s[^{}\n]*\}\}"),
-    ("close", r"\{\{-?\s*end\s*-?\}\}"),
-    ("break", r"\{\{[~-]?\s*(?:else\b[^{}\n]*|\^\s*)\}\}"),
-    ("break", r"\{%[+~-]?\s*(?:el\w+|when|empty|plural)\b[^\n]{0,300}?%\}"),
-    ("close", r"\{%[+~-]?\s*end_?(\w+)[^\n]{0,300}?%\}"),
-    ("open", r"\{%[+~-]?\s*(\w+)[^\n]{0,300}?%\}"),
-    ("break", r"\[%-?\s*(?i:els)\w*\b[^\n]{0,300}?%\]"),
-    ("close", r"\[%-?\s*(?i:end)[^\w\n]{0,5}%\]"),
-    ("open", r"\[%-?\s*(?i:if|unless|foreach|for|while)\b[^\n]{0,300}?%\]"),
-    ("close", r"\*\|END:(\w+)\|\*"),
-    ("break", r"\*\|ELSE\w*:[^|\n]*\|\*"),
-    ("open", r"\*\|(IF|INTERESTED)\w*:[^|\n]*\|\*"),
-)
-"""Tags of templates that show nothing, by what they do, with the name that both tags of a pair have."""
-_TEMPLATE_TAG = re.compile("|".join(pattern for _, pattern in _TEMPLATE_TAGS))
+@cache
+def _load_template_tags() -> tuple[re.Pattern[str], list[dict[str, Any]]]:
+    """Return the pattern of all tags of templates, and that of each kind."""
+    kinds = read_package_yaml("docmt.formats", "template_tags.yaml")
+    return re.compile("|".join(each["pattern"] for each in kinds)), kinds
 
 
 def find_template_tags(text: str) -> Iterator[tuple[int, int, Literal["open", "close", "break"], str]]:
     """Yield the tags of templates in a text that show nothing: their characters, kinds and names."""
-    for tag in _TEMPLATE_TAG.finditer(text):
-        for kind, pattern in _TEMPLATE_TAGS:
-            if match := re.fullmatch(pattern, tag[0]):
-                yield *tag.span(), kind, tag[0][:2] + "".join(match.groups()).lower()
-                break
+    pattern, kinds = _load_template_tags()
+    for tag in pattern.finditer(text):
+        matches = ((each["kind"], re.fullmatch(each["pattern"], tag[0])) for each in kinds)
+        kind, match = next((kind, match) for kind, match in matches if match)
+        yield *tag.span(), kind, tag[0][:2] + "".join(match.groups()).lower()
+
+
+_ATTRIBUTES = list_names("alt aria-description aria-label aria-roledescription aria-valuetext placeholder title")
+_ELEMENT_ATTRIBUTES = list_names("th@abbr option@label optgroup@label track@label table@summary")
+_METAS = list_names(
+    "description keywords title og:title og:description og:image:alt twitter:title twitter:description "
+    "twitter:image:alt dc.title dc.description dcterms.title dcterms.description abstract headline name"
+)
+_KEPT_METAS = {
+    **dict.fromkeys(("og:site_name", "application-name", "apple-mobile-web-app-title"), "names of sites"),
+    **dict.fromkeys(("author", "creator", "publisher"), "authors"),
+}
+_META_NAMES = ("name", "property", "itemprop")
+_TEXT_FIELDS = list_names("text search")
+_PROSE = re.compile(r"[^\W\d_](?=[^\n{}<>=;|]*[^\W_][,:]? [^\W_])[^{}<>=;|]*")
+"""Several words in an attribute of scripts."""
+_ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
+TAG_NAME = re.compile(r"<[^\s/>]*")
+
+
+class TagAttribute(NamedTuple):
+    """An attribute of a start tag. start, end: its value without quotes; quote: "", '"' or "'".
+
+    Or the text between two tags; quote: ">".
+    """
+
+    start: int
+    end: int
+    value: str
+    """unescaped"""
+    quote: str
+
+
+def set_value(attribute: TagAttribute, value: str) -> Replacement:
+    """Return the replacement that sets the value of an attribute."""
+    if attribute.quote:
+        return attribute.start, attribute.end, value
+    equals = "" if attribute.end > attribute.start else "="
+    return attribute.start, attribute.end, f'{equals}"{value}"'
+
+
+def read_attributes(tag: str, start: int) -> dict[str, TagAttribute]:
+    """Return the attributes of a start tag that begins at `start` by name, the first one of each name."""
+    attributes: dict[str, TagAttribute] = {}
+    name = TAG_NAME.match(tag)
+    for match in _ATTRIBUTE.finditer(tag, name.end() if name else 0):
+        raw = match[2] or ""
+        quote = raw[:1] if raw[:1] in ('"', "'") else ""
+        first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
+        span = start + first + len(quote), start + last - len(quote)
+        value = unescape(raw[1:-1] if quote else raw)
+        attributes.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
+    return attributes
+
+
+def find_translate(attributes: dict[str, TagAttribute]) -> str:
+    """Return "yes", "no", or "" where an element does not tell."""
+    if "translate" in attributes:
+        return {"no": "no", "yes": "yes", "": "yes"}.get(attributes["translate"].value.strip().lower(), "")
+    return "no" if "class" in attributes and "notranslate" in attributes["class"].value.lower().split() else ""
+
+
+def find_language(attributes: dict[str, TagAttribute]) -> str:
+    """Return the code of the language that an element names, or an empty string."""
+    attribute = attributes.get("lang") or attributes.get("xml:lang")
+    return attribute.value if attribute else ""
+
+
+def is_translated(tag: str, name: str, attributes: dict[str, TagAttribute]) -> bool:
+    """Return whether an attribute of an element is translated."""
+    if tag == "meta":
+        return name == "content" and not _METAS.isdisjoint(_find_values(attributes, *_META_NAMES))
+    if tag == "input" and name == "value":
+        return _find_values(attributes, "type") in (["submit"], ["button"], ["reset"])
+    return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
+
+
+def find_kept(tag: str, name: str, attributes: dict[str, TagAttribute]) -> str:
+    """Return what an attribute of an element that is not translated holds for people, or an empty string."""
+    if tag == "meta" and name == "content":
+        return next((_KEPT_METAS[each] for each in _find_values(attributes, *_META_NAMES) if each in _KEPT_METAS), "")
+    if tag == "input" and name == "value":
+        return "text fields" if _TEXT_FIELDS.issuperset(_find_values(attributes, "type")) else ""
+    return "data attributes" if name.startswith("data-") and _PROSE.fullmatch(attributes[name].value) else ""
+
+
+def _find_values(attributes: dict[str, TagAttribute], *names: str) -> list[str]:
+    """Return the values of those of these attributes that an element has, in small letters."""
+    return [attributes[name].value.strip().lower() for name in names if name in attributes]

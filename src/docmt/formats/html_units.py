@@ -14,27 +14,25 @@ from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import has_letters, has_words
-from docmt.formats.html_attributes import (
-    TAG_NAME,
-    TagAttribute,
-    find_kept,
-    find_language,
-    find_translate,
-    is_translated,
-    read_attributes,
-    set_value,
-)
 from docmt.formats.html_elements import (
     BLOCKS,
     CAN_COPY,
     EMBEDDED,
     READINGS,
+    TAG_NAME,
     VOID,
+    TagAttribute,
     Token,
     find_borders,
     find_ends,
+    find_kept,
+    find_language,
     find_template_tags,
+    find_translate,
+    is_translated,
     list_names,
+    read_attributes,
+    set_value,
 )
 from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Replacement, Span

@@ -14,9 +14,9 @@ from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import find_content_suffix
 from docmt.documents.words import has_letters
 from docmt.formats import markdown_texts
-from docmt.formats.named_strings import SHOWN_PATHS, NamedString, is_identifier, select_strings
 from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import is_icu_message
+from docmt.formats.string_files import SHOWN_PATHS, NamedString, is_identifier, select_strings
 from docmt.formats.units import ReadConfig, Skipped, Unit
 
 MAX_DEPTH = 1000

@@ -28,9 +28,9 @@ from docmt.formats.markdown_inline import (
     read_markup,
     read_title,
 )
-from docmt.formats.named_strings import is_identifier, select_strings
 from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import tidy_pieces, tidy_spaces
+from docmt.formats.string_files import is_identifier, select_strings
 from docmt.formats.units import ReadConfig, Skipped, Unit
 
 Span = tuple[int, int]

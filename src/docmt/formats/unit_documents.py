@@ -29,6 +29,22 @@ class UnitSentence:
 
 
 @dataclass(frozen=True)
+class Review:
+    """The origin of a translation, and what people and checks say of it."""
+
+    edited: bool = False
+    """whether a person wrote it"""
+    confirmed: bool = False
+    """whether a person has found it right"""
+    machine: str | None = None
+    """translation of the machine, if there is a probability of it"""
+    quality: float = 0.0
+    """mean probability of its tokens, in percent"""
+    notes: Sequence[str] = ()
+    """reasons to look at it"""
+
+
+@dataclass(frozen=True)
 class SentenceTranslation:
     """Translation of one sentence of a unit."""
 
@@ -38,6 +54,7 @@ class SentenceTranslation:
     """word alignment; None: guessed"""
     score: float | None = None
     """log-probability (nats)"""
+    review: Review = Review()
 
 
 @dataclass(frozen=True)
@@ -47,8 +64,8 @@ class TranslatedUnits:
     units: list[Unit]
     target_spans: list[list[tuple[int, int]]]
     """for each unit the characters of its sentences in the new text"""
-    scores: list[float | None]
-    """of all sentences in order"""
+    sentences: list[SentenceTranslation]
+    """of all units in order"""
     misplaced: list[str]
     """codes that stand at the end of their unit, because no word of the translation has them"""
     failed: list[list[bool]]
@@ -109,8 +126,7 @@ class UnitDocuments:
             units.append(projected)
             spans.append(_target_spans(passages))
             misplaced += [f"{code.content} in {projected.text}" for code in missing]
-        scores = [each.score for row in translations for each in row]
-        return TranslatedUnits(units, spans, scores, misplaced, failed)
+        return TranslatedUnits(units, spans, [each for row in translations for each in row], misplaced, failed)
 
     def count_skipped(self) -> dict[str, int]:
         """Return the number of parts of the file that are not translated, by reason."""

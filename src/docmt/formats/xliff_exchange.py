@@ -1,8 +1,8 @@
-"""Source and translation as XLIFF 2.1 for translators' tools: written, and read after people have edited it.
+"""Source and translation as XLIFF for translators' tools: written, and read after people have edited it.
 
-A unit of XLIFF has the name u1, u2, ... of its place in the file, and codes have the names c1, c2, ... of their place
-in the source; a copy of c1, or c1 in another segment than in the source, is c1-2. The markup of c1 is the data d1,
-that of its end e1. Tools keep these names.
+A unit of XLIFF 2.1 has the name u1, u2, ... of its place in the file, and codes have the names c1, c2, ... of their
+place in the source; a copy of c1, or c1 in another segment than in the source, is c1-2. The markup of c1 is the data
+d1, that of its end e1. Tools keep these names. In XLIFF 1.2, which has states for units only, u1-s2 is a sentence.
 """
 
 from __future__ import annotations
@@ -10,26 +10,77 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from docmt.core.errors import DocmtError
-from docmt.formats.bilingual_files import BilingualUnit, CodeTable, Token, make_key, split_unit
+from docmt.formats.bilingual_files import (
+    BilingualPair,
+    BilingualSentence,
+    BilingualUnit,
+    CodeTable,
+    Token,
+    make_key,
+    split_unit,
+)
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.units import Code, Unit, match_codes
+from docmt.formats.xliff_files import read_states
 from docmt.formats.xml_tree import ILLEGAL, Element, Text, XmlFile, escape_text, quote_attribute
 
 _CORE = "urn:oasis:names:tc:xliff:document:2.0"
 _METADATA = "urn:oasis:names:tc:xliff:metadata:2.0"
-_ALIASES = {"urn:oasis:names:tc:xliff:document:2.2": _CORE}
+_ROOT = re.compile(r"(?:\{urn:oasis:names:tc:xliff:document:([12])\.\d\})?xliff")
 _NAME = re.compile(r"([cde])(\d{1,9})(-\d+)?")
+XliffVersion = Literal["2.1", "1.2"]
+_HEADS: Mapping[XliffVersion, str] = {
+    "2.1": (
+        f'<xliff xmlns="{_CORE}" xmlns:mda="{_METADATA}" xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0"'
+        ' version="2.1" srcLang="{source}" trgLang="{target}">\n'
+        '<file id="f1" original={original} xml:space="preserve">\n'
+        '<mda:metadata><mda:metaGroup category="docmt"><mda:meta type="format">{format}</mda:meta></mda:metaGroup>'
+        "</mda:metadata>\n"
+    ),
+    "1.2": (
+        '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">\n<file original={original}'
+        ' source-language="{source}" target-language="{target}" datatype="plaintext" xml:space="preserve">\n'
+        '<header><tool tool-id="docmt" tool-name="docmt"/></header>\n<body>\n'
+    ),
+}
+_CODES: Mapping[XliffVersion, Mapping[str, str]] = {
+    "2.1": {
+        "single": '<ph id="{name}" dataRef="d{number}" canCopy="no"/>',
+        "open": '<pc id="{name}" dataRefStart="d{number}" dataRefEnd="e{number}"{rights}>',
+        "close": "</pc>",
+        "start": '<sc id="{name}" dataRef="d{number}"{rights}/>',
+        "end": '<ec startRef="{name}" dataRef="e{number}"{rights}/>',
+    },
+    "1.2": {
+        "single": '<x id="{name}"/>',
+        "open": '<g id="{name}">',
+        "close": "</g>",
+        "start": '<it id="{name}" pos="open"/>',
+        "end": '<it id="{name}-e" rid="{name}" pos="close"/>',
+    },
+}
+_KINDS = {"ph": "single", "x": "single", "sc": "open", "ec": "close", "it": ""}
+_NEW_STATES = ("", "initial", "new", "needs-translation")
+_CONFIRMED = {
+    "state": re.compile("reviewed|final|signed-off"),
+    "approved": re.compile("yes"),
+    "confirmed": re.compile("(?i)true|yes|[1-9]"),
+    "conf": re.compile(r"Translated|Approved\w+"),
+    "status": re.compile(r"(?i)\w*confirmed|proofread|approved|reviewed|finished"),
+}
+"""Attributes by which people confirm a segment, and their values: of XLIFF, Phrase, SDL Trados, and memoQ."""
 
 
 class _InlineWriter:
     """Writer of the codes of one language of a unit: pairs within a piece as pc, others as sc and ec."""
 
-    def __init__(self, table: CodeTable, counts: Counter[int]) -> None:
-        """counts: names of both languages so far, by number."""
-        self._table, self._counts = table, counts
+    def __init__(self, table: CodeTable, counts: Counter[int], codes: Mapping[str, str]) -> None:
+        """counts: names of both languages so far, by number. codes: one of `_CODES`."""
+        self._table, self._counts, self._written = table, counts, codes
         self._opened: list[tuple[int, str, bool]] = []  # number, name, whether written as pc
         self._source_names: list[tuple[int, str]] = []  # those that are not yet in the target
         self.names: list[tuple[int, str]] = []
@@ -47,17 +98,15 @@ class _InlineWriter:
     def _write_code(self, code: Code, is_closed: bool) -> str:
         if code.kind == "close":
             number, name, is_closed = self._opened.pop()
-            if is_closed:
-                return "</pc>"
-            return f'<ec startRef="{name}" dataRef="e{number}"{_write_rights(code)}/>'
-        number = self._table.numbers[make_key(code)]
-        name = self._find_name(number)
-        if code.kind == "single":
-            return f'<ph id="{name}" dataRef="d{number}" canCopy="no"/>'
-        self._opened.append((number, name, is_closed))
-        if is_closed:
-            return f'<pc id="{name}" dataRefStart="d{number}" dataRefEnd="e{number}"{_write_rights(code)}>'
-        return f'<sc id="{name}" dataRef="d{number}"{_write_rights(code)}/>'
+            kind = "close" if is_closed else "end"
+        else:
+            number = self._table.numbers[make_key(code)]
+            name = self._find_name(number)
+            kind = "single" if code.kind == "single" else "open" if is_closed else "start"
+            if code.kind == "open":
+                self._opened.append((number, name, is_closed))
+        rights = "" if code.can_copy else ' canCopy="no"'
+        return self._written[kind].format(name=name, number=number, rights=rights)
 
     def _find_name(self, number: int) -> str:
         """Return the name of the next code with a number."""
@@ -71,10 +120,6 @@ class _InlineWriter:
         return name
 
 
-def _write_rights(code: Code) -> str:
-    return "" if code.can_copy else ' canCopy="no"'
-
-
 def _write_text(text: str) -> str:
     """Return character data with elements for the characters that XML cannot hold."""
     parts = re.split(f"({ILLEGAL.pattern})", text)
@@ -84,51 +129,109 @@ def _write_text(text: str) -> str:
 
 
 def write_xliff(
-    units: Sequence[BilingualUnit], original: str, format: str, source_language: str, target_language: str
+    units: Sequence[BilingualUnit],
+    original: str,
+    format: str,
+    source_language: str,
+    target_language: str,
+    version: XliffVersion = "2.1",
 ) -> bytes:
-    """Return an XLIFF 2.1 file of all units of a file, in their order.
+    """Return an XLIFF file of all units of a file, in their order; of version 1.2, of their sentences.
 
     original: path of the file. format: its name in `docmt.documents.input_formats`. A sentence without a translation
     is a segment without a target. Equal input gives equal bytes.
     """
-    head = (
-        f'<?xml version="1.0" encoding="UTF-8"?>\n<xliff xmlns="{_CORE}" xmlns:mda="{_METADATA}" version="2.1"'
-        f' srcLang="{format_language_tag(source_language)}" trgLang="{format_language_tag(target_language)}">\n'
-        f'<file id="f1" original={quote_attribute(original)} xml:space="preserve">\n'
-        f'<mda:metadata><mda:metaGroup category="docmt"><mda:meta type="format">{escape_text(format)}</mda:meta>'
-        "</mda:metaGroup></mda:metadata>\n"
+    head = _HEADS[version].format(
+        source=format_language_tag(source_language),
+        target=format_language_tag(target_language),
+        original=quote_attribute(original),
+        format=escape_text(format),
     )
-    body = "".join(_write_unit(f"u{number}", unit) for number, unit in enumerate(units, 1))
-    body = body or '<group id="g1"/>\n'  # a file without a unit or group would break the rules of XLIFF
-    return f"{head}{body}</file>\n</xliff>\n".encode()
+    write = _write_unit if version == "2.1" else _write_sentences
+    body = "".join(write(f"u{number}", unit) for number, unit in enumerate(units, 1))
+    # Without a unit or group, the file would break the rules of XLIFF.
+    foot = "</body>\n" if version == "1.2" else "" if body else '<group id="g1"/>\n'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}{body}{foot}</file>\n</xliff>\n'.encode()
+
+
+def _write_pairs(
+    unit: BilingualUnit, table: CodeTable, version: XliffVersion
+) -> list[tuple[BilingualPair, str, str | None]]:
+    """Return the sentences of a unit, and what is between them, with the XLIFF of both sides. table: for the codes."""
+    table.add(unit.source)
+    table.add(unit.target)
+    counts: Counter[int] = Counter()
+    source, target = (_InlineWriter(table, counts, _CODES[version]) for _ in range(2))
+    pairs = split_unit(unit)
+    is_translated = any(pair.sentence and pair.sentence.has_translation for pair in pairs)
+    rows: list[tuple[BilingualPair, str, str | None]] = []
+    for pair, (text, names) in zip(pairs, [(source.write(each.source), source.names) for each in pairs], strict=True):
+        written = target.write(pair.target, names) if is_translated else ""
+        # Without it, pairs of other segments would have no beginning or end.
+        is_kept = pair.sentence is None or pair.sentence.has_translation or not _is_balanced(pair.target)
+        rows.append((pair, text, written if is_kept and is_translated else None))
+    return rows
 
 
 def _write_unit(name: str, unit: BilingualUnit) -> str:
     table = CodeTable()
-    table.add(unit.source)
-    table.add(unit.target)
-    counts: Counter[int] = Counter()
-    source, target = _InlineWriter(table, counts), _InlineWriter(table, counts)
-    pairs = split_unit(unit)
-    is_translated = any(pair.sentence and pair.sentence.has_translation for pair in pairs)
-    sources = [(source.write(pair.source), source.names) for pair in pairs]
-    segments, groups = [], []
-    for number, (pair, (text, names)) in enumerate(zip(pairs, sources, strict=True), 1):
-        content = f"<source>{text}</source>"
-        translation = f"<target>{target.write(pair.target, names)}</target>" if is_translated else ""
-        if pair.sentence is None or pair.sentence.has_translation or not _is_balanced(pair.target):
-            content += translation  # without it, pairs of other segments would have no beginning or end
-        if pair.sentence is None:
+    segments, metadata, matches, notes = [], [], [], []
+    for number, (pair, text, written) in enumerate(_write_pairs(unit, table, "2.1"), 1):
+        sentence = pair.sentence
+        content = f"<source>{text}</source>" + ("" if written is None else f"<target>{written}</target>")
+        if sentence is None:
             segments.append(f"<ignorable>{content}</ignorable>\n")
             continue
-        state = "translated" if pair.sentence.has_translation else "initial"
+        state = _find_state(sentence) if sentence.has_translation else "initial"
         segments.append(f'<segment id="s{number}" state="{state}">{content}</segment>\n')
-        if pair.sentence.score is not None:
-            meta = f'<mda:meta type="score">{pair.sentence.score:.4f}</mda:meta>'
-            groups.append(f'<mda:metaGroup category="s{number}">{meta}</mda:metaGroup>')
+        if sentence.has_translation:
+            score = "" if sentence.score is None else f'<mda:meta type="score">{sentence.score:.4f}</mda:meta>'
+            origin = f'<mda:meta type="origin">{sentence.origin}</mda:meta>'
+            metadata.append(f'<mda:metaGroup category="s{number}">{score}{origin}</mda:metaGroup>')
+        if (machine := sentence.review.machine) is not None:
+            both = f"<source>{_write_text(get_text(pair.source))}</source><target>{_write_text(machine)}</target>"
+            head = f'<mtc:match ref="#s{number}" type="mt" origin="docmt" matchQuality="{sentence.review.quality:.2f}">'
+            matches.append(f"{head}{both}</mtc:match>")
+        for note in sentence.review.notes:
+            notes.append(f'<note appliesTo="target" category="docmt">{escape_text(f"s{number}: {note}")}</note>')
     title = f" name={quote_attribute(unit.id)}" if unit.id else ""
-    metadata = f"<mda:metadata>{''.join(groups)}</mda:metadata>\n" if groups else ""
-    return f'<unit id="{name}"{title}>\n{metadata}{_write_data(table)}{"".join(segments)}</unit>\n'
+    modules = _enclose("mtc:matches", matches) + _enclose("mda:metadata", metadata) + _enclose("notes", notes)
+    return f'<unit id="{name}"{title}>\n{modules}{_write_data(table)}{"".join(segments)}</unit>\n'
+
+
+def _write_sentences(name: str, unit: BilingualUnit) -> str:
+    """Return the sentences of a unit as units of XLIFF 1.2."""
+    rows = []
+    for number, (pair, text, written) in enumerate(_write_pairs(unit, CodeTable(), "1.2"), 1):
+        if (sentence := pair.sentence) is None:
+            continue
+        state, content = _find_state(sentence), f"<source>{text}</source>"
+        if written is not None and sentence.has_translation:
+            is_raw = state == "translated" and not sentence.review.edited
+            mark = 'needs-review-translation" state-qualifier="mt-suggestion' if is_raw else state
+            content += f'<target state="{mark}">{written}</target>'
+        for note in sentence.review.notes:
+            content += f'<note from="docmt" annotates="target">{escape_text(note)}</note>'
+        if (machine := sentence.review.machine) is not None:
+            head = f'<alt-trans match-quality="{sentence.review.quality:.0f}%" origin="docmt" tool-id="docmt">'
+            content += f"{head}<target>{escape_text(machine)}</target></alt-trans>"
+        approved = ' approved="yes"' if state == "final" else ""
+        rows.append(f'<trans-unit id="{name}-s{number}"{approved}>{content}</trans-unit>\n')
+    return f'<group id="{name}">\n{"".join(rows)}</group>\n' if rows else ""
+
+
+def _find_state(sentence: BilingualSentence) -> str:
+    """Return the state of a translation."""
+    return "final" if sentence.review.confirmed else "translated"
+
+
+def get_text(tokens: Iterable[Token | Mark]) -> str:
+    """Return the text without its codes."""
+    return "".join(token for token in tokens if isinstance(token, str))
+
+
+def _enclose(name: str, contents: Sequence[str]) -> str:
+    return f"<{name}>{''.join(contents)}</{name}>\n" if contents else ""
 
 
 def _is_balanced(tokens: Sequence[Token]) -> bool:
@@ -147,7 +250,7 @@ def _write_data(table: CodeTable) -> str:
 
 
 @dataclass(frozen=True)
-class _Mark:
+class Mark:
     """A code that was read; number 0 for one that docmt did not write."""
 
     kind: str
@@ -155,16 +258,40 @@ class _Mark:
 
 
 @dataclass(frozen=True)
+class XliffPiece:
+    """A segment, or what is between two of them."""
+
+    source: list[str | Mark]
+    target: list[str | Mark]
+    """that of the source if there is no translation"""
+    is_segment: bool
+    is_missing: bool
+    """whether it has no translation"""
+    is_confirmed: bool
+    """whether people have found the translation right"""
+
+
+@dataclass
 class XliffUnit:
     """The contents of a unit that was read."""
 
     line: int
-    source: list[str | _Mark]
-    target: list[str | _Mark]
-    """with the source of the segments that have no target"""
-    untranslated: int
-    """number of segments without a target"""
-    segments: int
+    pieces: list[XliffPiece] = field(default_factory=list)
+
+    @property
+    def source(self) -> list[str | Mark]:
+        """The whole source."""
+        return [token for piece in self.pieces for token in piece.source]
+
+    @property
+    def target(self) -> list[str | Mark]:
+        """The whole translation, with the source of the segments that have none."""
+        return [token for piece in self.pieces for token in piece.target]
+
+    def count_segments(self) -> tuple[int, int]:
+        """Return the number of segments, and of those without a translation."""
+        missing = [piece.is_missing for piece in self.pieces if piece.is_segment]
+        return len(missing), sum(missing)
 
 
 @dataclass(frozen=True)
@@ -180,78 +307,85 @@ class XliffTargets:
     """by name: u1, u2, ..."""
 
 
-def read_xliff_targets(data: bytes, path: str) -> XliffTargets:
+def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTargets:
     """Return the translations of a file that `write_xliff` wrote and people's tools edited.
 
-    Prefixes, states, notes and the borders of segments may have changed. Raises DocmtError for other files.
+    versions: of XLIFF that are read, 2 or 12. Prefixes, states, notes and the borders of segments may have changed.
+    Raises DocmtError for other files.
     """
-    file = XmlFile(data, path, aliases=_ALIASES)
-    files = [each for each in file.root.elements if each.name == f"{{{_CORE}}}file"]
-    if file.root.name != f"{{{_CORE}}}xliff" or len(files) != 1:
-        raise DocmtError(f"{path} is not an XLIFF 2 file with one <file>. Write one with docmt extract.")
+    file = XmlFile(data, path)
+    match, core = _ROOT.fullmatch(file.root.name), file.root.name.removesuffix("xliff")
+    files = [each for each in file.root.elements if each.name == f"{core}file"]
+    version = (match[1] or "1") if match else "none"
+    if version not in versions or len(files) != 1:
+        name = "an XLIFF file" if "1" in versions else "an XLIFF 2 file"
+        raise DocmtError(f"{path} is not {name} with one <file>. Write one with docmt extract.")
+    is_old = version == "1"
+    head, names = (files[0], ("source-language", "target-language")) if is_old else (file.root, ("srcLang", "trgLang"))
     metas = files[0].iter(f"{{{_METADATA}}}meta")
     units: dict[str, XliffUnit] = {}
+    ids: set[str] = set()
     line, position = 1, 0
-    for unit in files[0].iter(f"{{{_CORE}}}unit"):
+    for unit in files[0].iter(core + ("trans-unit" if is_old else "unit")):
         line += file.text.count("\n", position, unit.start)
         position = unit.start
-        name = unit.attributes.get("id", "")
-        if name in units:
-            raise DocmtError(f"{path}, line {line}: unit {name} is in the file twice. Remove one of them.")
-        units[name] = _read_unit(unit, line, path)
+        if (id := unit.attributes.get("id", "")) in ids:
+            raise DocmtError(f"{path}, line {line}: unit {id} is in the file twice. Remove one of them.")
+        ids.add(id)
+        name = id.partition("-")[0] if is_old else id
+        units.setdefault(name, XliffUnit(line)).pieces += _read_pieces(unit, core, is_old, f"{path}, line {line}")
     return XliffTargets(
         path,
         files[0].attributes.get("original", ""),
         next((meta.text() for meta in metas if meta.attributes.get("type") == "format"), ""),
-        file.root.attributes.get("srcLang", "").removeprefix("und"),
-        file.root.attributes.get("trgLang", "").removeprefix("und"),
+        head.attributes.get(names[0], "").removeprefix("und"),
+        head.attributes.get(names[1], "").removeprefix("und"),
         units,
     )
 
 
-def _read_unit(unit: Element, line: int, path: str) -> XliffUnit:
-    source: list[str | _Mark] = []
-    targets: list[tuple[int, list[str | _Mark]]] = []
-    untranslated = segments = 0
-    place = f"{path}, line {line}"
-    for piece in unit.elements:
-        if piece.name not in (f"{{{_CORE}}}segment", f"{{{_CORE}}}ignorable"):
-            continue
-        content = _read_inline(piece.find(f"{{{_CORE}}}source"), place)
-        source += content
-        element = piece.find(f"{{{_CORE}}}target")
-        target = _read_inline(element, place)
-        is_missing = element is None
-        if piece.name == f"{{{_CORE}}}segment":
-            is_initial = piece.attributes.get("state", "initial") == "initial"
-            is_copy = bool(content) and (not target or _clean(target) == _clean(content))
-            is_missing = is_missing or (is_initial and is_copy)
-            segments += 1
-            untranslated += is_missing
+def _read_pieces(unit: Element, core: str, is_old: bool, place: str) -> list[XliffPiece]:
+    """Return the pieces of a unit: one of XLIFF 1.2. The target of each is the one at its place in the order."""
+    names = (f"{core}segment", f"{core}ignorable")
+    parts = [unit] if is_old else [piece for piece in unit.elements if piece.name in names]
+    sources = [_read_inline(part.find(f"{core}source"), core, place) for part in parts]
+    targets: list[tuple[int, XliffPiece]] = []
+    for part, content in zip(parts, sources, strict=True):
+        element = part.find(f"{core}target")
+        target = _read_inline(element, core, place)
+        states = read_states(part, *([element] if element else []))
+        is_segment, is_missing = part.name != names[1], element is None
+        is_confirmed = any(name in states and value.fullmatch(states[name]) for name, value in _CONFIRMED.items())
+        if is_segment and states.get("state", "") in _NEW_STATES and not is_confirmed:
+            is_missing = is_missing or (bool(content) and (not target or _clean(target) == _clean(content)))
         order = element.attributes.get("order", "") if element else ""
         number = int(order) if re.fullmatch(r"[0-9]{1,9}", order) else len(targets) + 1
-        targets.append((number, content if is_missing else target))
+        tokens = content if is_missing else target
+        targets.append((number, XliffPiece(content, tokens, is_segment, is_missing, is_confirmed)))
     targets.sort(key=lambda pair: pair[0])
-    return XliffUnit(line, source, [token for _, tokens in targets for token in tokens], untranslated, segments)
+    return [
+        replace(piece, source=content, is_segment=part.name != names[1])
+        for (_, piece), part, content in zip(targets, parts, sources, strict=True)
+    ]
 
 
-def _read_inline(element: Element | None, place: str) -> list[str | _Mark]:
+def _read_inline(element: Element | None, core: str, place: str) -> list[str | Mark]:
     """Return the text and the codes of a source or target."""
-    tokens: list[str | _Mark] = []
+    tokens: list[str | Mark] = []
     for node in element.children if element else ():
         if isinstance(node, Text):
             tokens.append(node.value)
             continue
-        kind = node.name.removeprefix(f"{{{_CORE}}}")
+        kind = node.name.removeprefix(core)
         if kind == "cp":
             tokens.append(_read_character(node.attributes.get("hex", ""), place))
-        elif kind in ("ph", "sc", "ec"):
-            tokens.append(_Mark({"ph": "single", "sc": "open", "ec": "close"}[kind], _find_number(node)))
-        elif kind == "pc":
+        elif kind in _KINDS:
+            tokens.append(Mark(node.attributes.get("pos", _KINDS[kind]), _find_number(node)))
+        elif kind in ("pc", "g"):
             number = _find_number(node)
-            tokens += [_Mark("open", number), *_read_inline(node, place), _Mark("close", number)]
+            tokens += [Mark("open", number), *_read_inline(node, core, place), Mark("close", number)]
         else:
-            tokens += _read_inline(node, place)
+            tokens += _read_inline(node, core, place)
     return [token for token in tokens if token != ""]
 
 
@@ -264,7 +398,7 @@ def _read_character(code: str, place: str) -> str:
 
 def _find_number(element: Element) -> int:
     """Return the number of a code; 0 if docmt did not write it. Copies that tools make keep the data of the code."""
-    for attribute in ("dataRef", "dataRefStart", "copyOf", "id", "startRef"):
+    for attribute in ("dataRef", "dataRefStart", "copyOf", "rid", "id", "startRef"):
         if match := _NAME.fullmatch(element.attributes.get(attribute, "")):
             return int(match[2])
     return 0
@@ -286,23 +420,24 @@ def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Un
     translated, warnings, untranslated = [], [], 0
     for name, unit in names.items():
         edited = targets.units.get(name)
-        if edited is None or (edited.segments and edited.untranslated == edited.segments):
+        segments, missing = edited.count_segments() if edited else (0, 0)
+        if edited is None or (segments and missing == segments):
             translated.append(unit)
             untranslated += 1
             continue
         merger = _CodeMerger(unit)
         translated.append(merger.merge(edited.target))
         problems = list(merger.problems)
-        if edited.untranslated:
-            problems.append(f"{edited.untranslated} of {edited.segments} segments have no translation and stay")
+        if missing:
+            problems.append(f"{missing} of {segments} segments have no translation and stay")
         warnings += [f"{targets.path}, line {edited.line}: unit {name}: {problem}" for problem in problems]
     if untranslated:
         warnings.append(f"{targets.path}: units without a translation, which stay: {untranslated} of {len(units)}")
     return translated, warnings
 
 
-def _clean(tokens: Iterable[str | _Mark]) -> list[str]:
-    return "".join(token for token in tokens if isinstance(token, str)).split()
+def _clean(tokens: Iterable[str | Mark]) -> list[str]:
+    return get_text(tokens).split()
 
 
 class _CodeMerger:
@@ -319,7 +454,7 @@ class _CodeMerger:
         self._opened: list[int] = []
         self._length = 0
 
-    def merge(self, tokens: Iterable[str | _Mark]) -> Unit:
+    def merge(self, tokens: Iterable[str | Mark]) -> Unit:
         """Return the unit."""
         parts, dropped = [], 0
         for token in tokens:
@@ -335,7 +470,7 @@ class _CodeMerger:
         self._add_missing()
         return Unit("".join(parts), tuple(self._codes), self._unit.id)
 
-    def _add(self, mark: _Mark) -> bool:
+    def _add(self, mark: Mark) -> bool:
         """Add a code. Return whether it has a place."""
         code = self._by_number.get(mark.number)
         if mark.kind == "close":

@@ -151,7 +151,7 @@ class XliffFile(UnitFile):
                 pairs = self._find_segments(entry)
                 name = id if self._is_old or len(parts) == 1 else f"{id}/{part.attributes.get('id', len(self.units))}"
                 for segment, target, mid in pairs:
-                    states = _read_states(unit, *filter(None, (part, entry.target)), mid=mid)
+                    states = read_states(unit, *filter(None, (part, entry.target)), mid=mid)
                     why = reason or self._find_reason_of_segment(states, segment, target)
                     unit_index = self._add_unit(segment, why, f"{name}/{mid}" if mid else name)
                     entry.segments.append(_Segment(segment, target, unit_index, why.startswith(_FINISHED_REASONS)))
@@ -267,15 +267,16 @@ class XliffFile(UnitFile):
         return [set_attribute(self._file, element, "state", state), *removed]
 
 
-def _read_states(*elements: Element, mid: str) -> dict[str, str]:
+def read_states(*elements: Element, mid: str | None = None) -> dict[str, str]:
     """Return the attributes that tell the state of a segment, without prefixes.
 
-    elements: that of the unit, and those of the segment. mid: its name in the definitions that Trados adds to the unit.
+    elements: that of the unit, and those of the segment. mid: its name in the definitions that Trados adds to the unit;
+    None: any.
     """
     definitions = [
         each for child in elements[0].elements if child.name.endswith("}seg-defs") for each in child.elements
     ]
-    found = [*elements, *(each for each in definitions if each.attributes.get("id") == mid)]
+    found = [*elements, *(each for each in definitions if mid in (None, each.attributes.get("id")))]
     return {name.rpartition("}")[2]: value for each in found for name, value in each.attributes.items()}
 
 

@@ -12,8 +12,8 @@ comparisons of tokens treat it as they treat words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +21,8 @@ from functools import lru_cache
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from docmt.core.settings import assigned
 
 _VECTORS = 4096  # noise vectors
 _STRIDE = 1 << 24  # above all vocabularies; a noise word is number of vector (from 1) * stride + word
@@ -53,14 +55,9 @@ class ContextNoise:
         drawn = np.random.default_rng([self.seed, *words]).bit_generator.random_raw(len(words)) % _VECTORS
         return [(vector + 1) * _STRIDE + word for vector, word in zip(drawn.tolist(), words, strict=True)]
 
-    @contextmanager
-    def readable(self) -> Iterator[None]:
+    def readable(self) -> AbstractContextManager[None]:
         """Let models read noise words while the block runs."""
-        token = _seed.set(self.seed)
-        try:
-            yield
-        finally:
-            _seed.reset(token)
+        return assigned(_seed, self.seed)
 
 
 def replaced_words(tokens: Tensor) -> Tensor:

@@ -29,16 +29,15 @@ from docmt.serve.connections import BoundedProtocol
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
 from docmt.serve.http_requests import (
-    FORM_BYTES,
-    GuardConfig,
     RequestError,
     RequestGuard,
+    ServiceConfig,
     answer_error,
     answer_file,
     convert_error,
     error_response,
 )
-from docmt.serve.service_state import ServiceConfig, ServiceState, get_state
+from docmt.serve.service_state import ServiceState, get_state
 
 _PAGE_TYPES = {
     ".html": "text/html",
@@ -67,9 +66,7 @@ def create_app(
     keys: None if everybody may use the service, whatever keys there are. data: directory of the service.
     """
     state = ServiceState(engine, jobs, keys, data / "uploads", config)
-    sizes = config.max_body_bytes, config.max_file_bytes + FORM_BYTES
-    guard = GuardConfig(*sizes, config.hosts, config.cors, config.root_path, state.has_keys)
-    middleware = [Middleware(RequestGuard, config=guard, count=state.metrics.count_request)]
+    middleware = [Middleware(RequestGuard, config, state.metrics.count_request, state.has_keys)]
     if config.cors:
         origins = list(config.cors)
         middleware.append(

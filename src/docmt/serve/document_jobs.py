@@ -19,14 +19,12 @@ from weakref import WeakValueDictionary
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8
-from docmt.core.plain_text import plain_name
 from docmt.documents import Document
-from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess
 from docmt.serve.file_worker import FileLimits
-from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, list_links, translate_job
-from docmt.serve.job_queue import JobQueue
-from docmt.serve.job_store import ACTIVE, JobFacts, JobRecord, JobState, JobStore, is_disk_full, move_file
+from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, translate_job
+from docmt.serve.job_results import JobResults, name_result
+from docmt.serve.job_store import ACTIVE, JobFacts, JobQueue, JobRecord, JobState, JobStore, is_disk_full, move_file
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:
@@ -120,6 +118,7 @@ class DocumentJobs:
         self._engine, self.config = engine, config
         self._store = JobStore(data, config.keep_hours * 3600)
         self._files = FileProcess(config.files, config.protect)
+        self._results = JobResults(engine, self._files)
         self._loaded: WeakValueDictionary[str, _Job] = WeakValueDictionary()  # those that something works on
         self._recent: deque[_Job] = deque(maxlen=_MAX_IDLE)  # keeps the last ones loaded
         self._queues: dict[Lane, JobQueue] = {lane: JobQueue(config.active) for lane in LANES}
@@ -356,49 +355,52 @@ class DocumentJobs:
         """Return the linked words of a sentence, in characters: [source start, end, target start, end]."""
         job = self._load(self._find(id, owner))
         self._find_sentence(job, number)
-        await self._align(job, [number])
+        await self._results.align(job.facts, job.journal, [number])
         return [link[:4] for link in job.journal.sentences[number].links or () if link[4]]
-
-    async def _align(self, job: _Job, numbers: Sequence[int]) -> None:
-        """Add links to these sentences, if they have none."""
-        journal = job.journal
-        for number in numbers:
-            sentence = journal.sentences[number]
-            if sentence.links is None and sentence.target and not sentence.error:
-                pair = journal.sources[number], sentence.target
-                sentence.links = list_links((await self._engine.align(job.facts.model, [pair]))[0])
 
     async def result(self, id: str, owner: str, format: str = "original") -> tuple[Path, str]:
         """Return the path of the translated file, and a name for it.
 
-        format: original, html (both sides), xlf, tmx or txt. Of a cancelled job, sentences without a translation keep
-        their source. Raises DocmtError for another format, and DocumentNotReady before the end of the translation.
+        format: original, html (both sides), xlf (2.1), xlf12, tmx or txt. Of a cancelled job, sentences without a
+        translation keep their source. Raises DocmtError for another format, and DocumentNotReady before the end of the
+        translation.
         """
         if format not in RESULTS:
             raise DocmtError(f"{format} is no format of results. Choose one of {', '.join(RESULTS)}.")
-        record = self._find(id, owner)
-        if record.status in ACTIVE:
-            raise DocumentNotReady(f"the document is {record.status}: wait until it is done, or stop it")
+        record = self._find_ended(id, owner)
         if record.status == "failed":
             raise DocumentNotReady("the document has failed: go on with it, or translate it again")
-        folder = self._store.folder(id)
         job = self._load(record)
         async with job.rendering:
             self._find(id, owner)  # it may have been deleted meanwhile
-            path = folder / f"result.{len(job.journal.events)}.{format}"
-            if not path.exists():
-                await self._render(job, folder, path, format)
-        return path, _result_name(record.facts, format)
+            path = await self._results.write(self._store.folder(id), job.facts, job.journal, format)
+        return path, name_result(record.facts, format)
 
-    async def _render(self, job: _Job, folder: Path, path: Path, format: Any) -> None:
-        """Write a result, and remove those from before the last edit."""
-        wanted = [n for n in job.journal.contents.aligned if job.journal.sentences[n].edited]
-        with suppress(DocmtError):  # codes are then placed by the order of words
-            await self._align(job, wanted)
-        await self._files.write(folder / "source", path, job.facts, job.journal.list_records(), format)
-        for other in folder.glob("result.*"):
-            if other.name.split(".")[1] != path.name.split(".")[1]:
-                other.unlink(missing_ok=True)
+    async def review(self, id: str, owner: str, file: Path, name: str) -> tuple[JobRecord, dict[str, Any]]:
+        """Take the translations of a reviewed XLIFF file over, as one change of the user, and return what was changed.
+
+        name: of the file, in messages. Raises DocmtError for a file that cannot be read, or of another document, and
+        DocumentNotReady as `result` does.
+        """
+        record = self._find_ended(id, owner)
+        job = self._load(record)
+        async with job.rendering:
+            events, folder = len(job.journal.events), self._store.folder(id)
+            edits, problems = await self._results.find_changes(folder, job.facts, job.journal, file, name)
+            self._find_ended(id, owner)
+            if len(job.journal.events) != events:
+                raise DocumentNotReady("the document was changed meanwhile: upload the file again")
+            if edits:
+                self._change(id, owner, {"edits": edits, "retranslate": False})
+        changed = sum(target is not None for _, target, *_ in edits)
+        confirmed = sum(is_confirmed for *_, is_confirmed, _ in edits)
+        return self.status(id, owner), {"changed": changed, "confirmed": confirmed, "problems": problems}
+
+    def _find_ended(self, id: str, owner: str) -> JobRecord:
+        record = self._find(id, owner)
+        if record.status in ACTIVE:
+            raise DocumentNotReady(f"the document is {record.status}: wait until it is done, or stop it")
+        return record
 
     async def cancel(self, id: str, owner: str, keep: bool = False) -> JobRecord:
         """Stop a job that is not at its end; delete another one and its files, unless `keep`. Return its last state."""
@@ -585,14 +587,3 @@ def _describe_error(error: BaseException | None) -> str:
         return str(error or "")
     _log.error("a job failed: %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
     return "the translation stopped for an internal reason. Translate the document again."
-
-
-def _result_name(facts: JobFacts, format: str) -> str:
-    """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it."""
-    path = Path(plain_name(facts.name))
-    codes = facts.source_language, facts.target_language
-    source, target = (format_language_tag(code) if code else "" for code in codes)
-    label = target or "translated"
-    if format not in ("original", "txt") and source and target:
-        label = f"{source}-{target}"
-    return f"{path.stem}.{label}{RESULTS[format] or path.suffix}"

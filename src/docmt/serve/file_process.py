@@ -15,7 +15,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +26,8 @@ from docmt.documents import Document
 from docmt.serve.file_worker import FileLimits, FileTask
 from docmt.serve.job_store import WORK_PREFIX, JobFacts
 
-RESULTS: Mapping[str, str] = {"original": "", "html": ".html", "xlf": ".xlf", "tmx": ".tmx", "txt": ".txt"}
+_NAMES = ("html", "xlf", "tmx", "txt")
+RESULTS: Mapping[str, str] = {"original": "", **{name: f".{name}" for name in _NAMES}, "xlf12": ".xlf"}
 """Formats of results, with the suffixes of their names; empty: that of the file."""
 _MAX_ANSWER, _LEAST_ROOM = 2**16, 2**16
 _GRACE = 2
@@ -98,18 +99,26 @@ class FileProcess:
             raise _damaged(facts.name) from error
 
     async def write(
-        self, source: Path, output: Path, facts: JobFacts, records: Sequence[dict[str, Any]], format: str
+        self,
+        source: Path,
+        output: Path,
+        facts: JobFacts,
+        records: Sequence[dict[str, Any]],
+        format: str,
+        reviewed: tuple[str, str] = ("", ""),
     ) -> None:
-        """Write the translated file, its text, or both sides.
+        """Write the translated file, its text, or both sides; or the changes of a reviewed XLIFF file.
 
         records: for each sentence its document, and target, score and links (see `FileTranslation.to_records`), or an
-        error. format: one of `RESULTS`. Raises DocmtError if that fails.
+        error. format: one of `RESULTS`, or changes. reviewed: path and name of that file. Raises DocmtError if
+        that fails.
         """
         try:  # names that no process of an earlier server writes to
             with TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder:
                 lines, result = Path(folder, "records"), Path(folder, "result")
                 lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-                await self._run(self._make_task(source, result, facts, str(lines), format))
+                task = self._make_task(source, result, facts, str(lines), format)
+                await self._run(replace(task, reviewed=reviewed[0], reviewed_name=reviewed[1]))
                 if not result.is_file():
                     raise _damaged(facts.name)
                 result.replace(output)
@@ -154,7 +163,7 @@ class FileProcess:
                 message = json.loads(file.read(_MAX_ANSWER)).get("error", "")
         except (OSError, ValueError, AttributeError, RecursionError) as error:
             is_late = process.returncode is not None and -process.returncode in _TIME_SIGNALS
-            raise _too_long(task) if is_late else _damaged(task.name) from (_find_reason(answer) or error)
+            raise _too_long(task) if is_late else _damaged(task.subject) from (_find_reason(answer) or error)
         finally:
             answer.unlink(missing_ok=True)
         if message:
@@ -168,7 +177,7 @@ def _find_reason(file: Path) -> OSError | None:
 
 
 def _too_long(task: FileTask) -> DocmtError:
-    return DocmtError(f"{task.name} takes more than {task.limits.seconds} seconds. Split it, or save it again.")
+    return DocmtError(f"{task.subject} takes more than {task.limits.seconds} seconds. Split it, or save it again.")
 
 
 def _damaged(name: str) -> DocmtError:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from docmt.core.errors import DocmtError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from docmt.decoding.file_translation import FileTranslation
     from docmt.documents import Document
     from docmt.documents.document import Layout
@@ -69,7 +67,15 @@ class FileTask:
     records: str = ""
     """path of the translations, one JSON object a sentence; empty: the file is read"""
     result: str = ""
-    """original, html, xlf, tmx or txt"""
+    """original, html, xlf (2.1), xlf12, tmx or txt; or changes, those of a reviewed XLIFF file"""
+    reviewed: str = ""
+    """path of that file"""
+    reviewed_name: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Name of the file that errors are about."""
+        return self.reviewed_name or self.name
 
     @classmethod
     def from_json(cls, text: str) -> FileTask:
@@ -94,11 +100,11 @@ def answer_task(task: FileTask) -> dict[str, str]:
     except DocmtError as error:
         return {"error": str(error).replace("with --fields", _FIELDS)}
     except MemoryError:
-        return {"error": f"{task.name} takes too much memory. Split it, or remove pictures."}
+        return {"error": f"{task.subject} takes too much memory. Split it, or remove pictures."}
     except OSError as error:
-        return {"error": f"{task.name} cannot be translated: {error.strerror}. Split it, or free space."}
+        return {"error": f"{task.subject} cannot be translated: {error.strerror}. Split it, or free space."}
     except Exception as error:  # whatever a hostile file causes; its message may hold text of the file
-        return {"error": f"{task.name} is damaged ({type(error).__name__}). Save it again and retry."}
+        return {"error": f"{task.subject} is damaged ({type(error).__name__}). Save it again and retry."}
     return {}
 
 
@@ -138,8 +144,27 @@ def run(task: FileTask) -> None:
         lines = read_bytes(task.records).decode().splitlines()
         if len(lines) != count:
             raise DocmtError(f"{task.name} was read in another way than before. Upload it again.")
-        contents = file.render(lines, task.result, Path(task.output))
+        contents = render(file, lines, task)
     Path(task.output).write_bytes(contents)
+
+
+def render(file: JobMarkupFile | JobTextFile, lines: list[str], task: FileTask) -> bytes:
+    """Return the result of a task that writes. Raises DocmtError for the XLIFF file of another document."""
+    from docmt.core.files import read_bytes
+    from docmt.decoding.file_translation import FIELD_SEPARATOR, format_bilingual
+    from docmt.formats.xliff_exchange import read_xliff_targets
+    from docmt.formats.xliff_review import find_changes
+
+    if task.result == "original":
+        return file.render(lines)
+    if task.result == "txt":
+        return write_plain_text(file.documents, lines).encode()
+    units, languages = file.pair_units(lines), (task.source_language, task.target_language)
+    if task.result == "changes":
+        reviewed = read_xliff_targets(read_bytes(task.reviewed), task.reviewed_name, versions="12")
+        return json.dumps(find_changes(units, reviewed, *languages)).encode()
+    format = FIELD_SEPARATOR.join([file.format, *task.fields])
+    return format_bilingual(units, task.result, task.name, format, *languages)
 
 
 def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
@@ -196,17 +221,13 @@ class JobMarkupFile:
         units = self._file.units
         return [[i for i in range(len(each)) if units.needs_alignment(n, i)] for n, each in enumerate(self.documents)]
 
-    def render(self, lines: list[str], result: str, output: Path) -> bytes:
-        """Return the translated file, its text, or both sides."""
-        if result == "original":
-            return self._file.render(lines)
-        if result == "txt":
-            return write_plain_text(self.documents, lines).encode()
-        path = output.with_name(f"{output.name}.{result}")
-        self._file.write_bilingual(str(path), self._file.translate_units(lines))
-        contents = path.read_bytes()
-        path.unlink()
-        return contents
+    def render(self, lines: list[str]) -> bytes:
+        """Return the translated file."""
+        return self._file.render(lines)
+
+    def pair_units(self, lines: list[str]) -> list[BilingualUnit]:
+        """Return the units of both sides."""
+        return self._file.pair_units(self._file.translate_units(lines))
 
 
 class JobTextFile:
@@ -230,25 +251,11 @@ class JobTextFile:
         """Return no sentences: there are no codes."""
         return [[] for _ in self.documents]
 
-    def render(self, lines: list[str], result: str, output: Path) -> bytes:
-        """Return the translated file, its text, or both sides."""
-        from docmt.formats.bilingual_files import write_page, write_tmx
-        from docmt.formats.language_codes import format_language_tag
-        from docmt.formats.xliff_exchange import write_xliff
-
-        if result == "original" and self.format == "jsonl":
-            return self._write_jsonl(lines).encode()
-        if result in ("original", "txt"):
-            return write_plain_text(self.documents, lines).encode()
-        task, units = self._task, self._make_units(lines)
-        source, target = (
-            format_language_tag(code) if code else "" for code in (task.source_language, task.target_language)
-        )
-        if result == "html":
-            return write_page(units, task.name, source, target).encode()
-        if result == "tmx":
-            return write_tmx(units, source, target)
-        return write_xliff(units, task.name, self.format, source, target)
+    def render(self, lines: list[str]) -> bytes:
+        """Return the translated file."""
+        return (
+            self._write_jsonl(lines) if self.format == "jsonl" else write_plain_text(self.documents, lines)
+        ).encode()
 
     def _write_jsonl(self, lines: list[str]) -> str:
         records, rows = iter(lines), []
@@ -259,11 +266,12 @@ class JobTextFile:
                 rows.append(row | {name: record[name] for name in ("target", "score", "error") if name in record})
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
-    def _make_units(self, lines: list[str]) -> list[BilingualUnit]:
+    def pair_units(self, lines: list[str]) -> list[BilingualUnit]:
         """Return the lines of text as units."""
         from itertools import groupby
 
         from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit
+        from docmt.formats.unit_documents import Review
         from docmt.formats.units import Unit
 
         records = iter(lines)
@@ -281,7 +289,9 @@ class JobTextFile:
                     sides[side] += gap * (index > 0)
                     spans.append((len(sides[side]), len(sides[side]) + len(text)))
                     sides[side] += text
-                sentences.append(BilingualSentence(spans[0], spans[1], record.get("score")))
+                review = Review(**record.get("review", {}))
+                is_done = "target" in record
+                sentences.append(BilingualSentence(spans[0], spans[1], record.get("score"), is_done, review))
             units.append(BilingualUnit(str(number), Unit(sides[0]), Unit(sides[1]), tuple(sentences)))
         return units
 

@@ -227,21 +227,30 @@ async def _read_multipart(
 
 
 @dataclass(frozen=True)
-class GuardConfig:
-    """Bounds of requests."""
+class ServiceConfig:
+    """Bounds of the service, and who may reach it."""
 
-    max_body_bytes: int
-    max_file_bytes: int
-    """of bodies of multipart forms"""
+    max_characters: int = 100_000
+    """of the texts of one request; longer texts are documents"""
+    max_texts: int = 1000
+    """of one request"""
+    max_documents: int = 200
+    """that are translated or wait at one time"""
+    max_body_bytes: int = 4_000_000
+    max_file_bytes: int = 50 * 2**20
+    cors: tuple[str, ...] = ()
+    """origins of pages elsewhere that may start work; *: any"""
     hosts: frozenset[str] = frozenset()
     """names of the server that requests may have in `Host` while there is no key, without ports; empty: any. A page
     elsewhere whose name is made to point at this machine cannot read anything then"""
-    origins: tuple[str, ...] = ()
-    """of pages elsewhere that may start work; *: any"""
     root_path: str = ""
     """prefix of all paths, which a proxy may have removed"""
-    has_keys: Callable[[], bool] = lambda: False
-    """see `ServiceState.has_keys`"""
+    address: str = ""
+    """scheme and host by which clients call the service, if they are known (https://tool.example)"""
+    heartbeat_seconds: float = 15.0
+    """between comments in a stream of events without events, so that proxies keep it open"""
+    page: Path = Path(__file__).parent / "page"
+    """directory of the page"""
 
 
 @dataclass
@@ -277,9 +286,15 @@ class _Exchange:
 class RequestGuard:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, config: GuardConfig, count: Callable[[str, str, int, float], None]) -> None:
-        """count: takes route, method, code and seconds of each request."""
-        self._app, self._config, self._count = app, config, count
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: ServiceConfig,
+        count: Callable[[str, str, int, float], None],
+        has_keys: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """count: takes route, method, code and seconds of each request. has_keys: see `ServiceState.has_keys`."""
+        self._app, self._config, self._count, self._has_keys = app, config, count, has_keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -332,7 +347,7 @@ class RequestGuard:
     def _check(self, headers: Headers) -> None:
         """Raise RequestError for another host's name and for a body that says itself that it is too large."""
         name = read_host(headers)
-        if self._config.hosts and name not in self._config.hosts and not self._config.has_keys():
+        if self._config.hosts and name not in self._config.hosts and not self._has_keys():
             raise RequestError("this server answers to the name localhost alone: start it with --open for others", 403)
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > self._max_bytes(headers)):
@@ -344,7 +359,7 @@ class RequestGuard:
         Browsers send `Sec-Fetch-Site` from pages with HTTPS, which holds behind a proxy that changes `Host`, too.
         """
         origin, site = headers.get("origin", ""), headers.get("sec-fetch-site", "")
-        if method in _SAFE_METHODS or {origin, "*"} & {*self._config.origins}:
+        if method in _SAFE_METHODS or {origin, "*"} & {*self._config.cors}:
             return
         is_foreign = origin and origin.lower().partition("://")[2] != headers.get("host", "").lower()
         if site not in ("same-origin", "none") if site else is_foreign:
@@ -352,7 +367,7 @@ class RequestGuard:
 
     def _max_bytes(self, headers: Headers) -> int:
         kind = headers.get("content-type", "").lower()
-        return self._config.max_file_bytes if "multipart/" in kind else self._config.max_body_bytes
+        return self._config.max_file_bytes + FORM_BYTES if "multipart/" in kind else self._config.max_body_bytes
 
     def _too_large(self, headers: Headers) -> RequestError:
         return RequestError(

@@ -5,14 +5,15 @@ before anything else sees it. It is also the log of events: each sentence of a l
 
     {"context": ["source", ...]}                                  first line: sentences before the first document
     {"document": 0, "sentences": [...], "context": ["target", ...], "resume": [sentences, history]}     a part
-    {"edits": [[7, "target", [findings]], ...], "retranslate": true}      of one change: all are undone at once
+    {"edits": [[7, "target", [findings], confirmed, [links]], ...], "retranslate": true}      all are undone at once
     {"machine": 7}                                                an edited sentence gets the machine's translation back
     {"confirm": 7, "confirmed": true}                             the user has read it, or takes that back
     {"undo": true}                                                the last change of the user that holds is taken back
     {"stop": true}                                                translations after an edit stay as they were
 
 A part has an object for each sentence, with `number` and, if it has no translation, `error`. `context` has translations
-of context sentences. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
+of context sentences. An edit without a target only changes the state of its sentence; its links, if any, put the codes
+where the user had them. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,8 @@ class JobSentence:
     warnings: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     links: Links | None = None
+    code_links: Links | None = None
+    """links that put the codes where the user had them"""
     error: str = ""
     edited: bool = False
     confirmed: bool = False
@@ -168,7 +172,7 @@ class JobJournal:
             self._apply_edits(**line)
         elif "machine" in line:
             machine = self.sentences[line["machine"]].machine or JobSentence()
-            self._change({line["machine"]: replace(machine, confirmed=False, stale=False)})
+            self._change({line["machine"]: replace(machine, confirmed=False, stale=machine.target is None)})
         elif "confirm" in line:
             number = line["confirm"]
             self._change({number: replace(self.sentences[number], confirmed=line["confirmed"], stale=False)})
@@ -198,12 +202,8 @@ class JobJournal:
         self.sentences[number] = sentence
         self._log(number)
 
-    def _apply_edits(self, edits: list[tuple[int, str, list[str]]], retranslate: bool) -> None:
-        edited = {}
-        for number, target, findings in edits:
-            old = self.sentences[number]
-            machine = old.machine if old.edited else old
-            edited[number] = JobSentence(target, findings=findings, edited=True, machine=machine, stale=False)
+    def _apply_edits(self, edits: list[tuple[Any, ...]], retranslate: bool) -> None:
+        edited = {number: self._edit(self.sentences[number], *values) for number, *values in edits}
         first = min(edited)
         end = self.starts[self.find_document(first) + 1] if retranslate else 0
         self._change(edited, end)
@@ -211,6 +211,20 @@ class JobJournal:
             self._restart(first)
             for sentence in self.sentences[first + 1 : end]:
                 sentence.stale = not sentence.is_fixed
+
+    @staticmethod
+    def _edit(
+        old: JobSentence,
+        target: str | None,
+        findings: list[str],
+        confirmed: bool = False,
+        code_links: Links | None = None,
+    ) -> JobSentence:
+        """Return an edited sentence. Without a target, only its state is another."""
+        if target is None:
+            return replace(old, confirmed=confirmed, stale=False)
+        new = JobSentence(target, findings=findings, edited=True, machine=old.machine if old.edited else old)
+        return replace(new, confirmed=confirmed, code_links=code_links, stale=False)
 
     def _change(self, changed: Mapping[int, JobSentence], end: int = 0) -> None:
         """Replace sentences for the user. end: of the sentences that are translated again, if any."""
@@ -220,6 +234,7 @@ class JobJournal:
         for number, sentence in changed.items():
             self.sentences[number] = sentence
             self._log(number)
+        self._first = min(self._first, first)
 
     def _undo(self, change: Change) -> None:
         for number, sentence in change.replaced.items():
@@ -287,9 +302,9 @@ class JobJournal:
             if sentence.error or sentence.target is None:
                 row["error"] = sentence.error
             else:
-                row |= {"target": sentence.target, "score": sentence.score}
-                if sentence.links is not None:
-                    row["links"] = [link[:4] for link in sentence.links]
+                row |= {"target": sentence.target, "score": sentence.score, "review": _describe_review(sentence)}
+                if (links := sentence.code_links or sentence.links) is not None:
+                    row["links"] = [link[:4] for link in links]
             records.append(row)
         return records
 
@@ -339,6 +354,16 @@ class JobJournal:
             return whole
         gaps = ("", *[" "] * (len(self.context) - 1), "\n\n" + whole.gaps[0], *whole.gaps[1:])
         return Document((*self.context, *whole.sentences), gaps, whole.id)
+
+
+def _describe_review(sentence: JobSentence) -> dict[str, Any]:
+    """Return the fields of a `Review`."""
+    machine = (sentence.machine if sentence.edited else sentence) or sentence
+    review: dict[str, Any] = {"edited": sentence.edited, "confirmed": sentence.confirmed}
+    review["notes"] = [name.replace("_", " ") for name in sentence.warnings] + sentence.findings
+    if machine.tokens and machine.score is not None:
+        review |= {"machine": machine.target, "quality": 100 * exp(machine.score / machine.tokens)}
+    return review
 
 
 def choose_lane(facts: JobFacts) -> Lane:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import secrets
 import shutil
 import sqlite3
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -298,3 +300,35 @@ def move_file(source: Path, target: Path) -> None:
 
 def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class JobQueue:
+    """Jobs of a lane that wait. Owners take turns, and of each a few run at once."""
+
+    def __init__(self, active: int) -> None:
+        """active: jobs of an owner that run at once."""
+        self._active = active
+        self._waiting: dict[str, deque[str]] = {}  # ids by owner, in the order of their turns
+        self._running, self._changed = Counter[str](), asyncio.Event()
+
+    def put(self, owner: str, id: str) -> None:
+        """Add a job."""
+        self._waiting.setdefault(owner, deque()).append(id)
+        self._changed.set()
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[str]:
+        """Wait for a job that may run, which runs until the end of the context."""
+        while (owner := next((each for each in self._waiting if self._running[each] < self._active), None)) is None:
+            self._changed.clear()
+            await self._changed.wait()
+        ids = self._waiting.pop(owner)
+        id = ids.popleft()
+        if ids:
+            self._waiting[owner] = ids  # the last one now
+        self._running[owner] += 1
+        try:
+            yield id
+        finally:
+            self._running[owner] -= 1
+            self._changed.set()

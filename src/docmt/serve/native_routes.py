@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,7 +21,7 @@ from starlette.routing import Route
 from docmt.core.files import write_error
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
-from docmt.serve.document_jobs import DocumentOptions, JobEvent
+from docmt.serve.document_jobs import DocumentOptions, JobEvent, NoSuchDocument
 from docmt.serve.file_process import RESULTS
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import JobRecord
@@ -227,16 +228,25 @@ async def start_job(request: Request, content: UploadFile | bytes, options: Docu
     state = get_state(request)
     size = len(content) if isinstance(content, bytes) else content.size or 0
     state.check_file(request, size)
-    path = state.uploads / secrets.token_urlsafe(16)
     state.arriving[owner] += 1
     try:
-        await asyncio.to_thread(_store, content, path)
-        status = await state.jobs.create(path, options, owner)
+        async with _stored(content, state) as path:
+            status = await state.jobs.create(path, options, owner)
     finally:
         state.arriving[owner] -= 1
-        path.unlink(missing_ok=True)
     state.take_document(request, status.id, owner)
     return status
+
+
+@asynccontextmanager
+async def _stored(content: UploadFile | bytes, state: ServiceState) -> AsyncIterator[Path]:
+    """Write a file of a request, for as long as it is needed. Raises DocmtError, such as for a full disk."""
+    path = state.uploads / secrets.token_urlsafe(16)
+    try:
+        await asyncio.to_thread(_store, content, path)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _store(content: UploadFile | bytes, path: Path) -> None:
@@ -324,6 +334,22 @@ async def undo_change(request: Request) -> Response:
     """Take the last change of the user back."""
     state, owner, id = _identify(request)
     return JSONResponse((await state.jobs.undo(id, owner)).to_json())
+
+
+async def review_document(request: Request) -> Response:
+    """Take over the translations of a reviewed XLIFF file."""
+    state, owner, id = _identify(request)
+    try:
+        state.jobs.status(id, owner)
+    except NoSuchDocument as error:
+        raise NoSuchDocument(f"{error} Or put the XLIFF into its original with docmt merge.") from error
+    values = await read_values(request, state.config.max_body_bytes)
+    values.check_names("file")
+    if (upload := values.files.get("file")) is None:
+        raise RequestError("there is no file: send the reviewed XLIFF (multipart/form-data, file=...)")
+    async with _stored(upload, state) as path:
+        status, report = await state.jobs.review(id, owner, path, file_name(upload.filename, "reviewed.xlf"))
+    return JSONResponse(status.to_json() | report)
 
 
 async def resume_document(request: Request) -> Response:
@@ -436,6 +462,7 @@ ROUTES = [
     Route(_DOCUMENT + "/sentences", edit_sentences, methods=["POST"]),
     Route(_DOCUMENT + "/events", stream_events),
     Route(_DOCUMENT + "/result", download_result),
+    Route(_DOCUMENT + "/xliff", review_document, methods=["POST"]),
     Route(_DOCUMENT + "/undo", undo_change, methods=["POST"]),
     Route(_DOCUMENT + "/resume", resume_document, methods=["POST"]),
     Route(_SENTENCE, edit_sentence, methods=["POST"]),

@@ -19,41 +19,14 @@ from starlette.requests import Request
 from docmt.serve.access_keys import AccessKey, AccessKeys, LimitReached
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
-from docmt.serve.http_requests import FORM_BYTES, RequestError, read_host
+from docmt.serve.http_requests import FORM_BYTES, RequestError, ServiceConfig, read_host
 from docmt.serve.job_store import ACTIVE
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
-PAGE = Path(__file__).parent / "page"
 _BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """Bounds of the histogram in seconds."""
 Gauges = Mapping[str, float | Mapping[Any, float]]
 """Values now, by name; several of one name by a label."""
-
-
-@dataclass(frozen=True)
-class ServiceConfig:
-    """Bounds of the service, and who may reach it."""
-
-    max_characters: int = 100_000
-    """of the texts of one request; longer texts are documents"""
-    max_texts: int = 1000
-    """of one request"""
-    max_documents: int = 200
-    """that are translated or wait at one time"""
-    max_body_bytes: int = 4_000_000
-    max_file_bytes: int = 50 * 2**20
-    cors: tuple[str, ...] = ()
-    """origins of pages elsewhere that may use the service; *: any"""
-    hosts: frozenset[str] = frozenset()
-    """names that requests may have in `Host`; empty: any"""
-    root_path: str = ""
-    """prefix of all paths behind a proxy"""
-    address: str = ""
-    """scheme and host by which clients call the service, if they are known (https://tool.example)"""
-    heartbeat_seconds: float = 15.0
-    """between comments in a stream of events without events, so that proxies keep it open"""
-    page: Path = PAGE
-    """directory of the page"""
 
 
 class _GaugeCollector(Collector):
@@ -110,7 +83,7 @@ class ServiceState:
     keys: AccessKeys | None
     uploads: Path
     """directory of files while they arrive"""
-    config: ServiceConfig = ServiceConfig()
+    config: ServiceConfig
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """set when the server stops, so that streams end"""
     characters: Counter[str] = field(default_factory=Counter)

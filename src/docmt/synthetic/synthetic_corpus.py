@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, write_text
-from docmt.core.plain_text import read_lines
 from docmt.documents.corpus_files import ParallelDocument, write_parallel
-from docmt.synthetic.grammar import NOUNS, Pronoun, SyntheticDocument, stream_documents
+from docmt.synthetic.grammar import NOUNS, SyntheticDocument, stream_documents
 
-CONTRASTIVE_FILE, PRONOUNS_FILE = "test.contrastive.jsonl", "test.pronouns.jsonl"
+CONTRASTIVE_FILE = "test.contrastive.jsonl"
 CORPUS_FILES = frozenset(f"{split}.{language}" for split in ("train", "dev", "test") for language in ("en", "de")) | {
-    CONTRASTIVE_FILE,
-    PRONOUNS_FILE,
+    CONTRASTIVE_FILE
 }
 
 
@@ -65,9 +61,9 @@ def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int)
     """Write a corpus with these numbers of documents. No document is in two splits.
 
     train/dev/test `.en` and `.de` have one sentence a line and an empty line between documents. test.contrastive.jsonl
-    has an item a line (see `make_pronoun_items`). test.pronouns.jsonl has a test document a line with its pronouns (see
-    `read_pronouns`). Development and test documents use only nouns of the training documents. An existing corpus is
-    replaced. Raises DocmtError for an empty split, a directory that cannot be written, and one with other files.
+    has an item a line (see `make_pronoun_items`). Development and test documents use only nouns of the training
+    documents. An existing corpus is replaced. Raises DocmtError for an empty split, a directory that cannot be written,
+    and one with other files.
     """
     check_directory(directory)
     if min(train, dev, test) < 1:
@@ -86,9 +82,8 @@ def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int)
             known_nouns = {pronoun.antecedent for item in splits[name] for pronoun in item.pronouns}
             nouns = tuple(noun for noun in NOUNS if noun.german in known_nouns)
     contrastive = make_pronoun_items(splits["test"])
-    marked = [{**asdict(item.document), "pronouns": list(map(asdict, item.pronouns))} for item in splits["test"]]
     documents = {name: [item.document for item in items] for name, items in splits.items()}
-    write_splits(directory, documents, {CONTRASTIVE_FILE: contrastive, PRONOUNS_FILE: marked})
+    write_splits(directory, documents, {CONTRASTIVE_FILE: contrastive})
 
 
 def write_splits(
@@ -110,40 +105,3 @@ def check_directory(directory: Path) -> None:
         if other_files or directory.resolve() == Path.cwd():
             reason = f"it contains {other_files[0]}" if other_files else "it is the current directory"
             raise DocmtError(f"{directory} is not a synthetic corpus to replace ({reason}). Name a new directory.")
-
-
-def read_pronouns(path: Path) -> list[SyntheticDocument]:
-    """Read the documents and pronouns of a test.pronouns.jsonl. Raises DocmtError, naming the line, for damage."""
-    documents = []
-    for number, line in read_lines(path):
-        try:
-            documents.append(_parse_document(json.loads(line)))
-        except (ValueError, TypeError, KeyError) as error:
-            raise DocmtError(
-                f"{path}, line {number} is not a document with pronouns ({error}). Write the corpus again."
-            ) from error
-    return documents
-
-
-def _parse_document(record: Any) -> SyntheticDocument:
-    document = ParallelDocument(record["id"], tuple(record["source"]), tuple(record["target"]))
-    pronouns = (Pronoun(**{**fields, "candidates": tuple(fields["candidates"])}) for fields in record["pronouns"])
-    return SyntheticDocument(document, tuple(pronouns))
-
-
-def score_pronouns(documents: Sequence[SyntheticDocument], hypotheses: Sequence[Sequence[str]]) -> float:
-    """Return the share of right pronouns in translated documents, 0 to 1; 0 without pronouns.
-
-    Hypothesis d has one target sentence for each source sentence of document d. A pronoun is right if its sentence has
-    its form as a whole word, in any letter case, and no other form of its case. The grammar puts no second er, sie, es,
-    ihn, ihm or ihr into the sentence, so no other word can be mistaken for it.
-    """
-    pairs = zip(documents, hypotheses, strict=True)
-    answers = [_is_right(pronoun, text[pronoun.sentence]) for item, text in pairs for pronoun in item.pronouns]
-    return sum(answers) / max(len(answers), 1)
-
-
-def _is_right(pronoun: Pronoun, sentence: str) -> bool:
-    words = set(re.findall(r"\w+", sentence.casefold()))
-    present = [index for index, candidate in enumerate(pronoun.candidates) if candidate.casefold() in words]
-    return present == [pronoun.correct]

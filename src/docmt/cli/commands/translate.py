@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -276,6 +277,7 @@ def _read(
     outputs: dict[str, str], config: InputConfig, format: str, markup: FileConfig, failures: list[str]
 ) -> list[TranslationJob]:
     """Return the readable files. Errors of others are added to `failures`, or raised if there is only one file."""
+    read = partial(read_input, language=config.language, join_lines=config.join_lines, protect=markup.protect)
     files = []
     for path, output in outputs.items():
         try:
@@ -291,14 +293,7 @@ def _read(
             _warn_of_markup(path, file, config.layout)
             text = decode_utf8(file, "standard input" if path == STANDARD else path)
             layout = "text" if format == "text" and is_refused(path, text) else config.layout
-            input = read_input(
-                path,
-                layout=layout,
-                language=config.language,
-                join_lines=config.join_lines,
-                text=text,
-                protect=markup.protect,
-            )
+            input = read(path, layout=layout, text=text)
             if format == layout == "auto" and input.format == "text":
                 _warn_of_markup_without_a_name(path, text)
             output_format = _output_format(format, input.format, "", output)

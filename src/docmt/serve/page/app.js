@@ -13,6 +13,7 @@ import { MyDocuments, forget, remember } from "./my_documents.js";
 import { SearchBar } from "./search_bar.js";
 
 const NEEDS_FIELDS = /\.(json|tsv|csv|md|markdown)$/i;
+const REASONS_SHOWN = 8;
 const BETWEEN_ANNOUNCEMENTS = 5_000; // milliseconds
 const STATES = {
   all: t("All sentences"),
@@ -358,6 +359,22 @@ async function undo() {
   await change(service.undoChange(job.feed.id), t("The last change was undone."));
 }
 
+/** Take the translations of a reviewed XLIFF file over, and tell what was left out. */
+async function uploadReviewed() {
+  const [file] = element("reviewed").files;
+  const reviewed = job;
+  const status = await service.uploadReviewed(job.feed.id, file).finally(() => {
+    element("reviewed").value = "";
+    element("download").open = false;
+  });
+  if (job !== reviewed) return;
+  const { changed, confirmed, problems } = status;
+  const message = t("Sentences with another translation: {changed}; confirmed: {confirmed}.", { changed, confirmed });
+  await change(status, message);
+  const reasons = problems.length ? [t("Left out: {count}", { count: problems.length }), ...problems] : [];
+  report(new Error([message, ...reasons.slice(0, REASONS_SHOWN)].join("\n")));
+}
+
 async function stop() {
   const stopped = job;
   const status = await service.stopDocument(job.feed.id);
@@ -442,6 +459,7 @@ function listenToButtons() {
   on("stop", "click", stop);
   on("resume", "click", () => change(service.resumeDocument(job.feed.id), t("The translation goes on.")));
   on("undo", "click", undo);
+  on("reviewed", "change", uploadReviewed);
   on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
   on("filter", "change", () => view.applyFilter(element("filter").value));
   on("forget-key", "click", service.forgetKey);

@@ -95,12 +95,14 @@ export const listAlternatives = async (id, number, count = 5) =>
   (await json(address(id, `/sentences/${number}/alternatives?count=${count}`))).alternatives;
 export const getAlignment = async (id, number) => (await json(address(id, `/sentences/${number}/alignment`))).alignment;
 
-export async function createFromFile(file, model, fields) {
+export const createFromFile = (file, model, fields) =>
+  sendForm("v1/documents", { file, model, ...(fields && { fields }) });
+export const uploadReviewed = (id, file) => sendForm(address(id, "/xliff"), { file });
+
+async function sendForm(path, values) {
   const body = new FormData();
-  body.append("file", file);
-  body.append("model", model);
-  if (fields) body.append("fields", fields);
-  return (await request("v1/documents", { method: "POST", body })).json();
+  for (const [name, value] of Object.entries(values)) body.append(name, value);
+  return (await request(path, { method: "POST", body })).json();
 }
 
 /** Download a result. A link alone could not send the key. */

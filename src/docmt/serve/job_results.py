@@ -1,0 +1,84 @@
+"""Files that go out of a job, and what comes back: translated files, both sides, and reviewed XLIFF files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import plain_name
+from docmt.formats.language_codes import format_language_tag
+from docmt.serve.file_process import RESULTS, FileProcess
+from docmt.serve.job_journal import JobJournal, check_pairs, list_links
+from docmt.serve.job_store import WORK_PREFIX, JobFacts
+
+if TYPE_CHECKING:
+    from docmt.serve.engine import Engine
+
+_MAX_PROBLEMS = 1000
+"""Translations of a reviewed file of which is told that they are left out."""
+
+
+class JobResults:
+    """Writer and reader of these files. Only one call for a job may run at a time."""
+
+    def __init__(self, engine: Engine, files: FileProcess) -> None:
+        self._engine, self._files = engine, files
+
+    async def align(self, facts: JobFacts, journal: JobJournal, numbers: Sequence[int]) -> None:
+        """Add links to these sentences, if they have none."""
+        for number in numbers:
+            sentence = journal.sentences[number]
+            if sentence.links is None and sentence.target and not sentence.error:
+                pair = journal.sources[number], sentence.target
+                sentence.links = list_links((await self._engine.align(facts.model, [pair]))[0])
+
+    async def write(self, folder: Path, facts: JobFacts, journal: JobJournal, format: str) -> Path:
+        """Return the path of a result in the folder of the job, and remove those from before the last change."""
+        path = folder / f"result.{len(journal.events)}.{format}"
+        if path.exists():
+            return path
+        aligned, sentences = journal.contents.aligned, journal.sentences
+        wanted = [n for n in aligned if sentences[n].edited and sentences[n].code_links is None]
+        with suppress(DocmtError):  # codes are then placed by the order of words
+            await self.align(facts, journal, wanted)
+        await self._files.write(folder / "source", path, facts, journal.list_records(), format)
+        for other in folder.glob("result.*"):
+            if other.name.split(".")[1] != path.name.split(".")[1]:
+                other.unlink(missing_ok=True)
+        return path
+
+    async def find_changes(
+        self, folder: Path, facts: JobFacts, journal: JobJournal, file: Path, name: str
+    ) -> tuple[list[tuple[Any, ...]], list[str]]:
+        """Return the edits of a reviewed XLIFF file, as the journal has them, and why other translations are left out.
+
+        Raises DocmtError for a file that cannot be read, or of another document.
+        """
+        path = folder / f"{WORK_PREFIX}changes"
+        try:
+            await self._files.write(
+                folder / "source", path, facts, journal.list_records(), "changes", (str(file.absolute()), name)
+            )
+            changes, problems = json.loads(await asyncio.to_thread(path.read_bytes))
+        finally:
+            path.unlink(missing_ok=True)
+        pairs = [(journal.sources[number], target or "") for number, target, *_ in changes]
+        findings = await asyncio.to_thread(check_pairs, pairs, facts)
+        edits = [(*each[:2], messages, *each[2:]) for each, messages in zip(changes, findings, strict=True)]
+        return edits, problems[:_MAX_PROBLEMS]
+
+
+def name_result(facts: JobFacts, format: str) -> str:
+    """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it."""
+    path = Path(plain_name(facts.name))
+    codes = facts.source_language, facts.target_language
+    source, target = (format_language_tag(code) if code else "" for code in codes)
+    label = target or "translated"
+    if format not in ("original", "txt") and source and target:
+        label = f"{source}-{target}"
+    return f"{path.stem}.{label}{RESULTS[format] or path.suffix}"
