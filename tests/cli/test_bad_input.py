@@ -63,7 +63,7 @@ PARALLEL = [name for name in NAMES if name != "translate"]
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("latin.txt", r"latin\.txt, line 2, byte 8: not UTF-8 \(0xE9\); it looks like Latin-1; convert it with iconv"),
+        ("latin.txt", r"latin\.txt, line 2, byte 8: not UTF-8 \(0xE9\); it looks like Latin-1; save it as UTF-8"),
         ("missing.txt", r"cannot read \S*missing\.txt: there is no such file"),
         ("", r"cannot read \S+: it is a directory"),
         ("loop.txt", r"cannot read \S*loop\.txt: Too many levels of symbolic links"),

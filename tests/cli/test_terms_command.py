@@ -91,3 +91,10 @@ def test_convert_writes_the_terms_of_all_files(here):
         "'=x\ty\ten\tfr\t\t\t\t",
     ]
     fails("terms", "convert", "none.tsv", "-o", "c.tsv", message=r"cannot read none\.tsv")
+
+
+@pytest.mark.parametrize("option", ["--terms-report", "--report", "-o"])
+def test_a_translation_does_not_overwrite_its_glossary(option, here):
+    (here / "in.txt").write_text("A cat.\n")
+    fails("translate", "MODEL", "in.txt", "--terms", "a.tsv", option, "a.tsv", message="is an input and would be overw")
+    assert (here / "a.tsv").read_text() == TABLE

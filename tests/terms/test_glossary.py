@@ -98,7 +98,7 @@ def test_flags_notes_and_forbidden_translations(read):
     assert [(row.line, row.reason) for row in glossary.skipped] == [
         (6, "'kept' is not to be translated, but has the translation 'gardé'"),
         (7, "'vache' is both allowed and forbidden"),
-        (8, "the column 'keep' holds neither yes nor no"),
+        (8, "the column 'keep' has 'maybe': write yes or no"),
     ]
 
 

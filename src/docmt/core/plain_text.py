@@ -166,7 +166,7 @@ def _suggest_fix(data: bytes, error: UnicodeDecodeError) -> str:
 
 
 def _suggest_iconv(name: str, iconv: str) -> str:
-    return f"it looks like {name}; convert it with iconv -f {iconv} -t utf-8"
+    return f"it looks like {name}; save it as UTF-8, or convert it with iconv -f {iconv} -t utf-8"
 
 
 def _write_standard_output(data: bytes) -> None:

@@ -303,12 +303,12 @@ def _find_closest(words: Sequence[EntryWord], wanted: str) -> tuple[int | None, 
 def _unusable_error(file: EntryFile, languages: tuple[str, str], skipped: Sequence[SkippedRow]) -> DocmtError:
     """Return the error for a file without a term."""
     if not file.entries:
-        return DocmtError(f"{file.path} has no terms: write a term and its translation in a line, with a tab between")
-    pair = " to ".join(format_tag(code) or "any language" for code in languages)
+        return DocmtError(f"{file.path} has no terms: write a term and its translation in each row")
+    pair = " for " + " to ".join(format_tag(code) or "any language" for code in languages) if any(languages) else ""
     names = sorted({format_tag(word.language) for entry in file.entries for word in entry.words} - {""})
     known = f" (its languages are {_list_names(names)})" if names else ""
     row = skipped[0]
-    return DocmtError(f"{file.path} has no term for {pair}{known}: {file.counted} {row.line}, {row.reason}")
+    return DocmtError(f"{file.path} has no term{pair}{known}: {file.counted} {row.line}, {row.reason}")
 
 
 def _list_names(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from docmt.core.errors import DocmtError
+from docmt.core.settings import quote
 from docmt.formats.language_codes import find_language
 
 ALTERNATIVES = "|"
@@ -256,4 +257,5 @@ def _read_flags(values: dict[str, str]) -> tuple[bool, bool, str]:
     """Return the flags keep and case, and what is wrong with them."""
     keep, case = (read_flag(values.get(name, "")) for name in ("keep", "case"))
     wrong = "keep" if keep is None else "case" if case is None else ""
-    return bool(keep), bool(case), f"the column {wrong!r} holds neither yes nor no" if wrong else ""
+    problem = f"the column {wrong!r} has {quote(values[wrong])}: write yes or no" if wrong else ""
+    return bool(keep), bool(case), problem

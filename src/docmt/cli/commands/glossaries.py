@@ -1,8 +1,9 @@
 """docmt terms check FILE...
 docmt terms convert FILE... -o FILE
 
-Look into glossaries: TSV, CSV, TBX, TMX or JSON. `check` reports for each file its terms by languages, duplicates,
-contradictions, and rows that are no terms. `convert` writes the terms of all files as TSV or TBX 3.
+Check or convert glossaries: TSV, CSV, TBX, TMX or JSON. `check` counts the terms of each file by languages, and lists
+rows that cannot be used, duplicates and contradictions; those between files need --from and --to. `convert` writes the
+terms of all files as one TSV or TBX 3 file.
 
 usage:
     check FILE ... [--from CODE] [--to CODE] [--json FILE]
@@ -94,7 +95,8 @@ def _convert_files(options: TermsOptions) -> int:
     write_text(options.output, render(glossary))
     if glossary.skipped:
         rows, first = len(glossary.skipped), glossary.skipped[0]
-        _log.warning("%d rows are skipped (first: %s, line %d: %s)", rows, first.path, first.line, first.reason)
+        skipped = "1 row is" if rows == 1 else f"{rows:,} rows are"
+        _log.warning("%s skipped (first: %s, line %d: %s)", skipped, first.path, first.line, first.reason)
     return 0
 
 

@@ -104,7 +104,7 @@ class TranslateOptions(SearchOptions, TermOptions):
     report: str = option("", metavar="FILE")
     """list what was not translated in files with markup"""
     terms_report: str = option("", metavar="FILE")
-    """list each term with its place, what was found, and what the model thinks of it (tab-separated)"""
+    """list each occurrence of a term with its place, what stands for it, and how probable that is (tab-separated)"""
     resume: bool = False
     """continue an interrupted translation with the same input, model and options"""
     input: InputConfig = InputConfig()
@@ -119,8 +119,8 @@ def parser() -> Parser[TranslateOptions]:
         "translate",
         TranslateOptions,
         __doc__,
-        common="output format fields protect terms terms_report bilingual report resume search.beam input.layout "
-        "input.join_lines device",
+        common="output format fields protect terms terms_mode terms_report bilingual report resume search.beam "
+        "input.layout input.join_lines device",
     )
 
 
@@ -257,7 +257,8 @@ def _outputs(options: TranslateOptions) -> dict[str, str]:
     for one, other in pairwise(sorted(pairs.values())):
         if one == other:
             raise DocmtError(f"two files would both be written to {one}: translate them in two calls")
-    check_outputs(*pairs.values(), options.bilingual, options.report, options.terms_report, inputs=files)
+    inputs = [*files, *options.terms, options.protect]
+    check_outputs(*pairs.values(), options.bilingual, options.report, options.terms_report, inputs=inputs)
     return pairs
 
 
