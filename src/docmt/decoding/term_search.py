@@ -309,7 +309,7 @@ class TermSearch:
         translator, sentence = self._translator, case.sentence
         texts = self._decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
-        better = []
+        better, mean = [], sentence.score / max(sentence.tokens, 1)  # without it short translations would win
         for hypothesis, text in zip(hypotheses, texts, strict=True):
             target = translator.protection.restore(text, sentence.source) if translator.protection else text
             matches = self._matcher.match(case.occurrences, target)
@@ -318,11 +318,16 @@ class TermSearch:
                 is_replaced = bool(replaced) and target.count(replaced) < sentence.target.count(replaced)
                 loss = sentence.score - hypothesis.sentence_scores[0]
                 is_accepted = self._matcher.mode == "require" or loss <= MOST_LOSS * (count - met)
-                better.append(((is_accepted, count, is_replaced, -loss), target, matches, hypothesis))
+                rank = (
+                    is_accepted,
+                    count,
+                    is_replaced,
+                    hypothesis.sentence_scores[0] - mean * hypothesis.sentence_tokens[0],
+                )
+                better.append((rank, loss, target, matches, hypothesis))
         if not better:
             return
-        (is_accepted, *_, gain), target, matches, hypothesis = max(better, key=lambda each: each[0])
-        loss, score = -gain, hypothesis.sentence_scores[0]
+        (is_accepted, *_), loss, target, matches, hypothesis = max(better, key=lambda each: each[0])
         gained = [n for n, each in enumerate(matches) if each is not None and case.matches[n] is None]
         if not is_accepted:
             case.refused |= dict.fromkeys(gained, loss)
@@ -330,7 +335,7 @@ class TermSearch:
         case.sentence = replace(
             sentence,
             target=target,
-            score=score,
+            score=hypothesis.sentence_scores[0],
             rank_score=hypothesis.score,
             tokens=hypothesis.sentence_tokens[0],
             token_ids=hypothesis.sentences[0],
