@@ -136,10 +136,14 @@ def test_parts_and_resume_points_count_whole_sentences(translator):
     assert len(group[0].translation) == 2
 
 
+def no_terms(*searched):
+    raise AssertionError("a translator without terms searches none")
+
+
 class LosesWords:
     """Copies at most so many words of a sentence."""
 
-    languages, protection, patterns = ("en", "fr"), Protection(), ()
+    languages, protection, patterns, terms = ("en", "fr"), Protection(), (), None
 
     def __init__(self, most, **search):
         self.most, self.searches = most, []
@@ -187,7 +191,9 @@ def test_missing_text_is_searched_again_once_and_reported(most, search, text, mi
     translator = LosesWords(most, **search)
     source = translator.prepare(Document.from_sentences(["one two three four five", WORDS, "six"]))
     first = translator.translate(source.document)
-    (translation,) = complete_translations(translator, [source], [first], translator.translate_all, translator.align)
+    (translation,) = complete_translations(
+        translator, [source], [first], translator.translate_all, translator.align, no_terms
+    )
     assert len(translator.searches) == searches
     assert (translation.sentences[1].target, translation.missing) == (text, missing)
     assert translation.warnings()[1] == ["length_limit"] * (searches == 0 or bool(missing)) + ["missing_text"] * len(
@@ -239,7 +245,9 @@ def test_lost_numbers_are_searched_again_as_protected_text(source, lost, replace
     translator = LosesNumbers(lost, replaced, **search)
     prepared = translator.prepare(Document.from_sentences(["a lamp", source]))
     first = translator.translate(prepared.document)
-    (made,) = complete_translations(translator, [prepared], [first], translator.translate_all, translator.align)
+    (made,) = complete_translations(
+        translator, [prepared], [first], translator.translate_all, translator.align, no_terms
+    )
     assert (made.sentences[1].target, made.missing) == (text, missing)
     assert made.sentences[1].source == source and made.text() == f"a lamp\n{text}\n"
     is_changed = first.sentences[1].target != text
@@ -256,7 +264,7 @@ def test_numbers_that_a_second_search_loses_are_reported():
 
     prepared = translator.prepare(Document.from_sentences([PRICE, "a lamp"]))
     first = translator.translate(prepared.document)
-    (made,) = complete_translations(translator, [prepared], [first], fail, translator.align)
+    (made,) = complete_translations(translator, [prepared], [first], fail, translator.align, no_terms)
     assert made.missing == (0,) and made.document == first.document
 
 
@@ -267,5 +275,7 @@ def test_numbers_of_sentences_that_were_joined_are_not_lost():
     targets = ["a lamp is 50", f"{PRICE} and it is 70", ""]
     rows = tuple(replace(row, target=target) for row, target in zip(first.sentences, targets, strict=True))
     first = replace(first, sentences=rows, document=prepared.document.replace_sentences(targets), miscounted=((1, 3),))
-    (made,) = complete_translations(translator, [prepared], [first], translator.translate_all, translator.align)
+    (made,) = complete_translations(
+        translator, [prepared], [first], translator.translate_all, translator.align, no_terms
+    )
     assert made == first and not translator.searches

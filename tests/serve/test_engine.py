@@ -86,6 +86,26 @@ def targets(parts):
     return [sentence.target for part in parts for sentence in part.translation]
 
 
+def test_terms_of_the_server(models, tmp_path):
+    """They hold for the models of their languages only."""
+    (tmp_path / "terms.tsv").write_text("committee\tcomité\nmeasure\tdisposition\n")
+    glossary = str(tmp_path / "terms.tsv")
+    text = Document.from_sentences(["The committee adopted these measures."])
+
+    async def scenario(engine):
+        engine.start()
+        (part,) = await engine.submit("en-fr-sentence", text).result()
+        engine.stop()
+        return part.translation
+
+    made = asyncio.run(scenario(Engine(["en-fr-sentence", str(models["group"])], terms=[glossary])))
+    assert made.text().strip() == "Le comité a adopté ces dispositions."
+    assert [use.status for use in made.sentences[0].terms] == ["second_search"] * 2
+    (tmp_path / "other.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\nHaus\thouse\tde\ten\n")
+    with pytest.raises(DocmtError, match=r"other\.tsv has no term for en to fr: its languages are de to en"):
+        Engine([str(models["group"])], terms=[str(tmp_path / "other.tsv")])
+
+
 def test_protected_text_stays(models):
     text = "Anna bought lamps here."
 

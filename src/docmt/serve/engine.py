@@ -24,6 +24,7 @@ from docmt.documents import Document
 from docmt.model.products import Precision
 from docmt.serve.model_pool import ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
+from docmt.terms.matching import TermMode
 
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
 
@@ -173,14 +174,16 @@ class Engine:
         device: str = "auto",
         precision: Precision = "float32",
         protect: Sequence[str] | None = (),
+        terms: Sequence[str] = (),
+        terms_mode: TermMode = "prefer",
     ) -> None:
         """Describe the models, without loading them; none named: all that are installed.
 
         max_waiting_seconds: how long a text may have to wait in the interactive lane, by the measured speed; clients
-        give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. The other settings are those of
-        `docmt.Translator`. Raises DocmtError for a model that is missing or damaged.
+        give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. For the other settings and errors
+        see `ModelPool`.
         """
-        self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20, protect)
+        self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
         self.patterns = tuple(protect or ())
         """of text that stays as it is"""

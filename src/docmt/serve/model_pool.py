@@ -21,6 +21,8 @@ from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, Translator
 from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
+from docmt.terms import Glossary
+from docmt.terms.matching import TermMode
 
 _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
 """Bytes of a value of a linear layer."""
@@ -70,12 +72,16 @@ class ModelPool:
         precision: Precision,
         max_bytes: int = 0,
         protect: Sequence[str] | None = (),
+        terms: Sequence[str] = (),
+        terms_mode: TermMode = "prefer",
     ) -> None:
         """names: directories, names or pairs; none: all that are installed. max_bytes: of loaded weights, 0: no bound.
 
-        The other settings are those of `docmt.Translator`.
+        terms: paths of glossaries, for the models of their languages. The other settings are those of
+        `docmt.Translator`.
 
-        Raises DocmtError for a model that is missing or damaged, for two of one name, and if there is none.
+        Raises DocmtError for a model that is missing or damaged, for two of one name, if there is none, and for
+        glossaries that have no terms for any model.
         """
         self._settings: dict[str, Any] = {"search": search, "device": device, "protect": protect}
         self._precision, self._max_bytes = precision, max_bytes
@@ -94,11 +100,24 @@ class ModelPool:
             name: load_model_config(model.path).system_options.context_spec().reads_context
             for name, model in self._models.items()
         }
+        self._glossaries, self._terms_mode = self._read_glossaries(terms), terms_mode
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
         self.unloadable: set[str] = set()
         """names of the models that could not be loaded when they were last needed"""
+
+    def _read_glossaries(self, paths: Sequence[str]) -> dict[str, Glossary]:
+        """Return the terms of each model whose languages glossaries have."""
+        glossaries, problem = dict[str, Glossary](), None
+        for name, model in self._models.items() if paths else ():
+            try:
+                glossaries[name] = Glossary.read(*paths, languages=(model.source_language, model.target_language))
+            except DocmtError as error:
+                problem = error
+        if problem and not glossaries:
+            raise problem
+        return glossaries
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
@@ -152,6 +171,8 @@ class ModelPool:
                 gc.collect()
                 _log.info("unloaded %s", unloaded)
             translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
+            if glossary := self._glossaries.get(name):
+                translator = translator.with_terms(glossary, self._terms_mode)
         except Exception as error:  # the service must outlive any fault
             self.failed_loads += 1
             self.unloadable.add(name)

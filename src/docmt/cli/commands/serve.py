@@ -29,7 +29,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from docmt.cli.model_arguments import ProtectOptions
+from docmt.cli.model_arguments import ProtectOptions, TermOptions
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.logging import show_times
@@ -53,7 +53,7 @@ _UNIT = Path("/", "etc", "systemd", "system", "docmt.service")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(ProtectOptions):
+class ServeOptions(ProtectOptions, TermOptions):
     """The options of the command."""
 
     models: list[str] = option([], positional=True, metavar="MODEL")
@@ -218,6 +218,8 @@ def make_engine(options: ServeOptions) -> Engine:
         search=options.search,
         device=options.device,
         precision=options.precision,
+        terms=options.terms,
+        terms_mode=options.terms_mode,
         protect=options.read_patterns(),
     )
 
