@@ -81,10 +81,10 @@ def complete_translations(
     for (document, number), count in missing.items():
         by_document[document][1].update([number] if count else [])
     triples = zip(sources, translations, by_document, strict=True)
-    joined = [join_whole(translator.languages[1], source, made, *each) for source, made, each in triples]
+    completed = [join_whole(translator.languages[1], source, made, *each) for source, made, each in triples]
     return [
         replace(each, score=translator.search.normalize_score(*_sum_scores(each))) if new else each
-        for each, (new, _) in zip(joined, by_document, strict=True)
+        for each, (new, _) in zip(completed, by_document, strict=True)
     ]
 
 
