@@ -6,7 +6,7 @@ import pytest
 
 import docmt
 from docmt.core.errors import DocmtError
-from docmt.terms import Glossary
+from docmt.terms import Glossary, Term
 
 TEXT = (
     "The committee adopted these measures. It is a good report of 3 pages. Nothing here. "
@@ -82,3 +82,64 @@ def test_parts_have_the_terms_of_the_whole(translator):
 def test_modes_are_checked(translator):
     with pytest.raises(DocmtError, match="mode"):
         use(translator, PAIRS, "perhaps")
+
+
+def one(translator, pairs, text, mode="prefer"):
+    (sentence,) = use(translator, pairs, mode).translate(docmt.Document.from_sentences([text]))
+    return sentence.target, [each.status for each in sentence.terms]
+
+
+def test_every_term_of_a_sentence_is_searched(translator):
+    words = ["comité", "compte rendu", "disposition", "plan", "ressortissant", "interrogation"]
+    pairs = dict(zip(["committee", "report", "measure", "programme", "citizen", "question"], words, strict=True))
+    text = "The committee discussed the report, the measures, the programme, the citizens and the question."
+    _, statuses = one(translator, pairs, text, "require")
+    assert statuses == ["second_search"] * 6
+
+
+def test_a_term_is_met_beside_the_same_one_that_is_met(translator):
+    text = "The Economic and Social Committee and the Committee on Budgets met."
+    target, statuses = one(translator, {"committee": "comité"}, text)
+    assert target.lower().count("comité") == 2 and "lost" not in statuses
+
+
+def test_a_term_that_is_the_whole_sentence_stands_alone(translator):
+    target, _ = one(translator, {"committee": "comité"}, "Committee", "require")
+    assert target.rstrip(".") == "Comité"
+
+
+def test_a_costly_term_adds_no_sentences(translator):
+    target, statuses = one(translator, {"corona": "COVID-19"}, "The corona crisis is here.", "require")
+    assert "COVID-19" in target and target.count(".") == 1 and statuses == ["second_search"]
+
+
+def test_numbers_of_terms_are_no_faults(translator):
+    target, _ = one(translator, {"corona": "COVID-19"}, "The corona crisis of 2020 is here.", "require")
+    assert "COVID-19" in target and "2020" in target
+
+
+def test_an_apostrophe_of_the_glossary_is_written_as_the_model_writes_it(translator):
+    target, _ = one(translator, {"waiting room": "salle d’attente"}, "The waiting room is full.", "require")
+    assert "salle d'attente" in target
+
+
+def test_terms_without_a_target_are_not_asked(translator):
+    terms = Glossary(translator.languages, (Term("committee", forbidden=("commission",)),))
+    (sentence,) = translator.with_terms(terms).translate(docmt.Document.from_sentences(["The committee met."]))
+    assert sentence.terms == ()
+
+
+def test_a_translation_at_the_length_limit_is_not_taken(translator):
+    search = docmt.SearchConfig(beam=2, max_length_ratio=1.0, max_length_extra=1)
+    text = "The committee adopted these measures."
+    made = use(translator.with_search(search), {"measure": "disposition législative nouvelle"}, "require").translate(
+        docmt.Document.from_sentences([text])
+    )
+    whole = translator.with_search(search).translate(docmt.Document.from_sentences([text]))
+    assert made.warnings() == whole.warnings() or made.sentences[0].target.endswith(".")
+
+
+def test_the_score_of_a_document_is_normalized(translator):
+    made = use(translator, PAIRS).translate(docmt.Document.from_text(TEXT))
+    total, tokens = sum(each.score for each in made), sum(each.tokens for each in made)
+    assert made.score == pytest.approx(translator.search.normalize_score(total, tokens))

@@ -1,5 +1,7 @@
 """Terms in sentences and in their translations."""
 
+from itertools import product
+
 import pytest
 
 from docmt.terms import Glossary, Term
@@ -80,3 +82,54 @@ def test_words_without_a_table_are_compared_by_their_ends(monkeypatch):
     assert forms.are_forms("Measure", "measures") and forms.are_forms("commitment", "commitments")
     assert not any(forms.are_forms(*pair) for pair in [("car", "cars"), ("commit", "committee"), ("1999", "19999")])
     assert found(matcher({"measure": "x"}), "Measures were measured.") == ["Measures", "measured"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "sentence", "translation"),
+    [
+        ("waiting room", "salle d’attente", "the waiting room", "la salle d'attente"),
+        ("waiting room", "salle d'attente", "the waiting room", "la salle d’attente"),
+        ("Council's report", "x", "the Council’s report", "x"),
+        ("Council’s report", "x", "the Council's report", "x"),
+        ("café", "bistrot", "a cafe\u0301", "un bistrot"),
+        ("e-mail", "courriel", "an e\u2011mail", "un courriel"),
+        ("committee", "comité", "a com\u00admittee", "un comité"),
+    ],
+)
+def test_apostrophes_hyphens_and_accents_may_be_written_otherwise(source, target, sentence, translation):
+    terms = matcher({source: target})
+    occurrences = terms.find(sentence)
+    assert len(occurrences) == 1
+    assert [match and match.is_listed for match in terms.match(occurrences, translation)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("term", "translation", "is_met"),
+    [
+        (Term("UN", ("UN",), keep=True), "une organisation", False),
+        (Term("UN", ("UN",), keep=True), "un homme de l'UN", True),
+        (Term("OR", ("OR",), keep=True), "l'or", False),
+        (Term("Apple", ("Apple",), keep=True, case=True), "l'apple", False),
+        (Term("Apple", ("pomme",), case=True), "Pommes", True),
+    ],
+)
+def test_acronyms_and_terms_with_case_are_met_in_their_capitals_only(term, translation, is_met):
+    terms = TermMatcher(Glossary(("en", "fr"), (term,)))
+    (match,) = terms.match(terms.find(term.source), translation)
+    assert (match is not None) == is_met
+
+
+def test_terms_without_a_target_are_not_asked():
+    terms = TermMatcher(
+        Glossary(("en", "fr"), (Term("lamp", forbidden=("lampe",)), Term("old lamp", ("vieille lampe",))))
+    )
+    assert found(terms, "a lamp and an old lamp") == ["old lamp"]
+
+
+def test_many_terms_with_the_same_first_word_are_found_fast():
+    names = ["".join(letters) for letters in product("abcdefgh", repeat=4)]
+    terms = matcher({f"European {name} x": name for name in names})
+    calls = []
+    terms._is_term = lambda *arguments: calls.append(arguments) or False
+    terms.find("The European Union and European abcd x")
+    assert len(calls) < 100

@@ -208,11 +208,9 @@ def join_whole(
     def find_whole(numbers: Iterable[int]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(source.numbers[number] for number in numbers))
 
-    scores = [sum(each.score for each in rows) - translation.sentences[n].score for n, rows in changed.items()]
     return replace(
         translation,
         document=target,
-        score=translation.score + sum(scores),
         sentences=tuple(sentences),
         miscounted=tuple(
             (source.numbers[first], source.numbers[last - 1] + 1) for first, last in translation.miscounted

@@ -81,7 +81,16 @@ def complete_translations(
     for (document, number), count in missing.items():
         by_document[document][1].update([number] if count else [])
     triples = zip(sources, translations, by_document, strict=True)
-    return [join_whole(translator.languages[1], source, made, *each) for source, made, each in triples]
+    completed = [join_whole(translator.languages[1], source, made, *each) for source, made, each in triples]
+    return [
+        replace(each, score=translator.search.normalize_score(*_sum_scores(each))) if new else each
+        for each, (new, _) in zip(completed, by_document, strict=True)
+    ]
+
+
+def _sum_scores(translation: Translation) -> tuple[float, int]:
+    """Return the log-probability of a translation, and how many tokens it has."""
+    return sum(each.score for each in translation), sum(each.tokens for each in translation)
 
 
 @dataclass(frozen=True)

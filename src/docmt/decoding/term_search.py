@@ -24,14 +24,12 @@ from docmt.decoding.translation_results import (
 from docmt.documents import Document, unwrap_lines
 from docmt.documents.numbers import find_number_faults
 from docmt.documents.protected_text import find_protected
-from docmt.documents.words import Span, WordLink, find_words
+from docmt.documents.words import Span, WordLink, find_words, has_words
 from docmt.formats.language_codes import primary_language
 from docmt.terms.matching import Match, Occurrence, TermMatcher
 
 MOST_LOSS = 10.0
 """Log-probability (nats) that a sentence may lose for each term, in the mode prefer."""
-_ROUNDS = 4
-"""Most searches of a sentence."""
 _FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
 """How many words earlier an opening may end before a term, and the free tokens in their place."""
 _ELIDING = frozenset(["fr", "it", "ca", "oc"])
@@ -95,10 +93,20 @@ class _Place:
         numbers = (n for n, span in enumerate(words) if linked and span[0] <= linked[0].target[0] < span[1])
         return cls(target, occurrence, words, next(numbers, None))
 
+    def overlaps(self, spans: Sequence[Span]) -> bool:
+        """Return whether the word that its link names is in any of these spans."""
+        start, end = (0, 0) if self.number is None else self.words[self.number]
+        return any(first < end and start < last for first, last in spans)
+
     @property
     def replaced(self) -> str:
         """The word that its link names."""
         return "" if self.number is None else self.target[slice(*self.words[self.number])]
+
+    def begin(self, form: str, is_first: bool) -> str:
+        """Return a form of the term, with a capital if it begins a translation that has one there."""
+        keep = self.occurrence is not None and self.occurrence.term.keep
+        return form[:1].upper() + form[1:] if is_first and not keep and self.target[:1].isupper() else form
 
     @property
     def rest(self) -> str:
@@ -126,12 +134,15 @@ class TermSearch:
         changed: sentences that were searched again, without their documents.
         """
         self._documents, self._translations = list(sources), [list(each.sentences) for each in translations]
-        rows = {(d, n): [each] for d, made in enumerate(translations) for n, each in enumerate(made)} | dict(changed)
+        rows = {
+            (d, n): [each]
+            for d, made in enumerate(translations)
+            if made.has_finite_scores
+            for n, each in enumerate(made)
+        } | dict(changed)
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
         if self._translator.search.implementation == "docmt" and not self._translator.search.sampling:
-            for _ in range(_ROUNDS):
-                if not (waiting := [case for case in cases if case.missing]):
-                    break
+            while waiting := [case for case in cases if case.missing]:  # each search leaves one less
                 self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
         for case in cases:
@@ -190,7 +201,13 @@ class TermSearch:
             case.searched.add(missing)
             # Protected text may change what is a term.
             is_same = [other.term for other in found] == [other.term for other in case.occurrences]
-            places.append(_Place.find(target, found[missing], each) if is_same else _Place(target, None, ()))
+            if not is_same:
+                places.append(_Place(target, None, ()))
+            elif has_words(_blank(source, [found[missing].span], "")):
+                places.append(self._find_place(target, missing, found, each))
+            else:  # the term is all that there is
+                words = [span for span in find_words(target) if has_words(target[slice(*span)])]
+                places.append(_Place(target, found[missing], words[:1]))
         openings = [self._open(place) for place in places]
         linked = [index for index, place in enumerate(places) if place.number is not None]
         for index, hypotheses in self._run([(cases[index], openings[index]) for index in linked], stops=True):
@@ -201,6 +218,17 @@ class TermSearch:
         for index, hypotheses in self._run(list(zip(cases, openings, strict=True)), stops=False):
             if hypotheses:
                 self._choose(cases[index], places[index].replaced, hypotheses)
+
+    def _find_place(
+        self, target: str, missing: int, occurrences: Sequence[Occurrence], links: Sequence[WordLink]
+    ) -> _Place:
+        """Return the place of a missing term, or of another occurrence of it if that is not met where it stands."""
+        spans = [match.span for match in self._matcher.match(occurrences, target) if match]
+        wanted = occurrences[missing]
+        others = [each for each in occurrences if each.term == wanted.term and each is not wanted]
+        places = [_Place.find(target, each, links) for each in (wanted, *others)]
+        free = (each for each in places if each.number is not None and not each.overlaps(spans))
+        return next(free, places[0])
 
     def _run(
         self, rows: Sequence[tuple[_Case, Sequence[list[int]]]], stops: bool
@@ -234,11 +262,17 @@ class TermSearch:
             return []
         target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence.term)
         if place.number is None:
-            step = len(words) // _MOST_PLACES + 1
-            rows = [self._encode(target[:start], 0, forms[0]) for start, _ in words[::step]]
+            starts = [target[:start] for start, _ in words[:: len(words) // _MOST_PLACES + 1]]
+            tried = forms if len(starts) == 1 else forms[:1]
+            rows = [self._encode(start, 0, place.begin(form, not start)) for start in starts for form in tried]
         else:
             rows = [
-                self._encode(target[: words[place.number - back][0]], free, form, elided)
+                self._encode(
+                    target[: words[place.number - back][0]],
+                    free,
+                    place.begin(form, back == place.number and not free),
+                    elided,
+                )
                 for form in forms
                 for back, free in _FREE
                 for elided in (False, True)[: 1 + (back == 1 and self._can_elide(form))]
@@ -261,11 +295,11 @@ class TermSearch:
         def encode(text: str) -> list[int]:
             return self._translator.encode([text], "target")[0]
 
-        if not before and not free:
-            form = form[:1].upper() + form[1:]
-        words = encode(f"l'{form}")[len(encode("l")) :] if elided else encode(form if free else before + form)
-        opening = [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
-        return [] if tokenizer.specials.unk in words else opening
+        for text in (form, form.replace("’", "'")):
+            words = encode(f"l'{text}")[len(encode("l")) :] if elided else encode(text if free else before + text)
+            if tokenizer.specials.unk not in words:
+                return [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
+        return []
 
     def _choose(self, case: _Case, replaced: str, hypotheses: Sequence[Hypothesis]) -> None:
         """Take the best new translation of a sentence, if it meets more terms and costs little enough.
@@ -274,30 +308,34 @@ class TermSearch:
         """
         translator, sentence = self._translator, case.sentence
         texts = self._decode([each.sentences[0] for each in hypotheses])
-        met, faults = (
-            sum(each is not None for each in case.matches),
-            self._count_faults(sentence.target, sentence.source),
-        )
-        better = []
+        met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
+        better, mean = [], sentence.score / max(sentence.tokens, 1)  # without it short translations would win
         for hypothesis, text in zip(hypotheses, texts, strict=True):
             target = translator.protection.restore(text, sentence.source) if translator.protection else text
             matches = self._matcher.match(case.occurrences, target)
-            count = sum(each is not None for each in matches)
-            if count > met and self._count_faults(target, sentence.source) <= faults:
-                is_replaced = target.count(replaced) < sentence.target.count(replaced)
-                better.append((count, is_replaced, hypothesis.sentence_scores[0], target, matches, hypothesis))
+            count = _count_met(matches)
+            if count > met and not hypothesis.at_limit and self._count_faults(case, target, matches) <= faults:
+                is_replaced = bool(replaced) and target.count(replaced) < sentence.target.count(replaced)
+                loss = sentence.score - hypothesis.sentence_scores[0]
+                is_accepted = self._matcher.mode == "require" or loss <= MOST_LOSS * (count - met)
+                rank = (
+                    is_accepted,
+                    count,
+                    is_replaced,
+                    hypothesis.sentence_scores[0] - mean * hypothesis.sentence_tokens[0],
+                )
+                better.append((rank, loss, target, matches, hypothesis))
         if not better:
             return
-        _, _, score, target, matches, hypothesis = max(better, key=lambda each: each[:3])
-        loss = sentence.score - score
+        (is_accepted, *_), loss, target, matches, hypothesis = max(better, key=lambda each: each[0])
         gained = [n for n, each in enumerate(matches) if each is not None and case.matches[n] is None]
-        if self._matcher.mode == "prefer" and loss > MOST_LOSS * len(gained):
+        if not is_accepted:
             case.refused |= dict.fromkeys(gained, loss)
             return
         case.sentence = replace(
             sentence,
             target=target,
-            score=score,
+            score=hypothesis.sentence_scores[0],
             rank_score=hypothesis.score,
             tokens=hypothesis.sentence_tokens[0],
             token_ids=hypothesis.sentences[0],
@@ -306,9 +344,16 @@ class TermSearch:
         case.searched |= set(gained)
         self._translations[case.document][case.number] = case.sentence
 
-    def _count_faults(self, target: str, source: str) -> int:
-        """Return how many numbers a translation loses or adds."""
-        return sum(map(len, find_number_faults(source, target, self._translator.languages)))
+    def _count_faults(self, case: _Case, target: str, matches: Sequence[Match | None]) -> int:
+        """Return how many numbers a translation loses or adds, beside those of terms that are met."""
+        pairs = [(each.span, match.span) for each, match in zip(case.occurrences, matches, strict=True) if match]
+        source = _blank(case.sentence.source, [one for one, _ in pairs])
+        return sum(
+            map(
+                len,
+                find_number_faults(source, _blank(target, [other for _, other in pairs]), self._translator.languages),
+            )
+        )
 
     def _describe(self, case: _Case) -> list[TermUse]:
         """Return what became of each term of a sentence."""
@@ -322,6 +367,17 @@ class TermSearch:
                 status, loss = "second_search", case.loss
             uses.append(TermUse(occurrence.span, occurrence.term.source, occurrence.term.targets, found, status, loss))
         return uses
+
+
+def _count_met(matches: Sequence[Match | None]) -> int:
+    return sum(each is not None for each in matches)
+
+
+def _blank(text: str, spans: Sequence[Span], word: str = "term") -> str:
+    """Return a text with a word in the place of spans."""
+    for start, end in sorted(spans, reverse=True):
+        text = f"{text[:start]}{word}{text[end:]}"
+    return text
 
 
 def _join_elided(text: str, words: Sequence[Span]) -> list[Span]:

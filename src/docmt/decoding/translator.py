@@ -184,7 +184,7 @@ class Translator:
         """See `search_openings`."""
         words, stops = [each.words for each in sources], any(each.stops for each in openings)
         beam = min(self.search.beam + OPENING_BEAM * stops, OPENING_BEAM)
-        search = replace(self.search, beam=beam, n_best=beam if stops else 1)
+        search = replace(self.search, beam=beam, n_best=beam)
         settings = {**self._context_settings, "drafts": self.draft_documents(words), "config": search}
         with precision_context(self._model, self.precision):
             return search_openings(self._model, words, targets, openings, self.tokenizer.specials, **settings)

@@ -36,6 +36,12 @@ class Match(NamedTuple):
     """whether it is written as the glossary has it, but for capitals at the beginning"""
 
 
+def _read_words(text: str) -> tuple[list[Span], list[str]]:
+    """Return the words of a text: their characters, and what is compared, whatever the apostrophes and hyphens."""
+    spans = find_words(text)
+    return spans, [normalize_characters(text[start:end]).replace("’", "'") for start, end in spans]
+
+
 @dataclass(frozen=True)
 class _Phrase:
     """Words of a term."""
@@ -46,7 +52,12 @@ class _Phrase:
     @classmethod
     def split(cls, text: str) -> _Phrase:
         """Return the words of a text."""
-        return cls(text, tuple(text[start:end] for start, end in find_words(text)))
+        return cls(text, tuple(_read_words(text)[1]))
+
+    @property
+    def is_acronym(self) -> bool:
+        """Whether it is known by its capitals: the US are no form of us."""
+        return self.text.isupper() and sum(map(str.isalpha, self.text)) <= _LONGEST_ACRONYM
 
 
 @dataclass
@@ -59,24 +70,25 @@ class TermMatcher:
     target: WordForms = field(init=False)
 
     def __post_init__(self) -> None:
-        """Index the terms by the keys of their first words."""
+        """Index the terms that have targets by the keys of their first two words."""
         self.source, self.target = map(WordForms, self.glossary.languages)
-        self._by_first: dict[str, list[tuple[_Phrase, Term]]] = defaultdict(list)
+        self._by_beginning: dict[tuple[str, ...], list[tuple[_Phrase, Term]]] = defaultdict(list)
         for term in self.glossary.terms:
             phrase = _Phrase.split(normalize_characters(term.source))
-            for key in self.source.keys(phrase.words[0]):
-                self._by_first[key].append((phrase, term))
+            for keys in product(*map(self.source.keys, phrase.words[:2])) if term.targets else ():
+                self._by_beginning[keys].append((phrase, term))
 
     def find(self, sentence: str) -> list[Occurrence]:
         """Return the terms of a source sentence in order. Of those that overlap, the longest counts, then the first."""
-        spans = find_words(sentence)
-        words = [sentence[start:end] for start, end in spans]
+        spans, words = _read_words(sentence)
+        all_keys = list(map(self.source.keys, words))
         found: list[tuple[int, int, Term]] = []  # words, number of the first word
-        for number, word in enumerate(words):
+        for number in range(len(words)):
             candidates = {
                 id(term): (phrase, term)
-                for key in self.source.keys(word)
-                for phrase, term in self._by_first.get(key, ())
+                for size in (1, 2)
+                for keys in product(*all_keys[number : number + size])
+                for phrase, term in self._by_beginning.get(keys, ())
             }
             for phrase, term in candidates.values():
                 size = len(phrase.words)
@@ -93,14 +105,13 @@ class TermMatcher:
 
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
         """Return whether words of a sentence are those of a term, each in any form."""
-        if term.case or (phrase.text.isupper() and sum(map(str.isalpha, phrase.text)) <= _LONGEST_ACRONYM):
+        if term.case or phrase.is_acronym:
             return tuple(words) == phrase.words
         return all(map(self.source.are_forms, words, phrase.words))
 
     def match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
         """Return what stands in a translation for each occurrence; a word of it stands for one occurrence only."""
-        spans = find_words(target)
-        words = [target[start:end] for start, end in spans]
+        spans, words = _read_words(target)
         taken: set[int] = set()
         matches: list[Match | None] = [None] * len(occurrences)
         wanted = [
@@ -113,19 +124,24 @@ class TermMatcher:
                 size = len(phrase.words)
                 for number in range(len(words) - size + 1 if matches[index] is None else 0):
                     numbers = range(number, number + size)
-                    if taken.isdisjoint(numbers) and self._is_target(words[number : number + size], phrase, exact):
+                    if taken.isdisjoint(numbers) and self._is_target(
+                        words[number : number + size], phrase, exact, occurrences[index].term
+                    ):
                         taken.update(numbers)
                         matches[index] = Match((spans[number][0], spans[number + size - 1][1]), exact)
                         break
         return matches
 
-    def _is_target(self, words: Sequence[str], phrase: _Phrase, exact: bool) -> bool:
-        """Return whether words of a translation are those of a target; not exact: in any form."""
+    def _is_target(self, words: Sequence[str], phrase: _Phrase, exact: bool, term: Term) -> bool:
+        """Return whether words of a translation are those of a target; not exact: in any form, but for acronyms."""
         if exact:
             first, *others = words
             capitalized = first[:1].lower() + first[1:]
             return tuple(others) == phrase.words[1:] and phrase.words[0] in (first, capitalized)
-        return all(map(self.target.are_forms, words, phrase.words))
+        if phrase.is_acronym or not all(map(self.target.are_forms, words, phrase.words)):
+            return False
+        pairs = zip(words, phrase.words, strict=True)
+        return not term.case or all(word[0].isupper() or not wanted[0].isupper() for word, wanted in pairs)
 
     def list_forms(self, term: Term) -> list[str]:
         """Return the texts that may stand for a term: as listed, and other forms of its words."""
