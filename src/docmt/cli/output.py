@@ -37,7 +37,7 @@ WARNINGS = {
 }
 
 TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
-UNMET = ("refused", "lost")
+UNMET = ("refused", "lost", "forbidden")
 """States of terms that a translation lacks."""
 
 
@@ -132,7 +132,8 @@ class Report:
             f"{len(self.terms):,} asked, {met:,} met",
             *(f"{counts[each]:,} {each}" for each in UNMET if counts[each]),
         ]
-        _log.info(f"terms: {', '.join(parts)} ({path or '--terms-report FILE lists them'})")
+        advice = "; --terms-mode require takes what is refused" if counts["refused"] else ""
+        _log.info(f"terms: {', '.join(parts)} ({path or '--terms-report FILE lists them'}{advice})")
         if path:
             rows = ["\t".join(" ".join(str(value).split()) for value in row) for row in [TERM_COLUMNS, *self.terms]]
             write_text(path, "\n".join(rows) + "\n")

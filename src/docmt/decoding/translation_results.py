@@ -238,9 +238,9 @@ def _fit_numbers(numbers: Sequence[float], count: int) -> list[float]:
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
 
 
-TermStatus = Literal["met", "other_form", "second_search", "refused", "lost"]
+TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "forbidden"]
 """met: as the glossary has it; other_form: in another form; second_search: met by it; refused: it would cost too much;
-lost: no search met it."""
+lost: no search met it; forbidden: it has no target, and a forbidden translation stands there."""
 
 
 @dataclass(frozen=True)

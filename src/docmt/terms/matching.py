@@ -70,12 +70,12 @@ class TermMatcher:
     target: WordForms = field(init=False)
 
     def __post_init__(self) -> None:
-        """Index the terms that have targets by the keys of their first two words."""
+        """Index the terms by the keys of their first two words."""
         self.source, self.target = map(WordForms, self.glossary.languages)
         self._by_beginning: dict[tuple[str, ...], list[tuple[_Phrase, Term]]] = defaultdict(list)
         for term in self.glossary.terms:
             phrase = _Phrase.split(normalize_characters(term.source))
-            for keys in product(*map(self.source.keys, phrase.words[:2])) if term.targets else ():
+            for keys in product(*map(self.source.keys, phrase.words[:2])):
                 self._by_beginning[keys].append((phrase, term))
 
     def find(self, sentence: str) -> list[Occurrence]:
@@ -113,7 +113,7 @@ class TermMatcher:
         """Return what stands in a translation for each occurrence; a word of it stands for one occurrence only."""
         spans, words = _read_words(target)
         taken: set[int] = set()
-        matches: list[Match | None] = [None] * len(occurrences)
+        matches: list[Match | None] = [self._match_forbidden(each.term, target) for each in occurrences]
         wanted = [
             (phrase, index)
             for index, occurrence in enumerate(occurrences)
@@ -131,6 +131,20 @@ class TermMatcher:
                         matches[index] = Match((spans[number][0], spans[number + size - 1][1]), exact)
                         break
         return matches
+
+    def _match_forbidden(self, term: Term, target: str) -> Match | None:
+        """Return an empty match for a term that has only forbidden translations, none of which stands there."""
+        return Match((0, 0), True) if not term.targets and self.find_forbidden(term, target) is None else None
+
+    def find_forbidden(self, term: Term, target: str) -> Span | None:
+        """Return where a forbidden translation of a term stands."""
+        spans, words = _read_words(target)
+        for phrase in map(_Phrase.split, term.forbidden):
+            for number in range(len(words) - len(phrase.words) + 1):
+                last = number + len(phrase.words)
+                if self._is_target(words[number:last], phrase, False, term):
+                    return spans[number][0], spans[last - 1][1]
+        return None
 
     def _is_target(self, words: Sequence[str], phrase: _Phrase, exact: bool, term: Term) -> bool:
         """Return whether words of a translation are those of a target; not exact: in any form, but for acronyms."""
