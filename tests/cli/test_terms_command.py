@@ -98,3 +98,13 @@ def test_a_translation_does_not_overwrite_its_glossary(option, here):
     (here / "in.txt").write_text("A cat.\n")
     fails("translate", "MODEL", "in.txt", "--terms", "a.tsv", option, "a.tsv", message="is an input and would be overw")
     assert (here / "a.tsv").read_text() == TABLE
+
+
+def test_terms_need_a_search_of_docmt(tmp_path):
+    (tmp_path / "g.tsv").write_text("committee\tcomité\n")
+    (tmp_path / "in.txt").write_text("The committee met.\n")
+    arguments = ["translate", "en-fr-sentence", tmp_path / "in.txt", "--terms", tmp_path / "g.tsv"]
+    sampling = ["--search.sampling", "--search.beam", "1"]
+    fails(*arguments, *sampling, message="--terms needs the beam search of docmt, not search.sampling")
+    published = ["--search.implementation", "huggingface"]
+    fails(*arguments, *published, message="--terms needs the beam search of docmt, not search.implementation")

@@ -123,10 +123,34 @@ def test_an_apostrophe_of_the_glossary_is_written_as_the_model_writes_it(transla
     assert "salle d'attente" in target
 
 
-def test_terms_without_a_target_are_not_asked(translator):
+def test_a_forbidden_translation_is_reported(translator):
     terms = Glossary(translator.languages, (Term("committee", forbidden=("commission",)),))
     (sentence,) = translator.with_terms(terms).translate(docmt.Document.from_sentences(["The committee met."]))
-    assert sentence.terms == ()
+    (use,) = sentence.terms
+    assert (use.status, use.found, use.wanted) == ("forbidden", "commission", ())
+    terms = Glossary(translator.languages, (Term("committee", forbidden=("comité",)),))
+    (sentence,) = translator.with_terms(terms).translate(docmt.Document.from_sentences(["The committee met."]))
+    assert [(use.status, use.found) for use in sentence.terms] == [("met", "")]
+
+
+def test_a_sentence_that_is_a_term_is_its_first_translation(translator):
+    pairs = {"drawbar": ["timon", "flèche"], "user manual": "notice d'utilisation", "hitch": "attelage"}
+    texts = {"Drawbar": "Timon", "Hitch:": "Attelage:", "User manual": "Notice d'utilisation", "USER MANUAL.": None}
+    for source, wanted in texts.items():
+        (sentence,) = use(translator, pairs).translate(docmt.Document.from_sentences([source]))
+        assert wanted is None or sentence.target == wanted
+        assert [each.status for each in sentence.terms] == ["second_search"]
+        made = docmt.Document.from_sentences([source]), docmt.Document.from_sentences([sentence.target])
+        assert translator.score(*made).sentences[0].score == pytest.approx(sentence.score, abs=0.05)
+
+
+def test_what_is_not_to_be_translated_may_cost_anything(translator, monkeypatch):
+    monkeypatch.setattr("docmt.decoding.term_search.MOST_LOSS", 1.0)
+    terms = Glossary(translator.languages, (Term("SafeDrive", ("SafeDrive",), keep=True),))
+    text = "SafeDrive is new, see https://example.org/SafeDrive now."
+    (sentence,) = translator.with_terms(terms).translate(docmt.Document.from_sentences([text]))
+    assert sentence.target.replace("/SafeDrive", "").count("SafeDrive") == 1
+    assert [each.status for each in sentence.terms] == ["second_search"] and sentence.terms[0].loss > 1.0
 
 
 def test_a_translation_at_the_length_limit_is_not_taken(translator):

@@ -119,11 +119,14 @@ def test_acronyms_and_terms_with_case_are_met_in_their_capitals_only(term, trans
     assert (match is not None) == is_met
 
 
-def test_terms_without_a_target_are_not_asked():
+def test_a_term_that_only_forbids_is_met_where_nothing_forbidden_stands():
     terms = TermMatcher(
         Glossary(("en", "fr"), (Term("lamp", forbidden=("lampe",)), Term("old lamp", ("vieille lampe",))))
     )
-    assert found(terms, "a lamp and an old lamp") == ["old lamp"]
+    assert found(terms, "a lamp and an old lamp") == ["lamp", "old lamp"]
+    asked = terms.find("a lamp")
+    assert terms.match(asked, "des lampes") == [None] and terms.match(asked, "un luminaire") == [((0, 0), True)]
+    assert terms.find_forbidden(asked[0].term, "des lampes") == (4, 10)
 
 
 def test_many_terms_with_the_same_first_word_are_found_fast():

@@ -121,7 +121,8 @@ class SearchRow:
     number: int = 0
     """which samples depend on, see `number_samples`"""
     opening: Sequence[int] = ()
-    """word ids that the translation of the last sentence begins with, -1: any word; all count as chosen"""
+    """word ids that the translation of the last sentence begins with, -1: any word; all count as chosen. `</s>` may be
+    the last of them"""
     stops: bool = False
     """the translation of the last sentence ends after its opening"""
 
@@ -249,8 +250,9 @@ class FramedRules:
         """Let only the next token of the opening follow, in place."""
         words, is_last = self._count_words(state), self._look_up(state, rows)[1]
         inside = is_last & (words >= 0) & (words < self.opening_lengths[rows])
-        logits[inside.nonzero().flatten(), self._closing_token(is_last)[inside]] = -torch.inf
         tokens = self.openings[rows, words.clamp(0, self.openings.shape[1] - 1)]
+        free = inside & (tokens < 0)
+        logits[free.nonzero().flatten(), self._closing_token(is_last)[free]] = -torch.inf
         hypotheses = (inside & (tokens >= 0)).nonzero().flatten()
         force_tokens(logits, hypotheses, tokens[hypotheses])
 

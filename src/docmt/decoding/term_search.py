@@ -69,7 +69,11 @@ class _Case:
     @property
     def missing(self) -> list[int]:
         """Occurrences without a match that can still be searched."""
-        return [n for n, each in enumerate(self.matches) if each is None and n not in self.searched]
+        return [
+            number
+            for number, (occurrence, match) in enumerate(zip(self.occurrences, self.matches, strict=True))
+            if match is None and number not in self.searched and occurrence.term.targets
+        ]
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class _Place:
     """of the target"""
     number: int | None = None
     """the word that its link names"""
+    around: tuple[str, str] | None = None
+    """what stands before and after the term in a sentence that is nothing else"""
 
     @classmethod
     def find(cls, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> _Place:
@@ -104,8 +110,10 @@ class _Place:
         return "" if self.number is None else self.target[slice(*self.words[self.number])]
 
     def begin(self, form: str, is_first: bool) -> str:
-        """Return a form of the term, with a capital if it begins a translation that has one there."""
+        """Return a form of the term: in capitals like the word that it replaces, or with one at the beginning."""
         keep = self.occurrence is not None and self.occurrence.term.keep
+        if not keep and len(self.replaced) > 1 and self.replaced.isupper() and self.target.isupper():
+            return form.upper()
         return form[:1].upper() + form[1:] if is_first and not keep and self.target[:1].isupper() else form
 
     @property
@@ -168,9 +176,18 @@ class TermSearch:
                 document, number = len(self._documents), 0
                 self._documents.append(self._translator.prepare(Document.from_sentences([sentence.source])))
                 self._translations.append([sentence])
-            matches = self._matcher.match(occurrences, sentence.target)
+            matches = self._match(occurrences, sentence.target)
             cases.append(_Case(key, part, document, number, sentence, occurrences, matches))
         return cases
+
+    def _match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
+        """Return what stands for terms in a translation beside its protected texts."""
+        protection = self._translator.protection
+        language = self._translator.languages[1]
+        protected = find_protected(target, language, extra=protection.patterns) if protection else ()
+        for start, end in (each.span for each in protected):
+            target = f"{target[:start]}{' ' * (end - start)}{target[end:]}"
+        return self._matcher.match(occurrences, target)
 
     def _find(self, source: str) -> list[Occurrence]:
         """Return the terms of a sentence beside its protected texts."""
@@ -206,8 +223,8 @@ class TermSearch:
             elif has_words(_blank(source, [found[missing].span], "")):
                 places.append(self._find_place(target, missing, found, each))
             else:  # the term is all that there is
-                words = [span for span in find_words(target) if has_words(target[slice(*span)])]
-                places.append(_Place(target, found[missing], words[:1]))
+                start, end = found[missing].span
+                places.append(_Place(target, found[missing], (), around=(source[:start], source[end:])))
         openings = [self._open(place) for place in places]
         linked = [index for index, place in enumerate(places) if place.number is not None]
         for index, hypotheses in self._run([(cases[index], openings[index]) for index in linked], stops=True):
@@ -217,7 +234,7 @@ class TermSearch:
             openings[linked[index]] = [*found_words, *self._translator.encode(wholes, "target")]
         for index, hypotheses in self._run(list(zip(cases, openings, strict=True)), stops=False):
             if hypotheses:
-                self._choose(cases[index], places[index].replaced, hypotheses)
+                self._choose(cases[index], places[index], hypotheses)
 
     def _find_place(
         self, target: str, missing: int, occurrences: Sequence[Occurrence], links: Sequence[WordLink]
@@ -261,10 +278,12 @@ class TermSearch:
         if place.occurrence is None:
             return []
         target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence.term)
-        if place.number is None:
+        if place.around:
+            whole = self._encode(place.around[0], 0, place.begin(forms[0], True) + place.around[1])
+            rows = [[*whole, self._translator.tokenizer.specials.eos]] if whole else []
+        elif place.number is None:
             starts = [target[:start] for start, _ in words[:: len(words) // _MOST_PLACES + 1]]
-            tried = forms if len(starts) == 1 else forms[:1]
-            rows = [self._encode(start, 0, place.begin(form, not start)) for start in starts for form in tried]
+            rows = [self._encode(start, 0, place.begin(forms[0], not start)) for start in starts]
         else:
             rows = [
                 self._encode(
@@ -301,23 +320,26 @@ class TermSearch:
                 return [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
         return []
 
-    def _choose(self, case: _Case, replaced: str, hypotheses: Sequence[Hypothesis]) -> None:
+    def _choose(self, case: _Case, place: _Place, hypotheses: Sequence[Hypothesis]) -> None:
         """Take the best new translation of a sentence, if it meets more terms and costs little enough.
 
-        replaced: the word that stood for the term; a translation without it is better.
+        A translation without the word that stood for the term is better. Terms that are kept, and sentences that are
+        nothing but a term, may cost anything.
         """
-        translator, sentence = self._translator, case.sentence
+        translator, sentence, replaced = self._translator, case.sentence, place.replaced
+        is_free = self._matcher.mode == "require" or place.around is not None
+        is_free = is_free or (place.occurrence is not None and place.occurrence.term.keep)
         texts = self._decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
         better, mean = [], sentence.score / max(sentence.tokens, 1)  # without it short translations would win
         for hypothesis, text in zip(hypotheses, texts, strict=True):
             target = translator.protection.restore(text, sentence.source) if translator.protection else text
-            matches = self._matcher.match(case.occurrences, target)
+            matches = self._match(case.occurrences, target)
             count = _count_met(matches)
             if count > met and not hypothesis.at_limit and self._count_faults(case, target, matches) <= faults:
                 is_replaced = bool(replaced) and target.count(replaced) < sentence.target.count(replaced)
                 loss = sentence.score - hypothesis.sentence_scores[0]
-                is_accepted = self._matcher.mode == "require" or loss <= MOST_LOSS * (count - met)
+                is_accepted = is_free or loss <= MOST_LOSS * (count - met)
                 rank = (
                     is_accepted,
                     count,
@@ -360,9 +382,11 @@ class TermSearch:
         uses = []
         for number, (occurrence, match) in enumerate(zip(case.occurrences, case.matches, strict=True)):
             status: TermStatus = "refused" if number in case.refused else "lost"
-            loss, found = case.refused.get(number, 0.0), ""
+            loss, found, target = case.refused.get(number, 0.0), "", case.sentence.target
+            if not occurrence.term.targets and (span := self._matcher.find_forbidden(occurrence.term, target)):
+                status, found = "forbidden", target[slice(*span)]
             if match is not None:
-                status, found = "met" if match.is_listed else "other_form", case.sentence.target[slice(*match.span)]
+                status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
             if match is not None and number in case.searched:
                 status, loss = "second_search", case.loss
             uses.append(TermUse(occurrence.span, occurrence.term.source, occurrence.term.targets, found, status, loss))
