@@ -27,7 +27,7 @@ def test_check_counts_terms_and_names_the_other_rows(here):
     assert outcome.status == 0, outcome.err
     assert outcome.out.splitlines() == [
         "a.tsv (TSV)",
-        "  en to fr: 2 terms, 1 duplicate",
+        "  en to fr: 2 terms, 1 duplicate (first: 'cat → chat')",
         "  en to de: 1 term",
         "  skipped: 1",
         "    line 4: '.' has neither letters nor digits",
@@ -47,7 +47,7 @@ def test_check_writes_json(here):
     assert outcome.status == 2
     assert_one_sentence(outcome.err, r"cannot read none\.tsv")
     table, missing = json.loads(outcome.out)["files"]
-    assert table["pairs"][0] == {"source": "en", "target": "fr", "terms": 2, "duplicates": 1}
+    assert table["pairs"][0] == {"source": "en", "target": "fr", "terms": 2, "duplicates": 1, "first": "cat → chat"}
     assert table["skipped"] == [{"path": "a.tsv", "line": 4, "reason": "'.' has neither letters nor digits"}]
     assert not table["errors"]
     assert "none.tsv" in missing["errors"][0]
@@ -108,3 +108,13 @@ def test_terms_need_a_search_of_docmt(tmp_path):
     fails(*arguments, *sampling, message="--terms needs the beam search of docmt, not search.sampling")
     published = ["--search.implementation", "huggingface"]
     fails(*arguments, *published, message="--terms needs the beam search of docmt, not search.implementation")
+
+
+def test_a_title_above_the_names_of_columns_is_told(tmp_path):
+    (tmp_path / "t.csv").write_text("Glossary of Agri;;\nsource;target;keep\npump;pompe;\nDocker;;oui\n")
+    lines = call("terms", "check", tmp_path / "t.csv").out.splitlines()
+    assert lines[1:] == [
+        "  any languages: 2 terms (first: 'pump → pompe')",
+        "  looks wrong, but is used: 1",
+        "    line 1: stands above the names of the columns and is not used",
+    ]

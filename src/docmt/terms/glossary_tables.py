@@ -32,7 +32,10 @@ _NAMES = {
     "ignored": "relevance id termid entryid conceptid subject domain partofspeech pos author creator created date",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
-_YES, _NO = frozenset(["yes", "y", "true", "1", "x"]), frozenset(["", "no", "n", "false", "0", "-"])
+_YES = frozenset(["yes", "y", "true", "1", "x", "oui", "ja", "sí", "sim"])
+_NO = frozenset(["", *["no", "n", "false", "0", "-", "non", "nein", "nee", "não"]])
+_TITLE_ROWS = 5
+"""Rows of a table in which its columns may be named."""
 _FORBIDDEN = re.compile(r"deprecated|forbidden|obsolete|superseded|rejected|prohibited|not[ -]?recommended|do not use")
 _SEPARATORS = "\t;,"
 _SAMPLE = 100_000
@@ -110,6 +113,9 @@ def read_table(text: str, path: str) -> EntryFile:
     file = EntryFile(path, "TSV" if separator == "\t" else "CSV")
     if not rows:
         return file
+    for line, _ in rows[: (above := _count_titles(rows))]:
+        file.remarks.append((line, "stands above the names of the columns and is not used"))
+    rows = rows[above:]
     roles = _read_header(rows[0][1])
     if roles is None:
         roles = _guess_roles([cells for _, cells in rows], wide=separator == "\t")
@@ -130,6 +136,14 @@ def read_table(text: str, path: str) -> EntryFile:
         if guarded and any(map(_GUARD.match, cells)):
             file.remarks.append((line, "begins with an apostrophe, which a spreadsheet may have added; it is kept"))
     return file
+
+
+def _count_titles(rows: Sequence[tuple[int, list[str]]]) -> int:
+    """Return how many of the first rows stand above one that names the columns."""
+    named = (
+        n for n, (_, cells) in enumerate(rows[:_TITLE_ROWS]) if {"source", "target"} <= {*(_read_header(cells) or ())}
+    )
+    return next(named, 0)
 
 
 def _find_problem(cells: Sequence[str], roles: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from docmt.cli.output import write_json
 from docmt.core.errors import USAGE_ERROR, DocmtError, printable
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.settings import MANY, option
+from docmt.documents.document import shorten
 from docmt.terms import Glossary, SkippedRow
 from docmt.terms.glossary import GlossaryBuilder, list_pairs
 from docmt.terms.glossary_files import read_entries
@@ -138,7 +139,10 @@ def _check_file(path: str, wanted: tuple[str, str]) -> _FileReport:
             errors.append(str(error))
         else:
             names = dict(zip(("source", "target"), pair, strict=True))
-            report.pairs.append(names | {"terms": len(builder.terms), "duplicates": builder.duplicates})
+            first = next(iter(builder.terms.values())).term
+            example = f"{first.source} → {' | '.join(first.targets or first.forbidden)}"
+            counts = {"terms": len(builder.terms), "duplicates": builder.duplicates}
+            report.pairs.append(names | counts | {"first": example})
         skipped |= dict.fromkeys(builder.skipped + (builder.foreign if all(wanted) else []))
         remarks |= dict.fromkeys(builder.remarks)
         report.errors += builder.conflicts
@@ -153,7 +157,7 @@ def _format(report: _FileReport, most: int) -> Iterator[str]:
     for pair in report.pairs:
         languages = " to ".join(filter(None, (pair["source"], pair["target"]))) or "any languages"
         counts = [f"{pair[name]:,} {name[: -1 if pair[name] == 1 else None]}" for name in ("terms", "duplicates")]
-        yield f"  {languages}: {', '.join(counts[: 2 if pair['duplicates'] else 1])}"
+        yield f"  {languages}: {', '.join(counts[: 2 if pair['duplicates'] else 1])} (first: {shorten(pair['first'])})"
     if report.more_pairs:
         yield f"  ... and {report.more_pairs:,} more pairs of languages (name one with --from and --to)"
     for title, rows in (("skipped", report.skipped), ("looks wrong, but is used", report.remarks)):
