@@ -28,7 +28,7 @@ def test_check_counts_terms_and_names_the_other_rows(here):
     assert outcome.out.splitlines() == [
         "a.tsv (TSV)",
         "  en to fr: 2 terms, 1 duplicate (first: 'cat → chat')",
-        "  en to de: 1 term",
+        "  en to de: 1 term (first: 'cat → Katze')",
         "  skipped: 1",
         "    line 4: '.' has neither letters nor digits",
         "  looks wrong, but is used: 1",
