@@ -34,7 +34,7 @@ def test_check_counts_terms_and_names_the_other_rows(here):
         "  looks wrong, but is used: 1",
         "    line 5: begins with an apostrophe, which a spreadsheet may have added; it is kept",
         "b.tbx (TBX)",
-        "  en to fr: 1 term",
+        "  en to fr: 1 term (first: 'cat → chat')",
     ]
     outcome = call("terms", "check", "a.tsv", "--from", "en", "--to", "de-AT", "--show", "1")
     assert "  en to de-AT: 1 term\n  skipped: 4\n" in outcome.out
