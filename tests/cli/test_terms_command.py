@@ -37,7 +37,7 @@ def test_check_counts_terms_and_names_the_other_rows(here):
         "  en to fr: 1 term (first: 'cat → chat')",
     ]
     outcome = call("terms", "check", "a.tsv", "--from", "en", "--to", "de-AT", "--show", "1")
-    assert "  en to de-AT: 1 term\n  skipped: 4\n" in outcome.out
+    assert "  en to de-AT: 1 term (first: 'cat → Katze')\n  skipped: 4\n" in outcome.out
     assert "... and 3 more (--show 4, --json)" in outcome.out
     assert call("terms", "check", "b.tbx", "--to", "en").out == "b.tbx (TBX)\n  fr to en: 1 term\n"
 
