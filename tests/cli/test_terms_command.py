@@ -39,7 +39,9 @@ def test_check_counts_terms_and_names_the_other_rows(here):
     outcome = call("terms", "check", "a.tsv", "--from", "en", "--to", "de-AT", "--show", "1")
     assert "  en to de-AT: 1 term (first: 'cat → Katze')\n  skipped: 4\n" in outcome.out
     assert "... and 3 more (--show 4, --json)" in outcome.out
-    assert call("terms", "check", "b.tbx", "--to", "en").out == "b.tbx (TBX)\n  fr to en: 1 term\n"
+    assert (
+        call("terms", "check", "b.tbx", "--to", "en").out == "b.tbx (TBX)\n  fr to en: 1 term (first: 'chat → cat')\n"
+    )
 
 
 def test_check_writes_json(here):
