@@ -42,10 +42,11 @@ let announced = 0;
 
 // Messages
 
-function report(error) {
+function report(error, isFault = true) {
   // Messages of the server begin with a small letter. A file name at the beginning stays as it is.
   const text = error.message.replace(/^[a-z](?=[a-z]* )/, capitalize);
   Object.assign(element("notice").firstElementChild, { textContent: text, lang: error.language ?? messages.language });
+  element("notice").classList.toggle("good", !isFault);
   element("notice").hidden = false;
 }
 
@@ -372,7 +373,7 @@ async function uploadReviewed() {
   const message = t("Sentences with another translation: {changed}; confirmed: {confirmed}.", { changed, confirmed });
   await change(status, message);
   const reasons = problems.length ? [t("Left out: {count}", { count: problems.length }), ...problems] : [];
-  report(new Error([message, ...reasons.slice(0, REASONS_SHOWN)].join("\n")));
+  report(new Error([message, ...reasons.slice(0, REASONS_SHOWN)].join("\n")), problems.length > 0);
 }
 
 async function stop() {
