@@ -91,24 +91,24 @@ def _fill_openings(
     """Return what `search` finds for openings that stop; words up to the next free one are read in one pass."""
     found = [[_Filled([], 0.0)] for _ in rows]
     while wanted := [
-        (number, _add_words(row.opening, each.words))
+        (number, each, _add_words(row.opening, each.words))
         for number, row in enumerate(rows)
         for each in found[number]
         if len(each.words) < len(row.opening)
     ]:
-        unique = {(rows[n].sentences[-1], tuple(words)): (rows[n], words) for n, words in wanted}
+        keys = [(rows[n].sentences[-1], len(each.words), *words) for n, each, words in wanted]
+        unique = {key: (rows[n], len(each.words), words) for key, (n, each, words) in zip(keys, wanted, strict=True)}
         results = dict(zip(unique, _read_words(model, memories, list(unique.values()), specials, config), strict=True))
         grown: dict[int, list[_Filled]] = {}
-        for number, words in wanted:
-            row, (score, following) = rows[number], results[rows[number].sentences[-1], tuple(words)]
-            others = following if len(words) < len(row.opening) else [_Filled([], 0.0)]
-            grown.setdefault(number, []).extend(_Filled([*words, *each.words], score + each.score) for each in others)
+        for key, (number, before, words) in zip(keys, wanted, strict=True):
+            score, following = results[key]
+            others = following if len(words) < len(rows[number].opening) else [_Filled([], 0.0)]
+            grown.setdefault(number, []).extend(
+                _Filled([*words, *each.words], before.score + score + each.score) for each in others
+            )
         for number, several in grown.items():
             found[number] = sorted(several, key=lambda each: -each.score)[: config.beam]
-    return [
-        [Hypothesis([each.words], [each.score], [len(each.words)], each.score, len(each.words)) for each in several]
-        for several in found
-    ]
+    return [[each.to_hypothesis(specials, config) for each in several] for several in found]
 
 
 class _Filled(NamedTuple):
@@ -117,6 +117,12 @@ class _Filled(NamedTuple):
     words: list[int]
     score: float
     """log-probability"""
+
+    def to_hypothesis(self, specials: SpecialTokens, config: SearchConfig) -> Hypothesis:
+        """Return a hypothesis of one sentence, which may be closed."""
+        size = len(self.words)
+        words = self.words[:-1] if self.words[-1:] == [specials.eos] else self.words
+        return Hypothesis([words], [self.score], [size], config.normalize_score(self.score, size), size)
 
 
 def _add_words(opening: Sequence[int], words: Sequence[int]) -> list[int]:
@@ -128,18 +134,20 @@ def _add_words(opening: Sequence[int], words: Sequence[int]) -> list[int]:
 def _read_words(
     model: Model,
     memories: Memories,
-    wanted: Sequence[tuple[SearchRow, Sequence[int]]],
+    wanted: Sequence[tuple[SearchRow, int, Sequence[int]]],
     specials: SpecialTokens,
     config: SearchConfig,
 ) -> list[tuple[float, list[_Filled]]]:
-    """Return the log-probability of the first words of the translation of each row, and the best words after them."""
-    words = [each for _, each in wanted]
-    prefixes = read_prefixes(model, memories, [row for row, _ in wanted], specials, words)
-    opening, sizes = len(model.boundary_tokens.target_opening), [len(each) + 1 for each in words]
-    index = torch.cat(
-        [torch.arange(size) + start for size, start in zip(sizes, prefixes[0].starts.tolist(), strict=True)]
-    )
-    labels = torch.tensor([word for each in words for word in (*each, specials.eos)])
+    """Return the log-probability of first words of the translation of each row, and the best words after them.
+
+    wanted: rows, how many of the words have a score already, and the words.
+    """
+    words = [each for *_, each in wanted]
+    prefixes = read_prefixes(model, memories, [row for row, *_ in wanted], specials, words)
+    opening, sizes = len(model.boundary_tokens.target_opening), [len(each) - known + 1 for _, known, each in wanted]
+    starts = [start + known for start, (_, known, _) in zip(prefixes[0].starts.tolist(), wanted, strict=True)]
+    index = torch.cat([torch.arange(size) + start for size, start in zip(sizes, starts, strict=True)])
+    labels = torch.tensor([word for _, known, each in wanted for word in (*each[known:], specials.eos)])
     special = torch.tensor([specials.bos, specials.pad, specials.unk, specials.eos, specials.eod, specials.mask])
     scores, best = list[Tensor](), list[tuple[Tensor, Tensor]]()
     for part in torch.arange(len(index)).split(CHUNK):

@@ -211,9 +211,9 @@ class TermSearch:
 
     def _search(self, cases: Sequence[_Case]) -> None:
         """Search the first missing term of each sentence."""
-        texts = [self._read(case) for case in cases]
-        links, places = self._link(cases, texts), list[_Place]()
-        for case, (source, target), each in zip(cases, texts, links, strict=True):
+        pairs = [self._read(case) for case in cases]
+        links, places = self._link(cases, pairs), list[_Place]()
+        for case, (source, target), each in zip(cases, pairs, links, strict=True):
             missing, found = case.missing[0], self._find(source)
             case.searched.add(missing)
             # Protected text may change what is a term.
@@ -226,15 +226,20 @@ class TermSearch:
                 start, end = found[missing].span
                 places.append(_Place(target, found[missing], (), around=(source[:start], source[end:])))
         openings = [self._open(place) for place in places]
+        wholes: list[list[list[int]]] = [[] for _ in places]
         linked = [index for index, place in enumerate(places) if place.number is not None]
         for index, hypotheses in self._run([(cases[index], openings[index]) for index in linked], stops=True):
             best = sorted(hypotheses, key=lambda each: -each.sentence_scores[0])[:_OPENINGS]
             found_words = [list(each.sentences[0]) for each in best]
-            wholes = [text + places[linked[index]].rest for text in self._decode(found_words[:1])]
-            openings[linked[index]] = [*found_words, *self._translator.encode(wholes, "target")]
-        for index, hypotheses in self._run(list(zip(cases, openings, strict=True)), stops=False):
-            if hypotheses:
-                self._choose(cases[index], places[index], hypotheses)
+            texts = [text + places[linked[index]].rest for text in self._decode(found_words[:1])]
+            eos = self._translator.tokenizer.specials.eos
+            wholes[linked[index]] = [[*words, eos] for words in self._translator.encode(texts, "target")]
+            openings[linked[index]] = found_words
+        searched = self._run(list(zip(cases, openings, strict=True)), stops=False)
+        closed = self._run(list(zip(cases, wholes, strict=True)), stops=True)
+        for (index, hypotheses), (_, others) in zip(searched, closed, strict=True):
+            if hypotheses or others:
+                self._choose(cases[index], places[index], [*hypotheses, *others])
 
     def _find_place(
         self, target: str, missing: int, occurrences: Sequence[Occurrence], links: Sequence[WordLink]
