@@ -35,8 +35,6 @@ _FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
 _ELIDING = frozenset(["fr", "it", "ca", "oc"])
 """Languages whose articles lose a vowel: l'eau."""
 _VOWELS = "aeiouyhœæ"
-_OPENINGS = 2
-"""Openings of a sentence with which it is searched to its end."""
 _MOST_PLACES = 8
 """Places that are tried for a term without a link."""
 SearchOpenings = Callable[
@@ -229,12 +227,11 @@ class TermSearch:
         wholes: list[list[list[int]]] = [[] for _ in places]
         linked = [index for index, place in enumerate(places) if place.number is not None]
         for index, hypotheses in self._run([(cases[index], openings[index]) for index in linked], stops=True):
-            best = sorted(hypotheses, key=lambda each: -each.sentence_scores[0])[:_OPENINGS]
-            found_words = [list(each.sentences[0]) for each in best]
-            texts = [text + places[linked[index]].rest for text in self._decode(found_words[:1])]
+            best = sorted(hypotheses, key=lambda each: -each.sentence_scores[0])[:1]
+            openings[linked[index]] = [list(each.sentences[0]) for each in best]
+            texts = [text + places[linked[index]].rest for text in self._decode(openings[linked[index]])]
             eos = self._translator.tokenizer.specials.eos
             wholes[linked[index]] = [[*words, eos] for words in self._translator.encode(texts, "target")]
-            openings[linked[index]] = found_words
         searched = self._run(list(zip(cases, openings, strict=True)), stops=False)
         closed = self._run(list(zip(cases, wholes, strict=True)), stops=True)
         for (index, hypotheses), (_, others) in zip(searched, closed, strict=True):
