@@ -36,8 +36,8 @@ _FINISHED_REASONS = ("locked segments", "confirmed segments")
 _STARTS = {"sc": ("id",), "sm": ("id",), "bx": ("rid", "id"), "bpt": ("rid", "id")}
 _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ept": ("rid", "id")}
 """Elements that begin and end pairs, and the attributes that their elements share."""
-_TAG = re.compile(r"[<\[](/?)([A-Za-z][\w:.-]*)(?:\s[^<>]*)?[>\]]")
-"""What a placeholder says that it stands for: <b>, </b>, [b]."""
+_TAG = re.compile(r"[<\[](/?)([A-Za-z][\w:.-]*)(?:[\s=][^<>]*)?[>\]]")
+"""What a placeholder says that it stands for: <b>, </b>, [b], [url=a]."""
 _XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
