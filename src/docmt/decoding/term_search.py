@@ -180,22 +180,20 @@ class TermSearch:
 
     def _match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
         """Return what stands for terms in a translation beside its protected texts."""
-        protection = self._translator.protection
-        language = self._translator.languages[1]
-        protected = find_protected(target, language, extra=protection.patterns) if protection else ()
-        for start, end in (each.span for each in protected):
+        for start, end in self._find_protected(target, 1):
             target = f"{target[:start]}{' ' * (end - start)}{target[end:]}"
         return self._matcher.match(occurrences, target)
 
     def _find(self, source: str) -> list[Occurrence]:
         """Return the terms of a sentence beside its protected texts."""
-        found, protection = self._matcher.find(source), self._translator.protection
-        if not found or protection is None:
-            return found
-        protected = [
-            each.span for each in find_protected(source, self._translator.languages[0], extra=protection.patterns)
-        ]
+        found = self._matcher.find(source)
+        protected = self._find_protected(source, 0) if found else []
         return [each for each in found if not any(a < each.span[1] and each.span[0] < b for a, b in protected)]
+
+    def _find_protected(self, text: str, side: int) -> list[Span]:
+        """Return the protected texts of a sentence (side 0) or a translation (1)."""
+        protection, language = self._translator.protection, self._translator.languages[side]
+        return [each.span for each in find_protected(text, language, extra=protection.patterns)] if protection else []
 
     def _read(self, case: _Case) -> tuple[str, str]:
         """Return what the model read and wrote of a sentence, without protected texts."""
@@ -253,9 +251,12 @@ class TermSearch:
         self, rows: Sequence[tuple[_Case, Sequence[list[int]]]], stops: bool
     ) -> list[tuple[int, list[Hypothesis]]]:
         """Return what a search finds for the openings of each case."""
-        openings = [Opening(case.document, case.number, words, stops) for case, each in rows for words in each]
-        targets = [[list(each.token_ids) for each in sentences] for sentences in self._translations]
-        results = iter(self._search_openings(self._documents, targets, openings) if openings else [])
+        needed = sorted({case.document for case, each in rows if each})  # others need not be read, nor their drafts
+        numbers = {document: number for number, document in enumerate(needed)}
+        openings = [Opening(numbers[case.document], case.number, words, stops) for case, each in rows for words in each]
+        documents = [self._documents[number] for number in numbers]
+        targets = [[list(each.token_ids) for each in self._translations[number]] for number in numbers]
+        results = iter(self._search_openings(documents, targets, openings) if openings else [])
         return [(n, [found for _ in each for found in next(results)]) for n, (_, each) in enumerate(rows)]
 
     def _link(self, cases: Sequence[_Case], texts: Sequence[tuple[str, str]]) -> list[Sequence[WordLink]]:
