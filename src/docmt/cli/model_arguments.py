@@ -172,8 +172,8 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     name, paths = options.model if model is None else model, getattr(options, "terms", [])
     search = getattr(options, "search", SearchConfig())
     if paths and (search.sampling or search.implementation != "docmt"):
-        name = "search.sampling" if search.sampling else f"search.implementation {search.implementation}"
-        raise DocmtError(f"--terms needs the beam search of docmt, not {name}: leave one of them out")
+        other = "search.sampling" if search.sampling else f"search.implementation {search.implementation}"
+        raise DocmtError(f"--terms needs the beam search of docmt, not {other}: leave one of them out")
     glossary = Glossary.read(*paths, languages=read_languages(name)) if paths else None
     translator = Translator(name, **settings)
     if glossary is not None:
