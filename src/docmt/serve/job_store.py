@@ -157,7 +157,7 @@ class JobStore:
 
     def new_folder(self) -> tuple[str, Path]:
         """Return a new id, which cannot be guessed, and its empty folder."""
-        id = secrets.token_urlsafe(_ID_BYTES)
+        id = secrets.token_hex(_ID_BYTES)
         try:
             self.folder(id).mkdir(mode=0o700)
         except OSError as error:
