@@ -12,11 +12,23 @@ from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
 from docmt.documents import ParallelDocument, SkipReport, read_documents, read_parallel, write_jsonl, write_parallel
+from docmt.documents.input_formats import check_markup
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\r\n") | st.sampled_from(
     "\ufeff\u2028\u2029\x0b\x0c\x1c\x85\t\x00"
 )
-SENTENCES = st.text(CHARACTERS).map(str.strip).filter(lambda text: text not in ("", "<d>"))
+
+
+def is_text(text: str) -> bool:
+    """Return whether a text is a sentence, also as the first of a file: that of another format is refused."""
+    try:
+        check_markup("text", text)
+    except DocmtError:
+        return False
+    return text not in ("", "<d>")
+
+
+SENTENCES = st.text(CHARACTERS).map(str.strip).filter(is_text)
 # How fast examples are made says only how busy the machine is.
 BUSY = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 PAIRS = st.lists(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=5), max_size=5)
