@@ -82,7 +82,7 @@ def _read_terms(languages: tuple[str, str], entries: str) -> Glossary:
     counts = Counter(source.casefold() for source in set(sources))
     file, builder = EntryFile("the glossary", "TSV"), GlossaryBuilder(languages)
     for line, ((source, target), text) in enumerate(zip(pairs, sources, strict=True), 1):
-        words = [EntryWord(each) for each in (source, *split_alternatives(target))]
+        words = [EntryWord(each) for each in (source, *(split_alternatives(target) or [target]))]
         file.entries.append(Entry(line, words, directed=True, case=counts[text.casefold()] > 1))
     with suppress(DocmtError):  # it has no term
         builder.add(file)
