@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal, NamedTuple
@@ -121,15 +121,10 @@ class TermMatcher:
         ]
         for exact in (True, False):
             for phrase, index in sorted(wanted, key=lambda each: -len(each[0].words)):
-                size = len(phrase.words)
-                for number in range(len(words) - size + 1 if matches[index] is None else 0):
-                    numbers = range(number, number + size)
-                    if taken.isdisjoint(numbers) and self._is_target(
-                        words[number : number + size], phrase, exact, occurrences[index].term
-                    ):
+                for numbers in self._find_places(words, phrase, exact, occurrences[index].term):
+                    if matches[index] is None and taken.isdisjoint(numbers):
                         taken.update(numbers)
-                        matches[index] = Match((spans[number][0], spans[number + size - 1][1]), exact)
-                        break
+                        matches[index] = Match((spans[numbers[0]][0], spans[numbers[-1]][1]), exact)
         return matches
 
     def _match_forbidden(self, term: Term, target: str) -> Match | None:
@@ -138,13 +133,23 @@ class TermMatcher:
 
     def find_forbidden(self, term: Term, target: str) -> Span | None:
         """Return where a forbidden translation of a term stands."""
-        spans, words = _read_words(target)
-        for phrase in map(_Phrase.split, term.forbidden):
-            for number in range(len(words) - len(phrase.words) + 1):
-                last = number + len(phrase.words)
-                if self._is_target(words[number:last], phrase, False, term):
-                    return spans[number][0], spans[last - 1][1]
+        for forbidden in term.forbidden:
+            for span in self.list_places(term, forbidden, target):
+                return span
         return None
+
+    def list_places(self, term: Term, text: str, target: str, exact: bool = False) -> list[Span]:
+        """Return where one of the texts of a term stands in a translation. exact: only as it is written."""
+        spans, words = _read_words(target)
+        places = self._find_places(words, _Phrase.split(text), exact, term)
+        return [(spans[numbers[0]][0], spans[numbers[-1]][1]) for numbers in places]
+
+    def _find_places(self, words: Sequence[str], phrase: _Phrase, exact: bool, term: Term) -> Iterator[range]:
+        """Yield the numbers of the words that are a target."""
+        size = len(phrase.words)
+        for number in range(len(words) - size + 1):
+            if self._is_target(words[number : number + size], phrase, exact, term):
+                yield range(number, number + size)
 
     def _is_target(self, words: Sequence[str], phrase: _Phrase, exact: bool, term: Term) -> bool:
         """Return whether words of a translation are those of a target; not exact: in any form, but for acronyms."""
