@@ -79,6 +79,17 @@ def test_parts_have_the_terms_of_the_whole(translator):
     assert [each.term for each in terms] == [each.term for sentence in whole for each in sentence.terms]
 
 
+def test_translate_takes_terms(translator):
+    document, glossary = docmt.Document.from_text(TEXT), Glossary.from_pairs(PAIRS, translator.languages)
+    whole = translator.with_terms(glossary).translate(document)
+    assert translator.translate(document, terms=glossary) == whole == translator.translate(document, terms=PAIRS)
+    assert translator.translate([TEXT], terms=PAIRS) == [whole.text()]
+    assert translator.with_terms(PAIRS).translate(document) == whole
+    assert use(translator, {"zebra": "zèbre"}).translate(document, terms=PAIRS) == whole
+    with pytest.raises(DocmtError, match="Give a Glossary or a mapping of terms"):
+        translator.translate(TEXT, terms="terms.csv")
+
+
 def test_modes_are_checked(translator):
     with pytest.raises(DocmtError, match="mode"):
         use(translator, PAIRS, "perhaps")
