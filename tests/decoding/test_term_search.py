@@ -1,5 +1,6 @@
 """Translations with terms: what is met, what it costs, and that all else stays."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -117,6 +118,12 @@ def test_a_term_is_met_beside_the_same_one_that_is_met(translator):
 def test_a_term_that_is_the_whole_sentence_stands_alone(translator):
     target, _ = one(translator, {"committee": "comité"}, "Committee", "require")
     assert target.rstrip(".") == "Comité"
+
+
+def test_a_term_agrees_in_number_with_its_source(translator):
+    for source, wanted in {"The user must read this document.": "usager", "Users": "Usagers"}.items():
+        target, _ = one(translator, {"user": "usager"}, source)
+        assert wanted in re.findall(r"\w+", target)
 
 
 def test_a_costly_term_adds_no_sentences(translator):
