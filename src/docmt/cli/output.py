@@ -17,7 +17,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
-from docmt.decoding.translation_results import ResumePoint
+from docmt.decoding.translation_results import ResumePoint, summarize_terms
 from docmt.documents import Document, InputFile
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ WARNINGS = {
 }
 
 TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
-UNMET = ("refused", "lost", "forbidden")
-"""States of terms that a translation lacks."""
 
 
 def check_alignments(alignments: bool, formats: Iterable[str]) -> None:
@@ -127,13 +125,8 @@ class Report:
     def log_terms(self, path: str) -> None:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
         counts = Counter(row[TERM_COLUMNS.index("status")] for row in self.terms)
-        met = sum(count for status, count in counts.items() if status not in UNMET)
-        parts = [
-            f"{len(self.terms):,} asked, {met:,} met",
-            *(f"{counts[each]:,} {each}" for each in UNMET if counts[each]),
-        ]
         advice = "; --terms-mode require takes what is refused" if counts["refused"] else ""
-        _log.info(f"terms: {', '.join(parts)} ({path or '--terms-report FILE lists them'}{advice})")
+        _log.info(f"{summarize_terms(counts)} ({path or '--terms-report FILE lists them'}{advice})")
         if path:
             rows = ["\t".join(" ".join(str(value).split()) for value in row) for row in [TERM_COLUMNS, *self.terms]]
             write_text(path, "\n".join(rows) + "\n")

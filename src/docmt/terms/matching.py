@@ -26,6 +26,7 @@ class Occurrence(NamedTuple):
     term: Term
     span: Span
     """its characters"""
+    words: tuple[str, ...]
 
 
 class Match(NamedTuple):
@@ -100,7 +101,8 @@ class TermMatcher:
             numbers = range(number, number + size)
             if taken.isdisjoint(numbers):
                 taken.update(numbers)
-                occurrences.append(Occurrence(term, (spans[number][0], spans[number + size - 1][1])))
+                span = spans[number][0], spans[number + size - 1][1]
+                occurrences.append(Occurrence(term, span, tuple(words[number : number + size])))
         return sorted(occurrences, key=lambda each: each.span)
 
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
@@ -162,8 +164,12 @@ class TermMatcher:
         pairs = zip(words, phrase.words, strict=True)
         return not term.case or all(word[0].isupper() or not wanted[0].isupper() for word, wanted in pairs)
 
-    def list_forms(self, term: Term) -> list[str]:
-        """Return the texts that may stand for a term: as listed, and other forms of its words."""
+    def list_forms(self, occurrence: Occurrence) -> list[str]:
+        """Return the texts that may stand for a term: as listed, and other forms of its words.
+
+        Those of another grammatical number than the source are left out, if it can be told and others are there.
+        """
+        term, is_plural = occurrence.term, self.source.is_plural(occurrence.words)
         forms = dict[str, None].fromkeys(term.targets)
         for text in list(forms):
             spans = find_words(text)
@@ -176,4 +182,5 @@ class TermMatcher:
                 forms.setdefault("".join([*parts, text[position:]]))
                 if len(forms) >= _MOST_FORMS * len(term.targets):
                     break
-        return list(forms)
+        numbers = {form: self.target.is_plural(_read_words(form)[1]) for form in forms if is_plural is not None}
+        return [form for form, number in numbers.items() if number in (is_plural, None)] or list(forms)
