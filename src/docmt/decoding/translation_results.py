@@ -242,16 +242,6 @@ TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "f
 """met: as the glossary has it; other_form: in another form; second_search: met by it; refused: it would cost too much;
 lost: no search met it; forbidden: it has no target, and a forbidden translation stands there."""
 
-_UNMET = ("refused", "lost", "forbidden")
-"""States of terms that a translation lacks."""
-
-
-def summarize_terms(counts: Mapping[str, int]) -> str:
-    """Return the counts of states of terms in one line."""
-    met = sum(count for status, count in counts.items() if status not in _UNMET)
-    unmet = [f"{counts[status]:,} {status}" for status in _UNMET if counts.get(status)]
-    return ", ".join([f"terms: {sum(counts.values()):,} asked, {met:,} met", *unmet])
-
 
 @dataclass(frozen=True)
 class TermUse:

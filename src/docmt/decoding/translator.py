@@ -53,8 +53,8 @@ from docmt.documents.words import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
 from docmt.model.products import Precision, precision_context
-from docmt.terms.glossary import Terms, make_glossary
-from docmt.terms.matching import TermMatcher, TermMode
+from docmt.terms.glossary import Terms
+from docmt.terms.matching import TermMatcher, TermMode, make_matcher
 from docmt.text.tokenizer import SIDES, Side
 
 __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
@@ -369,17 +369,18 @@ class Translator:
             check_context(search, self.context, member.config)
         other = copy(self)
         other.search = search
-        return other
+        return other.with_terms(self.terms)
 
-    def with_terms(self, terms: Terms | None, mode: TermMode = "prefer") -> Translator:
+    def with_terms(self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer") -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
 
-        terms: a glossary, or a mapping as of `Glossary.from_pairs`. mode: see `TermMode`. `TranslatedSentence.terms`
-        says what became of each term. Raises DocmtError for terms that cannot be used.
+        terms: a glossary, or a mapping as of `Glossary.from_pairs`. `TranslatedSentence.terms` says what became of
+        each. Raises DocmtError for terms that cannot be used, and for another search.
         """
         check_choice("mode", mode, get_args(TermMode))
+        self.search.check_terms(terms)
         other = copy(self)
-        other.terms = None if terms is None else TermMatcher(make_glossary(terms, self.languages), mode)
+        other.terms = make_matcher(terms, self.languages, mode)
         return other
 
     def _yield_parts(
