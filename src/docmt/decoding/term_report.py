@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,13 @@ def count_statuses(statuses: Iterable[str]) -> dict[str, int]:
     counts = Counter(statuses)
     unmet = {status: counts[status] for status in UNMET}
     return {"asked": counts.total(), "met": counts.total() - sum(unmet.values()), **unmet}
+
+
+def summarize_terms(statuses: Mapping[str, int]) -> str:
+    """Return how many terms are in each state, as one line."""
+    counts = count_statuses(Counter(statuses).elements())
+    parts = [f"{count:,} {name}" for name, count in counts.items() if count or name not in UNMET]
+    return f"terms: {', '.join(parts)}"
 
 
 def render_rows(rows: Iterable[Sequence[Any]]) -> str:

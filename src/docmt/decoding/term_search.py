@@ -279,7 +279,7 @@ class TermSearch:
         """Return the openings to try for a term: the translation so far, free words, and a form of the term."""
         if place.occurrence is None:
             return []
-        target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence.term)
+        target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence)
         if place.around:
             whole = self._encode(place.around[0], 0, place.begin(forms[0], True) + place.around[1])
             rows = [[*whole, self._translator.tokenizer.specials.eos]] if whole else []
