@@ -47,7 +47,7 @@ class FakeWork:
         terms = self.options.get("terms")
         uses = tuple(
             TermUse(span, term.source, term.targets, "", "met" if term.targets[0] in target else "lost")
-            for term, span in (terms.find(source) if terms else ())
+            for term, span, _ in (terms.find(source) if terms else ())
         )
         return TranslatedSentence(
             source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links, terms=uses
