@@ -186,20 +186,20 @@ class GlossaryStore:
             rows = connection.execute("SELECT id FROM glossaries WHERE owner = ? ORDER BY number", (owner,)).fetchall()
             return [_find(connection, owner, id) for (id,) in rows]
 
-    def read(self, owner: str, ids: Sequence[str], pair: Pair) -> str:
-        """Return the entries of glossaries, as `join_entries`; the first one wins. Raises GlossaryError."""
-        texts = []
+    def read(self, owner: str, id: str, pair: Pair) -> str:
+        """Return the entries of a dictionary, as `join_entries`. Raises GlossaryError."""
         with self._connect() as connection:
-            for id in ids:
-                _find(connection, owner, id).check_pair(pair)
-                texts.append(_read(connection, id, pair))
-        if len(texts) == 1:
-            return texts[0]
+            _find(connection, owner, id).check_pair(pair)
+            return _read(connection, id, pair)
+
+    def merge(self, owner: str, ids: Sequence[str], pair: Pair) -> str:
+        """Return the entries of glossaries, as `join_entries`. The first one wins. Raises GlossaryError."""
         entries: Entries = {}
-        for text in reversed(texts):
-            entries |= split_entries(text)
-        _check_size(len(entries), sum(map(len, map(str.encode, texts))))
-        return join_entries(entries)
+        for id in reversed(ids):
+            entries |= split_entries(self.read(owner, id, pair))
+        text = join_entries(entries)
+        _check_size(len(entries), len(text.encode()))
+        return text
 
 
 def _check_name(name: str) -> str:
