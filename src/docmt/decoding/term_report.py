@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from docmt.decoding.translation_results import TermUse
-from docmt.terms.glossary import Term
+from docmt.decoding.translation_results import TermStatus, TermUse
+from docmt.terms.glossary import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher
 
 TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
@@ -43,16 +43,14 @@ def render_rows(rows: Iterable[Sequence[Any]]) -> str:
 
 def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
     """Return what became of the terms of a sentence in another translation, which no search has made."""
-    matcher = TermMatcher.without_terms(languages)
-    forbidden = [(use.found,) if use.status == "forbidden" else () for use in uses]
-    terms = [Term(use.term, tuple(use.wanted), words) for use, words in zip(uses, forbidden, strict=True)]
-    matches = matcher.match([Occurrence(term, use.span) for term, use in zip(terms, uses, strict=True)], target)
+    terms = [Term(use.term, use.wanted, (use.found,) if use.status == "forbidden" else ()) for use in uses]
+    occurrences = [Occurrence(term, use.span) for term, use in zip(terms, uses, strict=True)]
+    matches = TermMatcher(Glossary(languages, ())).match(occurrences, target)
     reviewed = []
     for use, match in zip(uses, matches, strict=True):
+        status: TermStatus = "lost" if use.wanted else "forbidden"
+        found = "" if use.wanted else use.found
         if match is not None:
-            found = target[slice(*match.span)]
-            use = replace(use, found=found, status="met" if match.is_listed else "other_form", loss=0.0)
-        elif use.wanted:
-            use = replace(use, found="", status="lost", loss=0.0)
-        reviewed.append(use)
+            status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
+        reviewed.append(replace(use, found=found, status=status, loss=0.0))
     return reviewed

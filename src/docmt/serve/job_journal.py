@@ -19,7 +19,6 @@ where the user had them. `resume` is the `ResumePoint` of the document, if the e
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from bisect import bisect_right
@@ -200,8 +199,7 @@ class JobJournal:
     def _apply_sentence(
         self, number: int, target: str = "", error: str = "", terms: Sequence[dict[str, Any]] = (), **values: Any
     ) -> None:
-        uses = [TermUse(**{**use, "span": tuple(use["span"]), "wanted": tuple(use["wanted"])}) for use in terms]
-        sentence = JobSentence(target, error=error, terms=uses, stale=False, **values)
+        sentence = JobSentence(target, error=error, terms=[TermUse(**use) for use in terms], stale=False, **values)
         if error:
             sentence.target, sentence.warnings = self.sources[number], [FAILED]
         if (old := self.sentences[number]).target is not None:
@@ -404,7 +402,7 @@ async def translate_job(
     owner: id of a key. on_change: called after each part. entries: of glossaries that the client named. Raises
     DocmtError if the engine cannot translate at all, or for a full disk.
     """
-    terms = await _make_matcher(engine, facts, entries)
+    terms = await engine.make_matcher(facts.model, entries)
     while not journal.is_whole:
         events = len(journal.events)
         works: deque[tuple[TranslationPlan, Work]] = deque()
@@ -420,15 +418,6 @@ async def translate_job(
                 work.cancel()
         if len(journal.events) == events:
             raise DocmtError("the engine returned no translation")
-
-
-async def _make_matcher(engine: Engine, facts: JobFacts, entries: str) -> TermMatcher | None:
-    """Return the matcher of the terms of a job, as soon as there is room for it."""
-    while True:
-        try:
-            return await engine.make_matcher(facts.model, entries)
-        except Overloaded as error:
-            await asyncio.sleep(error.retry_after)
 
 
 def submit_plan(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import product
 from typing import Literal, NamedTuple
 
@@ -81,12 +80,6 @@ class TermMatcher:
             phrase = _Phrase.split(normalize_characters(term.source))
             for keys in product(*map(self.source.keys, phrase.words[:2])):
                 self._by_beginning[keys].append((phrase, term))
-
-    @classmethod
-    @lru_cache(8)
-    def without_terms(cls, languages: tuple[str, str]) -> TermMatcher:
-        """Return the matcher for occurrences that another one has found."""
-        return cls(Glossary(languages, ()))
 
     def find(self, sentence: str) -> list[Occurrence]:
         """Return the terms of a source sentence in order. Of those that overlap, the longest counts, then the first."""
