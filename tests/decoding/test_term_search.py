@@ -126,6 +126,20 @@ def test_a_term_agrees_in_number_with_its_source(translator):
         assert wanted in re.findall(r"\w+", target)
 
 
+def test_a_term_that_loses_text_is_refused_unless_required(translator, plain, monkeypatch):
+    monkeypatch.setattr("docmt.decoding.missing_text._LEAST_WORDS", 3)
+    monkeypatch.setattr("docmt.decoding.missing_text._DOUBTFUL", 9.0)
+    monkeypatch.setattr("docmt.decoding.missing_text._find_missing", lambda made: 8 * ("ressortissant" in made.text()))
+    document = docmt.Document.from_text(TEXT)
+    assert not any(plain.warnings())
+    made = use(translator, PAIRS).translate(document)
+    assert [each.status for each in made.sentences[3].terms] == ["refused"] and not any(made.warnings())
+    assert made.sentences[3].target == plain.sentences[3].target and made.sentences[0] != plain.sentences[0]
+    required = use(translator, PAIRS, "require").translate(document)
+    assert "ressortissants" in required.sentences[3].target
+    assert required.warnings() == [[], [], [], ["missing_text"], []]
+
+
 def test_a_costly_term_adds_no_sentences(translator):
     target, statuses = one(translator, {"corona": "COVID-19"}, "The corona crisis is here.", "require")
     assert "COVID-19" in target and target.count(".") == 1 and statuses == ["second_search"]

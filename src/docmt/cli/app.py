@@ -12,18 +12,48 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module, resources
+from importlib import import_module
 from types import FrameType
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from docmt.cli.options import Option, Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, did_you_mean, is_out_of_memory
 from docmt.core.logging import discard_output, show_log, standard_streams
-from docmt.core.settings import format_flag, option, read_package_yaml
+from docmt.core.settings import format_flag, option
 
 _log = logging.getLogger("docmt.cli")
 
-GROUPS: dict[str, dict[str, str]] = read_package_yaml("docmt.cli", "commands.yaml")
+GROUPS = {
+    "train": {
+        "prepare": "Learn a tokenizer and prepare parallel documents for training",
+        "train": "Train a model on a prepared store",
+        "average": "Average the weights of several models or checkpoints",
+        "convert": "Convert a checkpoint of another toolkit to a model directory",
+        "reproduce": "Run the experiments of a published table or figure",
+    },
+    "use": {
+        "translate": "Translate files with a model",
+        "bulk": "Translate a corpus of documents with any number of workers, each document once",
+        "serve": "Translate for other programs and for people with a browser",
+        "pull": "Download a pretrained model and convert it",
+        "models": "List the models that are there, or those to pull",
+        "export": "Export a sentence model to CTranslate2",
+        "demo": "Translate a document of the package, and show what context changes",
+        "completion": "Print a completion script for bash, zsh or fish",
+    },
+    "measure": {
+        "evaluate": "Score translations or models with BLEU and chrF, and compare systems",
+        "probe": "Measure with test suites and references whether models use context",
+        "score": "Compute log-probabilities of supplied translations",
+        "check": "Report inconsistencies and errors in a translation, without a reference",
+        "inspect": "Describe a model, its attention, or the curves of trainings",
+    },
+    "files": {
+        "extract": "Write the text of a file, and a translation, to bilingual XLIFF",
+        "merge": "Put an edited translation from XLIFF back into its file",
+        "terms": "Check glossaries, or convert them to TSV or TBX",
+    },
+}
 """The summary of each command, by group."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 # Modules whose functions have the names of the commands.
@@ -238,6 +268,30 @@ def _values(option: Option) -> list[str] | None:
     return [str(value) for value in get_args(option.kind)] if get_origin(option.kind) is Literal else None
 
 
+_BASH = """\
+_docmt() {{
+    local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words=""
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        words="{commands} --help --version"
+    else
+        case "${{COMP_WORDS[1]}} $before" in
+{values}
+        esac
+        if [ -z "$words" ]; then
+            case "$current" in
+            -*) case "${{COMP_WORDS[1]}}" in
+{flags}
+                esac ;;
+            esac
+        fi
+    fi
+    [ -z "$words" ] || COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _docmt docmt
+"""
+
+
 def _format_bash(commands: dict[str, dict[str, list[str] | None]], zsh: bool) -> str:
     """Return the script for bash, or for zsh with `bashcompinit`."""
     values = [
@@ -248,10 +302,7 @@ def _format_bash(commands: dict[str, dict[str, list[str] | None]], zsh: bool) ->
     ]
     flags = [f'                {command}) words="{" ".join(flags)}" ;;' for command, flags in commands.items()]
     head = "#compdef docmt\nautoload -U +X bashcompinit && bashcompinit\n" if zsh else ""
-    script = head + resources.files("docmt.cli").joinpath("completion.bash").read_text(encoding="utf-8")
-    for name, lines in (("commands", " ".join(commands)), ("values", "\n".join(values)), ("flags", "\n".join(flags))):
-        script = script.replace(f"%{name}%", lines)
-    return script
+    return head + _BASH.format(commands=" ".join(commands), values="\n".join(values), flags="\n".join(flags))
 
 
 def _format_fish(commands: dict[str, dict[str, list[str] | None]], summaries: dict[str, str]) -> str:

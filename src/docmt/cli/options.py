@@ -38,7 +38,6 @@ from docmt.core.settings import (
     format_flag,
     is_required,
     nest,
-    read_package_yaml,
     read_yaml_with_lines,
     strip_optional,
     to_mapping,
@@ -53,7 +52,39 @@ _log = logging.getLogger(__name__)
 
 Options = TypeVar("Options")
 
-SHORT_NAMES, _OTHER_NAMES = read_package_yaml("docmt.cli", "option_names.yaml").values()
+# The options that may be written without their group, `--beam` for `--search.beam`: scripts of users depend on each.
+# If two options of a command would share a short name, both need the full one there.
+SHORT_NAMES = {
+    "input": "layout language join_lines",
+    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature implementation "
+    "sampling seed",
+    "context": "instance_tokens overlap window_decoding",
+    "metrics": "protocol unit text language tokenize lowercase ter",
+    "significance": "test resample samples seed",
+    "cxmi": "examples replaced_sentences",
+    "contrastive": "normalization",
+    "check": "source_language target_language certainty length_factor term_share batch_sentences",
+    "model": "system preset family vocabulary_size width feed_forward heads encoder_layers decoder_layers dropout "
+    "positions max_positions instance_tokens",
+    "model.group": "gate_bias global_start",
+    "batches": "batch_tokens gradient_accumulation train_share",
+    "objective": "label_smoothing word_dropout",
+    "optimizer": "learning_rate warmup pretrained_lr_scale lr_factors clip_norm",
+    "stop": "max_steps max_epochs max_minutes patience",
+    "adapters": "rank alpha modules",
+}
+# Names that other toolkits or commands have: the name here, or what to do instead.
+_OTHER_NAMES = {
+    "nbest": "n_best",
+    "batch_size": "batch_tokens",
+    "max_tokens": "batch_tokens",
+    "beam_size": "beam",
+    "lr": "learning_rate",
+    "max_length": "max_length_ratio",
+    "metric": "s-BLEU, d-BLEU and chrF are always printed, and TER with --ter",
+    "target_language": "a model has one; docmt inspect MODEL shows it",
+    **dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "docmt probe has it"),
+}
 _SWITCH_VALUES = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _NOT_IN_RECIPES = ("help", "config", "print_config")
 _WIDEST, _COLUMN, _EXAMPLES = 100, 30, 2  # of the help
