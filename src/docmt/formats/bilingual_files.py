@@ -20,6 +20,7 @@ from itertools import pairwise
 from string import Template
 
 from docmt.formats.language_codes import format_language_tag, text_direction
+from docmt.formats.marked_text import VISIBLE
 from docmt.formats.unit_documents import Review
 from docmt.formats.units import Code, Unit
 from docmt.formats.xml_tree import escape_text
@@ -199,10 +200,6 @@ def _hash(name: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-_VISIBLE = re.compile(r" ?[{$%@:+`]")
-"""Beginning of the codes that other programs show as words: {name}, %s, `code`."""
-
-
 def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_language: str) -> bytes:
     """Return a translation memory (TMX 1.4b) of all sentences, without markup, so that they match in other files.
 
@@ -231,6 +228,6 @@ def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_langu
 def _write_segment(tokens: Sequence[Token]) -> str:
     """Return a segment of TMX. Of its codes it has those that people read as words."""
     texts = (
-        token if isinstance(token, str) else token.content * bool(_VISIBLE.match(token.content)) for token in tokens
+        token if isinstance(token, str) else token.content * bool(VISIBLE.match(token.content)) for token in tokens
     )
     return escape_text("".join(texts).strip())
