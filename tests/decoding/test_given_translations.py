@@ -1,4 +1,4 @@
-"""Translations that are given, in the middle of documents: they stay, are not searched, and are the context of others."""
+"""Translations that are given in the middle of documents: they stay, are not searched, and are context of others."""
 
 import pytest
 from test_prefixes import OVERLAP, SHORT_LIMITS, build, documents, open_gates
@@ -10,7 +10,7 @@ from docmt.text import SpecialTokens
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, in_tiers
 
 SPECIALS = SpecialTokens(60)
-SOURCES = documents(3, count=3, sentences=7, words=4)
+SOURCES = documents(5, count=3, sentences=7, words=4)
 CONTEXTS = {"whole": {}, "overlap": OVERLAP}
 
 
@@ -52,7 +52,7 @@ def test_a_models_own_translations_change_nothing(name):
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_other_sentences_see_them_as_the_sequential_search_does(context):
-    model = open_gates(build(4))
+    model = open_gates(build(7))
     plain = translate(model, (), CONTEXTS[context])
     given = give(plain, lambda words: [*words[::-1], 11])
     made = translate(model, given, CONTEXTS[context])

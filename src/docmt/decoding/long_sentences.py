@@ -198,7 +198,7 @@ def list_given(source: PreparedDocument, translation: Translation) -> Iterator[t
         kind, target, links = source.matches[source.numbers[number]]
         text = source.whole.sentences[source.numbers[number]]
         ends = (0, len(text)), (0, len(target))
-        placed = links and tuple(WordLink(link[:2], link[2:], 1.0, True) for link in links)
+        placed = None if links is None else tuple(WordLink(link[:2], link[2:], 1.0, True) for link in links)
         yield number, [TranslatedSentence(text, target, 0.0, *ends, alignment=placed, pieces=(ends,), memory=kind)]
 
 

@@ -32,7 +32,7 @@ class _Run(NamedTuple):
     end: int
     pairs: tuple[str, ...]
     """numbers of the pairs around it"""
-    mark: tuple[str, ...]
+    mark: str
     """before it"""
 
 
@@ -147,7 +147,7 @@ def fill(source: str, target: str) -> tuple[str, list[Link] | None] | None:
 
 def _read(marked: str) -> tuple[Unit, list[_Run]]:
     """Return a text with its codes, and what is between these, white space alone left out."""
-    codes, runs, text, opened, mark, position = list[Code](), list[_Run](), "", list[str](), ("",), 0
+    codes, runs, text, opened, mark, position = list[Code](), list[_Run](), "", list[str](), "", 0
     for match in [*_MARK.finditer(marked), None]:
         start, piece = len(text), marked[position : match.start() if match else None]
         text += piece
@@ -155,7 +155,7 @@ def _read(marked: str) -> tuple[Unit, list[_Run]]:
             runs.append(_Run(start, len(text), tuple(opened), mark))
         if match is None:
             break
-        position, mark, kind = match.end(), match.groups(), _KINDS[match[1]]
+        position, mark, kind = match.end(), match[0], _KINDS[match[1]]
         name = f"{match[2]} {match[3]}"
         codes.append(Code(len(text), kind, name, match[3]))  # type: ignore[arg-type]
         if kind == "open":

@@ -43,6 +43,8 @@ class Review:
     """mean probability of its tokens, in percent"""
     notes: Sequence[str] = ()
     """reasons to look at it"""
+    match: int = 0
+    """match quality of what a memory gave, in percent; 101: after the same sentence"""
 
 
 @dataclass(frozen=True)

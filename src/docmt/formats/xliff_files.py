@@ -101,7 +101,7 @@ class XliffFile(UnitFile):
             for segment in entry.segments:
                 sides = [self._read_unit(each) if each else Unit("") for each in (segment.source, segment.target)]
                 if sides[1].text.strip() and (sides[0] != sides[1] or segment.states.get("state")):
-                    pairs.append(UnitPair(*sides, segment.states, (source, target)))
+                    pairs.append(UnitPair(sides[0], sides[1], segment.states, (source, target)))
         return pairs
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:

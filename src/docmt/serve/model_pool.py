@@ -8,11 +8,11 @@ from __future__ import annotations
 import gc
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
@@ -21,7 +21,7 @@ from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, Translator
 from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
-from docmt.terms import Glossary
+from docmt.terms import Glossary, Memory
 from docmt.terms.matching import TermMode
 
 _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
@@ -29,6 +29,7 @@ _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
 _OTHER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 4, "int8": 5}
 """Bytes of another value, such as of the token embeddings, with its copy for the output projection."""
 _log = logging.getLogger(__name__)
+Kind = TypeVar("Kind", Glossary, Memory)
 
 
 class UnknownModel(DocmtError):  # noqa: N818 - not a fault, an answer
@@ -74,14 +75,15 @@ class ModelPool:
         protect: Sequence[str] | None = (),
         terms: Sequence[str] = (),
         terms_mode: TermMode = "prefer",
+        memory: Sequence[str] = (),
     ) -> None:
         """names: directories, names or pairs; none: all that are installed. max_bytes: of loaded weights, 0: no bound.
 
-        terms: paths of glossaries, for the models of their languages. The other settings are those of
-        `docmt.Translator`.
+        terms, memory: paths of glossaries and memories, for the models of their languages. The other settings are those
+        of `docmt.Translator`.
 
         Raises DocmtError for a model that is missing or damaged, for two of one name, if there is none, and for
-        glossaries that have no terms for any model.
+        glossaries and memories that have nothing for any model.
         """
         self._settings: dict[str, Any] = {"search": search, "device": device, "protect": protect}
         self._precision, self._max_bytes = precision, max_bytes
@@ -100,24 +102,25 @@ class ModelPool:
             name: load_model_config(model.path).system_options.context_spec().reads_context
             for name, model in self._models.items()
         }
-        self._glossaries, self._terms_mode = self._read_glossaries(terms), terms_mode
+        self._glossaries, self._terms_mode = self._read_by_model(terms, Glossary.read), terms_mode
+        self._memories = self._read_by_model(memory, Memory.read)
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
         self.unloadable: set[str] = set()
         """names of the models that could not be loaded when they were last needed"""
 
-    def _read_glossaries(self, paths: Sequence[str]) -> dict[str, Glossary]:
-        """Return the terms of each model whose languages glossaries have."""
-        glossaries, problem = dict[str, Glossary](), None
+    def _read_by_model(self, paths: Sequence[str], read: Callable[..., Kind]) -> dict[str, Kind]:
+        """Return what files have for each model whose languages are in them."""
+        found, problem = dict[str, Kind](), None
         for name, model in self._models.items() if paths else ():
             try:
-                glossaries[name] = Glossary.read(*paths, languages=(model.source_language, model.target_language))
+                found[name] = read(*paths, languages=(model.source_language, model.target_language))
             except DocmtError as error:
                 problem = error
-        if problem and not glossaries:
+        if problem and not found:
             raise problem
-        return glossaries
+        return found
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
@@ -173,6 +176,7 @@ class ModelPool:
             translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
             if glossary := self._glossaries.get(name):
                 translator = translator.with_terms(glossary, self._terms_mode)
+            translator = translator.with_memory(self._memories.get(name))
         except Exception as error:  # the service must outlive any fault
             self.failed_loads += 1
             self.unloadable.add(name)

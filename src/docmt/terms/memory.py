@@ -19,7 +19,7 @@ from docmt.documents import Document, read_input
 from docmt.documents.input_formats import FORMATS, find_format, has_jsonl_name
 from docmt.documents.words import find_words, has_words, normalize_characters
 from docmt.formats.language_codes import format_language_tag, language_distance
-from docmt.formats.marked_text import fill, has_signs, mark_pair, show
+from docmt.formats.marked_text import fill, mark_pair, show
 from docmt.formats.projection import Link
 from docmt.formats.unit_documents import find_sentences
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
@@ -145,18 +145,12 @@ class Memory:
         """
         config, paths = ReadConfig(tuple(fields), protect=tuple(protect)), (str(old), str(translation))
         codes = [code or "en" for code in languages]
-        sides = [_read_version(*pair, config, join_lines) for pair in zip(paths, codes, strict=True)]
-        sources, targets = (side if isinstance(side, _Paragraphs) else _Paragraphs() for side in sides)
-        if isinstance(sides[1], list):  # both sides are in the translation
-            pairs = [(each.source, each.target) for each in sides[1]]
-            sources, targets = (
-                (
-                    _Paragraphs(_cut(unit, code, config.protect) for unit in units)
-                    for units, code in zip(zip(*pairs, strict=True), codes, strict=True)
-                )
-                if pairs
-                else (_Paragraphs(), _Paragraphs())
-            )
+        (sources, _), (targets, pairs) = (
+            _read_version(*pair, config, join_lines) for pair in zip(paths, codes, strict=True)
+        )
+        if pairs is not None:  # both sides are in the translation
+            sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
+            targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
         uneven = sum(len(first) != len(second) for first, second in zip(sources, targets, strict=False))
         problem = f"there are {len(sources)} and {len(targets)} paragraphs" * (len(sources) != len(targets))
         if not problem and 2 * uneven >= len(sources):
@@ -206,7 +200,7 @@ class Memory:
         keys = ["", *(make_key(show(each)) for each in marked)]
         matches = {}
         for number, (previous, key) in enumerate(pairwise(keys)):
-            if not (entries := self.entries.get(key)) or (has_signs(marked[number]) and not document.marked):
+            if not (entries := self.entries.get(key)):
                 continue
             in_context = [each for each in entries if each.previous == previous]
             best = max((each.rank, each.date) for each in in_context or entries)
@@ -220,29 +214,29 @@ class Memory:
         return matches
 
 
-class _Paragraphs(list[list[_Part]]):
-    """The sentences of each paragraph of a file."""
+def _read_version(
+    path: str, language: str, config: ReadConfig, join_lines: bool
+) -> tuple[list[list[_Part]], list[UnitPair] | None]:
+    """Return the sentences of each paragraph of a file, and the pairs if its format holds both sides.
 
-
-def _read_version(path: str, language: str, config: ReadConfig, join_lines: bool) -> _Paragraphs | list[UnitPair]:
-    """Return the sentences of a file, or the pairs of one that holds both sides. language: of the rules."""
+    language: of the rules for sentences.
+    """
     data = read_bytes(path)
     if format := find_format(path, data):
         file = read_units(format, data, path, config)
-        pairs = file.list_pairs()
-        return _Paragraphs(_cut(unit, language, config.protect) for unit in file.units) if pairs is None else pairs
+        return [_cut(unit, language, config.protect) for unit in file.units], file.list_pairs()
     if has_jsonl_name(path):
         raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")
     text = decode_utf8(data, path)
     document = read_input(
         path, layout="text", language=language, join_lines=join_lines, text=text, protect=config.protect
     ).documents[0]
-    paragraphs = _Paragraphs()
+    paragraphs = list[list[_Part]]()
     for gap, sentence in zip(document.gaps, document.sentences, strict=False):
         if not paragraphs or _BREAKS[join_lines].search(gap):
             paragraphs.append([])
         paragraphs[-1].append((Unit(sentence), 0, len(sentence)))
-    return paragraphs
+    return paragraphs, None
 
 
 def _cut(unit: Unit, language: str, protect: Sequence[str]) -> list[_Part]:
@@ -271,7 +265,7 @@ def _choose_languages(
                 _, unit = rest.pop(distances.index(min(fitting)))
                 chosen.append((unit, 0, len(unit.text)))
         if len(chosen) == len(languages):
-            yield _Segment(*chosen, rank, date)
+            yield _Segment(chosen[0], chosen[1], rank, date)
 
 
 @lru_cache(1024)
