@@ -42,9 +42,8 @@ def has_signs(text: str) -> bool:
 
 
 def mark_sentence(unit: Unit, start: int, end: int) -> str:
-    """Return a sentence of a unit with marks; with a sign that no memory has, if a pair begins or ends elsewhere."""
-    part = _select_codes(unit, start, end)
-    return unit.text[start:end] + _END if part is None or has_signs(part.text) else _write(part, defaultdict(deque))
+    """Return a sentence of a unit with marks."""
+    return _write(_select_codes(unit, start, end), defaultdict(deque))
 
 
 def mark_pair(source: tuple[Unit, int, int], target: tuple[Unit, int, int]) -> tuple[str, str] | None:
@@ -56,42 +55,44 @@ def mark_pair(source: tuple[Unit, int, int], target: tuple[Unit, int, int]) -> t
         texts = source[0].text[source[1] : source[2]], target[0].text[target[1] : target[2]]
         return None if any(map(has_signs, texts)) else texts
     parts = _select_codes(*source), _select_codes(*target)
-    if parts[0] is None or parts[1] is None or any(has_signs(part.text) for part in parts if part):
-        return None
-    counts = [
-        Counter((code.kind, code.content) for code in part.codes if code.kind != "close") for part in parts if part
-    ]
-    if counts[0] != counts[1]:
+    counts = [Counter((code.kind, code.content) for code in part.codes if code.kind != "close") for part in parts]
+    if counts[0] != counts[1] or any(has_signs(part.text) for part in parts):
         return None
     numbers: dict[tuple[str, str], deque[str]] = defaultdict(deque)
     first = show(_write(parts[0], numbers))
     return first, show(_write(parts[1], numbers))
 
 
-def _select_codes(unit: Unit, start: int, end: int) -> Unit | None:
-    """Return a part of a unit with the codes among its words; None where a pair begins or ends elsewhere.
+def _select_codes(unit: Unit, start: int, end: int) -> Unit:
+    """Return a part of a unit with the codes among its words.
 
-    Codes at its ends, and pairs around all of it, do not depend on its words.
+    A pair that goes on beyond the part ends with it. Codes at its ends, and pairs around all of it or showing nothing,
+    do not depend on its words.
     """
     if not unit.codes:
         return Unit(unit.text[start:end])
-    inner = [
+    size, begun, ended = end - start, list[Code](), list[Code]()
+    codes = [
         replace(code, offset=code.offset - start)
         for code in unit.codes
         if start < code.offset < end or (code.kind, code.offset) in (("open", start), ("close", end))
     ]
-    size, partners = end - start, match_codes(inner)
-    ends = dict.fromkeys(range(len(inner)), (0, size))
-    for pair in partners.items():
-        ends |= dict.fromkeys(pair, (inner[pair[0]].offset, inner[pair[1]].offset))
-    is_inner = [
-        ends[index] != (0, size) if index in {*partners, *partners.values()} else code.offset not in (0, size)
-        for index, code in enumerate(inner)
+    codes = [code for code in codes if not code.is_plain]
+    for code in codes:
+        if code.kind == "open":
+            begun.append(code)
+        elif code.kind == "close" and begun:
+            begun.pop()
+        elif code.kind == "close":
+            ended.append(code)
+    codes = [
+        *(Code(0, "open", code.id, code.content) for code in reversed(ended)),
+        *codes,
+        *(Code(size, "close", code.id, code.content) for code in reversed(begun)),
     ]
-    try:
-        return Unit(unit.text[start:end], tuple(code for code, kept in zip(inner, is_inner, strict=True) if kept))
-    except ValueError:
-        return None
+    pairs = match_codes(codes).items()
+    whole = {index for pair in pairs if (codes[pair[0]].offset, codes[pair[1]].offset) == (0, size) for index in pair}
+    return Unit(unit.text[start:end], tuple(code for index, code in enumerate(codes) if index not in whole))
 
 
 def _write(unit: Unit, numbers: dict[tuple[str, str], deque[str]]) -> str:

@@ -125,7 +125,8 @@ class Memory:
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[str, str]], languages: tuple[str, str] = ("", "")) -> Memory:
         """Return a memory of sentences and their translations, in the order of their text."""
-        return cls(languages, {})._add(_Segment(*((Unit(text), 0, len(text)) for text in pair)) for pair in pairs)
+        parts = (((Unit(source), 0, len(source)), (Unit(target), 0, len(target))) for source, target in pairs)
+        return cls(languages, {})._add(_Segment(source, target) for source, target in parts)
 
     @classmethod
     def from_versions(
