@@ -32,7 +32,7 @@ none is better."""
 QUALITY: Mapping[str, int] = {"exact": 100, "context": 101}
 """Match quality of what is reused."""
 _UNUSABLE = re.compile(
-    r"new|initial|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|rejected|\w*fuzzy"
+    r"new|initial|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|[\w-]*(?:fuzzy|rejected)[\w-]*"
 )
 """States, or origins, of translations that are missing, or of another source."""
 _MACHINE = re.compile(r"(?i)(?:.*[^a-z])?(?:mt|ai|machine)(?:[^a-z].*)?|needs-review-translation")
@@ -116,10 +116,9 @@ class Memory:
             memory = memory._add(segments)
             if len(memory) == size and not any(each.rank is not None for each in segments):
                 pair = " to ".join(format_language_tag(code) if code else "any language" for code in languages)
-                names = ", ".join(islice(sorted(others), _SOME)) or "none"
-                raise DocmtError(
-                    f"{path} has nothing to reuse from {pair}: the languages of its translations are {names}"
-                )
+                names = ", ".join(islice(sorted(others), _SOME))
+                found_there = f"its translations are in {names}" if names else "it has no translations"
+                raise DocmtError(f"{path} has nothing to reuse from {pair}: {found_there}")
         return memory
 
     @classmethod
@@ -294,9 +293,10 @@ def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
             header = unit.getroottree().getroot().find("{*}header")
             source = "" if header is None else header.get("srclang", "")
         variants = [
-            (find_language_of(each), each, segment)
+            (code, each, segment)
             for each in unit.iterfind("{*}tuv")
             for segment in each.iterfind("{*}seg")
+            if (code := find_language_of(each))
         ]
         texts = [(code, _read_segment(segment)) for code, _, segment in variants]
         elements = [unit, *(each for _, each, _ in variants)]
