@@ -147,7 +147,7 @@ class TermOptions:
     terms_mode: TermMode = "prefer"
     """prefer: a term that would spoil its sentence is refused; require: it is met wherever that is possible"""
     memory: list[str] = option([], metavar="FILE")
-    """translation memories, TMX or XLIFF: sentences that are in them are not translated again"""
+    """memories (TMX, XLIFF): what they have is not translated"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,7 +106,7 @@ class TranslateOptions(SearchOptions, TermOptions):
     terms_report: str = option("", metavar="FILE")
     """list each occurrence of a term with its place, what stands for it, and how probable that is (tab-separated)"""
     reuse: list[str] = option([], metavar="FILE")
-    """two files, an earlier version and its translation: what they have is not translated again"""
+    """the same with an earlier version and its translation"""
     resume: bool = False
     """continue an interrupted translation with the same input, model and options"""
     input: InputConfig = InputConfig()
