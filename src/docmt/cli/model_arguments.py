@@ -171,12 +171,10 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if hasattr(options, "protect"):
         settings["protect"] = options.read_patterns()
-    name, search = options.model if model is None else model, getattr(options, "search", SearchConfig())
+    name, search = options.model if model is None else model, settings.get("search", SearchConfig())
     paths, memories, reuse = (getattr(options, each, []) for each in ("terms", "memory", "reuse"))
-    for used in ("terms", "memory", "reuse"):
-        if getattr(options, used, []) and (search.sampling or search.implementation != "docmt"):
-            other = "search.sampling" if search.sampling else f"search.implementation {search.implementation}"
-            raise DocmtError(f"--{used} needs the beam search of docmt, not {other}: leave one of them out")
+    search.check_terms(paths)
+    search.check_terms(memories or reuse, "memories")
     languages = read_languages(name) if paths or memories or reuse else ("", "")
     glossary = Glossary.read(*paths, languages=languages) if paths else None
     memory = Memory.read(*memories, languages=languages) if memories else Memory(languages)

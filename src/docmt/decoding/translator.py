@@ -44,6 +44,7 @@ from docmt.decoding.translation_results import (
     Translation,
     WordLink,
     check_documents,
+    check_lengths,
     log_warnings,
     translate_groups,
 )
@@ -53,8 +54,9 @@ from docmt.documents.words import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
 from docmt.model.products import Precision, precision_context
-from docmt.terms import Glossary, Memory
-from docmt.terms.matching import TermMatcher, TermMode
+from docmt.terms.glossary import Terms
+from docmt.terms.matching import TermMatcher, TermMode, make_matcher
+from docmt.terms.memory import Memory
 from docmt.text.tokenizer import SIDES, Side
 
 __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
@@ -143,20 +145,24 @@ class Translator:
         return self._model.device
 
     @overload
-    def translate(self, source: str) -> str: ...
+    def translate(self, source: str, *, terms: Terms | None = None) -> str: ...
     @overload
-    def translate(self, source: Document) -> Translation: ...
+    def translate(self, source: Document, *, terms: Terms | None = None) -> Translation: ...
     @overload
-    def translate(self, source: list[str] | tuple[str, ...]) -> list[str]: ...
+    def translate(self, source: list[str] | tuple[str, ...], *, terms: Terms | None = None) -> list[str]: ...
     @overload
-    def translate(self, source: list[Document] | tuple[Document, ...]) -> list[Translation]: ...
-    def translate(self, source: Any) -> Any:
+    def translate(
+        self, source: list[Document] | tuple[Document, ...], *, terms: Terms | None = None
+    ) -> list[Translation]: ...
+    def translate(self, source: Any, *, terms: Terms | None = None) -> Any:
         """Translate a source: text for text, a Translation for a Document, a list for a list or tuple.
 
         A text is one document of any number of sentences and paragraphs, and so is each text of a list. The sentences
         of one document are `Document.from_sentences([...])`. Warnings about a text (see `Translation.warnings`) are
-        logged. Raises DocmtError for any other type.
+        logged. terms: see `with_terms`, in place of those of this translator. Raises DocmtError for any other type.
         """
+        if terms is not None:
+            return self.with_terms(terms).translate(source)
         if not isinstance(source, list | tuple):
             return self.translate([source])[0]
         translations = self.translate_all(source)
@@ -355,23 +361,22 @@ class Translator:
             check_context(search, self.context, member.config)
         other = copy(self)
         other.search = search
-        return other
+        return other.with_terms(self.terms)
 
-    def with_terms(self, terms: Glossary | None, mode: TermMode = "prefer") -> Translator:
+    def with_terms(self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer") -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
 
-        mode: see `TermMode`. `TranslatedSentence.terms` says what became of each term.
+        terms: a glossary, or a mapping as of `Glossary.from_pairs`. `TranslatedSentence.terms` says what became of
+        each. Raises DocmtError for terms that cannot be used, and for another search.
         """
         check_choice("mode", mode, get_args(TermMode))
+        self.search.check_terms(terms)
         other = copy(self)
-        other.terms = None if terms is None else TermMatcher(terms, mode)
+        other.terms = make_matcher(terms, self.languages, mode)
         return other
 
     def with_memory(self, memory: Memory | None) -> Translator:
-        """Return a translator with the same model, which is not copied, that reuses what a memory has.
-
-        `TranslatedSentence.memory` says what that is. The other sentences see it as their context.
-        """
+        """Return a translator with the same model, which is not copied, that reuses what a memory has for sentences."""
         other = copy(self)
         other.memory = memory
         return other
@@ -441,13 +446,7 @@ class Translator:
             )
             for source, target in pairs
         ]
-        for source, target in documents:
-            if len(source.sentences) != len(target.sentences):
-                name = f"document {source.id}" if source.id else "the document"
-                raise DocmtError(
-                    f"{name} has {len(source.sentences)} source but {len(target.sentences)} target sentences. Give one "
-                    "target sentence for each."
-                )
+        check_lengths(documents)
         sources, targets = (
             [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)
         )

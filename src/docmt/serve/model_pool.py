@@ -8,11 +8,11 @@ from __future__ import annotations
 import gc
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
@@ -21,15 +21,15 @@ from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, Translator
 from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
-from docmt.terms import Glossary, Memory
+from docmt.serve.term_matchers import TermMatchers
 from docmt.terms.matching import TermMode
+from docmt.terms.memory import Memory
 
 _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
 """Bytes of a value of a linear layer."""
 _OTHER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 4, "int8": 5}
 """Bytes of another value, such as of the token embeddings, with its copy for the output projection."""
 _log = logging.getLogger(__name__)
-Kind = TypeVar("Kind", Glossary, Memory)
 
 
 class UnknownModel(DocmtError):  # noqa: N818 - not a fault, an answer
@@ -83,7 +83,7 @@ class ModelPool:
         of `docmt.Translator`.
 
         Raises DocmtError for a model that is missing or damaged, for two of one name, if there is none, and for
-        glossaries and memories that have nothing for any model.
+        glossaries (see `TermMatchers`) and memories that have nothing for any, also where the search has no terms.
         """
         self._settings: dict[str, Any] = {"search": search, "device": device, "protect": protect}
         self._precision, self._max_bytes = precision, max_bytes
@@ -102,25 +102,16 @@ class ModelPool:
             name: load_model_config(model.path).system_options.context_spec().reads_context
             for name, model in self._models.items()
         }
-        self._glossaries, self._terms_mode = self._read_by_model(terms, Glossary.read), terms_mode
-        self._memories = self._read_by_model(memory, Memory.read)
+        search.check_terms(terms)
+        search.check_terms(memory, "memories")
+        languages = {name: (model.source_language, model.target_language) for name, model in self._models.items()}
+        self.terms = TermMatchers(terms, terms_mode, languages)
+        self._memories = _read_memories(memory, set(languages.values()))
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
         self.unloadable: set[str] = set()
         """names of the models that could not be loaded when they were last needed"""
-
-    def _read_by_model(self, paths: Sequence[str], read: Callable[..., Kind]) -> dict[str, Kind]:
-        """Return what files have for each model whose languages are in them."""
-        found, problem = dict[str, Kind](), None
-        for name, model in self._models.items() if paths else ():
-            try:
-                found[name] = read(*paths, languages=(model.source_language, model.target_language))
-            except DocmtError as error:
-                problem = error
-        if problem and not found:
-            raise problem
-        return found
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
@@ -174,9 +165,8 @@ class ModelPool:
                 gc.collect()
                 _log.info("unloaded %s", unloaded)
             translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
-            if glossary := self._glossaries.get(name):
-                translator = translator.with_terms(glossary, self._terms_mode)
-            translator = translator.with_memory(self._memories.get(name))
+            languages = self._models[name].source_language, self._models[name].target_language
+            translator = translator.with_terms(self.terms.find(name)).with_memory(self._memories.get(languages))
         except Exception as error:  # the service must outlive any fault
             self.failed_loads += 1
             self.unloadable.add(name)
@@ -209,6 +199,19 @@ def _describe(name: str) -> InstalledModel:
     is_same_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
     model = describe_installed(path)
     return model if is_same_folder else replace(model, name=Path(name).resolve().name)
+
+
+def _read_memories(paths: Sequence[str], pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Memory]:
+    """Return the memory of each pair of languages that files have. Raises DocmtError if there is none."""
+    memories, problem = dict[tuple[str, str], Memory](), None
+    for pair in pairs if paths else ():
+        try:
+            memories[pair] = Memory.read(*paths, languages=pair)
+        except DocmtError as error:
+            problem = error
+    if problem and not memories:
+        raise problem
+    return memories
 
 
 def estimate_bytes(path: Path, precision: Precision) -> int:
