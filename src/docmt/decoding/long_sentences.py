@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Protocol
@@ -185,6 +185,23 @@ def make_translation(sentences: Sequence[TranslatedSentence]) -> Translation:
     return Translation(Document.from_sentences([each.target for each in sentences]), tuple(sentences), 0.0)
 
 
+def list_given(source: PreparedDocument, translation: Translation) -> Iterator[tuple[int, Rows]]:
+    """Yield what a memory has for sentences, as translations of their first pieces; the other pieces have none.
+
+    A sentence that the model counted otherwise has none: its neighbours may have its words.
+    """
+    joined = {number for span in translation.miscounted for number in range(*span)}
+    for number in source.given.keys() - joined:
+        if number and source.numbers[number - 1] == source.numbers[number]:
+            yield number, []
+            continue
+        kind, target, links = source.matches[source.numbers[number]]
+        text = source.whole.sentences[source.numbers[number]]
+        ends = (0, len(text)), (0, len(target))
+        placed = None if links is None else tuple(WordLink(link[:2], link[2:], 1.0, True) for link in links)
+        yield number, [TranslatedSentence(text, target, 0.0, *ends, alignment=placed, pieces=(ends,), memory=kind)]
+
+
 def join_whole(
     language: str,
     source: PreparedDocument,
@@ -193,12 +210,15 @@ def join_whole(
     missing: Collection[int],
 ) -> Translation:
     """Return the translation of whole sentences. changed: other translations of what the model read, by number."""
-    if len(source.whole) == len(translation) and not changed and not missing:
+    if len(source.whole) == len(translation) and not (changed or missing or source.matches):
         return translation
     rows: list[Rows] = [[] for _ in source.whole.sentences]
     for number, sentence in enumerate(translation):
         rows[source.numbers[number]] += changed.get(number, [sentence])
     joined = [_join_rows(*pair, language) for pair in zip(source.whole.sentences, rows, strict=True)]
+    for number, match in source.matches.items():
+        if match.kind == "conflict":
+            joined[number] = replace(joined[number], memory="conflict")
     target = source.whole.replace_sentences([each.target for each in joined])
     spans = zip(source.whole.spans(), target.spans(), strict=True)
     sentences = [
@@ -218,7 +238,9 @@ def join_whole(
         at_limit=find_whole(number for number in translation.at_limit if number not in changed or number in missing),
         overlong=find_whole(translation.overlong),
         missing=find_whole(sorted(missing)),
-        alternatives=tuple(join_whole(language, source, each, {}, ()) for each in translation.alternatives),
+        alternatives=tuple(
+            join_whole(language, source, each, dict(list_given(source, each)), ()) for each in translation.alternatives
+        ),
     )
 
 
@@ -263,7 +285,10 @@ def align_selected(align: Align, translations: Sequence[Any], sentences: Sequenc
                 f"translation {index + 1} has {len(whole[index])} sentences, numbered from 0, but sentences has "
                 f"{sorted(wanted[index])}. Name existing ones."
             )
-    links = align_pieces(align, [(whole[index], wanted[index]) for index in selected])
+    # A memory puts codes where it has them.
+    placed = [{n for n, each in enumerate(whole[index]) if each.memory and each.alignment} for index in selected]
+    pairs = [(whole[index], set(wanted[index]) - each) for index, each in zip(selected, placed, strict=True)]
+    links = align_pieces(align, pairs)
     aligned = {index: whole[index].with_links(each) for index, each in zip(selected, links, strict=True)}
     return [
         replace(each, translation=aligned[index])

@@ -8,7 +8,7 @@ a term agree with it. Several terms of a sentence are met one after the other, a
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -147,11 +147,15 @@ class TermSearch:
         self._translations: list[list[TranslatedSentence]] = []
 
     def run(
-        self, sources: Sequence[PreparedDocument], translations: Sequence[Translation], changed: Mapping[Key, Rows]
+        self,
+        sources: Sequence[PreparedDocument],
+        translations: Sequence[Translation],
+        changed: Mapping[Key, Rows],
+        given: Collection[Key] = (),
     ) -> tuple[list[Translation], dict[Key, Rows]]:
         """Return the translations with what became of their terms, and the sentences with other translations.
 
-        changed: sentences that were searched again, without their documents.
+        changed: sentences that were searched again, without their documents. given: those that stay as they are.
         """
         self._documents, self._translations = list(sources), [list(each.sentences) for each in translations]
         rows = {
@@ -161,7 +165,9 @@ class TermSearch:
             for n, each in enumerate(made)
         } | dict(changed)
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
-        while waiting := [case for case in cases if case.missing]:  # each search leaves one less
+        while waiting := [
+            case for case in cases if case.key not in given and case.missing
+        ]:  # each search leaves one less
             self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
         for case in cases:

@@ -176,6 +176,7 @@ class Engine:
         protect: Sequence[str] | None = (),
         terms: Sequence[str] = (),
         terms_mode: TermMode = "prefer",
+        memory: Sequence[str] = (),
     ) -> None:
         """Describe the models, without loading them; none named: all that are installed.
 
@@ -183,7 +184,8 @@ class Engine:
         give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. For the other settings and errors
         see `ModelPool`.
         """
-        self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode)
+        settings = (search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode, memory)
+        self._pool = ModelPool(models, *settings)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
         self.patterns = tuple(protect or ())
         """of text that stays as it is"""
@@ -454,7 +456,8 @@ class Engine:
         if first.terms is not None:
             translator = translator.with_terms(first.terms)
         if first.n_best > 1:
-            translator = translator.with_search(self._search_for(first.n_best))
+            # Alternatives are those of the model.
+            translator = translator.with_search(self._search_for(first.n_best)).with_memory(None)
         with self._in_turn(works) as turn:  # loading is no measure of speed
             budget = self._speeds[first.model, first.lane].turn_tokens(turn.seconds)
             for work in works:

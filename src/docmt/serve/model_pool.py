@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -23,6 +23,7 @@ from docmt.formats.language_codes import format_language_tag, language_names, pr
 from docmt.model.products import Precision
 from docmt.serve.term_matchers import TermMatchers
 from docmt.terms.matching import TermMode
+from docmt.terms.memory import Memory
 
 _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
 """Bytes of a value of a linear layer."""
@@ -74,14 +75,15 @@ class ModelPool:
         protect: Sequence[str] | None = (),
         terms: Sequence[str] = (),
         terms_mode: TermMode = "prefer",
+        memory: Sequence[str] = (),
     ) -> None:
         """names: directories, names or pairs; none: all that are installed. max_bytes: of loaded weights, 0: no bound.
 
-        terms: paths of glossaries, for the models of their languages. The other settings are those of
-        `docmt.Translator`.
+        terms, memory: paths of glossaries and memories, for the models of their languages. The other settings are those
+        of `docmt.Translator`.
 
         Raises DocmtError for a model that is missing or damaged, for two of one name, if there is none, and for
-        glossaries (see `TermMatchers`), also where the search has no terms.
+        glossaries (see `TermMatchers`) and memories that have nothing for any, also where the search has no terms.
         """
         self._settings: dict[str, Any] = {"search": search, "device": device, "protect": protect}
         self._precision, self._max_bytes = precision, max_bytes
@@ -101,8 +103,10 @@ class ModelPool:
             for name, model in self._models.items()
         }
         search.check_terms(terms)
+        search.check_terms(memory, "memories")
         languages = {name: (model.source_language, model.target_language) for name, model in self._models.items()}
         self.terms = TermMatchers(terms, terms_mode, languages)
+        self._memories = _read_memories(memory, set(languages.values()))
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
@@ -161,7 +165,8 @@ class ModelPool:
                 gc.collect()
                 _log.info("unloaded %s", unloaded)
             translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
-            translator = translator.with_terms(self.terms.find(name))
+            languages = self._models[name].source_language, self._models[name].target_language
+            translator = translator.with_terms(self.terms.find(name)).with_memory(self._memories.get(languages))
         except Exception as error:  # the service must outlive any fault
             self.failed_loads += 1
             self.unloadable.add(name)
@@ -194,6 +199,19 @@ def _describe(name: str) -> InstalledModel:
     is_same_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
     model = describe_installed(path)
     return model if is_same_folder else replace(model, name=Path(name).resolve().name)
+
+
+def _read_memories(paths: Sequence[str], pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Memory]:
+    """Return the memory of each pair of languages that files have. Raises DocmtError if there is none."""
+    memories, problem = dict[tuple[str, str], Memory](), None
+    for pair in pairs if paths else ():
+        try:
+            memories[pair] = Memory.read(*paths, languages=pair)
+        except DocmtError as error:
+            problem = error
+    if problem and not memories:
+        raise problem
+    return memories
 
 
 def estimate_bytes(path: Path, precision: Precision) -> int:

@@ -93,7 +93,7 @@ def parser() -> Parser[BulkOptions]:
     """Return the parser of the command."""
     common = (
         "output text_column id_column swap samples shard_tokens shard plan_only search.beam search.n_best "
-        "search.sampling terms terms_mode batch_tokens device precision"
+        "search.sampling terms terms_mode memory batch_tokens device precision"
     )
     return Parser("bulk", BulkOptions, __doc__, common=common)
 

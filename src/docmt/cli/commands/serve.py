@@ -220,6 +220,7 @@ def make_engine(options: ServeOptions) -> Engine:
         precision=options.precision,
         terms=options.terms,
         terms_mode=options.terms_mode,
+        memory=options.memory,
         protect=options.read_patterns(),
     )
 
