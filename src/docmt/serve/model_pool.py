@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -62,6 +63,18 @@ class ModelDescription:
     """whether it reads other sentences of the document with a sentence"""
 
 
+@dataclass(frozen=True)
+class MemoryDescription:
+    """A file of translations that the service reuses, from one language."""
+
+    translation_memory_id: str
+    name: str
+    source_language: str
+    target_languages: tuple[str, ...]
+    segment_count: int
+    """different sources"""
+
+
 class ModelPool:
     """Models by name. Only the thread that translates may call `load`."""
 
@@ -106,7 +119,7 @@ class ModelPool:
         search.check_terms(memory, "memories")
         languages = {name: (model.source_language, model.target_language) for name, model in self._models.items()}
         self.terms = TermMatchers(terms, terms_mode, languages)
-        self._memories = _read_memories(memory, set(languages.values()))
+        self._memories, self.memories = _read_memories(memory, dict.fromkeys(languages.values()))
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
@@ -201,17 +214,30 @@ def _describe(name: str) -> InstalledModel:
     return model if is_same_folder else replace(model, name=Path(name).resolve().name)
 
 
-def _read_memories(paths: Sequence[str], pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Memory]:
-    """Return the memory of each pair of languages that files have. Raises DocmtError if there is none."""
-    memories, problem = dict[tuple[str, str], Memory](), None
-    for pair in pairs if paths else ():
-        try:
-            memories[pair] = Memory.read(*paths, languages=pair)
-        except DocmtError as error:
-            problem = error
-    if problem and not memories:
-        raise problem
-    return memories
+def _read_memories(
+    paths: Sequence[str], pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[tuple[str, str], Memory], list[MemoryDescription]]:
+    """Return the memory of each pair of languages that files have, and the files.
+
+    Raises DocmtError for a file that has nothing for any pair.
+    """
+    memories, described = dict[tuple[str, str], Memory](), list[MemoryDescription]()
+    for path in paths:
+        sizes, problems = dict[str, dict[str, int]](), []
+        for pair in pairs:
+            try:
+                memory = Memory.read(path, languages=pair)
+            except DocmtError as error:
+                problems.append(error)
+                continue
+            memories[pair] = memories.get(pair, Memory(pair)).join(memory)
+            sizes.setdefault(pair[0], {})[pair[1]] = len(memory)
+        if not sizes:
+            raise problems[0]
+        for source, targets in sizes.items():
+            id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{Path(path).absolute()} {source}"))
+            described.append(MemoryDescription(id, Path(path).name, source, tuple(targets), max(targets.values())))
+    return memories, described
 
 
 def estimate_bytes(path: Path, precision: Precision) -> int:
