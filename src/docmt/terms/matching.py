@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal, NamedTuple
@@ -16,6 +16,8 @@ TermMode = Literal["prefer", "require"]
 """prefer: a term is met where the model's own probability falls little; require: wherever it can be met."""
 _LONGEST_ACRONYM = 4
 """Letters of a term in capitals that is searched in capitals only."""
+_MOST_TOGETHER, _DEEPEST = 16, 32
+"""Terms that are not divided by their next word, and words by which they are."""
 _MOST_FORMS = 6
 """Forms of a target that a search tries."""
 
@@ -62,6 +64,39 @@ class _Phrase:
 
 
 @dataclass
+class _Node:
+    """Terms that begin with the same words, and what those of many are divided into by the next word."""
+
+    terms: Sequence[tuple[_Phrase, Term]]
+    by_key: Mapping[str, Sequence[_Node]] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, terms: Sequence[tuple[_Phrase, Term]], forms: WordForms, depth: int = 0) -> _Node:
+        """Return the node of terms; depth: number of words that they share."""
+        if len(terms) <= _MOST_TOGETHER or depth == _DEEPEST:
+            return cls(terms)
+        groups = defaultdict[str, list[tuple[_Phrase, Term]]](list)
+        for phrase, term in terms:
+            groups["".join(phrase.words[depth : depth + 1])].append((phrase, term))
+        by_key, whole = defaultdict[str, list[_Node]](list), groups.pop("", [])
+        for word, others in groups.items():
+            node = cls.make(others, forms, depth + 1)
+            for key in forms.keys(word):
+                by_key[key].append(node)
+        return cls(whole, dict(by_key))
+
+    def find(self, all_keys: Sequence[set[str]]) -> list[tuple[_Phrase, Term]]:
+        """Return the terms that words with these keys may begin with."""
+        nodes, found = [self], list[tuple[_Phrase, Term]]()
+        for keys in [*all_keys, set[str]()]:
+            found += (each for node in nodes for each in node.terms)
+            next_nodes = {id(each): each for node in nodes for key in keys for each in node.by_key.get(key, ())}
+            if not (nodes := list(next_nodes.values())):
+                break
+        return found
+
+
+@dataclass
 class TermMatcher:
     """Finds the terms of a glossary in sentences."""
 
@@ -73,13 +108,10 @@ class TermMatcher:
     target: WordForms = field(init=False)
 
     def __post_init__(self) -> None:
-        """Index the terms by the keys of their first two words."""
+        """Index the terms by the keys of their words."""
         self.source, self.target = map(load_word_forms, self.glossary.languages)
-        self._by_beginning: dict[tuple[str, ...], list[tuple[_Phrase, Term]]] = defaultdict(list)
-        for term in self.glossary.terms:
-            phrase = _Phrase.split(normalize_characters(term.source))
-            for keys in product(*map(self.source.keys, phrase.words[:2])):
-                self._by_beginning[keys].append((phrase, term))
+        phrases = [(_Phrase.split(normalize_characters(term.source)), term) for term in self.glossary.terms]
+        self._index = _Node.make(phrases, self.source)
 
     def find(self, sentence: str) -> list[Occurrence]:
         """Return the terms of a source sentence in order. Of those that overlap, the longest counts, then the first."""
@@ -87,14 +119,8 @@ class TermMatcher:
         all_keys = list(map(self.source.keys, words))
         found: list[tuple[int, int, Term]] = []  # words, number of the first word
         for number in range(len(words)):
-            candidates = {
-                id(term): (phrase, term)
-                for matcher in filter(None, (self, self.base))
-                for size in (1, 2)
-                for keys in product(*all_keys[number : number + size])
-                for phrase, term in matcher._by_beginning.get(keys, ())
-            }
-            for phrase, term in candidates.values():
+            nodes = [each._index for each in (self, self.base) if each]
+            for phrase, term in (each for node in nodes for each in node.find(all_keys[number : number + _DEEPEST])):
                 size = len(phrase.words)
                 if number + size <= len(words) and self._is_term(words[number : number + size], phrase, term):
                     found.append((size, number, term))
